@@ -1,4 +1,5 @@
-//! One running request at a door: its messages and its answer, in the order in which they are written.
+//! One running request at a door. It yields the request's messages and its answer in the order in which they are
+//! written. A leg is the mailbox for the messages that belong to one request.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,12 +14,13 @@ pub(super) type PendingOutcome = Pin<Box<dyn Future<Output = Option<Outcome>> + 
 /// Resolves to the next thing that a call has to write.
 pub(super) type Step = Pin<Box<dyn Future<Output = Progress> + Send>>;
 
-/// A running request. Dropping it cancels it.
+/// A running request. Dropping this cancels the request.
 pub(super) struct RunningCall {
     id: RequestId,
     leg: Arc<Mailbox>,
     answer: PendingOutcome,
-    /// The answer, while messages before it are still to be written.
+    /// The router's answer once it is there (the inner `None`: no answer is due). Messages that precede it may still be
+    /// unwritten.
     outcome: Option<Option<Outcome>>,
     /// Whether the leg may get more messages.
     open: bool,
@@ -28,7 +30,7 @@ pub(super) struct RunningCall {
 
 /// The next thing that a call has to write.
 pub(super) enum Progress {
-    /// A message, and the call, which continues.
+    /// A message to write, and the call, which continues.
     Message(Message, Box<RunningCall>),
     /// The call has ended.
     Done(Ending),
@@ -36,9 +38,9 @@ pub(super) enum Progress {
 
 /// How a call ended.
 pub(super) struct Ending {
-    /// Its answer, if one is due.
+    /// The call's answer, if one is due.
     pub(super) response: Option<Response>,
-    /// Its id, if it was withdrawable until now.
+    /// The request's id, if the call could be withdrawn until now.
     pub(super) withdrawable: Option<RequestId>,
 }
 
@@ -48,20 +50,21 @@ impl RunningCall {
         Box::new(Self { id, leg, answer, outcome: None, open: true, withdrawn: None })
     }
 
-    /// Sets the answer, if it is already there.
+    /// Sets the router's answer, if it is already there.
     #[cfg(feature = "server")]
     pub(super) fn answered(mut self: Box<Self>, outcome: Option<Option<Outcome>>) -> Box<Self> {
         self.outcome = outcome;
         self
     }
 
-    /// Makes the call withdrawable: once the token is canceled, nothing more is written, not even waiting messages.
+    /// Lets the client withdraw the call: once this cancellation token is canceled, nothing more is written, not even
+    /// waiting messages.
     pub(super) fn until(mut self: Box<Self>, withdrawn: CancellationToken) -> Box<Self> {
         self.withdrawn = Some(withdrawn);
         self
     }
 
-    /// Waits for the next thing to write.
+    /// Returns a future that waits for the next thing to write.
     pub(super) fn step(mut self: Box<Self>) -> Step {
         Box::pin(async move {
             while self.outcome.is_none() {

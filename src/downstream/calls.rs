@@ -1,4 +1,4 @@
-//! The running calls of a client that receives all of them on one stream, that of an HTTP+SSE session.
+//! The running calls of an HTTP+SSE session, whose one stream carries the messages and answers of all of them.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::call::{Progress, RunningCall, Step};
 use crate::protocol::{Message, Request};
 use crate::router::{Client, Router};
 
-/// Calls that are driven together. Dropping them cancels them.
+/// Calls that are driven together. Dropping this cancels them.
 #[derive(Default)]
 pub(super) struct Calls(FuturesUnordered<Step>);
 
@@ -21,7 +21,7 @@ impl Calls {
         self.0.push(RunningCall::new(id, leg, answer).step());
     }
 
-    /// Waits for the next message to write. A call's messages precede its answer. `None` when no call is running.
+    /// Waits for the next message to write; `None` when no call is running. A call's messages precede its answer.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.

@@ -1,8 +1,9 @@
-//! Determines a message's era, and so whether it goes to a session or is served by itself (`docs/bridging.md` 3.2). Pure.
+//! Determines a message's era, legacy (with a handshake) or modern (since 2026-07-28, without a session), and so
+//! whether it goes to a session or is served by itself (`docs/bridging.md` 3.2). It does no I/O.
 //!
-//! The body decides; over HTTP the headers must agree. A pipe has no headers; otherwise the rules are the same. A
-//! message whose `_meta` claims 2026-07-28 goes to no session, even if it carries a session id. `initialize` opens a
-//! session as always, even on a pipe that has served modern requests.
+//! The message's content decides; over HTTP the headers must agree with it. A pipe has no headers; otherwise its rules
+//! are the same. A message whose `_meta` claims 2026-07-28 goes to no session, even if it carries a session id.
+//! `initialize` opens a session, even on a pipe that has served modern requests.
 
 use std::sync::LazyLock;
 
@@ -13,7 +14,7 @@ use crate::protocol::{
     ErrorObject, Malformed, Message, Method, Notification, ProtocolVersion, Raw, Request, Theirs, code, meta,
 };
 
-/// The eras that a host speaks with its clients.
+/// The eras (groups of MCP revisions) that a host speaks with its clients.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), mcp_host::Error> {
@@ -24,16 +25,16 @@ use crate::protocol::{
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eras {
-    /// Both, decided for each message.
+    /// Both eras; each message decides which one it belongs to.
     #[default]
     Both,
-    /// Only the revisions with a handshake.
+    /// Only the revisions with a handshake (`initialize`).
     Legacy,
-    /// Only the revisions without a session.
+    /// Only the revisions without a session (since 2026-07-28).
     Modern,
 }
 
-/// The header `MCP-Protocol-Version`.
+/// What a message's header `MCP-Protocol-Version` says.
 #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header<'a> {
@@ -50,9 +51,9 @@ pub(super) enum Header<'a> {
 /// Where a message goes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Route {
-    /// To its session, or to open one.
+    /// The message goes to its session, or opens one.
     Session(Message),
-    /// Served by itself.
+    /// The request is served by itself.
     Stateless(Request, Envelope),
     /// A notification outside a session. Over a pipe it may withdraw a request; over HTTP it has no effect.
     Notice(Notification),
@@ -61,17 +62,17 @@ pub(super) enum Route {
 /// What a modern request says about its sender.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Envelope {
-    /// The capabilities of the sender: what the server may ask of it meanwhile.
+    /// The sender's client capabilities: what a server may ask of it while it serves the request.
     pub(super) capabilities: Raw,
     /// The sender's own description; shown, never trusted.
     pub(super) info: Option<Raw>,
     /// The lowest level of log messages that the sender wants.
     pub(super) level: Option<String>,
-    /// A word by which a client sets itself apart from other clients of the same person.
+    /// The affinity word, by which a client sets itself apart from other clients of the same person.
     pub(super) affinity: Option<String>,
 }
 
-/// The first character of affinity words that our own doors assign.
+/// The first character of affinity words that our own doors assign; words from clients may not start with it.
 pub(super) const OURS: char = '\0';
 /// The longest affinity word, in bytes; longer ones are ignored.
 const LONGEST: usize = 128;
@@ -79,7 +80,7 @@ const LONGEST: usize = 128;
 /// Routes one message.
 ///
 /// # Errors
-/// With the answer to a message that goes nowhere; `Refusal::judged` picks its HTTP status.
+/// With the JSON-RPC error for a message that is refused; `Refusal::judged` picks its HTTP status.
 pub(super) fn route(message: Message, header: Header<'_>, eras: Eras) -> Result<Route, ErrorObject> {
     match message {
         Message::Request(request) => self::request(request, header, eras),
@@ -146,10 +147,12 @@ fn notification(notice: Notification, header: Header<'_>, eras: Eras) -> Result<
 /// The most messages in one batch (`docs/hazards.md` H39).
 const BATCH: usize = 100;
 
-/// Splits a batch (2025-03-26) into its messages; each is judged alone. Only sessions of that revision have batches.
+/// Splits a batch (2025-03-26) into its messages, each of which may be malformed by itself. Only sessions with that
+/// revision have batches.
 ///
 /// # Errors
-/// When the batch is empty, too large, or contains a message of a revision without sessions.
+/// When the batch is empty, too large, or contains a message that claims a revision in its `_meta`; or when the header
+/// names no revision with a handshake.
 pub(super) fn batch(items: &[Bytes], header: Header<'_>) -> Result<Vec<Result<Message, Malformed>>, ErrorObject> {
     let refused = |text: &str| ErrorObject::new(code::INVALID_REQUEST, text);
     if items.is_empty() {
@@ -174,21 +177,22 @@ pub(super) fn batch(items: &[Bytes], header: Header<'_>) -> Result<Vec<Result<Me
     Ok(messages)
 }
 
-/// The answer to a batch in a session of another revision.
+/// Returns the error for a batch in a session with another revision.
 pub(super) fn no_batches() -> ErrorObject {
     ErrorObject::new(code::INVALID_REQUEST, "batches are supported only in sessions of 2025-03-26")
 }
 
-/// Returns `_meta` if it may hold a claim. Searches for the text first: few messages have it, and this avoids parsing a
-/// large message a second time. (The slash before the name may be escaped, so it is not part of the search.)
+/// Returns `_meta` if it may claim a revision. Searches for the claim's key as text first: few messages have it, and
+/// this avoids parsing a large message a second time. (The slash in the key may be escaped, so only the text before it
+/// is searched for.)
 fn meta_of(params: &Raw) -> Option<Raw> {
     static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("io.modelcontextprotocol"));
     NAME.find(params.as_bytes())?;
     params.member("_meta")
 }
 
-/// Reads the envelope of a request, in the order in which the spec has servers refuse: the headers agree, every member
-/// is present, the revision is supported.
+/// Reads the envelope of a request. The checks have the order in which the spec has servers refuse: first that the
+/// headers agree, then that every member is present, then that the revision is supported.
 fn envelope(claim: &Raw, meta: Option<&Raw>, header: Header<'_>) -> Result<Envelope, ErrorObject> {
     let malformed = |key: &str, what: &str| ErrorObject::invalid_params(format!("`_meta`: `{key}` must be {what}"));
     let version = claim.string().ok_or_else(|| malformed(meta::PROTOCOL_VERSION, "a string"))?;
@@ -223,7 +227,8 @@ fn envelope(claim: &Raw, meta: Option<&Raw>, header: Header<'_>) -> Result<Envel
     Ok(envelope)
 }
 
-/// Reports whether a client without a session may send this method. The router judges methods that extensions add.
+/// Reports whether a client without a session may send a request with this method. For methods that an extension adds
+/// (tasks), the router also decides.
 fn is_served(method: &Method) -> bool {
     use Method as M;
     matches!(
@@ -244,14 +249,14 @@ fn is_served(method: &Method) -> bool {
     )
 }
 
-/// Reports whether the header names a revision without sessions, a known or a future one.
+/// Reports whether the header names a known or future revision without sessions.
 pub(super) fn is_modern(header: Header<'_>) -> bool {
     let Header::Is(named) = header else { return false };
     let date = named.len() == 10 && named.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     date && named >= ProtocolVersion::MODERN[0].as_str()
 }
 
-/// Refuses a session's message whose header names a revision without sessions. The header may be missing.
+/// Refuses a session's message whose header names no revision with a handshake. The header may be missing.
 pub(super) fn check_legacy(header: Header<'_>) -> Result<(), ErrorObject> {
     let named = match header {
         Header::None | Header::Absent => return Ok(()),
@@ -281,14 +286,14 @@ fn unsupported_version(requested: &str) -> ErrorObject {
     ErrorObject::new(code::UNSUPPORTED_VERSION, text).with_data(data)
 }
 
-/// The message for a version that sessions do not support here.
+/// Returns the error text for a version that sessions do not support here.
 fn unsupported(version: &str) -> String {
     let version: String = version.chars().take(64).collect();
     let names: Vec<&str> = ProtocolVersion::HANDSHAKE.iter().map(|version| version.as_str()).collect();
     format!("protocol version {version:?} is not supported; after `initialize` it is one of {}", names.join(", "))
 }
 
-/// The answer to a request before `initialize`.
+/// Returns the error for a request before `initialize`.
 pub(super) fn not_initialized(method: &str) -> ErrorObject {
     ErrorObject::new(
         code::INVALID_REQUEST,
@@ -296,7 +301,7 @@ pub(super) fn not_initialized(method: &str) -> ErrorObject {
     )
 }
 
-/// The answer to `ping` where no router is involved.
+/// Returns the result of a `ping` that the door answers itself, before there is a session.
 pub(super) fn pong() -> Raw {
     Raw::empty_object()
 }

@@ -1,5 +1,5 @@
-//! Decides from a request's headers whether it may reach us at all: the defense against DNS rebinding and web pages
-//! (`docs/hazards.md` H79). Pure; runs on every route, before routing.
+//! Decides from a request's target and headers whether it may reach us at all: the defense against DNS rebinding and
+//! requests from web pages (`docs/hazards.md` H79). It does no I/O, and runs for every request before routing.
 
 use http::header::{HOST, ORIGIN};
 use http::uri::Authority;
@@ -9,11 +9,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, Version};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Own {
     pub(super) port: u16,
-    /// The port meant where a host names none.
+    /// The port that a `Host` without a port means.
     pub(super) default_port: u16,
 }
 
-/// The names by which our port may be reached.
+/// The host names and origins by which our port may be reached.
 #[derive(Clone, Debug)]
 pub(super) struct Guard {
     listen: Own,
@@ -28,7 +28,7 @@ pub(super) struct Guard {
 pub(super) struct Denied {
     pub(super) status: StatusCode,
     pub(super) reason: &'static str,
-    /// A header that tells the client what to do.
+    /// A response header that tells the client what to do.
     pub(super) more: Option<(HeaderName, HeaderValue)>,
 }
 
@@ -36,7 +36,8 @@ const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 impl Guard {
-    /// Creates the guard of a listener, with more hosts (`name` or `name:port`) and origins from the config.
+    /// Creates the guard of a listener. `hosts` (`name` or `name:port`) and `origins` from the config are allowed in
+    /// addition to loopback.
     pub(super) fn new(listen: Own, hosts: &[String], origins: &[String]) -> Self {
         let lower = |names: &[String]| names.iter().map(|name| name.to_ascii_lowercase()).collect();
         let own = LOOPBACK.map(|name| format!("{name}:{}", listen.port));
@@ -46,8 +47,8 @@ impl Guard {
     /// Admits a request, or says why not.
     pub(super) fn check(&self, version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), Denied> {
         let host = single(headers, &HOST, "more than one `Host`")?;
-        // A request to a proxy names the host in its target too, and that name overrides the header (RFC 9112, 3.2.2).
-        // In HTTP/2 it is `:authority`, and the header is optional.
+        // A request in the form for proxies names the host in its target, too, and that name overrides the header (RFC
+        // 9112, 3.2.2). In HTTP/2 the target's host is `:authority`, and the header is optional.
         let target = uri.authority().map(Authority::as_str);
         if let Some(host) = host {
             self.check_host(host)?;
@@ -106,12 +107,12 @@ impl Guard {
             _ => return false,
         };
         let Some(host) = authority(rest) else { return false };
-        // An allowed host without a port matches any port; as an origin, it must still be on our port.
+        // An allowed host without a port matches any port in `Host`; an origin must still be on our port.
         host.port_u16().unwrap_or(default_port) == self.listen.port && self.knows_host(&host, default_port)
     }
 }
 
-/// Returns the value of a header that may occur only once.
+/// Returns the value of a header that may occur only once; `None` if it is absent.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName, twice: &'static str) -> Result<Option<&'a str>, Denied> {
     let mut values = headers.get_all(name).iter();
     let Some(first) = values.next() else { return Ok(None) };
@@ -121,7 +122,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName, twice: &'static str) ->
     first.to_str().map(Some).map_err(|_| bad("`Host` or `Origin` is malformed"))
 }
 
-/// Parses a host with an optional port, and nothing else.
+/// Parses a host with an optional port; `None` if the text is anything else.
 fn authority(text: &str) -> Option<Authority> {
     let authority: Authority = text.parse().ok()?;
     // `user@host`, `[::1]host:1`, `host:` and `host:99999` parse as an authority, but are not a host with a port.

@@ -1,4 +1,5 @@
-//! Bytes on their way to one pipe: small messages are combined into one write, large ones are not copied.
+//! The bytes that wait to be written to one pipe. Small messages are combined into one write; large ones are not
+//! copied.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -8,12 +9,12 @@ use bytes::{Buf, Bytes, BytesMut};
 use crate::protocol::Frame;
 use crate::queues::Share;
 
-/// The lines to write.
+/// The lines that wait to be written.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    /// Whole pieces, written first.
+    /// Pieces to write first: large ones, and the small messages before them.
     pieces: VecDeque<Bytes>,
-    /// Small messages, written after the pieces.
+    /// Small messages to write after the pieces.
     tail: BytesMut,
     bytes: usize,
     share: Share,
@@ -23,7 +24,7 @@ pub(super) struct Outbox {
 const SMALL: usize = 16 * 1024;
 
 impl Outbox {
-    /// Creates an empty outbox whose bytes count against an account.
+    /// Creates an empty outbox whose bytes count against the account of this share.
     pub(super) fn new(share: Share) -> Self {
         Self { pieces: VecDeque::new(), tail: BytesMut::new(), bytes: 0, share }
     }

@@ -1,21 +1,21 @@
-//! Determines the owner of the process at the other end of a local connection, where the system can tell
+//! Determines which user owns the process at the other end of a local connection, where the operating system can tell
 //! (`docs/hazards.md` H80). Runs once, when a connection is accepted.
 //!
 //! On Linux the kernel looks up one socket by its addresses (`sock_diag`), in constant time however many sockets exist.
 
 use tokio::net::TcpStream;
 
-/// The owner of the other end.
+/// The user at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// May be the local user: it is this user or root, or the system cannot tell.
+    /// Perhaps the local user: it is this user or root, or the system cannot tell.
     Local,
-    /// Another user of this machine, or a process that is gone and cannot be looked up.
+    /// Another user of this machine, or the owner of a process that is gone and cannot be looked up.
     Stranger,
 }
 
 impl Peer {
-    /// Asks the system.
+    /// Asks the operating system for the user.
     #[cfg(target_os = "linux")]
     pub(super) fn of(stream: &TcpStream) -> Self {
         let (Ok(ours), Ok(theirs)) = (stream.local_addr(), stream.peer_addr()) else { return Self::Stranger };
@@ -23,7 +23,7 @@ impl Peer {
         linux::judge(linux::look(theirs, ours), || linux::look(ours, theirs), me)
     }
 
-    /// The system cannot tell.
+    /// Takes everyone for the local user: this system cannot tell.
     #[cfg(not(target_os = "linux"))]
     pub(super) fn of(_: &TcpStream) -> Self {
         Self::Local
@@ -53,8 +53,8 @@ mod linux {
     const LISTEN: u8 = 10;
 
     /// Judges a connection. A client that is gone has no owner and could have been anyone: sending a request and
-    /// quitting must not gain more than staying. If the other end is unknown while ours is established, it is on
-    /// another machine, and this system cannot tell.
+    /// quitting must not gain more than staying. If the other end is unknown while our end is established, the other
+    /// end is on another machine, and this system cannot tell.
     pub(super) fn judge(theirs: io::Result<Option<End>>, ours: impl Fn() -> io::Result<Option<End>>, me: u32) -> Peer {
         let is_local = match theirs {
             Ok(Some(end)) if end.state != LISTEN => end.inode != 0 && (end.user == me || end.user == 0),
@@ -69,7 +69,8 @@ mod linux {
 
     const REQUEST: usize = 72;
 
-    /// Looks up the end of a connection at the address `of`; `None` if there is none.
+    /// Looks up the socket at the address `of` that is connected to `to`, or that listens there; `None` if there is
+    /// none.
     pub(super) fn look(of: SocketAddr, to: SocketAddr) -> io::Result<Option<End>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(SOCK_DIAG))?;
@@ -92,7 +93,7 @@ mod linux {
         put.put(&IS_REQUEST.to_ne_bytes());
         put.put(&[0; 8]);
         put.put(&[family, TCP, 0, 0]);
-        // In any state.
+        // Sockets in any state match.
         put.put(&[0xff; 4]);
         put.put(&of.port().to_be_bytes());
         put.put(&to.port().to_be_bytes());
@@ -102,7 +103,7 @@ mod linux {
                 IpAddr::V6(ip) => put.put(&ip.octets()),
             }
         }
-        // On any interface, and with no cookie.
+        // Sockets on any interface match, and no cookie is compared.
         put.put(&[0; 4]);
         put.put(&[0xff; 8]);
         bytes

@@ -48,7 +48,7 @@ pub struct HostBuilder {
     eras: Eras,
     store: Option<Arc<dyn SecretStore>>,
     interaction: Option<Arc<dyn Interaction>>,
-    /// The loaded config, and the hosts above this one.
+    /// What [`HostBuilder::enter`] found: the loaded config, and the hosts above this one among the parent processes.
     entered: Option<(Config, Lineage)>,
     waits: bool,
 }
@@ -70,8 +70,8 @@ impl HostBuilder {
         self
     }
 
-    /// Follows the files of [`config_file`](Self::config_file): when they change, the host applies them if they are valid.
-    /// [`Host::config_status`] reports the outcome, and [`Host::reload_files`] reloads them at once.
+    /// Follows the files of [`config_file`](Self::config_file): when they change, the host applies them if they are
+    /// valid. [`Host::config_status`] reports the outcome, and [`Host::reload_files`] reloads them at once.
     pub fn follow(mut self) -> Self {
         self.follow = true;
         self
@@ -89,62 +89,66 @@ impl HostBuilder {
         self
     }
 
-    /// Exposes the names of the in-process servers without a prefix.
+    /// Exposes the tool, prompt and resource names of the in-process servers without a prefix.
     pub(crate) fn bare(mut self) -> Self {
         self.bare = true;
         self
     }
 
-    /// Answers the questions of servers with this handler.
+    /// Lets this handler answer the questions of servers, such as elicitation.
     pub fn client_handler(mut self, handler: impl ClientHandler) -> Self {
         self.handler = Some(Arc::new(handler));
         self
     }
 
-    /// Sets the name and version that servers and clients see.
+    /// Sets the name and version under which servers and clients see this host.
     pub fn client_info(mut self, name: &str, version: &str) -> Self {
         self.info = Some(Raw::from_value(&serde_json::json!({ "name": name, "version": version })));
         self
     }
 
-    /// Keeps state in this directory for the next start: what was learned about servers, and tokens, in encrypted files.
-    /// By default the host keeps nothing.
+    /// Keeps state in this directory for the next start: what was learned about servers, and access tokens in encrypted
+    /// files. By default the host keeps nothing.
     pub fn state_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.state = Some(path.into());
         self
     }
 
-    /// Ignores lists from earlier starts: lists wait for the servers themselves. For a program that looks once and exits.
+    /// Ignores the tool, prompt and resource lists kept from earlier starts, and waits for those of the servers
+    /// themselves. Meant for a program that looks once and exits.
     pub fn live_lists(mut self) -> Self {
         self.waits = true;
         self
     }
 
-    /// Keeps tokens of servers in this store, whatever the config says. By default `host.secrets` decides; without a state
-    /// directory, tokens stay in memory.
+    /// Keeps the access tokens for servers in this store, whatever the config says. By default `host.secrets` decides;
+    /// without a state directory, they stay in memory.
     pub fn secret_store(mut self, store: impl SecretStore + 'static) -> Self {
         self.store = Some(Arc::new(store));
         self
     }
 
-    /// Asks a user to sign in when a server requires it. Without it such a server is `unauthorized` until [`Host::login`]
-    /// brings a token, or a user signs in whom a client at one of the doors has asked (elicitation by URL).
+    /// Asks a user to sign in when a server requires it. Without an interaction, such a server stays `unauthorized`
+    /// until [`Host::login`] brings an access token, or until a client at one of the doors asks its user to sign in
+    /// (elicitation by URL).
     pub fn interaction(mut self, interaction: impl Interaction + 'static) -> Self {
         self.interaction = Some(Arc::new(interaction));
         self
     }
 
-    /// Limits the revisions that the host speaks with clients; the default is both eras.
+    /// Limits the MCP revisions that the host speaks with clients; the default is both eras, with and without a
+    /// handshake.
     pub fn eras(mut self, eras: Eras) -> Self {
         self.eras = eras;
         self
     }
 
-    /// Looks here for hosts above this process, right before [`start`](Self::start), which otherwise does so on another
-    /// thread. It blocks to read a few small files, and lets a program that does nothing else yet start sooner.
+    /// Looks on this thread for hosts among the processes above this one; call it right before [`start`](Self::start),
+    /// which otherwise looks on another thread. It blocks while it reads a few small files, and so lets a program that
+    /// does nothing else yet start sooner.
     ///
     /// # Errors
-    /// When the config is invalid, or a host with this config is above this process.
+    /// When the config is invalid, or one of the processes above this one is a host with this config.
     pub fn enter(mut self) -> Result<Self, Error> {
         let config = self.configured()?;
         let lineage =
@@ -169,7 +173,7 @@ impl HostBuilder {
         }
     }
 
-    /// Returns how to read the files, at the start and at reloads.
+    /// Returns the instructions for reading the files, used at the start and at reloads.
     fn request(&self) -> LoadRequest {
         let mut request = LoadRequest::from_process();
         request.files.clone_from(&self.files);
@@ -180,7 +184,7 @@ impl HostBuilder {
     /// Starts the servers, and returns the host without waiting for them. Must be called inside a Tokio runtime.
     ///
     /// # Errors
-    /// When the config is invalid. One error names every problem, and nothing was started.
+    /// When the config is invalid. One error names every problem, and no server was started.
     pub async fn start(mut self) -> Result<Host, Error> {
         let (mut config, lineage) = match self.entered.take() {
             Some(entered) => entered,
@@ -200,8 +204,9 @@ impl HostBuilder {
             if self.bare {
                 entry.prefix = config::Prefix::Never;
             }
-            // The server says for each question which call it belongs to, and a connection to it costs nothing. So it is told
-            // exactly what its client can do, and no client is asked for roots before the server asks.
+            // An in-process server says to which call each of its questions belongs, and a connection to it costs
+            // nothing. With one connection for each profile, it is told exactly what its client can do, and no client
+            // is asked for roots before the server asks.
             entry.sharing = config::Sharing::Profile;
             config.servers.push(entry);
             let server = Running::new(server);
@@ -253,7 +258,7 @@ impl HostBuilder {
     }
 }
 
-/// Finds the hosts above this one. Reads the files that name them on the blocking pool.
+/// Finds the hosts among the processes above this one. Reads the files that name those hosts on the blocking pool.
 async fn entered(config: &Config, state: Option<&Path>) -> Result<Lineage, Error> {
     let (files, state) = (lineage::Files::of(config), state.map(Path::to_owned));
     let entered = keep::aside(move || Lineage::enter(&files, state.as_deref())).await;

@@ -1,4 +1,4 @@
-//! One call of the embedding program.
+//! One call that the embedding program makes.
 
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
@@ -30,13 +30,13 @@ use crate::registry::{Kind, Resolution};
 pub struct Progress {
     /// A number that grows with each report.
     pub progress: f64,
-    /// The number that it grows to, if known.
+    /// The value that `progress` grows to, if known.
     pub total: Option<f64>,
     /// A description of the current step.
     pub message: Option<String>,
 }
 
-/// A call. It starts when awaited; dropping it cancels it at the server.
+/// A call to a server. It starts when awaited; dropping it cancels the request at the server.
 ///
 /// ```no_run
 /// # async fn example(host: &mcp_host::Host) -> Result<(), mcp_host::Error> {
@@ -52,7 +52,7 @@ pub struct Call {
     host: Host,
     conversation: Arc<Conversation>,
     method: Method,
-    /// The list that has the name.
+    /// The kind of list in which the name occurs.
     kind: Kind,
     name: String,
     params: Raw,
@@ -67,13 +67,13 @@ impl std::fmt::Debug for Call {
     }
 }
 
-/// The params of a request that names a tool or prompt.
+/// Returns the params of a request that names a tool or prompt.
 pub(super) fn named(name: &str, arguments: &Raw) -> Raw {
     let params = Raw::empty_object().with_member("name", Raw::from_value(name).as_bytes());
     params.with_member("arguments", arguments.as_bytes())
 }
 
-/// The params of a request that names a resource.
+/// Returns the params of a request that names a resource.
 pub(super) fn located(uri: &str) -> Raw {
     Raw::empty_object().with_member("uri", Raw::from_value(uri).as_bytes())
 }
@@ -111,7 +111,7 @@ impl Call {
         self
     }
 
-    /// Sends this object as the `_meta` of the request. The host sets the progress token in it.
+    /// Sends this object as the `_meta` of the request. The host sets or removes the progress token in it.
     pub fn meta(mut self, meta: impl Into<Raw>) -> Self {
         self.meta = Some(meta.into());
         self
@@ -184,9 +184,9 @@ impl Call {
         }
     }
 
-    /// Returns the names nearest to the given one.
+    /// Returns the catalog names nearest to the given one.
     fn nearest(&self) -> Vec<String> {
-        /// Longer names are not typing errors, and comparing them is expensive.
+        /// The longest name to compare, in bytes. Longer names are not typing errors, and comparing them is expensive.
         const LONGEST: usize = 256;
         if self.name.len() > LONGEST {
             return Vec::new();
@@ -206,7 +206,8 @@ impl Call {
         }
     }
 
-    /// Returns the name in the config of the server that the call goes to.
+    /// Returns the configured name of the server that the call goes to; `None` if no server has the tool, prompt or
+    /// resource.
     fn server(&self) -> Option<String> {
         let server = self.host.0.manager.server(self.target().found()?.server)?;
         Some(server.config.name.clone())
@@ -226,7 +227,7 @@ impl IntoFuture for Call {
     }
 }
 
-/// A request for values of an argument of a prompt or resource template, while a user types it.
+/// A request for suggested values while a user types an argument of a prompt or resource template.
 ///
 /// ```no_run
 /// # async fn example(host: &mcp_host::Host) -> Result<(), mcp_host::Error> {
@@ -247,17 +248,17 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Completes an argument of a prompt, given by its exposed name; `value` is the text typed so far.
+    /// Completes an argument of the prompt with this exposed name; `value` is the text typed so far.
     pub fn prompt(prompt: &str, argument: &str, value: &str) -> Self {
         Self::of(Kind::Prompts, prompt, argument, value)
     }
 
-    /// Completes an expression of a resource template, given by its exposed URI template; `value` is the text typed so far.
+    /// Completes a variable of the resource template with this exposed URI template; `value` is the text typed so far.
     pub fn resource(template: &str, argument: &str, value: &str) -> Self {
         Self::of(Kind::ResourceTemplates, template, argument, value)
     }
 
-    /// Adds another argument that already has a value.
+    /// Adds the value of another argument, which the user has already chosen.
     pub fn given(mut self, argument: &str, value: &str) -> Self {
         self.given.insert(argument.to_owned(), value.to_owned());
         self
@@ -268,7 +269,7 @@ impl Completion {
         Self { of, name, argument, value, given: BTreeMap::new() }
     }
 
-    /// Returns the list that has the name, the name, and the params of the request.
+    /// Returns the kind of list in which the name occurs, the name, and the params of the request.
     pub(super) fn into_parts(self) -> (Kind, String, Raw) {
         let reference = if self.of == Kind::Prompts {
             json!({ "type": "ref/prompt", "name": self.name })

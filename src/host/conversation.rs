@@ -1,8 +1,9 @@
 //! The embedding program as a client of the router. The host itself is one such client, and each
 //! [`Session`](super::Session) is another.
 //!
-//! In: messages and questions of servers outside of calls. Out: changes of lists, updates of resources, answers.
-//! **Invariant:** it is not a client of a door: no list of clients has it, and no login is requested through it.
+//! Messages and questions from servers that belong to no call come in; list changes, resource updates, and answers go
+//! out. **Invariant:** the program is not a client of a door: no list of clients has it, and no login is requested
+//! through it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -19,7 +20,7 @@ use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolV
 use crate::queues::Account;
 use crate::router::{Abilities, Client, Named, Router};
 
-/// The lists that have changed since the program last read them.
+/// Which of the tool, prompt and resource lists have changed since the program last read them.
 ///
 /// ```
 /// # fn hear(host: &mcp_host::Host, lists: mcp_host::ListsChange) {
@@ -44,16 +45,16 @@ pub(super) struct Conversation {
     pub(super) router: Router,
     pub(super) client: Arc<Client>,
     pub(super) handler: Option<Arc<dyn Answers>>,
-    /// The URIs of updated resources.
+    /// Sends the URIs of updated resources to their watchers.
     pub(super) updates: broadcast::Sender<Arc<str>>,
     pub(super) lists: broadcast::Sender<ListsChange>,
-    /// Cancelled when no more messages come.
+    /// Canceled when no more messages will come.
     pub(super) over: CancellationToken,
     /// The number of watchers of each URI.
     watched: Mutex<BTreeMap<Box<str>, usize>>,
 }
 
-/// How many updates or changes a slow reader may fall behind.
+/// How many resource updates or list changes a slow reader may fall behind.
 const BEHIND: usize = 64;
 
 impl Conversation {
@@ -61,7 +62,7 @@ impl Conversation {
     pub(super) fn begin(router: &Router, handler: Option<Arc<dyn Answers>>, name: &str) -> Arc<Self> {
         let profile = handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());
         let abilities = Abilities { revision: ProtocolVersion::LATEST_HANDSHAKE, profile, extensions: None };
-        // If this program does not read its own messages, the memory they take is its own business.
+        // If this program does not read the messages for it, the memory that they take counts against no limit.
         let client = router.clients().admit(Principal::local(), abilities, Named::new(name, None), Account::free());
         client.embeds();
         let conversation = Arc::new(Self {
@@ -92,7 +93,7 @@ impl Conversation {
         *lock(&self.watched).entry(uri.into()).or_default() += 1;
     }
 
-    /// Counts one watcher less; the last one ends the subscription.
+    /// Counts one watcher less; when the last one leaves, the subscription ends.
     pub(super) fn unwatch(&self, uri: &str) {
         let mut watched = lock(&self.watched);
         match watched.get_mut(uri) {
@@ -104,7 +105,7 @@ impl Conversation {
         }
     }
 
-    /// Reports changes of lists from now on.
+    /// From now on, has changes to the tool, prompt and resource lists reported.
     pub(super) fn follow_lists(&self) {
         self.client.follow_lists(self.router.manager());
     }
@@ -168,7 +169,7 @@ impl Reader {
     }
 }
 
-/// Questions of servers that the handler is answering. Dropping this stops that.
+/// Questions from servers that the handler is answering. Dropping this drops the unfinished answers.
 pub(super) struct Questions {
     handler: Option<Arc<dyn Answers>>,
     running: FuturesUnordered<Abortable<BoxFuture<'static, (RequestId, Outcome)>>>,
@@ -190,7 +191,7 @@ impl Questions {
         self.aborts.insert(key, abort);
     }
 
-    /// Drops a question that its server has cancelled.
+    /// Stops answering a question that its server has canceled.
     pub(super) fn withdraw(&mut self, notice: &Notification) {
         let id = notice.params.as_ref().and_then(|params| params.member("requestId")?.read::<RequestId>().ok());
         if let Some(abort) = id.and_then(|id| self.aborts.remove(&id)) {
@@ -198,7 +199,7 @@ impl Questions {
         }
     }
 
-    /// Waits for the next answer; returns `None` if there is no question.
+    /// Waits for the next answer; returns `None` if no question waits for one.
     ///
     /// # Cancel safety
     /// Dropping the wait loses nothing.

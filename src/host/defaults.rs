@@ -1,8 +1,9 @@
-//! Defaults for the fields of a form that an answer leaves out: accepting a form accepts them (2025-11-25, elicitation).
+//! Fills in the default values of form fields that an answer leaves out: accepting a form accepts its defaults
+//! (2025-11-25, elicitation).
 
 use crate::protocol::{Raw, object};
 
-/// Adds to the answer to an elicitation the defaults of the fields that it leaves out.
+/// Returns the answer to an elicitation, with default values for the form fields that it leaves out.
 pub(super) fn filled(params: &Raw, answer: Raw) -> Raw {
     if answer.text("action").as_deref() != Some("accept") || params.text("mode").as_deref() == Some("url") {
         return answer;

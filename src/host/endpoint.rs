@@ -1,4 +1,4 @@
-//! The HTTP endpoint of a host: opened first, then served, so that errors show before a client connects.
+//! The HTTP endpoint of a host. Opening and serving it are two steps, so that errors show before a client connects.
 
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
@@ -37,12 +37,12 @@ impl std::fmt::Debug for HttpEndpoint {
 }
 
 impl Host {
-    /// Opens Streamable HTTP at `/mcp`, HTTP+SSE at `/sse`, and the local socket for `mcp-host status`. Must be called inside
-    /// a Tokio runtime.
+    /// Opens Streamable HTTP at `/mcp`, HTTP+SSE at `/sse`, and the local socket for `mcp-host status`. Must be called
+    /// inside a Tokio runtime.
     ///
     /// # Errors
-    /// When the listener is not on loopback and `host.auth`, or both `host.tls` and `host.insecureHttp`, are not set; when the
-    /// files of `host.tls` cannot be used; when another daemon serves this address.
+    /// When the listener is not on loopback and `host.auth`, or both `host.tls` and `host.insecureHttp`, are not set;
+    /// when the files of `host.tls` cannot be used; or when another daemon serves this address.
     pub fn open_http(&self, listener: TcpListener) -> Result<HttpEndpoint, Error> {
         let listen = listener.local_addr().map_err(internal)?;
         let settings = self.0.manager.settings();
@@ -77,7 +77,7 @@ impl Host {
         acceptor(settings).map(drop)
     }
 
-    /// Reloads the config for a request over the status socket; the error is in words.
+    /// Reloads the config for a request over the status socket; the error is text for a user.
     pub(super) async fn reload_now(&self) -> Result<Reload, String> {
         self.0.configured.reload().await.map_err(|error| error.to_string())
     }

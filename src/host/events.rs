@@ -6,7 +6,7 @@ use super::conversation::ListsChange;
 use crate::manager::StateChange;
 use crate::transport::{LogMessage, Spoken, StderrLine};
 
-/// An event of a host: a change, or a message of a server.
+/// An event in a host: a change, or a message from a server.
 ///
 /// ```
 /// # async fn follow(host: &mcp_host::Host) {
@@ -29,7 +29,8 @@ use crate::transport::{LogMessage, Spoken, StderrLine};
 pub enum Event {
     /// The state of a server has changed.
     State(StateChange),
-    /// Lists have changed since [`Host::catalog`](super::Host::catalog) first gave them, or since the last such event.
+    /// Tool, prompt or resource lists have changed since [`Host::catalog`](super::Host::catalog) first returned them,
+    /// or since the last such event.
     Lists(ListsChange),
     /// A server sent a log message.
     Log(LogMessage),
@@ -37,8 +38,8 @@ pub enum Event {
     Stderr(StderrLine),
 }
 
-/// A stream of events. A reader that falls far behind misses some. A flood of log messages or standard error never makes it
-/// miss a change of a state.
+/// A stream of events. A reader that falls far behind misses some. A flood of log messages or standard error lines
+/// never makes it miss a change of a server's state.
 ///
 /// ```no_run
 /// # async fn follow(host: &mcp_host::Host) {

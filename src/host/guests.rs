@@ -9,9 +9,9 @@ use crate::downstream::stdio::{self, Guest};
 use crate::router::Principal;
 
 impl Host {
-    /// Serves a client that has connected, if it is admitted, until it leaves or `stop`.
+    /// Judges a client that has connected and, if it is admitted, serves it until it leaves or until `stop`.
     pub(super) async fn receive(&self, arrival: Arrival, boot: &str, guests: &Guests, stop: &CancellationToken) {
-        // The client has its seat while it is judged, so that clients that connect at once are counted, too.
+        // The client is counted while it is still judged, so that clients that connect at the same time count, too.
         let _seat = guests.seat();
         let admitted = match admin::receive(arrival, boot, self.grounds(guests, stop)).await {
             Ok(Some(admitted)) => admitted,
@@ -27,7 +27,7 @@ impl Host {
         let served = tokio::select! {
             biased;
             served = &mut served => served,
-            // The client reconnects, and is judged again.
+            // The config shuts the client out: its connection ends, it reconnects, and is judged again.
             () = self.shuts_out(&principal) => {
                 end.cancel();
                 served.await
@@ -38,7 +38,8 @@ impl Host {
         }
     }
 
-    /// Returns the config and directory that a client is compared with, or why no client is admitted.
+    /// Returns a function that provides the config and directory with which to compare a client, or why no client is
+    /// admitted.
     fn grounds(
         &self,
         guests: &Guests,
@@ -56,7 +57,8 @@ impl Host {
         Ok(move || Grounds { config, cwd: std::env::current_dir().unwrap_or_default() })
     }
 
-    /// Returns the principal of clients at the socket. If clients over HTTP authenticate, it differs from all of theirs.
+    /// Returns the principal (identity) of clients at the socket. If clients over HTTP authenticate, it differs from
+    /// all of theirs.
     fn guest_principal(&self) -> Principal {
         match self.0.manager.settings().auth {
             HostAuth::None => Principal::local(),
@@ -64,7 +66,8 @@ impl Host {
         }
     }
 
-    /// Waits until the config no longer admits a client of that principal. It may have changed while the client was judged.
+    /// Waits until the config no longer admits a client with that principal. The config may already have changed while
+    /// the client was judged.
     async fn shuts_out(&self, principal: &Principal) {
         let mut config = self.config_status();
         loop {

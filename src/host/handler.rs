@@ -1,7 +1,7 @@
-//! Typed questions of servers to the embedding program, and its answers.
+//! Typed questions (requests from servers) to the embedding program, and its answers.
 //!
-//! In: requests of servers. Out: the results that go back to them. **Invariant:** a question without an answer is declined,
-//! and no server is told of a capability that [`ClientHandler::profile`] does not name.
+//! Requests from servers come in; the results that go back to them go out. **Invariant:** a question without an answer
+//! is declined, and no server is told of a capability that [`ClientHandler::profile`] does not name.
 
 use std::future::ready;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::defaults;
 use crate::protocol::{ErrorObject, Method, Outcome, Profile, Raw};
 
-/// Answers the questions of servers. By default each method declines.
+/// Answers the questions of servers. By default, elicitation and sampling are declined, and there are no roots.
 ///
 /// ```
 /// use mcp_host::{ClientHandler, ElicitAnswer, Elicitation, Profile};
@@ -31,22 +31,24 @@ use crate::protocol::{ErrorObject, Method, Outcome, Profile, Raw};
 /// }
 /// ```
 pub trait ClientHandler: Send + Sync + 'static {
-    /// Returns the capabilities that servers are told. Servers ask for nothing else.
+    /// Returns the client capabilities that servers are told. Servers ask for nothing else.
     fn profile(&self) -> Profile;
 
-    /// Fills in a form, or visits a page. The host adds the form's defaults for fields that an accepted form leaves out.
+    /// Has a person fill in a form, or visit a page. The host adds the form's defaults for fields that an accepted form
+    /// leaves out.
     fn elicit(&self, question: Elicitation) -> impl Future<Output = ElicitAnswer> + Send {
         drop(question);
         ready(ElicitAnswer::Decline)
     }
 
-    /// Lets a model answer a server.
+    /// Has a model answer a server's sampling request.
     fn sample(&self, question: Sampling) -> impl Future<Output = SampleAnswer> + Send {
         drop(question);
         ready(SampleAnswer::Decline)
     }
 
-    /// Returns the folders that a server may work in; `server` is its name in the config.
+    /// Returns the folders in which a server may work. `server` is its configured name; `None` if it asks outside of a
+    /// call.
     fn roots(&self, server: Option<&str>) -> impl Future<Output = Vec<Root>> + Send {
         let _ = server;
         ready(Vec::new())
@@ -70,13 +72,13 @@ pub struct Elicitation {
 }
 
 impl Elicitation {
-    /// Returns the name in the config of the server that asks; `None` if the question belongs to no call.
+    /// Returns the configured name of the server that asks; `None` if the question belongs to no call.
     #[must_use]
     pub fn server(&self) -> Option<&str> {
         self.server.as_deref()
     }
 
-    /// Returns the question in words.
+    /// Returns the question's text for the person.
     #[must_use]
     pub fn message(&self) -> String {
         self.params.text("message").unwrap_or_default()
@@ -88,13 +90,13 @@ impl Elicitation {
         if self.params.text("mode").as_deref() == Some("url") { self.params.text("url") } else { None }
     }
 
-    /// Returns the schema of the form: an object whose properties are the fields.
+    /// Returns the schema of the form, an object whose properties are the fields; `None` for a page.
     #[must_use]
     pub fn schema(&self) -> Option<Raw> {
         self.params.member("requestedSchema")
     }
 
-    /// Returns the whole question, as the server sent it.
+    /// Returns all params of the question, as the server sent them.
     #[must_use]
     pub fn params(&self) -> &Raw {
         &self.params
@@ -111,7 +113,7 @@ impl Elicitation {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElicitAnswer {
-    /// The person agrees. Holds the fields of a form as an object; for a page, the host leaves them out.
+    /// The person agrees. Holds the field values of a form as an object, which the host leaves out for a page.
     Accept(Raw),
     /// The person refuses.
     Decline,
@@ -120,7 +122,7 @@ pub enum ElicitAnswer {
 }
 
 impl ElicitAnswer {
-    /// Agrees with these fields.
+    /// Agrees, with these field values.
     pub fn accept(fields: impl Into<Raw>) -> Self {
         Self::Accept(fields.into())
     }
@@ -154,7 +156,7 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Returns the name in the config of the server that asks; `None` if the question belongs to no call.
+    /// Returns the configured name of the server that asks; `None` if the question belongs to no call.
     #[must_use]
     pub fn server(&self) -> Option<&str> {
         self.server.as_deref()
@@ -172,13 +174,13 @@ impl Sampling {
         self.params.text("systemPrompt")
     }
 
-    /// Returns the limit of the answer in tokens.
+    /// Returns the largest number of tokens that the model may generate, if the server sets one.
     #[must_use]
     pub fn max_tokens(&self) -> Option<u64> {
         self.params.member("maxTokens")?.read().ok()
     }
 
-    /// Returns the whole question, as the server sent it.
+    /// Returns all params of the question, as the server sent them.
     #[must_use]
     pub fn params(&self) -> &Raw {
         &self.params
@@ -202,7 +204,7 @@ pub enum SampleAnswer {
 }
 
 impl SampleAnswer {
-    /// Answers with this text of the named model.
+    /// Answers with this text from the named model.
     #[must_use]
     pub fn text(model: &str, text: &str) -> Self {
         Self::Message(Raw::from_value(&json!({
@@ -266,7 +268,7 @@ impl<H: ClientHandler> Answers for H {
     }
 }
 
-/// Answers a request of a server; `server` is its name in the config, if the request belongs to a call.
+/// Answers a request from a server; `server` is its configured name, or `None` if the request belongs to no call.
 pub(super) async fn answer(
     handler: Option<&dyn Answers>,
     server: Option<String>,
@@ -292,7 +294,7 @@ pub(super) async fn answer(
     }
 }
 
-/// The code for a sampling request that the user rejected.
+/// The JSON-RPC error code for a sampling request that the user rejected.
 const REJECTED: i64 = -1;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Signing in for embedders: the login to a server as a value, by browser or by code, and the tokens that are kept.
+//! Signing in to servers, for embedders: logins by browser or by device code as values, and the access tokens that are
+//! kept.
 
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use crate::config;
 use crate::error::{Error, ErrorKind};
 
 impl Host {
-    /// Begins a login to a server; the browser comes back to `redirect`, usually on this machine. A finished login
-    /// reconnects the server.
+    /// Begins a login to a server; the authorization server redirects the browser to `redirect`, usually on this
+    /// machine. A finished login reconnects the server.
     ///
     /// # Errors
     /// When there is no such server, it takes no tokens, or its authorization server cannot be found.
@@ -17,16 +18,17 @@ impl Host {
         self.tokens(server)?.begin(redirect).await.map_err(|error| no_token(server, &error))
     }
 
-    /// Begins a login to a server by a code (RFC 8628), for users whose browser cannot come back to this machine. A finished
-    /// login reconnects the server.
+    /// Begins a login to a server by device code (RFC 8628), for users whose browser cannot be redirected to this
+    /// machine. A finished login reconnects the server.
     ///
     /// # Errors
-    /// When there is no such server, it takes no tokens, or its authorization server cannot be found or offers no codes.
+    /// When there is no such server, it takes no tokens, or its authorization server cannot be found or offers no
+    /// device codes.
     pub async fn device_login(&self, server: &str) -> Result<auth::DeviceLogin, Error> {
         self.tokens(server)?.begin_by_code().await.map_err(|error| no_token(server, &error))
     }
 
-    /// Returns where the token of a new login to a server would be kept.
+    /// Returns where the access token from a new login to a server would be kept.
     ///
     /// # Errors
     /// When there is no such server, it takes no tokens, or the store does not answer.
@@ -34,7 +36,7 @@ impl Host {
         self.tokens(server)?.keeping().await.map_err(|error| no_token(server, &error))
     }
 
-    /// Forgets the token of a server, and revokes it at its issuer. Returns whether there was one.
+    /// Forgets the access token for a server, and revokes it at its issuer. Returns whether there was one.
     ///
     /// # Errors
     /// When there is no such server, or the token may still be kept.
@@ -42,14 +44,15 @@ impl Host {
         let tokens = self.tokens(server)?;
         let login = tokens.login_id().await;
         let signed_out = tokens.sign_out().await.map_err(|error| no_token(server, &error));
-        // Lists that the server gave to that login are forgotten, even if the token could not be revoked.
+        // Tool, prompt and resource lists that the server gave to that login are forgotten, even if the token could not
+        // be revoked.
         if let Some(login) = login {
             self.0.manager.forget_listings(tokens.server(), &login).await;
         }
         signed_out
     }
 
-    /// Describes the token that is kept for a server, if there is one.
+    /// Describes the access token that is kept for a server, if there is one.
     ///
     /// # Errors
     /// When there is no such server, or it takes no tokens.

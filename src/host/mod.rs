@@ -1,7 +1,9 @@
-//! The interface for embedders: the same router as the doors use, without a wire.
+//! The interface for programs that embed the host. It leads to the same router as the doors (HTTP, stdio), without a
+//! wire.
 //!
-//! In: a config, servers made of closures, calls. Out: raw JSON, statuses, events. The program `mcp-host` is built on it.
-//! **Invariant:** the host owns every task; after [`Host::shutdown`] none of its processes is alive.
+//! A config, servers made of closures, and calls come in; raw JSON, statuses, and events go out. The program `mcp-host`
+//! is built on it. A question is a request from a server to its client, such as elicitation. **Invariant:** the host
+//! owns every task; after [`Host::shutdown`] none of its processes is alive.
 
 mod builder;
 mod call;
@@ -72,7 +74,7 @@ struct Inner {
     router: Router,
     /// The host's own session.
     own: Arc<Conversation>,
-    /// The name that its sessions give to servers.
+    /// The client name that the host's sessions give to servers.
     name: String,
     configured: Arc<Configured>,
     eras: downstream::Eras,
@@ -101,7 +103,7 @@ impl Host {
         HostBuilder::default()
     }
 
-    /// Waits until no server is starting: each is connected, failed, idle, disabled, or between two attempts.
+    /// Waits until no server is starting: each is connected, failed, idle, disabled, or waiting for its next attempt.
     pub async fn settled(&self) {
         let mut generation = self.0.manager.generation();
         loop {
@@ -118,7 +120,8 @@ impl Host {
         self.0.manager.status()
     }
 
-    /// Subscribes to changes of states and lists, log messages, and lines on standard error, from now on.
+    /// Subscribes, from now on, to changes of server states and of tool, prompt and resource lists, to log messages,
+    /// and to lines that servers write to standard error.
     #[must_use]
     pub fn events(&self) -> Events {
         Events::new(self.0.manager.events(), self.0.own.lists.subscribe(), self.0.manager.spoken())
@@ -130,15 +133,15 @@ impl Host {
         self.0.router.clients().list()
     }
 
-    /// Subscribes to clients that connect and leave, from now on. A client without a session connects with its first
-    /// request and leaves after five silent minutes.
+    /// Subscribes, from now on, to reports of clients that connect and leave. A client without a session connects with
+    /// its first request and leaves after five silent minutes.
     #[must_use]
     pub fn client_events(&self) -> ClientEvents {
         self.0.router.clients().roster().events()
     }
 
-    /// Serves one client over standard input and output, until input ends or the host shuts down. Calls in flight at the end
-    /// of the input have 2.5 seconds to finish.
+    /// Serves one client over standard input and output, until input ends or the host shuts down. Calls in flight at
+    /// the end of the input have 2.5 seconds to finish.
     ///
     /// # Errors
     /// When standard input or output cannot be used.
@@ -149,7 +152,7 @@ impl Host {
         })
     }
 
-    /// Serves one client over one end of a pair of sockets. Another host has asked the client questions with ids up to
+    /// Serves one client over one end of a pair of sockets. Another host has sent the client requests with ids up to
     /// `asked`, so this host uses higher ids.
     ///
     /// # Errors
@@ -165,14 +168,14 @@ impl Host {
     }
 
     /// Applies another config. Unchanged servers keep running. Removed and changed servers take no new calls and have
-    /// `limits.drain` to finish those in flight. Settings that the result names as pending apply at the next start.
+    /// `limits.drain` to finish those in flight. Settings that the result lists as pending apply at the next start.
     /// In-process servers stay.
     pub fn reload(&self, config: Config) -> Reload {
         self.0.configured.replace(config)
     }
 
-    /// Follows the files of a config: when they change, the host calls `load` and applies the config that it returns, if it
-    /// is valid. A second call has no effect.
+    /// Follows the files of a config: when they change, the host calls `load` and applies the config that it returns,
+    /// if it is valid. A second call has no effect.
     pub fn follow_config(&self, load: impl Fn() -> Result<Config, config::Error> + Send + Sync + 'static) {
         if let Some(task) = self.0.configured.follow(Arc::new(load), self.0.stop.child_token()) {
             self.0.router.background().spawn(task);
@@ -182,18 +185,18 @@ impl Host {
     /// Reloads the followed files now.
     ///
     /// # Errors
-    /// When they are invalid, or the host follows none. The config then stays as it was.
+    /// When the files are invalid, or the host follows none. The config then stays as it was.
     pub async fn reload_files(&self) -> Result<Reload, Error> {
         self.0.configured.reload().await.map_err(|error| Error::from_source(ErrorKind::Config, error))
     }
 
-    /// Returns the state of the config, now and after every reload.
+    /// Returns a receiver of the state of the config: the current one, and the new one after every reload.
     #[must_use]
     pub fn config_status(&self) -> tokio::sync::watch::Receiver<ConfigStatus> {
         self.0.configured.status()
     }
 
-    /// Adds a server, or replaces the one of that name.
+    /// Adds a server, or replaces the server with the same name.
     pub fn add_server(&self, server: config::Server) {
         self.0.configured.change(|config| match config.servers.iter_mut().find(|old| old.name == server.name) {
             Some(old) => *old = server,
@@ -201,7 +204,7 @@ impl Host {
         });
     }
 
-    /// Removes a server; returns false if there is none of that name. The server takes no new calls, has `limits.drain` to
+    /// Removes a server; returns false if no server has that name. The server takes no new calls, has `limits.drain` to
     /// finish those in flight, and is then stopped: [`Host::events`] reports it disconnected.
     pub fn remove_server(&self, name: &str) -> bool {
         self.0.configured.change(|config| {
@@ -211,12 +214,12 @@ impl Host {
         })
     }
 
-    /// Kills the processes of servers that are stopping.
+    /// Kills the processes of those servers that are stopping.
     pub fn kill(&self) {
         self.0.manager.kill();
     }
 
-    /// Shuts down as [`Host::shutdown`] does, and kills the remaining processes after `patience`.
+    /// Shuts down as [`Host::shutdown`] does, but kills the remaining processes if that takes longer than `patience`.
     pub async fn shutdown_within(&self, patience: Duration) {
         let shutdown = self.shutdown();
         tokio::pin!(shutdown);
@@ -226,8 +229,8 @@ impl Host {
         }
     }
 
-    /// Shuts down in order: first the doors, then calls, which have `limits.drain` to finish, then the servers. Returns when
-    /// no process of the host is left.
+    /// Shuts down in order: first the doors, then calls, which have `limits.drain` to finish, then the servers. Returns
+    /// when no process of the host is left.
     pub async fn shutdown(&self) {
         self.0.router.close_doors();
         self.0.stop.cancel();

@@ -1,17 +1,17 @@
 //! Reloads the config of a running host on request, or when its files change (`docs/hazards.md` H91).
 //!
-//! The host follows all files that were read for the config, including those that it names (`envFile`, `${file:…}`),
-//! each by a hash. When one has changed and then stayed the same for a quarter of a second, the host reads and checks
-//! everything, and applies it in one step or not at all. A hangup signal or a request over the status socket reloads at
-//! once. An invalid config changes nothing; [`ConfigStatus`] reports it.
+//! The host follows all files that were read for the config, including those that the config names (`envFile`,
+//! `${file:…}`), and compares a hash of each. When a file has changed and then stayed the same for a quarter of a
+//! second, the host reads and checks the whole config, and applies it in one step or not at all. A hangup signal or a
+//! request over the status socket reloads at once. An invalid config changes nothing; [`ConfigStatus`] reports it.
 //!
-//! TOML and YAML cannot show that a file was cut between two entries, since both halves are valid; there the quarter of
-//! a second must do. JSON has no valid half.
+//! A TOML or YAML file that is cut between two entries is still valid, so only the quarter of a second protects against
+//! reading a half-written one. Half a JSON file is never valid.
 //!
 //! `host` settings that are read on demand, access rules included, apply at once (`downstream/http/rules.rs`). The
-//! others wait for the next start, and the status says so (`HostSettings::with`).
+//! other `host` settings wait for the next start, and the status says so (`HostSettings::with`).
 //!
-//! **Invariant:** one task loads, so that two reloads cannot cross.
+//! **Invariant:** one task does all the loading, so that two reloads cannot overlap.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -28,14 +28,14 @@ use crate::upstream::Starter;
 
 /// How often to look at the files.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long a file must stay unchanged: its writer may not be done.
+/// How long a file must stay unchanged before it is read: its writer may not be done.
 const SETTLE: Duration = Duration::from_millis(250);
-/// How many times a file may change before it is read anyway.
+/// How many times a file may change again during [`SETTLE`] before it is read anyway.
 const PATIENCE: u32 = 20;
-/// Reload requests that may wait.
+/// How many reload requests may wait.
 const ASKED: usize = 8;
 
-/// Loads the config of a host again.
+/// Loads the config of a host anew.
 pub(super) type Load = Arc<dyn Fn() -> Result<Config, config::Error> + Send + Sync>;
 type Answer = oneshot::Sender<Result<Reload, config::Error>>;
 
@@ -43,7 +43,7 @@ type Answer = oneshot::Sender<Result<Reload, config::Error>>;
 pub(super) struct Configured {
     manager: Manager,
     memory: HashMap<String, Starter>,
-    /// The in-process servers, which no file has.
+    /// The in-process servers, which no config file contains.
     own: Vec<Server>,
     current: Mutex<Config>,
     asked: OnceLock<mpsc::Sender<Answer>>,
@@ -75,7 +75,7 @@ impl Configured {
         lock(&self.current).clone()
     }
 
-    /// Changes the current config.
+    /// Changes the current config, applies it, and returns the result of `change`.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Config) -> T) -> T {
         let mut current = lock(&self.current);
         let mut config = current.clone();
@@ -107,7 +107,7 @@ impl Configured {
         self.manager.config_status()
     }
 
-    /// Returns the task that follows the files until `stop`; `None` if there already is one.
+    /// Returns the task that follows the files until `stop`; `None` if there already is such a task.
     pub(super) fn follow(
         self: &Arc<Self>,
         load: Load,
@@ -122,7 +122,7 @@ impl Configured {
         })
     }
 
-    /// Applies a loaded config.
+    /// Applies the config if it was loaded; reports the error if not.
     fn take(&self, loaded: Result<Config, config::Error>) -> Result<Reload, config::Error> {
         match loaded {
             Ok(config) => {
@@ -157,7 +157,7 @@ impl Follow {
                 }
                 () = sleep(LOOK) => {
                     if self.settled().await {
-                        // The status has the outcome.
+                        // The config status reports the outcome.
                         let _ = self.reload().await;
                     }
                 }
@@ -165,7 +165,7 @@ impl Follow {
         }
     }
 
-    /// Reports whether the files differ from those last judged, and have settled.
+    /// Reports whether the files differ from those last loaded, after they have stayed unchanged for [`SETTLE`].
     async fn settled(&mut self) -> bool {
         if !self.look().await && !self.watcher.differs() {
             return false;
@@ -179,7 +179,8 @@ impl Follow {
         self.watcher.differs()
     }
 
-    /// Looks at the files on the blocking pool: a disk may be slow, or on another machine.
+    /// Looks at the files, and reports whether one has changed. Runs on the blocking pool: a disk may be slow, or on
+    /// another machine.
     async fn look(&mut self) -> bool {
         let mut watcher = std::mem::take(&mut self.watcher);
         let looked = tokio::task::spawn_blocking(move || {
@@ -196,7 +197,7 @@ impl Follow {
     }
 
     async fn reload(&mut self) -> Result<Reload, config::Error> {
-        // An invalid file is not judged again before it changes.
+        // An invalid file is not loaded again before it changes.
         self.look().await;
         self.watcher.judge();
         let load = self.load.clone();

@@ -1,4 +1,4 @@
-//! The result of a call as the server gave it, with readers for its most useful parts.
+//! The result of a call as the server gave it, with accessors for its most useful parts.
 
 use std::fmt;
 use std::ops::Deref;
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::protocol::Raw;
 
-/// The result of a [`Call`](super::Call). It derefs to the [`Raw`] JSON that it is.
+/// The result of a [`Call`](super::Call). It derefs to its [`Raw`] JSON.
 ///
 /// ```
 /// # fn show(result: &mcp_host::CallResult) {
@@ -29,26 +29,27 @@ impl CallResult {
         Self(result)
     }
 
-    /// Reports whether the tool says that it failed. Its text is for the model to read.
+    /// Reports whether the tool says that it failed. The result's text then tells the model why.
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.0.member("isError").is_some_and(|flag| flag.as_bytes() == b"true")
     }
 
-    /// Returns all text, in lines: the blocks of a tool, the contents of a resource, the messages of a prompt.
+    /// Returns all text, joined by newlines: from the blocks of a tool result, the contents of a resource, or the
+    /// messages of a prompt.
     #[must_use]
     pub fn text(&self) -> String {
         let texts: Vec<String> = self.content().iter().filter_map(|block| block.text("text")).collect();
         texts.join("\n")
     }
 
-    /// Returns the structured result of a tool with an output schema.
+    /// Returns the structured content, which a tool with an output schema adds to its result.
     #[must_use]
     pub fn structured(&self) -> Option<Raw> {
         self.0.member("structuredContent")
     }
 
-    /// Returns the blocks: text, images, audio, links, and embedded resources, as the server wrote them.
+    /// Returns the content blocks (text, images, audio, links, and embedded resources) as the server wrote them.
     #[must_use]
     pub fn content(&self) -> Vec<Raw> {
         let [content, contents, messages] = self.0.members(["content", "contents", "messages"]);
@@ -62,21 +63,21 @@ impl CallResult {
         }
     }
 
-    /// Returns the values of a [`Completion`](super::Completion).
+    /// Returns the suggested values, if this is the result of a [`Completion`](super::Completion).
     #[must_use]
     pub fn completions(&self) -> Vec<String> {
         let values = self.0.member("completion").and_then(|completion| completion.member("values"));
         values.and_then(|values| values.read().ok()).unwrap_or_default()
     }
 
-    /// Returns the JSON.
+    /// Returns the result's JSON.
     #[must_use]
     pub fn into_raw(self) -> Raw {
         self.0
     }
 }
 
-/// Returns the content of a message: one block, or several.
+/// Returns the blocks of a prompt message, whose content may be one block or an array of blocks.
 fn blocks(content: Raw) -> Vec<Raw> {
     if content.is_object() { vec![content] } else { content.read().unwrap_or_default() }
 }

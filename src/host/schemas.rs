@@ -1,4 +1,4 @@
-//! The schemas of tools that are not valid JSON Schemas, for people who look for the cause of odd calls.
+//! Finds tool schemas that are not valid JSON Schemas, for people who look for the cause of odd calls.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::Host;
 use crate::keep;
 use crate::protocol::Theirs;
 
-/// A schema of a tool that cannot be used to validate anything. The tool is offered and called all the same.
+/// A tool schema that cannot be used to validate anything. The tool is still offered and called.
 ///
 /// ```
 /// # async fn show(host: &mcp_host::Host) {
@@ -20,11 +20,11 @@ use crate::protocol::Theirs;
 pub struct InvalidSchema {
     /// The name of the server in the config.
     pub server: String,
-    /// The name of the tool at its server.
+    /// The server's own name for the tool.
     pub tool: String,
     /// `inputSchema` or `outputSchema`.
     pub member: &'static str,
-    /// A predicate, such as "is not a valid JSON Schema".
+    /// What is wrong, as a predicate such as "is not a valid JSON Schema".
     pub reason: String,
 }
 
@@ -36,8 +36,8 @@ impl fmt::Display for InvalidSchema {
 }
 
 impl Host {
-    /// Returns the schemas of all listed tools that are not valid, in config order. Compiles every schema, on the blocking
-    /// pool. It never fetches a schema that another one refers to.
+    /// Returns the invalid schemas of all listed tools, in config order. Compiles every schema, on the blocking pool.
+    /// Never fetches a schema that another one refers to.
     ///
     /// # Cancel safety
     /// Dropping the wait changes nothing.
@@ -46,7 +46,7 @@ impl Host {
         for server in self.0.manager.servers().iter() {
             let mut seen = Vec::new();
             for listed in server.upstreams().iter().filter_map(|upstream| upstream.listed()) {
-                // Leases of one server mostly list the same.
+                // The connections (leases) of one server mostly list the same tools.
                 if !seen.contains(&listed.offer.hash()) {
                     seen.push(listed.offer.hash());
                     offers.push((server.config.name.clone(), listed.offer.clone()));

@@ -1,4 +1,4 @@
-//! More sessions of the embedding program, for servers that keep state for each client.
+//! Sessions of the embedding program in addition to the host's own, for servers that keep state for each client.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::protocol::{Method, Raw};
 use crate::registry::{Catalog, Kind};
 use crate::router::is_part;
 
-/// A separate client within the embedding program, such as one conversation or one user of an agent. Cheap to clone; the
-/// session ends with its last clone, and so does the state that servers keep for it.
+/// A separate client within the embedding program, such as one conversation or one user of an agent. Cheap to clone.
+/// The session, and the state that servers keep for it, end with the last clone.
 ///
-/// A server with `"sharing": "session"` gets a connection (a process) for each session that calls it. Under the default,
-/// `"auto"`, sessions share a connection until its server asks a question. Under `"profile"`, sessions with equal
-/// [`ClientHandler::profile`]s share one.
+/// A server with `"sharing": "session"` gets a connection (a process) for each session that calls it. By default
+/// (`"auto"`), sessions share a connection until its server asks a question. Under `"profile"`, sessions with equal
+/// [`ClientHandler::profile`]s share a connection.
 ///
 /// ```no_run
 /// # async fn example(host: &mcp_host::Host) -> Result<(), mcp_host::Error> {
@@ -41,13 +41,13 @@ impl std::fmt::Debug for Session {
 }
 
 impl Host {
-    /// Begins a session. The host's handler answers its questions.
+    /// Begins a session. The host's handler answers the questions of servers.
     #[must_use]
     pub fn session(&self) -> Session {
         self.converse(self.0.own.handler.clone())
     }
 
-    /// Begins a session with its own handler.
+    /// Begins a session with this handler for the questions of servers.
     #[must_use]
     pub fn session_with(&self, handler: impl ClientHandler) -> Session {
         self.converse(Some(Arc::new(handler)))
@@ -74,7 +74,7 @@ impl Session {
         catalog
     }
 
-    /// Waits until every server has listed, failed, or used up `startupWait`; then returns what they offer.
+    /// Waits until every server has sent its lists, failed, or used up `startupWait`; then returns what they offer.
     ///
     /// # Cancel safety
     /// Dropping the wait changes nothing.
@@ -104,24 +104,25 @@ impl Session {
         self.call(Method::ResourcesRead, Kind::Resources, uri, call::located(uri))
     }
 
-    /// Asks for values of an argument while a user types it; [`CallResult::completions`](super::CallResult::completions)
-    /// returns them. A server without completions gives none.
+    /// Asks for suggested values while a user types an argument;
+    /// [`CallResult::completions`](super::CallResult::completions) returns them. A server without completions suggests
+    /// none.
     pub fn complete(&self, completion: Completion) -> Call {
         let (kind, name, params) = completion.into_parts();
         self.call(Method::Complete, kind, &name, params)
     }
 
-    /// Watches a resource by its exposed URI. Dropping the [`Updates`] ends that.
+    /// Watches a resource by its exposed URI. Dropping the [`Updates`] ends the watch.
     ///
     /// # Errors
-    /// As a [`Call`]; also when the server does not offer subscriptions, or the session has too many
+    /// As for a [`Call`]; also when the server does not offer subscriptions, or the session has too many
     /// (`host.limits.subscriptions`).
     ///
     /// # Cancel safety
     /// Dropping the wait leaves no subscription.
     pub async fn subscribe(&self, uri: &str) -> Result<Updates, Error> {
         self.conversation.watch(uri);
-        // From here on updates are received, and a failure ends the watch.
+        // From here on updates are received. If the request fails, dropping `updates` ends the watch.
         let updates = Updates {
             heard: self.conversation.updates.subscribe(),
             conversation: self.conversation.clone(),
@@ -144,7 +145,7 @@ impl Host {
         self.own().catalog()
     }
 
-    /// Waits until every server has listed, failed, or used up `startupWait`; then returns what they offer.
+    /// Waits until every server has sent its lists, failed, or used up `startupWait`; then returns what they offer.
     ///
     /// # Cancel safety
     /// Dropping the wait changes nothing.
@@ -167,7 +168,7 @@ impl Host {
         self.own().read_resource(uri)
     }
 
-    /// Asks for values of an argument while a user types it, as [`Session::complete`] does.
+    /// Asks for suggested values while a user types an argument, as [`Session::complete`] does.
     pub fn complete(&self, completion: Completion) -> Call {
         self.own().complete(completion)
     }
@@ -205,8 +206,8 @@ impl std::fmt::Debug for Updates {
 }
 
 impl Updates {
-    /// Waits for the next update, and returns the URI of the resource or of the part that changed; `None` once the session
-    /// is over. A slow reader gets several updates as one.
+    /// Waits for the next update, and returns the URI of the resource or of the part that changed; `None` once the
+    /// session is over. A reader that falls behind gets several updates as one.
     ///
     /// # Cancel safety
     /// Dropping the wait loses nothing.

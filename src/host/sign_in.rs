@@ -1,8 +1,8 @@
-//! Logins over the status socket, for users at a shell: begun, polled, and ended by requests of one line.
+//! Logins over the status socket, for users at a shell. Requests of one line begin, poll, and end them.
 //!
-//! A login by browser waits here for the URL that the browser came back with. A login by code does not wait: the program
-//! that shows the code polls. **Invariant:** a login by code progresses only while it is polled, and a login is forgotten
-//! when it ends, is abandoned, or exceeds the limit.
+//! A login by browser waits here for the URL to which the browser was redirected. A login by device code does not run
+//! by itself: the program that shows the code polls. **Invariant:** a login by code progresses only while it is polled,
+//! and a login is forgotten when it ends, is abandoned, or newer logins exceed the limit.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -29,13 +29,13 @@ struct Begun {
 
 struct Waiting {
     end: Instant,
-    /// `None` while a poll runs it.
+    /// The rest of the login; `None` while a poll runs it.
     finish: Option<BoxFuture<'static, Result<auth::Kept, auth::Error>>>,
 }
 
-/// How many logins of each kind may be under way; the oldest go first.
+/// How many logins of each kind may be under way; beyond that, the oldest are forgotten.
 const UNDER_WAY: usize = 16;
-/// How long one poll waits.
+/// How long one poll runs a login by code.
 const LOOK: Duration = Duration::from_secs(1);
 const OVER: &str = "this login is over already: begin again";
 const WAITED_FOR: &str = "another program waits for this login already";
@@ -82,7 +82,7 @@ impl Host {
         login.finish(url).await.map(SignInReply::signed_in).map_err(|error| failed(&error))
     }
 
-    /// Begins a login by code, and returns what to show to the user.
+    /// Begins a login by code, and returns the page and code to show to the user.
     async fn begin_by_code(&self, server: &str) -> Result<SignInReply, Refused> {
         let login = self.device_login(server).await?;
         let mut shown = CodeBegun {
@@ -101,7 +101,7 @@ impl Host {
         Ok(SignInReply::BegunByCode(shown))
     }
 
-    /// Runs a login by code for a moment, and reports whether it is done.
+    /// Runs a login by code for up to [`LOOK`], and reports whether it is done.
     async fn look(&self, number: u64) -> Result<SignInReply, Refused> {
         let mut finish = match lock(&self.0.logins.0).by_code.get_mut(&number) {
             Some(waiting) => waiting.finish.take().ok_or_else(|| Refused::because(WAITED_FOR))?,
@@ -136,7 +136,7 @@ impl Host {
     }
 }
 
-/// Adds a login under a new number.
+/// Adds a login, and returns its new number.
 fn put<T>(last: &mut u64, logins: &mut BTreeMap<u64, T>, login: T) -> u64 {
     *last += 1;
     logins.insert(*last, login);

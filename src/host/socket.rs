@@ -1,4 +1,4 @@
-//! A daemon without a port: its socket is its only door, and it ends after it was unused for a while.
+//! A daemon without a port: the local socket is its only door, and the daemon ends when it has been unused for a while.
 
 use std::time::Duration;
 
@@ -27,14 +27,14 @@ pub struct SocketEndpoint {
 
 /// How often to check whether the daemon is in use.
 const LOOK: Duration = Duration::from_secs(5);
-/// The least number of checks before the daemon ends.
+/// The least number of checks within `host.idleExit`: a short one is checked more often than every [`LOOK`].
 const LOOKS: u32 = 20;
 
 impl Host {
     /// Opens the socket of a daemon without a port. Must be called inside a Tokio runtime.
     ///
     /// # Errors
-    /// When another daemon has that name, or the socket cannot be made.
+    /// When another daemon has that name, or the socket cannot be created.
     pub fn open_socket(&self, at: &At) -> Result<SocketEndpoint, Error> {
         let socket = StatusSocket::open_at(at).map_err(|error| match error {
             admin::Error::Running { .. } => Error::from_source(ErrorKind::Config, error),
@@ -45,7 +45,7 @@ impl Host {
 }
 
 impl SocketEndpoint {
-    /// Serves until the host shuts down, or `host.idleExit` after the last client, call and task.
+    /// Serves until the host shuts down, or until `host.idleExit` has passed without a client, call or task.
     pub async fn serve(self) {
         let Self { host, socket, stop } = self;
         let guests = Guests::default();
@@ -54,10 +54,10 @@ impl SocketEndpoint {
         let door = socket.serve(&host.0.router, || host.reload_now(), sign_in, guest, &stop);
         let idle = async {
             host.idle(&guests, &stop).await;
-            // A client that connects now is told that the daemon is stopping, and goes elsewhere.
+            // A client that connects from now on is told that the daemon is stopping, and goes elsewhere.
             stop.cancel();
         };
-        // Clients that read nothing of what waits for them are cut off, as at the other doors.
+        // Clients that do not read the messages waiting for them are disconnected, as at the other doors.
         let stuck = stop.run_until_cancelled(async {
             let mut look = interval(LOOK);
             loop {
@@ -72,7 +72,7 @@ impl SocketEndpoint {
 }
 
 impl Host {
-    /// Waits until the daemon was unused for `host.idleExit`, or `stop`.
+    /// Waits until the daemon has been unused for `host.idleExit`, or until `stop`.
     async fn idle(&self, guests: &Guests, stop: &CancellationToken) {
         let (mut since, mut known) = (Instant::now(), 0);
         loop {

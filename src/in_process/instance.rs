@@ -1,4 +1,4 @@
-//! A running in-process server, and its instance for each lease.
+//! A running in-process server, and its instance for each of the host's connections to it (leases).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use crate::protocol::{
 use crate::registry::Kind;
 use crate::transport::Wire;
 
-/// A server with all its leases.
+/// A server, and the lists that its instances share.
 pub(crate) struct Running {
     server: InProcess,
     shelf: Arc<Shelf>,
@@ -28,7 +28,7 @@ impl Running {
         Arc::new(Self { server, shelf })
     }
 
-    /// Runs one instance on `tasks`, until its wire is closed.
+    /// Runs one instance as a task of `tasks`, until its connection is closed.
     pub(crate) fn start(self: &Arc<Self>, wire: Wire, tasks: &TaskTracker) {
         let talk = Talk::new(&self.shelf, wire.out);
         let instance = Arc::new(Instance { running: self.clone(), talk, requests: Mutex::default() });
@@ -69,7 +69,7 @@ impl Running {
     }
 }
 
-/// One run of the server, for one lease.
+/// The server's side of one connection.
 struct Instance {
     running: Arc<Running>,
     talk: Arc<Talk>,
@@ -114,7 +114,7 @@ impl Instance {
         tasks.spawn(async move {
             let outcome = tokio::select! {
                 outcome = handler(invocation) => outcome,
-                // A handler that waits for its cancellation gets a moment to finish by itself.
+                // A handler that watches for its cancellation gets a second to finish by itself.
                 () = async { cancel.cancelled().await; tokio::time::sleep(Duration::from_secs(1)).await } => return,
             };
             if lock(&instance.requests).remove(&id).is_some() {

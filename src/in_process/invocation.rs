@@ -12,10 +12,11 @@ use crate::protocol::{Message, Method, Notification, Outcome, Profile, Raw, meta
 use crate::registry::Kind;
 use crate::transport::HANG_UP;
 
-/// The member of `_meta` that names the key under which a client of 2026-07-28 sees a question.
+/// The `_meta` member of a question that names the key under which a client that speaks 2026-07-28 finds it in
+/// `inputRequests`.
 pub const INPUT_KEY: &str = meta::INPUT_KEY;
 
-/// One request to an in-process server, and the way to its client meanwhile.
+/// One request to an in-process server, with methods to reach its client while it runs.
 ///
 /// ```
 /// use mcp_host::Outcome;
@@ -29,12 +30,12 @@ pub const INPUT_KEY: &str = meta::INPUT_KEY;
 /// }
 /// ```
 pub struct Invocation {
-    /// The `arguments` of a tool or prompt; `{}` if there are none.
+    /// The `arguments` for a tool or prompt; `{}` if there are none.
     pub arguments: Raw,
-    /// All params.
+    /// All params of the request.
     pub params: Raw,
     token: Option<Raw>,
-    /// The id of the request, by which the host knows whose it is.
+    /// The id of the request. It tells the host to which call the messages sent meanwhile belong.
     during: Option<u64>,
     talk: Arc<Talk>,
     cancel: CancellationToken,
@@ -64,13 +65,13 @@ impl Invocation {
         self.notify(Method::Progress, Raw::from_value(&params)).await;
     }
 
-    /// Writes a log line for the client.
+    /// Sends the client a log message.
     pub async fn log(&self, level: &str, data: Raw) {
         let params = Raw::from_value(&serde_json::json!({ "level": level, "data": data }));
         self.notify(Method::LogMessage, params).await;
     }
 
-    /// Sends any notification, in order with everything else.
+    /// Sends the client any notification, in order with all other messages.
     pub async fn notify(&self, method: Method, params: Raw) {
         let notification = Notification { method, params: Some(params) };
         self.talk.say(self.during, Message::Notification(notification)).await;
@@ -79,12 +80,13 @@ impl Invocation {
     /// Sends a request to the client: `sampling/createMessage`, `elicitation/create`, `roots/list`.
     ///
     /// # Errors
-    /// The client's own error; `-32601` if it cannot answer such requests.
+    /// The client's JSON-RPC error; `-32601` if it cannot answer such requests.
     pub async fn request(&self, method: Method, params: Option<Raw>) -> Outcome {
         self.talk.ask(self.during, method, params).await
     }
 
-    /// As [`Invocation::request`], with the key under which clients of 2026-07-28 see the question. Others ignore it.
+    /// As [`Invocation::request`], and sets the key under which a client that speaks 2026-07-28 finds the question.
+    /// Other clients ignore the key.
     ///
     /// # Errors
     /// As [`Invocation::request`].
@@ -101,7 +103,7 @@ impl Invocation {
         self.talk.profile()
     }
 
-    /// Adds a definition, or replaces the one of the same name, and tells every client.
+    /// Adds a definition, or replaces the one with the same name, and tells every client that the list has changed.
     pub async fn offer(
         &self,
         kind: Kind,
@@ -115,7 +117,8 @@ impl Invocation {
         self.talk.shelf.change(kind, add).await;
     }
 
-    /// Removes a definition, and tells every client; returns false if there was none. `name` is the URI of a resource.
+    /// Removes a definition, and tells every client that the list has changed; returns false if there was none. `name`
+    /// is the URI for a resource, or the URI template for a resource template.
     pub async fn withdraw(&self, kind: Kind, name: &str) -> bool {
         self.talk.shelf.change(kind, |offers| offers.remove(kind, name)).await
     }
@@ -131,8 +134,8 @@ impl Invocation {
         self.talk.is_watched(uri)
     }
 
-    /// Asks the door to close the stream of this call; the client comes back for the rest after `retry` (2025-11-25,
-    /// transports). Doors without such streams ignore it.
+    /// Asks the door to close the response stream of this call; the client reconnects for the rest after `retry`
+    /// (2025-11-25, transports). Doors without such streams ignore it.
     pub async fn hang_up(&self, retry: Duration) {
         if let Some(token) = &self.token {
             let params = serde_json::json!({ "progressToken": token, "retry": u64::try_from(retry.as_millis()).unwrap_or(u64::MAX) });
@@ -141,7 +144,7 @@ impl Invocation {
     }
 }
 
-/// Writes a whole number as an integer.
+/// Returns the JSON number: an integer if the value is whole.
 fn number(value: f64) -> serde_json::Value {
     #[expect(
         clippy::cast_possible_truncation,

@@ -1,9 +1,9 @@
 //! An in-process server made of closures: for embedders, the demo, and tests.
 //!
-//! It speaks the protocol like any other server, over a wire in memory; [`InProcess::serve_stdio`] and
-//! [`InProcess::serve_http`] serve it alone, through the doors of the host. In: closures, each of which gets the
-//! [`Invocation`] that it answers. **Invariant:** inside it speaks a revision with a handshake; the host translates for
-//! clients of other revisions.
+//! It speaks MCP like any other server, over a connection in memory; [`InProcess::serve_stdio`] and
+//! [`InProcess::serve_http`] serve it alone, through the doors of the host. Each closure gets the [`Invocation`] that
+//! it answers. **Invariant:** the server itself speaks a revision with a handshake; the host translates for clients of
+//! other revisions.
 
 mod instance;
 mod invocation;
@@ -28,7 +28,8 @@ pub use self::invocation::{INPUT_KEY, Invocation};
 /// Answers one request.
 type Handler = Arc<dyn Fn(Invocation) -> BoxFuture<'static, Outcome> + Send + Sync>;
 
-/// A server made of closures. All leases share its lists; each lease has the rest for itself.
+/// A server made of closures. All of the host's connections to it (leases) share its tool, prompt and resource lists;
+/// each has its own client capabilities, subscriptions, and running requests.
 ///
 /// ```
 /// use mcp_host::InProcess;
@@ -68,14 +69,14 @@ impl InProcess {
         }
     }
 
-    /// Sets the instructions for models.
+    /// Sets the `instructions` that a client may give to its model.
     #[must_use]
     pub fn instructions(mut self, text: &str) -> Self {
         self.instructions = Some(text.to_owned());
         self
     }
 
-    /// Adds a tool: its definition as in `tools/list`, and the closure that a call runs.
+    /// Adds a tool: its definition as in `tools/list`, and the closure that runs for each call.
     #[must_use]
     pub fn tool(
         self,
@@ -85,7 +86,7 @@ impl InProcess {
         self.offer(Kind::Tools, definition, handler)
     }
 
-    /// Adds a tool that is not listed.
+    /// Adds a tool that can be called but is not listed.
     #[must_use]
     pub fn unlisted_tool(
         mut self,
@@ -116,7 +117,8 @@ impl InProcess {
         self.offer(Kind::Resources, definition, handler)
     }
 
-    /// Adds a resource template: its definition, and the closure that reads the URIs that it covers.
+    /// Adds a resource template: its definition as in `resources/templates/list`, and the closure that reads each URI
+    /// that matches it.
     #[must_use]
     pub fn resource_template(
         self,
@@ -137,7 +139,8 @@ impl InProcess {
         self
     }
 
-    /// Limits the revisions that it speaks when served alone; the default is both eras.
+    /// Limits the MCP revisions that the server speaks when it is served alone; the default is both eras, with and
+    /// without a handshake.
     #[must_use]
     pub fn eras(mut self, eras: Eras) -> Self {
         self.eras = eras;

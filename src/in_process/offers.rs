@@ -1,4 +1,5 @@
-//! The four lists of an in-process server, and the handlers of their items.
+//! The four lists of an in-process server (tools, prompts, resources, resource templates), and the handlers behind
+//! their entries.
 
 use std::collections::HashMap;
 
@@ -6,7 +7,7 @@ use super::Handler;
 use crate::protocol::{ErrorObject, Outcome, Raw, Theirs};
 use crate::registry::Kind;
 
-/// The lists, and the handlers by name or URI. Handlers without a definition are for unlisted items.
+/// The lists, and the handlers by name, URI or URI template. A handler without a definition serves an unlisted tool.
 #[derive(Clone, Default)]
 pub(super) struct Offers {
     lists: [Vec<Raw>; 4],
@@ -14,12 +15,12 @@ pub(super) struct Offers {
 }
 
 impl Offers {
-    /// Adds a handler for an unlisted item.
+    /// Adds a handler without a definition, so that the name can be called but is not listed.
     pub(super) fn handle(&mut self, kind: Kind, name: &str, handler: Handler) {
         self.named.insert((kind, name.to_owned()), handler);
     }
 
-    /// Adds a definition, or replaces the one of the same name.
+    /// Adds a definition and its handler, or replaces those with the same name.
     pub(super) fn add(&mut self, kind: Kind, definition: Raw, handler: Handler) {
         let name = definition.text(kind.key());
         let list = &mut self.lists[kind as usize];
@@ -32,7 +33,7 @@ impl Offers {
         }
     }
 
-    /// Removes a definition and its handler; returns false if there is none of that name.
+    /// Removes a definition and its handler; returns false if no definition has that name.
     pub(super) fn remove(&mut self, kind: Kind, name: &str) -> bool {
         let list = &mut self.lists[kind as usize];
         let before = list.len();
@@ -44,7 +45,7 @@ impl Offers {
         removed
     }
 
-    /// Returns the result of a list request.
+    /// Returns the result of a list request, such as `tools/list`.
     pub(super) fn list(&self, kind: Kind) -> Outcome {
         let items: Vec<&str> = self.lists[kind as usize].iter().map(Raw::as_str).collect();
         Ok(Raw::trusted(format!(r#"{{"{}":[{}]}}"#, kind.member(), items.join(",")).into()))
@@ -57,7 +58,7 @@ impl Offers {
         handler.ok_or_else(|| ErrorObject::invalid_params(format!("unknown {what}: {}", Theirs(name))))
     }
 
-    /// Returns the handler that reads a resource.
+    /// Returns the handler that reads a resource: that of its URI, or else that of a template that matches.
     pub(super) fn reader(&self, uri: &str) -> Result<Handler, ErrorObject> {
         let exact = self.named.get(&(Kind::Resources, uri.to_owned()));
         exact.or_else(|| self.template(uri)).cloned().ok_or_else(|| {

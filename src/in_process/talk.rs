@@ -1,4 +1,5 @@
-//! The messages between an instance and its client, and the lists that all instances share and may change.
+//! The messages between an instance and its client, and the tool, prompt and resource lists that all instances share
+//! and may change.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use crate::protocol::{
 use crate::registry::Kind;
 use crate::transport::MemoryMessage;
 
-/// The current lists, and the clients to tell of changes.
+/// The current lists, and the exchanges whose clients are told of changes.
 pub(super) struct Shelf {
     offers: Mutex<Offers>,
     talks: Mutex<Vec<Weak<Talk>>>,
@@ -29,7 +30,7 @@ impl Shelf {
         look(&lock(&self.offers))
     }
 
-    /// Changes the lists, and tells every client if one has changed.
+    /// Changes a list, and returns whether `change` says that it changed; if so, tells every client.
     pub(super) async fn change(&self, kind: Kind, change: impl FnOnce(&mut Offers) -> bool) -> bool {
         let changed = change(&mut lock(&self.offers));
         if changed {
@@ -48,7 +49,7 @@ impl Shelf {
     }
 }
 
-/// The exchange of one instance with its client.
+/// The exchange of messages between one instance and its client.
 pub(super) struct Talk {
     pub(super) shelf: Arc<Shelf>,
     out: mpsc::Sender<MemoryMessage>,
@@ -60,7 +61,7 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    /// Adds an exchange that hears of changes.
+    /// Creates an exchange whose client is told of list changes.
     pub(super) fn new(shelf: &Arc<Shelf>, out: mpsc::Sender<MemoryMessage>) -> Arc<Self> {
         let talk = Arc::new(Self {
             shelf: shelf.clone(),
@@ -77,12 +78,12 @@ impl Talk {
         talk
     }
 
-    /// Notes the capabilities of the client.
+    /// Records the capabilities of the client.
     pub(super) fn learn(&self, profile: Profile) {
         *lock(&self.profile) = profile;
     }
 
-    /// Notes whether the client watches a resource.
+    /// Records whether the client watches a resource.
     pub(super) fn watch(&self, uri: String, watches: bool) {
         let mut watched = lock(&self.watched);
         if watches {
@@ -92,7 +93,7 @@ impl Talk {
         };
     }
 
-    /// Passes on the client's answer to a question.
+    /// Passes the client's response to the handler whose request it answers.
     pub(super) fn answered(&self, response: Response) {
         let Some(RequestId::Number(id)) = response.id else { return };
         let waiting = u64::try_from(id).ok().and_then(|id| lock(&self.asked).remove(&id));
@@ -102,13 +103,14 @@ impl Talk {
         }
     }
 
-    /// Sends a message; `during` is the request that it belongs to.
+    /// Sends a message; `during` is the client's request to which the message belongs.
     pub(super) async fn say(&self, during: Option<u64>, message: Message) {
-        // A closed wire ends the instance by itself.
+        // A closed connection ends the instance anyway.
         let _ = self.out.send((during, message)).await;
     }
 
-    /// Sends the client a request, and waits for the answer.
+    /// Sends the client a request, and waits for its answer; `during` is the client's request to which this one
+    /// belongs.
     pub(super) async fn ask(&self, during: Option<u64>, method: Method, params: Option<Raw>) -> Outcome {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();

@@ -1,4 +1,4 @@
-//! How a daemon of this user is named: by the port it serves, or by its config if it has no port.
+//! The names of this user's daemons: the port that a daemon serves or, without a port, a digest of its config's paths.
 
 use std::fmt;
 use std::path::Path;
@@ -15,17 +15,17 @@ use crate::hex;
 pub enum At {
     /// The daemon that serves this port.
     Port(u16),
-    /// A daemon without a port, by a name derived from its config.
+    /// A daemon without a port; the name is derived from the paths of its config files.
     Config(String),
 }
 
 /// The prefix of the name of a daemon without a port.
 const HEAD: &str = "config-";
-/// Hex digits after the prefix.
+/// The number of hex digits after the prefix.
 const DIGITS: usize = 16;
 
 impl At {
-    /// Parses the name of a daemon without a port.
+    /// Parses the name of a daemon without a port; `None` if the text is no such name.
     #[must_use]
     pub fn config(name: &str) -> Option<Self> {
         let digits = name.strip_prefix(HEAD)?;
@@ -33,13 +33,13 @@ impl At {
         (digits.len() == DIGITS && digits.chars().all(is_hex)).then(|| Self::Config(name.to_owned()))
     }
 
-    /// Names the daemon of the config with this digest.
+    /// Names the daemon without a port that serves the config with this digest.
     #[cfg_attr(not(unix), expect(dead_code, reason = "this system has no local sockets"))]
     pub(super) fn of_digest(digest: &[u8]) -> Self {
         Self::Config(format!("{HEAD}{}", &hex::encode(digest)[..DIGITS]))
     }
 
-    /// Names the daemon behind a socket.
+    /// Names the daemon behind the socket with this path; `None` if no daemon names a socket so.
     #[cfg_attr(not(unix), expect(dead_code, reason = "this system has no local sockets"))]
     pub(super) fn of_socket(path: &Path) -> Option<Self> {
         path.extension().filter(|extension| *extension == "sock")?;

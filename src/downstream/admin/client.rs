@@ -1,9 +1,9 @@
 //! The request `client`: a process of the same user introduces itself in order to become a client of the daemon, and
 //! the daemon judges it.
 //!
-//! A client is admitted if it would read the same config as the daemon. **Invariant:** what it says about its
-//! environment is compared and never used: the daemon opens no path from it and takes no variable from it. Variables
-//! cross only as digests.
+//! A client is admitted if it would read the same config as the daemon. **Invariant:** what the client says about its
+//! environment is only compared: the daemon opens no path and takes no environment variable from it. The values of
+//! variables are sent only as digests.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,11 +15,11 @@ use crate::config::{Config, HostAuth, Join};
 use crate::glob;
 use crate::hex;
 
-/// The revision of the request.
+/// The revision of the `client` request.
 const VERSION: u8 = 1;
-/// Variables of ours that are not settings, or that only decide whether to join.
+/// Our environment variables that are no settings of the daemon, or that only decide whether to join.
 const NO_SETTINGS: [&str; 3] = ["MCP_HOST_CONFIG", "MCP_HOST_SECRET_KEY", "MCP_HOST_JOIN"];
-/// An upper bound for question ids that no real client reaches.
+/// An upper bound for the ids of questions (requests to clients), which no real client reaches.
 const MOST_ASKED: u64 = 1 << 40;
 
 /// How a client introduces itself.
@@ -36,21 +36,21 @@ const MOST_ASKED: u64 = 1 << 40;
 pub struct Introduction {
     /// The revision of this request.
     v: u8,
-    /// The real paths of its config files, in order.
+    /// The client's config files, in order, as paths without symbolic links.
     files: Vec<PathBuf>,
-    /// Whether the files were found in the working directory.
+    /// Whether the config files were found in the working directory.
     project: bool,
-    /// Its working directory.
+    /// The client's working directory.
     cwd: PathBuf,
-    /// The folder given to choose among the projects of a file.
+    /// The folder that the client was given to choose among the projects in a config file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scope: Option<PathBuf>,
-    /// The names of its variables that are settings.
+    /// The names of the client's environment variables that are settings.
     settings: Vec<String>,
-    /// Whether to skip the comparison.
+    /// Whether the client accepts any daemon of its user, so that nothing is compared.
     #[serde(default)]
     any: bool,
-    /// The highest id of a question that this client was asked before.
+    /// The highest request id that an earlier host used for a question to this client.
     #[serde(default)]
     asked: u64,
 }
@@ -62,7 +62,7 @@ pub(super) struct Hello {
 }
 
 impl Introduction {
-    /// Introduces this process with these config files; `None` if a path does not exist or is not UTF-8.
+    /// Introduces this process, with these config files; `None` if a path does not exist or is not UTF-8.
     #[must_use]
     pub fn of(files: &[PathBuf], project: bool, scope: Option<&Path>) -> Option<Self> {
         let real = |path: &Path| path.canonicalize().ok().filter(|path| path.to_str().is_some());
@@ -85,18 +85,19 @@ impl Introduction {
         Self { v: VERSION, any: true, ..Self::default() }
     }
 
-    /// Sets the highest id of a question that this client was asked before.
+    /// Sets the highest request id that an earlier host used for a question to this client.
     #[must_use]
     pub fn asked(self, asked: u64) -> Self {
         Self { asked, ..self }
     }
 
-    /// Reports whether the client has no config and so accepts whichever daemon runs.
+    /// Reports whether the client has no config file, and so accepts whichever daemon runs.
     pub(super) fn takes_any(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// Returns the highest id of a question that the client was asked before, capped at a plausible value.
+    /// Returns the highest request id that an earlier host used for a question to this client, capped at a plausible
+    /// value.
     pub(crate) fn asked_before(&self) -> u64 {
         self.asked.min(MOST_ASKED)
     }
@@ -119,13 +120,13 @@ fn is_setting(name: &str) -> bool {
 pub enum Refusal {
     /// The daemon serves another config.
     Config,
-    /// The config is a project's on one side and the user's own on the other.
+    /// One side treats the config as a project's, the other as the user's own.
     Project,
-    /// The config means something else in the client's working directory.
+    /// The config would mean something else in the client's working directory.
     Cwd,
-    /// A variable that the config names has a different value.
+    /// An environment variable that the config names has a different value.
     Env,
-    /// The daemon requires clients to authenticate.
+    /// The daemon requires clients to authenticate, and `host.join` is not set.
     Auth,
     /// `host.join` is `never`.
     Never,
@@ -138,7 +139,7 @@ pub enum Refusal {
     Other,
 }
 
-/// What a daemon compares a client with.
+/// What a daemon compares a client's introduction with.
 #[derive(Debug)]
 pub(crate) struct Grounds {
     pub(crate) config: Config,
@@ -150,8 +151,8 @@ pub(crate) struct Grounds {
 pub(crate) type No = (Refusal, String);
 
 impl Grounds {
-    /// Judges an introduction. Returns the variables that the client has to prove, or why it is refused. Reads the file
-    /// system.
+    /// Judges an introduction. Returns the environment variables (names or patterns) whose values the client must
+    /// prove, or why it is refused. Reads the file system.
     pub(crate) fn judge(&self, client: &Introduction) -> Result<Vec<String>, No> {
         if client.v != VERSION {
             return Err((Refusal::Other, format!("this daemon knows version {VERSION} of the request")));
@@ -210,7 +211,8 @@ impl Grounds {
     }
 }
 
-/// Compares the variables that a client proved with the daemon's own. A variable that the client lacks counts as equal.
+/// Compares the digests of a client's environment variables with those of the daemon's. A variable that the client
+/// lacks counts as equal.
 pub(crate) fn same_values(
     salt: &[u8],
     wanted: &[String],
@@ -226,7 +228,7 @@ pub(crate) fn same_values(
     Ok(())
 }
 
-/// Returns the proof of each wanted variable that this process has.
+/// Returns the digest of each wanted environment variable that this process has.
 #[cfg_attr(not(unix), expect(dead_code, reason = "this system has no local sockets"))]
 pub(crate) fn proofs(salt: &[u8], wanted: &[String]) -> BTreeMap<String, String> {
     let is_glob = wanted.iter().any(|wanted| wanted.contains(['*', '?']));
@@ -241,7 +243,7 @@ pub(crate) fn proofs(salt: &[u8], wanted: &[String]) -> BTreeMap<String, String>
     values
 }
 
-/// Half of an HMAC-SHA-256, in hex.
+/// Returns the first half of the HMAC-SHA-256 of a value, in hex.
 fn digest(salt: &[u8], value: &OsStr) -> String {
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, salt);
     hex::encode(&ring::hmac::sign(&key, value.as_encoded_bytes()).as_ref()[..16])

@@ -21,7 +21,7 @@ struct Counts {
     so_far: AtomicUsize,
 }
 
-/// One connected client; dropping it lowers the count.
+/// The place of one connected client in the count; dropping it lowers the count.
 #[derive(Debug)]
 pub(crate) struct Seat(Arc<Counts>);
 
@@ -49,7 +49,7 @@ impl Drop for Seat {
     }
 }
 
-/// A reply of the daemon, to the introduction or to the proofs.
+/// A reply from the daemon, to a client's introduction or to its proofs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Reply {
     pub(super) client: ReplyBody,
@@ -63,7 +63,7 @@ pub(super) enum ReplyBody {
     Prove { boot: String, salt: String, compare: Vec<String> },
 }
 
-/// The proofs of a client's variables.
+/// The digests of a client's environment variables, by name.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct EnvProofs {
     pub(super) env: BTreeMap<String, String>,
@@ -73,11 +73,11 @@ pub(super) struct EnvProofs {
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) arrival: Arrival,
-    /// The highest id of a question that it was asked before.
+    /// The highest request id that an earlier host used for a question to this client.
     pub(crate) asked: u64,
 }
 
-/// Runs the dialog with a new client, and admits or refuses it. `grounds` is called on the blocking pool.
+/// Runs the dialog with a new client, and admits or refuses it (`None`). `grounds` is called on the blocking pool.
 ///
 /// # Errors
 /// When the client disconnects or takes too long.
@@ -119,5 +119,5 @@ async fn refuse(mut arrival: Arrival, refusal: No) -> io::Result<Option<Admitted
     Ok(None)
 }
 
-/// The word that admits a client.
+/// The reply that admits a client.
 pub(super) const OK: &str = "ok";

@@ -1,6 +1,6 @@
 //! The client side of the daemon's socket: finds the sockets of this user's daemons and asks one to admit us.
 //!
-//! It blocks and needs no runtime: most processes that join do not have one yet.
+//! The code blocks and needs no async runtime: most processes that join do not have one yet.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -15,9 +15,9 @@ use crate::hex;
 
 /// How long a daemon may take for each line.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The longest such line, in bytes.
+/// The longest line from a daemon, in bytes.
 const LINE: usize = 16 * 1024;
-/// Characters of a refusal that are shown.
+/// How many characters of a refusal are shown.
 const MOST_WORDS: usize = 500;
 
 /// A connection to a daemon that admitted us. MCP follows on it.
@@ -29,13 +29,13 @@ const MOST_WORDS: usize = 500;
 /// ```
 #[derive(Debug)]
 pub struct Joined {
-    /// The connection.
+    /// The connection to the daemon.
     pub stream: UnixStream,
     /// Identifies this run of the daemon.
     pub boot: String,
     /// Which daemon it is.
     pub at: At,
-    /// Its socket.
+    /// The path of the daemon's socket.
     pub path: PathBuf,
 }
 
@@ -59,26 +59,26 @@ pub enum NotJoined {
     /// The daemon did not answer.
     #[error("{at} did not answer")]
     Silent {
-        /// Which one.
+        /// Which daemon.
         at: At,
     },
-    /// The answer was not that of a daemon of this version.
+    /// The daemon's answer does not fit this version's dialog.
     #[error("{at} is a different version and takes no clients of this one")]
     Old {
-        /// Which one.
+        /// Which daemon.
         at: At,
     },
     /// The daemon refused.
     #[error("{at} cannot be used: {why}")]
     No {
-        /// Which one.
+        /// Which daemon.
         at: At,
-        /// Why.
+        /// The kind of refusal.
         no: Refusal,
         /// The reason, in the daemon's words.
         why: String,
     },
-    /// Several daemons run, and we have no config that tells which is ours.
+    /// Several daemons run, and we have no config to tell which is ours.
     #[error("more than one mcp-host is running")]
     Several,
 }
@@ -86,7 +86,8 @@ pub enum NotJoined {
 /// Joins the named daemon, or the first that admits us.
 ///
 /// # Errors
-/// When no daemon admits us. If several refuse, the error is that of the closest match.
+/// When no daemon admits us. If several refuse, the error is from the closest match: a daemon with our config rather
+/// than another.
 pub fn join(client: &Introduction, named: Option<&At>) -> Result<Joined, NotJoined> {
     join_in(&directories(), client, named)
 }
@@ -107,7 +108,7 @@ pub(super) fn join_in(directories: &[PathBuf], client: &Introduction, named: Opt
     for (stream, at, path) in living {
         match talk(stream, client, at, path) {
             Ok(joined) => return Ok(joined),
-            // The refusal of a daemon with our config says more than that of a daemon with another.
+            // The refusal by a daemon with our config says more than that by a daemon with another config.
             Err(error) if nearest == NotJoined::NotRunning || is_other_config(&nearest) => nearest = error,
             Err(_) => {}
         }
@@ -119,8 +120,8 @@ fn is_other_config(error: &NotJoined) -> bool {
     matches!(error, NotJoined::No { no: Refusal::Config, .. })
 }
 
-/// Directories where a daemon of this user may have its socket. Programs that start us pass on few variables, so this
-/// includes the directories that are known without any.
+/// Lists the directories where a daemon of this user may have its socket. Programs that start us pass on few
+/// environment variables, so this includes the directory that is known without any.
 fn directories() -> Vec<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let runtime = PathBuf::from(format!("/run/user/{}", rustix::process::geteuid().as_raw()));
@@ -135,7 +136,7 @@ fn directories() -> Vec<PathBuf> {
     directories
 }
 
-/// Lists the sockets, live or stale: directories in order, the lowest port first.
+/// Lists the sockets, live or stale: directories in order and, in each directory, the lowest port first.
 fn sockets(directories: &[PathBuf]) -> Vec<(At, PathBuf)> {
     let mut found = Vec::new();
     for directory in directories {
@@ -158,7 +159,7 @@ fn connect(path: &Path) -> Option<UnixStream> {
     (peer(&stream)? == own).then_some(stream)
 }
 
-/// A stopped daemon eventually accepts no more connections; connecting must not block on it.
+/// Connects without blocking: a suspended daemon accepts no connections, and its queue may be full.
 #[cfg(target_os = "linux")]
 fn open(path: &Path) -> io::Result<UnixStream> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -175,13 +176,14 @@ fn open(path: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(path)
 }
 
-/// Returns the user at the other end.
+/// Returns the user id of the process at the other end.
 #[cfg(target_os = "linux")]
 fn peer(stream: &UnixStream) -> Option<u32> {
     rustix::net::sockopt::socket_peercred(stream).ok().map(|peer| peer.uid.as_raw())
 }
 
-/// Here the check is the folder, which is closed to other users, and the socket, which is ours.
+/// Assumes our own user: on this system, the protection is that the folder is closed to other users and the socket is
+/// ours.
 #[cfg(not(target_os = "linux"))]
 fn peer(_: &UnixStream) -> Option<u32> {
     Some(rustix::process::geteuid().as_raw())
@@ -196,7 +198,7 @@ fn talk(mut stream: UnixStream, client: &Introduction, at: At, path: PathBuf) ->
     }
 }
 
-/// Escapes text for a terminal.
+/// Escapes text for a terminal, and shortens it to [`MOST_WORDS`] characters.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars().take(MOST_WORDS) {

@@ -1,11 +1,11 @@
-//! A daemon without a port, started for a config by the first process that needs it (`join: "start"`).
+//! How the first process that needs a daemon starts one, without a port, for its config (`join: "start"`).
 //!
-//! It starts under a lock, in its own session, in the user's home, and with few variables. Its socket is named by a
-//! digest of the config's paths, in a directory that depends only on the user's home, so every process that serves the
-//! same files finds it. It exits after a while without use (`host/socket.rs`).
+//! The daemon starts under a lock, in its own session, in the user's home, and with few environment variables. Its
+//! socket is named by a digest of the config's paths, in a directory that depends only on the user's home, so every
+//! process with the same config files finds it. It exits when it has been unused for a while (`host/socket.rs`).
 //!
-//! **Invariant:** the starter passes on what any program gets, what the config names, and our settings, and nothing
-//! else: the daemon outlives the starter and serves others.
+//! **Invariant:** the starter passes on only the environment variables that any program gets, those that the config
+//! names, and our settings: the daemon outlives the starter and serves others.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -23,7 +23,7 @@ use crate::config::{Config, inherits};
 use crate::keep;
 use crate::transport::is_inherited;
 
-/// How to start such a daemon.
+/// How to start a daemon without a port.
 ///
 /// ```
 /// # fn start(config: &mcp_host::Config) -> Result<(), Box<dyn std::error::Error>> {
@@ -37,15 +37,16 @@ pub struct Launch {
     pub at: At,
     /// The config files that it serves.
     pub files: Vec<PathBuf>,
-    /// The folder that chooses among the projects of the files.
+    /// The folder that chooses among the projects in the config files.
     pub project: Option<PathBuf>,
-    /// Its working directory.
+    /// The daemon's working directory, the user's home.
     pub home: PathBuf,
-    /// Its whole environment.
+    /// The daemon's whole environment.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// The right to start the daemon. The lock is released with the file, however the process ends.
+/// The right to start the daemon, which one process has at a time. It ends when dropped, or when the process ends in
+/// any way.
 ///
 /// ```
 /// # fn start(launch: &mcp_host::admin::Launch) -> std::io::Result<()> {
@@ -58,14 +59,15 @@ pub struct Turn {
     _lock: File,
 }
 
-/// Bytes after which the next start truncates the log.
+/// The size in bytes above which the next start truncates the log.
 const LOG: u64 = 1 << 20;
 
 impl Launch {
-    /// Works out how to start the daemon of a config.
+    /// Works out how to start the daemon for a config.
     ///
     /// # Errors
-    /// In words, when a daemon elsewhere would not behave the same: the config is a project's, or depends on this folder.
+    /// The reason, as text, when a daemon would not behave the same elsewhere: the config is a project's, or depends on
+    /// this folder. Also when HOME, the folder, or a config file cannot be determined.
     pub fn of(config: &Config) -> Result<Self, String> {
         if config.project {
             return Err("a project's config starts no daemon".to_owned());
@@ -128,7 +130,7 @@ impl Launch {
     }
 }
 
-/// Selects the variables that a daemon inherits.
+/// Selects the environment variables that a daemon inherits.
 fn environment(
     all: impl Iterator<Item = (OsString, OsString)>,
     names: &[String],
@@ -144,9 +146,9 @@ fn environment(
     passing.map(clean).collect()
 }
 
-/// Removes the folders from a search path that depend on the starter's location: relative ones, and those below its
-/// working directory (`node_modules/.bin`), which belong to a project. If the user's home lies below the working
-/// directory, that is no project, and the folders below it are the user's own (`~/.local/bin`).
+/// Removes from a search path the folders that depend on where the starter runs: relative ones, and those below its
+/// working directory (`node_modules/.bin`), which belong to a project. If the working directory is the user's home or
+/// above it, it is no project, and folders below it are the user's own (`~/.local/bin`).
 fn path(value: &OsStr, here: &Path, home: &Path) -> OsString {
     let is_project = !home.starts_with(here);
     let is_fine = |folder: &PathBuf| {

@@ -1,8 +1,9 @@
-//! The status socket: a local socket beside the HTTP door that reports on all servers in one line, and the lock that
-//! keeps two daemons off one address (`docs/hazards.md` H83, H94).
+//! The status socket: a daemon's local socket for reports, reloads, logins, and clients of the same user, and the lock
+//! that keeps two daemons off one address (`docs/hazards.md` H83, H94).
 //!
-//! One word comes in (`status`, `reload`, or `forget SERVER`), one line of JSON goes out (`replies.rs`). **Invariant:**
-//! only the user who runs the daemon gets an answer, and nothing changes here except through files of that user.
+//! A request is one line: `status`, `owners`, `reload`, `forget SERVER`, or the JSON of a [`SignIn`]; one line of JSON
+//! answers it (`replies.rs`). A line that introduces a client (`client.rs`) is followed by MCP. **Invariant:** only the
+//! user who runs the daemon gets an answer, and no request carries a config: it changes only through that user's files.
 
 mod at;
 mod client;
@@ -61,9 +62,9 @@ pub enum Error {
     /// Another daemon serves this address, or another address with the same port.
     #[error("another mcp-host{} serves {listen} already", pid.map(|pid| format!(", process {pid},")).unwrap_or_default())]
     Running {
-        /// Its address.
+        /// The other daemon's address.
         listen: String,
-        /// Its process id.
+        /// The other daemon's process id, if known.
         pid: Option<u32>,
     },
     /// The socket or its lock could not be created.
@@ -99,22 +100,22 @@ pub enum Error {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
-    /// No daemon runs, or none on that port.
+    /// No daemon runs, or no daemon runs on that port.
     #[error("no mcp-host is running{}", port.map(|port| format!(" on port {port}")).unwrap_or_default())]
     NotRunning {
         /// The port that was asked for.
         port: Option<u16>,
     },
-    /// Several daemons run, and the request named none.
+    /// Several daemons run, and the request names no port.
     #[error("more than one mcp-host is running: {}", listen.join(", "))]
     Several {
-        /// Their addresses.
+        /// The daemons' addresses.
         listen: Vec<String>,
     },
     /// The daemon disconnected, or did not answer in time.
     #[error("{} does not answer", path.display())]
     Silent {
-        /// Its socket.
+        /// The path of the daemon's socket.
         path: PathBuf,
         /// The cause.
         #[source]
@@ -128,13 +129,13 @@ pub enum AskError {
     Unsupported,
 }
 
-/// The socket of this daemon, and its lock on the address. Dropping it releases both.
+/// The socket of this daemon, and its lock on the address. Dropping this removes the socket and releases the lock.
 #[derive(Debug)]
 pub(crate) struct StatusSocket {
     inner: platform::Socket,
     listen: Option<SocketAddr>,
     since: Instant,
-    /// Identifies this run of the daemon: a client that reconnects can tell whether it meets the same one.
+    /// Identifies this run of the daemon: a client that reconnects can tell whether it meets the same run.
     boot: String,
 }
 
@@ -159,7 +160,7 @@ impl StatusSocket {
 
     fn of(inner: platform::Socket, listen: Option<SocketAddr>) -> Self {
         let mut bytes = [0u8; 8];
-        // Without random bytes, the process id still sets daemons apart.
+        // Without random bytes, the process id still tells daemons apart.
         if getrandom::fill(&mut bytes).is_err() {
             bytes = u64::from(std::process::id()).to_be_bytes();
         }
@@ -171,8 +172,8 @@ impl StatusSocket {
         &self.boot
     }
 
-    /// Answers until `stop`. `reload` reloads the config, `sign_in` answers requests about logins, and `guest` serves a
-    /// process that wants to be a client.
+    /// Answers requests until `stop`. `reload` reloads the config, `sign_in` answers requests about logins, and `guest`
+    /// serves a process that wants to become a client.
     pub(crate) async fn serve<F, G, H>(
         &self,
         router: &Router,
@@ -222,12 +223,12 @@ impl StatusSocket {
 /// daemon.
 ///
 /// # Errors
-/// When no daemon runs, several run and none is named, or it does not answer.
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
 pub async fn ask<T: DeserializeOwned>(port: Option<u16>) -> Result<T, AskError> {
     read(&platform::ask(&platform::directories(), port, "status").await?)
 }
 
-/// Asks the daemon that admitted us; `what` is `status`, or `owners` for [`Owners`].
+/// Asks the daemon that admitted us; `what` is `status` for a [`DaemonStatus`], or `owners` for [`Owners`].
 ///
 /// # Errors
 /// When the daemon does not answer.
@@ -239,7 +240,7 @@ pub async fn ask_joined<T: DeserializeOwned>(joined: &Joined, what: &str) -> Res
 /// Makes a daemon reload its config. Without a port, asks the only daemon.
 ///
 /// # Errors
-/// When no daemon runs, several run and none is named, or it does not answer.
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
 pub async fn reload(port: Option<u16>) -> Result<Reloaded, AskError> {
     read(&platform::ask(&platform::directories(), port, "reload").await?)
 }
@@ -248,14 +249,14 @@ fn read<T: DeserializeOwned>(line: &str) -> Result<T, AskError> {
     serde_json::from_str(line).map_err(AskError::Strange)
 }
 
-/// Returns the process id of the daemon that serves this address or another address with this port; `None` if there is
-/// none, or it belongs to another user.
+/// Returns the process id of the daemon that serves this port, at this or another address; `None` if there is none, or
+/// it belongs to another user.
 #[must_use]
 pub fn serving(listen: SocketAddr) -> Option<u32> {
     platform::serving(&platform::directories(), listen)
 }
 
-/// A request about a login.
+/// A request about logins, or about the access tokens that they brought.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), mcp_host::admin::AskError> {
@@ -270,44 +271,44 @@ pub fn serving(listen: SocketAddr) -> Option<u32> {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum SignIn {
-    /// Starts a login. The answer has its number, `login`, and the `page` to open in a browser.
+    /// Starts a browser login. The reply has the login's number, `login`, and the `page` to open in a browser.
     Begin {
         /// The server.
         server: String,
         /// Where to redirect the browser.
         redirect: String,
     },
-    /// Completes a login that was started.
+    /// Completes a browser login that was started.
     Finish {
-        /// Its number.
+        /// The login's number.
         login: u64,
         /// The URL that the browser was redirected to.
         url: String,
     },
-    /// Starts a device-code login. The answer has its number, `login`, the `page` and `code` to show, and maybe
+    /// Starts a device-code login. The reply has the login's number, `login`, the `page` and `code` to show, and maybe
     /// `complete`, the page with the code filled in.
     BeginByCode {
         /// The server.
         server: String,
     },
-    /// Polls a device-code login. The answer is `pending`, or the result.
+    /// Polls a device-code login. The reply says that it is pending, or that it is done.
     Look {
-        /// Its number.
+        /// The login's number.
         login: u64,
     },
     /// Cancels a device-code login.
     Abandon {
-        /// Its number.
+        /// The login's number.
         login: u64,
     },
-    /// Forgets the token of a server.
+    /// Forgets the access token for a server.
     Forget {
         /// The server.
         server: String,
     },
-    /// Reports the tokens that are held.
+    /// Reports the access tokens that are held.
     Holdings {},
-    /// Reports where a login made now would be stored.
+    /// Reports where the access token from a login made now would be stored.
     Keeping {
         /// The server.
         server: String,
@@ -316,16 +317,16 @@ pub enum SignIn {
 
 impl std::fmt::Debug for SignIn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // One of them holds a code.
+        // The URL in `Finish` contains an authorization code, which is a secret.
         f.write_str("SignIn")
     }
 }
 
-/// Asks a daemon something about a login. Without a port, asks the only daemon. `T` is the reply that belongs to the
-/// request ([`SignInReply`]).
+/// Sends a daemon a request about logins. Without a port, asks the only daemon. `T` is the type of the reply to this
+/// request, as [`SignInReply`] lists them.
 ///
 /// # Errors
-/// When no daemon runs, several run and none is named, or it does not answer.
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
 pub async fn sign_in<T: DeserializeOwned>(port: Option<u16>, request: &SignIn) -> Result<Result<T, Refused>, AskError> {
     let answer = platform::ask(&platform::directories(), port, &replies::line(request)).await?;
     replies::read(&answer).map_err(AskError::Strange)
@@ -334,10 +335,10 @@ pub async fn sign_in<T: DeserializeOwned>(port: Option<u16>, request: &SignIn) -
 const FORGET: &[u8] = b"forget ";
 const UNKNOWN: &str = "unknown request; expected status, reload, forget SERVER, or a sign-in request";
 
-/// Makes a daemon forget what a server asks its clients. Without a port, asks the only daemon.
+/// Makes a daemon forget which kinds of questions a server has asked its clients. Without a port, asks the only daemon.
 ///
 /// # Errors
-/// When no daemon runs, several run and none is named, or it does not answer.
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
 pub async fn forget(port: Option<u16>, server: &str) -> Result<Result<AsksForgotten, Refused>, AskError> {
     let answer = platform::ask(&platform::directories(), port, &format!("forget {server}")).await?;
     replies::read(&answer).map_err(AskError::Strange)

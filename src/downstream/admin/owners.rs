@@ -1,5 +1,6 @@
 //! The request `owners`: maps the names and URIs that clients of the daemon see back to servers. A one-shot command
-//! that gets its lists from the daemon uses it to tell each entry's server, and the server's own name for it.
+//! that gets its tool, prompt and resource lists from the daemon uses the reply to name each entry's server, and the
+//! server's own name for the entry.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +9,7 @@ use crate::registry::{Catalog, Kind};
 /// A name or URI as clients see it, the alias of its server, and the server's own name for it.
 type Owned = (String, String, String);
 
-/// The owners of all entries, in no particular order.
+/// The owning servers of all tools, prompts, resources and resource templates, in no particular order.
 ///
 /// ```
 /// use mcp_host::admin::Owners;
@@ -41,7 +42,8 @@ impl Owners {
         }
     }
 
-    /// Returns the alias of an entry's server, and the server's own name for the entry.
+    /// Returns the alias of an entry's server, and the server's own name for the entry; `None` if there is no such
+    /// entry.
     #[must_use]
     pub fn owner(&self, kind: Kind, name: &str) -> Option<(&str, &str)> {
         let list = match kind {

@@ -1,6 +1,7 @@
 //! The typed replies of the status socket: a daemon writes them, and programs of this or another version read them.
 //!
-//! **Invariant:** a member that another version may not send has a default, except in replies that a login needs whole.
+//! **Invariant:** a JSON member that another version may not send has a default, except in replies that a login needs
+//! whole.
 
 use std::net::SocketAddr;
 
@@ -26,28 +27,28 @@ use crate::router::{ClientStatus, Gauges, Usage};
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct DaemonStatus {
-    /// Its process id.
+    /// The daemon's process id.
     pub pid: u32,
-    /// Its address; `None` if it has no port.
+    /// The address that the daemon serves; `None` if it has no port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
-    /// Milliseconds since it opened its socket.
+    /// Milliseconds since the daemon opened its socket.
     pub uptime_ms: u64,
-    /// Its version.
+    /// The daemon's version.
     pub version: String,
-    /// The state of its config.
+    /// The state of the daemon's config.
     pub config: ConfigStatus,
     /// All servers, in config order.
     pub servers: Vec<ServerStatus>,
-    /// Its connected clients.
+    /// The daemon's connected clients.
     pub clients: Vec<ClientStatus>,
-    /// Its current gauges.
+    /// The daemon's current gauges, such as connections and requests.
     pub gauges: Gauges,
-    /// The use of each limit.
+    /// How much of each limit is in use.
     pub limits: Vec<LimitUsage>,
 }
 
-/// The use of one limit.
+/// How much of one limit is in use.
 ///
 /// ```
 /// let reply: mcp_host::admin::LimitUsage = serde_json::from_str(r#"{"limit":"sessions","used":1,"cap":100}"#)?;
@@ -58,13 +59,13 @@ pub struct DaemonStatus {
 #[serde(default)]
 #[non_exhaustive]
 pub struct LimitUsage {
-    /// Its name in `host.limits`.
+    /// The limit's name in `host.limits`.
     pub limit: String,
-    /// The amount in use. For a limit per client, server or principal: the amount of the heaviest user.
+    /// The amount in use. For a limit per client, server or principal, it is the amount that the heaviest of them uses.
     pub used: u64,
     /// The limit itself.
     pub cap: u64,
-    /// `bytes`, unless the limit is a count.
+    /// `bytes`; `None` if the limit is a count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
 }
@@ -89,10 +90,10 @@ impl From<Usage> for LimitUsage {
 pub struct Reloaded {
     /// Whether the new config was applied.
     pub reloaded: bool,
-    /// Why not.
+    /// Why the config was not applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What changed.
+    /// What changed, if the config was applied.
     #[serde(flatten)]
     pub changes: Option<Reload>,
 }
@@ -131,9 +132,9 @@ pub struct AsksForgotten {
 #[error("{error}")]
 #[non_exhaustive]
 pub struct Refused {
-    /// Why.
+    /// Why it was refused.
     pub error: String,
-    /// Whether the request named something that the config does not have.
+    /// Whether the request names something that the config does not have.
     #[serde(default)]
     pub usage: bool,
 }
@@ -150,7 +151,7 @@ impl Refused {
     }
 }
 
-/// The answer to a [`SignIn`](super::SignIn), by its request.
+/// The reply to a [`SignIn`](super::SignIn) request: one variant for each kind of reply.
 ///
 /// ```no_run
 /// # async fn example(host: &mcp_host::Host) -> Result<(), mcp_host::admin::Refused> {
@@ -165,21 +166,21 @@ impl Refused {
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum SignInReply {
-    /// To `Begin`.
+    /// The reply to `Begin`.
     Begun(LoginBegun),
-    /// To `BeginByCode`.
+    /// The reply to `BeginByCode`.
     BegunByCode(CodeBegun),
-    /// To `Finish`, and to `Look` once the login is done.
+    /// The reply to `Finish`, and to `Look` once the login is done.
     SignedIn(SignedIn),
-    /// To `Look` before that.
+    /// The reply to `Look` before the login is done.
     Pending(Pending),
-    /// To `Abandon`.
+    /// The reply to `Abandon`.
     Abandoned(Abandoned),
-    /// To `Forget`.
+    /// The reply to `Forget`.
     SignedOut(SignedOut),
-    /// To `Holdings`.
+    /// The reply to `Holdings`.
     Holdings(Holdings),
-    /// To `Keeping`.
+    /// The reply to `Keeping`.
     Keeping(Keeping),
 }
 
@@ -194,7 +195,7 @@ pub enum SignInReply {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct LoginBegun {
-    /// Its number.
+    /// The login's number.
     pub login: u64,
     /// The page to open in a browser.
     pub page: String,
@@ -222,7 +223,7 @@ impl LoginBegun {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CodeBegun {
-    /// Its number.
+    /// The login's number.
     pub login: u64,
     /// The page to visit.
     pub page: String,
@@ -249,7 +250,7 @@ pub struct CodeBegun {
 pub struct SignedIn {
     /// Always true.
     pub signed_in: bool,
-    /// Where the token is stored.
+    /// Where the access token is stored.
     pub kept: Kept,
 }
 
@@ -267,7 +268,7 @@ pub struct Pending {
     pub pending: bool,
 }
 
-/// A device-code login was canceled.
+/// The reply to canceling a device-code login.
 ///
 /// ```
 /// let reply: mcp_host::admin::Abandoned = serde_json::from_str(r#"{"abandoned":true}"#)?;
@@ -277,11 +278,11 @@ pub struct Pending {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Abandoned {
-    /// Whether it was in progress.
+    /// Whether the login was in progress.
     pub abandoned: bool,
 }
 
-/// A token is forgotten.
+/// The reply to forgetting an access token.
 ///
 /// ```
 /// let reply: mcp_host::admin::SignedOut = serde_json::from_str(r#"{"forgotten":true}"#)?;
@@ -291,11 +292,11 @@ pub struct Abandoned {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SignedOut {
-    /// Whether there was a token.
+    /// Whether there was an access token.
     pub forgotten: bool,
 }
 
-/// The tokens that are held.
+/// The access tokens that are held.
 ///
 /// ```
 /// let reply: mcp_host::admin::Holdings = serde_json::from_str(r#"{"servers":[]}"#)?;
@@ -305,11 +306,11 @@ pub struct SignedOut {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Holdings {
-    /// All servers that need a login, in config order.
+    /// All servers that take tokens from a login, in config order.
     pub servers: Vec<ServerHolding>,
 }
 
-/// The token held for one server.
+/// The access token held for one server.
 ///
 /// ```
 /// let reply: mcp_host::admin::ServerHolding = serde_json::from_str(r#"{"name":"github","holding":null}"#)?;
@@ -319,9 +320,9 @@ pub struct Holdings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ServerHolding {
-    /// Its name in the config.
+    /// The server's name in the config.
     pub name: String,
-    /// The token's state, if there is a login.
+    /// The token's state; `None` if there is no token.
     pub holding: Option<Holding>,
 }
 

@@ -19,15 +19,16 @@ use super::client::{Hello, Introduction};
 use super::{AskError, Error};
 use crate::keep;
 
-/// How long one side waits for the other.
+/// How long to wait for the reply to a request that the daemon answers by itself.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a request may take that itself asks others, each with its own timeout.
+/// How long the daemon may take for any request, and how long to wait for the reply if it asks authorization servers,
+/// each with its own timeout.
 const ASKING: Duration = Duration::from_secs(60);
-/// How long a new connection may take for each line.
+/// How long a new connection may take for each line that introduces it.
 const TALK: Duration = Duration::from_secs(1);
 /// How many new connections are read at once; others wait.
 const COMERS: usize = 64;
-/// How many requests are answered at once. More wait, up to `WAITING`; requests beyond that are dropped.
+/// How many requests are answered at once. `WAITING` may be unanswered in all; requests beyond that are dropped.
 const ASKERS: usize = 8;
 const WAITING: usize = 64;
 /// How long to stop accepting after `accept` failed.
@@ -56,9 +57,9 @@ pub(super) fn directories() -> Vec<PathBuf> {
     directories
 }
 
-/// Lists the directories for the socket of a daemon, best first. A daemon without a port has only one, which every
-/// process that serves its config knows, whatever variables it inherited: otherwise two of them would start a daemon
-/// each.
+/// Lists the directories for the socket of a daemon, best first. A daemon without a port has only one, in the user's
+/// home, which every process with its config knows whatever other environment variables it inherited: otherwise two
+/// such processes would start a daemon each.
 pub(super) fn directories_of(at: &At) -> Vec<PathBuf> {
     match at {
         At::Port(_) => directories(),
@@ -75,7 +76,7 @@ fn variable(name: &str) -> Option<PathBuf> {
 }
 
 impl Socket {
-    /// Opens the socket in the first usable directory.
+    /// Opens the socket in the first usable directory. `note` is the address or name that the lock file states.
     pub(super) fn open(directories: &[PathBuf], at: &At, note: &str) -> Result<Self, Error> {
         let mut result = Err(Error::NoDirectory);
         for directory in directories {
@@ -106,7 +107,7 @@ impl Socket {
         }
     }
 
-    /// Answers until `stop`, and then until the last guest leaves.
+    /// Answers until `stop`, then waits until the last guest leaves.
     pub(super) async fn serve<F, G>(
         &self,
         reply: impl Fn(Vec<u8>) -> F,
@@ -132,7 +133,7 @@ impl Socket {
                         pause = Some(Instant::now() + PAUSE);
                     }
                 },
-                // A connection that closes or takes too long gets no answer.
+                // A connection that closes early or takes too long gets no answer.
                 Some(come) = comers.next() => match come {
                     Ok(Ok(Some(Came::Guest(arrival)))) => guests.push(guest(arrival)),
                     Ok(Ok(Some(Came::Asker(stream, request)))) if askers.len() < WAITING => {
@@ -144,7 +145,7 @@ impl Socket {
                 Some(()) = guests.next() => {}
             }
         }
-        // No new client finds the socket from here on. Connected guests are told, and leave.
+        // From here on no new client finds the socket. Connected guests are told that the daemon stops, and leave.
         let _ = std::fs::remove_file(&self.path);
         while guests.next().await.is_some() {}
     }
@@ -157,7 +158,7 @@ impl Drop for Socket {
     }
 }
 
-/// Creates the directory, accessible to this user only.
+/// Creates the directory if necessary, and makes it accessible to this user only.
 pub(super) fn prepare(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let found = directory.metadata()?;
@@ -188,7 +189,7 @@ fn lock(path: &Path, listen: &str) -> Result<File, Error> {
     Ok(file)
 }
 
-/// Returns the process that serves an address, if one holds its lock.
+/// Returns the id of the process that holds the lock on an address's port, if one does.
 pub(super) fn serving(directories: &[PathBuf], listen: SocketAddr) -> Option<u32> {
     directories.iter().find_map(|directory| {
         let mut lock = File::open(directory.join(format!("{}.lock", listen.port()))).ok()?;
@@ -196,10 +197,10 @@ pub(super) fn serving(directories: &[PathBuf], listen: SocketAddr) -> Option<u32
     })
 }
 
-/// Returns the holder of a lock, as its note says.
+/// Returns the process id and the address of a lock's holder, as the lock file states them.
 fn holder(lock: &mut File) -> (Option<u32>, Option<String>) {
     let mut note = String::new();
-    // The note is short; without it the holder stays unknown.
+    // The text is short; if it cannot be read, the holder stays unknown.
     let _ = lock.take(128).read_to_string(&mut note);
     let mut words = note.split_whitespace();
     (words.next().and_then(|pid| pid.parse().ok()), words.next().map(str::to_owned))
@@ -230,15 +231,15 @@ impl Arrival {
         Ok(line)
     }
 
-    /// Returns the two ends of the connection that follows.
+    /// Returns the reading and writing ends of the connection, on which MCP follows.
     pub(crate) fn pipes(self) -> (impl tokio::io::AsyncRead + Unpin + Send, impl tokio::io::AsyncWrite + Unpin + Send) {
         let (input, output) = self.stream.into_split();
         (tokio::io::AsyncReadExt::chain(io::Cursor::new(self.rest), input), output)
     }
 }
 
-/// Reads a line, and the bytes after it. The first line of a connection may lack its newline: the end of the stream
-/// ends it.
+/// Returns the next line, and the bytes read after it. A line may lack its newline: the end of the stream, or
+/// `REQUEST_BYTES`, ends it.
 async fn line(stream: &mut UnixStream, mut read: Vec<u8>) -> io::Result<(Vec<u8>, Vec<u8>)> {
     loop {
         if let Some(at) = read.iter().position(|byte| *byte == b'\n') {
@@ -252,7 +253,7 @@ async fn line(stream: &mut UnixStream, mut read: Vec<u8>) -> io::Result<(Vec<u8>
     }
 }
 
-/// A new connection, by its first line.
+/// A new connection, classified by its first line.
 enum Came {
     Guest(Arrival),
     Asker(UnixStream, Vec<u8>),
@@ -287,7 +288,7 @@ where
     stream.shutdown().await
 }
 
-/// Asks the daemon on this port, or the only daemon.
+/// Asks the daemon on this port or, without a port, the only daemon.
 pub(super) async fn ask(directories: &[PathBuf], port: Option<u16>, what: &str) -> Result<String, AskError> {
     let mut living = Vec::new();
     for path in directories.iter().flat_map(|directory| sockets(directory, port)) {
@@ -317,7 +318,7 @@ async fn put(stream: UnixStream, path: PathBuf, what: &str) -> Result<String, As
     answer.map_err(|source| AskError::Silent { path, source })
 }
 
-/// Lists the sockets, live or stale.
+/// Lists the sockets in a directory, live or stale.
 fn sockets(directory: &Path, port: Option<u16>) -> Vec<PathBuf> {
     if let Some(port) = port {
         return vec![directory.join(format!("{port}.sock"))];

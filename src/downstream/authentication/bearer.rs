@@ -1,4 +1,4 @@
-//! Clients with static tokens. The config holds their hashes.
+//! Clients with static bearer tokens. The config holds hashes of the tokens.
 
 use http::{HeaderMap, HeaderValue, StatusCode};
 use sha2::{Digest as _, Sha256};
@@ -22,7 +22,7 @@ impl Bearer {
         Self(clients.iter().map(|client| (Principal::bearer(&client.name), client.hash)).collect())
     }
 
-    /// Reports whether the client's token is unchanged.
+    /// Reports whether the token of this principal is the same as in `before`.
     pub(super) fn keeps(&self, before: &Self, principal: &Principal) -> bool {
         self.hash(principal).is_some_and(|hash| before.hash(principal) == Some(hash))
     }
@@ -41,8 +41,8 @@ impl Bearer {
             .ok_or_else(|| challenged(StatusCode::UNAUTHORIZED, "no client has this token", INVALID))
     }
 
-    /// Returns the client with this token. Every hash is compared in full, so that timing reveals nothing about any of
-    /// them.
+    /// Returns the principal whose client has this token. Every hash is compared in full, so that timing reveals
+    /// nothing about any of them.
     fn find(&self, token: &[u8]) -> Option<Principal> {
         let hash: [u8; 32] = Sha256::digest(token).into();
         let mut found = u64::MAX;

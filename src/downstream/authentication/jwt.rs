@@ -1,9 +1,9 @@
-//! Judges one token of an issuer: its signature, audience, and expiry (RFC 7519, RFC 8725, RFC 9068). Pure except for
-//! the wall clock.
+//! Judges one access token from an issuer: its signature, audience, and expiry (RFC 7519, RFC 8725, RFC 9068). It does
+//! no I/O, and reads only the wall clock.
 //!
-//! `jsonwebtoken` reads the form and the claims; `ring`, which TLS needs anyway, checks signatures. Only algorithms
-//! with a public key are accepted, so that no published key can sign. Our key set decides which key applies, never the
-//! token.
+//! `jsonwebtoken` parses the token and checks its claims; `ring`, which TLS needs anyway, checks signatures. Only
+//! public-key algorithms are accepted, so that no published key can sign. Each key comes from our key set, never from
+//! the token.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) struct KeySet(Vec<VerifyingKey>);
 #[derive(Debug)]
 struct VerifyingKey {
     id: Option<String>,
-    /// The only algorithm of the key, if the issuer names one.
+    /// The only algorithm for the key, if the issuer names one.
     algorithm: Option<Algorithm>,
     key: DecodingKey,
 }
@@ -39,7 +39,7 @@ pub(super) struct TokenPolicy {
     pub(super) audiences: Vec<String>,
 }
 
-/// The claims of a valid token.
+/// The claims of a valid token that are used here.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TokenClaims {
     pub(super) subject: Option<String>,
@@ -52,9 +52,9 @@ pub(super) struct TokenClaims {
 /// Why a token is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// No key could make the token valid.
+    /// The token is invalid for this reason, whatever keys the issuer has.
     Token(&'static str),
-    /// The token is signed with a key that the set lacks.
+    /// The token is signed with a key that the key set lacks.
     UnknownKey,
 }
 
@@ -63,11 +63,11 @@ struct Claims {
     exp: Option<Value>,
     sub: Option<String>,
     client_id: Option<String>,
-    /// The client, from issuers older than RFC 9068.
+    /// The client, as issuers older than RFC 9068 name it.
     azp: Option<String>,
     scope: Option<Scopes>,
     scp: Option<Scopes>,
-    /// A key whose possession the sender would have to prove.
+    /// A key that the token's sender would have to prove to hold.
     cnf: Option<Value>,
 }
 
@@ -78,17 +78,17 @@ enum Scopes {
     List(Vec<String>),
 }
 
-/// The most keys of one issuer that are read.
+/// How many keys of one issuer are read at most.
 const KEYS: usize = 64;
 /// The longest token, in bytes.
 const TOKEN: usize = 16 * 1024;
-/// The longest name in a token, in bytes.
+/// The longest subject or client name in a token, in bytes.
 const NAME: usize = 1024;
 /// The allowed clock skew, in seconds.
 const LEEWAY: u64 = 30;
 
 impl KeySet {
-    /// Reads the signing keys with a known algorithm. An unreadable key does not affect the others.
+    /// Reads the signing keys with a known algorithm from JSON Web Keys. An unreadable key does not affect the others.
     pub(super) fn read(keys: &[Value]) -> Self {
         Self(keys.iter().take(KEYS).filter_map(VerifyingKey::read).collect())
     }
@@ -117,7 +117,7 @@ impl VerifyingKey {
             AlgorithmParameters::RSA(_) => true,
             AlgorithmParameters::EllipticCurve(key) => matches!(key.curve, EllipticCurve::P256 | EllipticCurve::P384),
             AlgorithmParameters::OctetKeyPair(key) => key.curve == EllipticCurve::Ed25519,
-            // A published secret is not a secret.
+            // A symmetric key in a published set is no secret.
             _ => false,
         };
         let algorithm = jwk.common.key_algorithm.map(Algorithm::try_from).transpose().ok()?;
@@ -126,7 +126,7 @@ impl VerifyingKey {
     }
 }
 
-/// Judges a token by these keys.
+/// Judges a token by these keys and this policy.
 pub(super) fn judge(token: &[u8], keys: &KeySet, wanted: &TokenPolicy) -> Result<TokenClaims, Wrong> {
     let header = header(token)?;
     let mut validation = Validation::new(header.alg);
@@ -134,13 +134,14 @@ pub(super) fn judge(token: &[u8], keys: &KeySet, wanted: &TokenPolicy) -> Result
     validation.set_audience(&wanted.audiences);
     validation.set_required_spec_claims(&["exp", "iss", "aud"]);
     (validation.leeway, validation.validate_nbf) = (LEEWAY, true);
-    // Must happen before first use. If another provider was installed first, it stays, and it knows these algorithms too.
+    // The provider must be installed before its first use. If another one was installed earlier, that one stays; it
+    // knows these algorithms, too.
     let _ = RING.install_default();
     let mut judged = Err(Wrong::UnknownKey);
     for key in keys.matching(&header) {
         match decode::<Claims>(token, key, &validation) {
             Ok(token) => return told(token.claims),
-            // Any of the keys may have signed a token without a key id.
+            // A token without a key id may be signed with any of the keys, so the next one is tried.
             Err(error) if header.kid.is_none() && *error.kind() == ErrorKind::InvalidSignature => {}
             Err(error) => judged = Err(Wrong::Token(reason(&error))),
         }
@@ -148,7 +149,7 @@ pub(super) fn judge(token: &[u8], keys: &KeySet, wanted: &TokenPolicy) -> Result
     judged
 }
 
-/// Reads a token's header, before anything in the token is trusted.
+/// Reads and checks a token's header, before anything in the token is trusted.
 pub(super) fn header(token: &[u8]) -> Result<Header, Wrong> {
     let visible = token.iter().all(|byte| (0x21..=0x7e).contains(byte));
     if token.len() > TOKEN || !visible {
@@ -184,7 +185,7 @@ fn told(claims: Claims) -> Result<TokenClaims, Wrong> {
         Some(Scopes::List(list)) => list,
         None => Vec::new(),
     };
-    // Validation has already checked that it exists and is a number.
+    // Validation has already checked that `exp` exists and is a number.
     let end = claims.exp.and_then(|end| {
         let parts = || Duration::try_from_secs_f64(end.as_f64()?.round()).ok();
         end.as_u64().or_else(|| Some(parts()?.as_secs()))
@@ -192,7 +193,7 @@ fn told(claims: Claims) -> Result<TokenClaims, Wrong> {
     Ok(TokenClaims { subject, client, scopes, until: end.unwrap_or_default().saturating_add(LEEWAY) })
 }
 
-/// Describes an error in words that reveal nothing about the token's content.
+/// Describes an error in words that do not repeat the token's content.
 fn reason(error: &Error) -> &'static str {
     match error.kind() {
         ErrorKind::ExpiredSignature => "the token has expired",
@@ -205,14 +206,14 @@ fn reason(error: &Error) -> &'static str {
     }
 }
 
-/// How `ring` checks the signatures of an algorithm.
+/// How `ring` checks signatures with an algorithm.
 enum Way {
     Rsa(&'static ring_signature::RsaParameters),
     Point(&'static dyn ring_signature::VerificationAlgorithm),
 }
 
 impl Way {
-    /// Returns `None` for algorithms that use a shared secret.
+    /// Returns how to check an algorithm's signatures; `None` for algorithms that use a shared secret.
     fn of(algorithm: Algorithm) -> Option<Self> {
         Some(match algorithm {
             Algorithm::RS256 => Self::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA256),
@@ -229,7 +230,7 @@ impl Way {
     }
 }
 
-/// Checks signatures, and supports nothing else.
+/// The provider for `jsonwebtoken` that checks signatures, and supports nothing else.
 static RING: CryptoProvider = CryptoProvider {
     signer_factory: |_, _| Err(ErrorKind::UnsupportedAlgorithm.into()),
     verifier_factory: |algorithm, key| {
@@ -274,7 +275,7 @@ impl JwtVerifier for Ring {
     }
 }
 
-/// Strips the leading zeros that some issuers write.
+/// Strips the leading zeros that some issuers write in a number.
 fn number(bytes: &[u8]) -> &[u8] {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     bytes.get(zeros..).unwrap_or_default()

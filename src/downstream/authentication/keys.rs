@@ -1,8 +1,9 @@
-//! The keys of an issuer as last fetched, and when to fetch them again (`docs/hazards.md` H80).
+//! The keys with which an issuer signs tokens, as last fetched, and when to fetch them again (`docs/hazards.md` H80).
 //!
-//! One task fetches: at the start, when a token names an unknown key, and when the keys are old. Concurrent requests
-//! share one fetch, and a pause follows each fetch, so that forged tokens cannot make us flood the issuer. If the
-//! issuer is unreachable, the keys stay in use for an hour; after that there are none.
+//! One task fetches them: at the start, when a token names an unknown key, and when a token arrives while the keys are
+//! old. Concurrent requests share one fetch, and a pause follows each fetch, so that forged tokens cannot make us flood
+//! the issuer. If the issuer is unreachable, the last keys stay in use until they are an hour old; after that there are
+//! none.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,12 +19,12 @@ use super::jwt::KeySet;
 /// Fetches the keys from the issuer.
 pub(super) type Fetch = Box<dyn Fn() -> BoxFuture<'static, Result<Vec<Value>, String>> + Send + Sync>;
 
-/// The keys of one issuer. Dropping them ends the task.
+/// The keys of one issuer. Dropping this ends the task that fetches them.
 #[derive(Debug)]
 pub(super) struct Keys {
     seen: watch::Receiver<FetchedKeys>,
     wanted: watch::Sender<u64>,
-    /// Timeout for all documents of one fetch together.
+    /// The timeout for one fetch, with all documents that it needs.
     patience: Duration,
     _task: JoinSet<()>,
 }
@@ -39,14 +40,14 @@ struct FetchedKeys {
     keys: Option<(Arc<KeySet>, Instant)>,
     /// Whether the last fetch succeeded.
     answered: bool,
-    /// The earliest time of the next fetch.
+    /// The earliest time for the next fetch.
     next: Instant,
 }
 
-/// The age at which keys are fetched again, and the age at which they expire if that fails.
+/// The age at which keys are fetched again, and the age at which they expire if all fetches fail.
 const FRESH: Duration = Duration::from_secs(10 * 60);
 const LASTING: Duration = Duration::from_secs(60 * 60);
-/// The pause after a fetch; shorter after a failed one.
+/// The pause after a successful fetch, and after a failed one.
 const PAUSE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -61,7 +62,7 @@ impl Keys {
         Self { seen, wanted, patience, _task: task }
     }
 
-    /// Returns the current keys. Old keys trigger a fetch in the background.
+    /// Returns the last fetched keys, unless they expired. Old keys trigger a fetch in the background.
     pub(super) fn known(&self) -> Option<Arc<KeySet>> {
         let seen = self.seen.borrow();
         let (keys, at) = seen.keys.as_ref()?;
@@ -72,7 +73,7 @@ impl Keys {
         (age <= LASTING).then(|| keys.clone())
     }
 
-    /// Returns the keys after one more fetch, unless the last fetch was a moment ago.
+    /// Returns the keys after one more fetch; during the pause after a fetch, returns its result.
     pub(super) async fn anew(&self) -> Result<Arc<KeySet>, Unavailable> {
         let mut seen = self.seen.clone();
         let (turn, next) = {
@@ -81,7 +82,7 @@ impl Keys {
         };
         if Instant::now() >= next {
             self.want(turn + 1);
-            // On a timeout, the issuer has not answered.
+            // After a timeout, the result of the last complete fetch counts.
             let _ = timeout(self.patience, seen.wait_for(|seen| seen.turn > turn)).await.map_err(drop);
         }
         let seen = seen.borrow();

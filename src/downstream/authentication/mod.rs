@@ -1,11 +1,12 @@
-//! Determines the principal of a request from what the request itself carries (`docs/hazards.md` H60, H80). Runs for
-//! every request, after the guard and before routing, before any byte of the body is read.
-//! In: headers, and the owner of the process at the other end. Out: a [`Principal`], or why the request is refused. A
-//! stream that was opened with an issuer's token ends when the token expires ([`Proven`]): its session stays, messages
-//! wait in it, and a running call is answered on its own stream.
+//! Determines the principal (identity) behind an HTTP request from what the request itself carries (`docs/hazards.md`
+//! H60, H80). Runs for every request, after the guard, before routing, and before any byte of the body is read. The
+//! headers and the owner of the process at the other end come in; a [`Principal`], or the reason for a refusal, goes
+//! out. A stream that was opened with an issuer's token ends when the token expires ([`Proven`]): its session stays,
+//! messages wait in the session, and a running call is still answered on its own stream.
 //!
-//! **Invariant:** a session, a cookie, an address, or a proxy's header proves nothing here, and what cannot be checked
-//! is refused. `bearer.rs` handles our own tokens, `oauth.rs` those of an issuer; start reading there.
+//! **Invariant:** a session, a cookie, an address, or a proxy's header proves nothing here, and a token that cannot be
+//! checked is refused. `bearer.rs` handles the static tokens in our config, `oauth.rs` those from an issuer; start
+//! reading there.
 
 mod bearer;
 mod jwt;
@@ -29,13 +30,13 @@ use crate::router::Principal;
 /// How clients authenticate.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Authentication {
-    /// They do not. Every process on this machine is the local user, except those that the system attributes to another
-    /// user.
+    /// Clients do not authenticate. Every process counts as the local user, except one that the operating system
+    /// attributes to another user.
     #[default]
     None,
-    /// By a static token whose hash is known.
+    /// By a static bearer token whose hash is in the config.
     Bearer(Bearer),
-    /// By a token that an issuer signed.
+    /// By an access token that an issuer signed.
     OAuth(ResourceServer),
 }
 
@@ -46,11 +47,12 @@ pub(super) type AuthResult = Result<Proven, Denied>;
 #[derive(Clone, Debug)]
 pub(super) struct Proven {
     pub(super) principal: Principal,
-    /// `None`: until the config changes.
+    /// When the proof expires; `None` if it is valid until the config changes.
     until: Option<Until>,
 }
 
-/// When a proof expires, by the monotonic clock and by the wall clock: only the latter advances while the machine sleeps.
+/// When a proof expires, by the monotonic clock and by the wall clock: only the wall clock advances while the machine
+/// sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Until {
     at: Instant,
@@ -59,14 +61,14 @@ pub(super) struct Until {
 
 /// How often to check the wall clock.
 const LOOK: Duration = Duration::from_secs(15);
-/// The longest validity of a proof, whatever the token says.
+/// The longest time that a proof is valid, whatever the token says.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The result of authentication so far.
 pub(super) enum AuthProgress {
     /// The result is final.
     Done(AuthResult),
-    /// The issuer's keys must be fetched first.
+    /// The issuer's keys must be fetched before the result is known.
     Pending(PendingAuth),
 }
 
@@ -75,8 +77,8 @@ pub(super) type PendingAuth = BoxFuture<'static, AuthResult>;
 const SCHEME: &str = "Bearer";
 
 impl Authentication {
-    /// Applies the config. Keys of an issuer that `before` already has are kept. With an issuer, must be called inside
-    /// a Tokio runtime.
+    /// Creates the authentication that the config asks for. If `before` already has the keys of the same issuer, they
+    /// are kept. If the config names an issuer, must be called inside a Tokio runtime.
     pub(super) fn new(settings: &HostSettings, before: &Self) -> Self {
         let limits = &settings.limits;
         match (&settings.auth, before) {
@@ -87,18 +89,18 @@ impl Authentication {
         }
     }
 
-    /// Accepts tokens of an issuer, with keys from `fetch`.
+    /// Accepts tokens from an issuer, and gets its keys from `fetch`.
     #[cfg(test)]
     pub(super) fn with_keys(settings: &crate::config::HostOAuth, fetch: keys::Fetch) -> Self {
         Self::OAuth(ResourceServer::with(settings, &crate::config::Limits::default(), fetch))
     }
 
-    /// Reports whether the owner of the peer process matters.
+    /// Reports whether the owner of the process at the other end matters.
     pub(super) fn wants_peer(&self) -> bool {
         matches!(self, Self::None)
     }
 
-    /// Reports whether a proof that `before` accepted from this principal still holds.
+    /// Reports whether these rules still accept a proof by this principal that `before` accepted.
     pub(super) fn keeps(&self, before: &Self, principal: &Principal) -> bool {
         match (self, before) {
             (Self::None, Self::None) => true,
@@ -126,7 +128,7 @@ impl Authentication {
         })
     }
 
-    /// Returns the public resource metadata at this path (RFC 9728).
+    /// Returns the public resource metadata at this path (RFC 9728); `None` if this path has none.
     pub(super) fn metadata(&self, path: &str) -> Option<&str> {
         match self {
             Self::OAuth(server) => server.metadata(path),
@@ -136,12 +138,12 @@ impl Authentication {
 }
 
 impl Proven {
-    /// A proof without expiry.
+    /// Creates a proof without expiry.
     fn lasting(principal: Principal) -> Self {
         Self { principal, until: None }
     }
 
-    /// A proof that is valid until `end`, in seconds since 1970.
+    /// Creates a proof that is valid until `end`, in seconds since 1970.
     fn until(principal: Principal, end: u64) -> Self {
         let now = SystemTime::now();
         let left = Duration::from_secs(end).saturating_sub(now.duration_since(UNIX_EPOCH).unwrap_or_default());
@@ -159,7 +161,8 @@ impl Proven {
         self.until.is_some_and(Until::is_over)
     }
 
-    /// Waits until the proof expires, forever if it does not. Streams that would tell the client anything new end then.
+    /// Waits until the proof expires; forever if it does not. Streams that would bring the client anything new end at
+    /// that time.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -194,7 +197,7 @@ impl Lack {
     }
 }
 
-/// Returns the token of a request.
+/// Returns the bearer token of a request.
 fn token(headers: &HeaderMap) -> Result<&[u8], Lack> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().ok_or(Lack::Missing)?;
@@ -204,7 +207,7 @@ fn token(headers: &HeaderMap) -> Result<&[u8], Lack> {
     behind_scheme(value.as_bytes()).ok_or(Lack::NotBearer)
 }
 
-/// Returns the token after the scheme, whose case does not matter (RFC 9110, 11.1).
+/// Returns the token after the scheme `Bearer`, whose case does not matter (RFC 9110, 11.1).
 fn behind_scheme(value: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = value.split_at_checked(SCHEME.len())?;
     let token = rest.strip_prefix(b" ")?.trim_ascii();

@@ -1,5 +1,5 @@
-//! The endpoint as an OAuth resource server: it accepts tokens of one issuer for one audience, and challenges clients
-//! without one (RFC 6750, RFC 9728).
+//! The endpoint as an OAuth resource server: it accepts access tokens from one issuer for one audience, and challenges
+//! clients without such a token (RFC 6750, RFC 9728).
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::config::{HostOAuth, Limits};
 use crate::downstream::guard::Denied;
 use crate::router::Principal;
 
-/// Accepts the tokens of one issuer.
+/// Accepts the access tokens from one issuer.
 #[derive(Clone, Debug)]
 pub(crate) struct ResourceServer(Arc<Inner>);
 
@@ -26,11 +26,11 @@ struct Inner {
     keys: Arc<Keys>,
     challenges: Challenges,
     metadata: String,
-    /// The paths of the metadata document.
+    /// The paths at which the metadata document is served.
     paths: Vec<String>,
 }
 
-/// The values of `WWW-Authenticate`.
+/// The values for `WWW-Authenticate`, one for each kind of refusal.
 #[derive(Debug)]
 struct Challenges {
     plain: HeaderValue,
@@ -40,11 +40,11 @@ struct Challenges {
 }
 
 const PROTECTED: &str = "oauth-protected-resource";
-/// The metadata's paths whatever the endpoint's URL: a proxy may have stripped a prefix.
+/// The paths that always serve the metadata, whatever the endpoint's public URL: a proxy may have stripped a prefix.
 const PATHS: [&str; 2] = ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"];
 
 impl ResourceServer {
-    /// Applies the config and fetches the issuer's keys at once.
+    /// Applies the config, and starts to fetch the issuer's keys.
     pub(super) fn new(settings: &HostOAuth, limits: &Limits) -> Self {
         let keys = IssuerKeys::new(&settings.issuer, limits);
         Self::with(
@@ -57,12 +57,12 @@ impl ResourceServer {
         )
     }
 
-    /// Takes the keys from `fetch`.
+    /// Applies the config, and gets the keys from `fetch`.
     pub(super) fn with(settings: &HostOAuth, limits: &Limits, fetch: Fetch) -> Self {
         Self::by(settings, Arc::new(Keys::new(settings.issuer.clone(), fetch, limits.oauth_request)))
     }
 
-    /// Applies other settings. The keys stay if the issuer does.
+    /// Applies other settings. The keys are kept if the issuer stays the same.
     pub(super) fn anew(&self, settings: &HostOAuth, limits: &Limits) -> Self {
         if self.0.settings == *settings {
             self.clone()
@@ -90,7 +90,7 @@ impl ResourceServer {
         if !settings.scopes.is_empty() {
             metadata["scopes_supported"] = json!(settings.scopes);
         }
-        // An origin with and without the trailing slash is the same name.
+        // If the audience is an origin, it is accepted with and without a trailing slash: both name the same resource.
         let audience = settings.audience.as_str();
         let bare = settings.resource.path() == "/" && settings.resource_id() == audience;
         let twin = bare.then(|| format!("{}/", audience.trim_end_matches('/')));
@@ -112,8 +112,8 @@ impl ResourceServer {
         self.0.paths.iter().any(|known| known == path).then_some(&*self.0.metadata)
     }
 
-    /// Authenticates a request. It waits only for unknown keys, and not even for those if no key could make the token
-    /// valid.
+    /// Authenticates a request. The result is pending only if the token's key is unknown, and not if no key could make
+    /// the token valid.
     pub(super) fn authenticate(&self, headers: &HeaderMap) -> AuthProgress {
         let inner = &self.0;
         let token = match token(headers) {
@@ -173,7 +173,7 @@ impl Inner {
     }
 }
 
-/// Fails closed: an issuer that is unreachable lets no client in.
+/// Returns the refusal while the issuer's keys are unavailable: without them, no client is let in.
 fn unavailable() -> Denied {
     let reason = "the token cannot be checked: its issuer gives no keys (the log says why)";
     Denied { status: StatusCode::SERVICE_UNAVAILABLE, reason, more: Some((RETRY_AFTER, HeaderValue::from_static("5"))) }

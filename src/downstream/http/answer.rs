@@ -1,4 +1,4 @@
-//! The responses of the HTTP door: answers, and refusals with a reason.
+//! The HTTP responses of the door: JSON-RPC answers, event streams, and refusals with a reason.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -24,7 +24,7 @@ const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// The response to a request.
 pub(super) type Response = http::Response<Body>;
 
-/// Why a request is refused, with the response it gets.
+/// Why a request is refused, with what its response needs.
 #[derive(Debug)]
 pub(super) struct Refusal {
     status: StatusCode,
@@ -34,28 +34,29 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// Refuses with a reason.
+    /// Refuses a request for this reason.
     pub(super) fn new(status: StatusCode, reason: impl Into<String>) -> Self {
         Self::error(status, ErrorObject::new(code::INVALID_REQUEST, reason))
     }
 
-    /// Refuses with a JSON-RPC error.
+    /// Refuses a request with a JSON-RPC error.
     pub(super) fn error(status: StatusCode, error: ErrorObject) -> Self {
         Self { status, id: None, error: Box::new(error), more: None }
     }
 
-    /// Refuses with an error of the classification: an unknown method is 404, anything else is the request's own fault.
+    /// Refuses a request with an error from the classification or the header checks: status 404 for an unknown method,
+    /// 400 for anything else.
     pub(super) fn judged(error: ErrorObject) -> Self {
         let known = error.code != code::METHOD_NOT_FOUND;
         Self::error(if known { StatusCode::BAD_REQUEST } else { StatusCode::NOT_FOUND }, error)
     }
 
-    /// Refuses an HTTP method that does not exist here.
+    /// Refuses an HTTP method other than POST, GET and DELETE.
     pub(super) fn method() -> Self {
         Self::method_but("use POST, GET or DELETE", "GET, POST, DELETE")
     }
 
-    /// Refuses GET and DELETE of a request without a session: only sessions have them.
+    /// Refuses an HTTP method other than POST where there are no sessions: only sessions have GET and DELETE.
     pub(super) fn post_only() -> Self {
         Self::method_but("use POST: there are no sessions in this revision", "POST")
     }
@@ -66,14 +67,14 @@ impl Refusal {
         refusal
     }
 
-    /// Refuses any HTTP method but this one.
+    /// Refuses any HTTP method but `method`.
     pub(super) fn only(method: &'static str) -> Self {
         let mut refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, format!("use {method}"));
         refusal.more = Some((ALLOW, HeaderValue::from_static(method)));
         refusal
     }
 
-    /// Refuses because of overload; the client may retry soon.
+    /// Refuses a request because of overload or shutdown (503); the client may retry soon.
     pub(super) fn busy(reason: &str) -> Self {
         let mut refusal =
             Self::error(StatusCode::SERVICE_UNAVAILABLE, ErrorObject::new(code::INTERNAL, reason.to_owned()));
@@ -81,13 +82,13 @@ impl Refusal {
         refusal
     }
 
-    /// Sets the id of the refused request.
+    /// Sets the JSON-RPC id of the refused request.
     pub(super) fn about(mut self, id: Option<RequestId>) -> Self {
         self.id = id;
         self
     }
 
-    /// Returns the response.
+    /// Returns the HTTP response.
     pub(super) fn into_response(self) -> Response {
         let answer = protocol::Response { id: self.id, outcome: Err(*self.error) };
         let mut response = json(answer.frame().pieces().into());
@@ -112,14 +113,14 @@ impl From<Malformed> for Refusal {
     }
 }
 
-/// Returns a message as the whole response, with a `Content-Length` and without a copy.
+/// Returns a response with one JSON message, with a `Content-Length` and without a copy.
 pub(super) fn json(pieces: VecDeque<Bytes>) -> Response {
     let mut response = Response::new(Body::Whole(pieces));
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
 }
 
-/// Returns several messages as the whole response.
+/// Returns a response with a JSON array of several answers.
 pub(super) fn json_array(responses: &[protocol::Response], outlet: &Outlet) -> Response {
     let mut pieces = VecDeque::new();
     for response in responses {
@@ -130,7 +131,7 @@ pub(super) fn json_array(responses: &[protocol::Response], outlet: &Outlet) -> R
     json(pieces)
 }
 
-/// Returns text as the whole response. `headers` may set another type.
+/// Returns a response with text. `headers` may set another `Content-Type` than plain text.
 pub(super) fn text<const N: usize>(headers: [(HeaderName, &'static str); N], text: impl Into<Bytes>) -> Response {
     let mut response = Response::new(Body::Whole(VecDeque::from([text.into()])));
     response.headers_mut().insert(CONTENT_TYPE, TEXT);
@@ -140,7 +141,7 @@ pub(super) fn text<const N: usize>(headers: [(HeaderName, &'static str); N], tex
     response
 }
 
-/// Returns a stream of events.
+/// Returns a response with an event stream.
 pub(super) fn events(body: Body) -> Response {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -163,20 +164,20 @@ pub(super) fn bare(status: StatusCode) -> Response {
     response
 }
 
-/// The body of a response. A whole response allocates nothing besides its pieces; a stream is large and allocated once.
+/// The body of a response. A whole body allocates only its pieces; a stream is large and allocated once.
 pub(super) enum Body {
-    /// Empty.
+    /// No bytes.
     Empty,
-    /// A whole response in pieces.
+    /// A whole body, in pieces.
     Whole(VecDeque<Bytes>),
-    /// The events of a session.
+    /// The events of a session's stream.
     Events(Box<Events>),
-    /// Any other stream.
+    /// Any other event stream.
     Stream(BoxStream<'static, Bytes>),
 }
 
 impl Body {
-    /// Returns a body that reads a record of a session.
+    /// Returns a body that sends the events of a session's stream.
     pub(super) fn record(events: Events) -> Self {
         Self::Events(Box::new(events))
     }

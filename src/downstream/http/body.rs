@@ -19,12 +19,13 @@ pub(super) type Request = http::Request<Arriving>;
 
 /// How long a client may take to send a body.
 const BODY_TIME: Duration = Duration::from_secs(30);
-/// A refused body is read and discarded, up to this many times the limit and as long as no pause in it exceeds `QUIET`.
-/// A client that is still writing when the connection closes would see a broken connection instead of the refusal.
+/// A refused body is read and discarded, up to this many times the size limit and as long as no pause in it exceeds
+/// `QUIET`. Otherwise a client that is still writing when the connection closes would see a broken connection, not the
+/// refusal.
 const DROPPED: usize = 4;
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Refuses a body that is not declared as JSON: a form on a web page cannot send that type (`docs/hazards.md` H81).
+/// Refuses a body whose `Content-Type` is not JSON, which a form on a web page cannot send (`docs/hazards.md` H81).
 pub(super) fn check_type(headers: &HeaderMap) -> Result<(), Refusal> {
     let value = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let media = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
@@ -34,7 +35,7 @@ pub(super) fn check_type(headers: &HeaderMap) -> Result<(), Refusal> {
     Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "`Content-Type` must be application/json"))
 }
 
-/// Refuses a client that does not accept all of these types. A client without `Accept` takes any.
+/// Refuses a request whose `Accept` does not allow all of these media types. A request without `Accept` allows any.
 pub(super) fn check_accept(headers: &HeaderMap, types: &[&str]) -> Result<(), Refusal> {
     if !headers.contains_key(ACCEPT) || types.iter().all(|wanted| accepts(headers, wanted)) {
         return Ok(());
@@ -61,7 +62,8 @@ pub(super) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Op
     Ok(first)
 }
 
-/// Reads a whole body. A body that arrives in one piece is neither copied nor counted.
+/// Reads a whole body of at most `cap` bytes. A body that arrives in one piece is neither copied nor counted in
+/// `bodies`.
 pub(super) async fn read(mut body: Arriving, cap: usize, of: &Principal, bodies: &Bodies) -> Result<Bytes, Refusal> {
     let promised = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let most = cap.saturating_mul(DROPPED);
@@ -88,7 +90,7 @@ pub(super) async fn read(mut body: Arriving, cap: usize, of: &Principal, bodies:
     }
 }
 
-/// The outcome of reading a body. Unless it is whole, none of it is held any more.
+/// The outcome of reading a body. Unless the body is whole, none of its bytes are held any more.
 enum Read {
     Whole(Bytes),
     TooLarge,
@@ -128,7 +130,7 @@ async fn collect(body: &mut Arriving, cap: usize, of: &Principal, bodies: &Bodie
     Ok(kept.and_then(|()| receipt.take()).map_or(Read::GivenUp, Read::Whole))
 }
 
-/// Returns the next piece; `None` at the end.
+/// Returns the next piece of a body; `None` at its end.
 async fn piece(body: &mut Arriving) -> Result<Option<Bytes>, Refusal> {
     while let Some(part) = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
         let part = part.map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, "the body is incomplete"))?;
@@ -139,7 +141,7 @@ async fn piece(body: &mut Arriving) -> Result<Option<Bytes>, Refusal> {
     Ok(None)
 }
 
-/// Reads and discards the rest, unless too many other bodies are being discarded.
+/// Reads and discards the rest of a body, unless too many other bodies are being discarded.
 async fn drop_rest(body: &mut Arriving, most: usize, bodies: &Bodies) {
     let Some(_place) = bodies.dropping() else { return };
     let mut left = most;

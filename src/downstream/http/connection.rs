@@ -1,8 +1,9 @@
 //! One connection, from its first byte to its end: with or without TLS, HTTP/1.1 or HTTP/2.
 //!
-//! The first three bytes of a plain connection show which HTTP version it speaks. They are only peeked at, so that
-//! HTTP/1.1 runs on the bare socket, with its requests in the connection's own task. Over HTTP/2 each request has its
-//! own task, because frames of different requests interleave; the task ends with its connection.
+//! The first three bytes of a connection without TLS show which HTTP version it speaks. They are only peeked at and
+//! stay in the socket, so that HTTP/1.1 runs directly on the socket, with its requests in the connection's own task.
+//! Over HTTP/2 each request has its own task, because frames of different requests interleave; that task ends with its
+//! connection.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -26,39 +27,40 @@ use super::wires::{BUFFER, HttpWire, Listed};
 use super::{Door, tls};
 use crate::downstream::peer::Peer;
 
-/// How long a client may take until its first request is complete, TLS included.
+/// How long a new connection may take until the head of its first request has arrived, TLS handshake included.
 const FIRST_REQUEST: Duration = Duration::from_secs(10);
-/// How long the head of a later request may take.
+/// How long the head (request line and headers) of a request may take.
 const HEADER_TIME: Duration = Duration::from_secs(10);
-/// As many headers as hyper parses without an extra allocation.
+/// The number of headers that hyper parses without an extra allocation.
 const USUAL_HEADERS: usize = 100;
 
 /// HTTP/2: the most concurrent streams of one connection.
 pub(in crate::downstream) const STREAMS: u32 = 256;
-/// HTTP/2: streams that the client reset before we accepted them (rapid reset). More of them end the connection.
+/// HTTP/2: how many streams may wait that the client reset before we accepted them (rapid reset). More of them end the
+/// connection.
 const RESETS_TAKEN: usize = 20;
-/// HTTP/2: streams that we had to reset. More of them end the connection.
+/// HTTP/2: how many streams we may have to reset because of client errors. More of them end the connection.
 const RESETS_MADE: usize = 256;
-/// HTTP/2: unread bytes that a client may send, per stream and per connection: as much as HTTP/1.1 reads ahead.
+/// HTTP/2: how many unread bytes a client may send, per stream and per connection: as many as HTTP/1.1 reads ahead.
 const WINDOW: u32 = 128 * 1024;
-/// HTTP/2: bytes that wait in one stream for a client that does not read.
+/// HTTP/2: how many bytes may wait in one stream for a client that does not read.
 const SEND_BUFFER: usize = 64 * 1024;
-/// HTTP/2: how often to ping an idle connection, and how long the answer may take. A client that sends endless headers
-/// cannot answer, so this is the deadline for headers, too.
+/// HTTP/2: how often to ping an idle connection, and how long its answer may take. A client that sends endless headers
+/// cannot answer, so these are the deadline for headers, too.
 const PING: Duration = Duration::from_secs(5);
 const PONG: Duration = Duration::from_secs(5);
 
 /// The first bytes of an HTTP/2 connection; no HTTP/1.1 request starts with them (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI";
-/// How often to check for more of the preface; nearly always it arrives at once.
+/// How often to check for more of the preface, which nearly always arrives at once.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A connection before its first request.
 struct Opened {
     peer: Peer,
-    /// When the first request must have arrived.
+    /// The time by which the first request must have arrived.
     deadline: Instant,
-    /// Canceled when the client does not read, and when the connection gives way to another.
+    /// Its token is canceled when the client does not read, and when the connection gives way to another.
     wire: HttpWire,
     kill: CancellationToken,
 }
@@ -68,17 +70,18 @@ pub(super) async fn serve(
     door: Arc<Door>,
     stream: TcpStream,
     wire: HttpWire,
-    // Registered before the rules are read: if the rules change, registered connections are judged again.
+    // The connection is listed before the access rules are read: if the rules change, listed connections are judged
+    // again.
     _listed: Listed,
     kill: CancellationToken,
 ) {
-    // Without this, small answers would wait for the acknowledgement of earlier ones.
+    // Without this option, small answers would wait until the client acknowledges earlier ones.
     let _ = stream.set_nodelay(true);
     let rules = door.rules();
     let peer = if rules.authentication.wants_peer() { Peer::of(&stream) } else { Peer::Local };
     let opened = Opened { peer, deadline: Instant::now() + FIRST_REQUEST, wire, kill };
     if let Some(acceptor) = rules.tls.clone() {
-        // Its future is large, and there are many plain connections.
+        // The future of a TLS connection is large, and the many plain connections shall not pay for it.
         return Box::pin(secure(door, acceptor, stream, opened)).await;
     }
     match begun(&door, &opened, begins_h2(&stream)).await {
@@ -88,7 +91,7 @@ pub(super) async fn serve(
     }
 }
 
-/// Serves HTTP/1.1 on something other than a socket.
+/// Serves HTTP/1.1 on a stream other than a socket.
 #[cfg(feature = "fuzzing")]
 pub(super) async fn bare(door: Arc<Door>, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
     let deadline = Instant::now() + FIRST_REQUEST;
@@ -106,7 +109,7 @@ async fn secure(door: Arc<Door>, acceptor: TlsAcceptor, stream: TcpStream, opene
     }
 }
 
-/// Runs the steps before the first request; `None` if they time out or the connection ends first.
+/// Runs the steps before the first request; `None` if they time out, or the connection or the door ends first.
 async fn begun<T>(door: &Door, opened: &Opened, begin: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         begun = timeout_at(opened.deadline, begin) => begun.ok(),
@@ -115,7 +118,7 @@ async fn begun<T>(door: &Door, opened: &Opened, begin: impl Future<Output = T>) 
     }
 }
 
-/// Peeks at the first bytes and leaves them in the socket.
+/// Reports whether the first bytes are those of HTTP/2, and leaves them in the socket.
 async fn begins_h2(stream: &TcpStream) -> io::Result<bool> {
     let mut first = [0; PREFACE.len()];
     loop {
@@ -156,7 +159,7 @@ async fn one<I: AsyncRead + AsyncWrite + Unpin>(door: Arc<Door>, io: I, opened: 
 async fn two<I: AsyncRead + AsyncWrite + Unpin>(door: Arc<Door>, io: I, opened: Opened) {
     let streams = Streams { tasks: door.streams.clone(), over: CancellationToken::new() };
     let _over = streams.over.clone().drop_guard();
-    // hyper refuses a list of exactly this size.
+    // hyper refuses a header list of exactly the given size.
     let header_bytes = u32::try_from(door.router.limits().header_bytes).unwrap_or(u32::MAX).saturating_add(1);
     let mut builder = http2::Builder::new(streams);
     builder
@@ -177,7 +180,8 @@ async fn two<I: AsyncRead + AsyncWrite + Unpin>(door: Arc<Door>, io: I, opened: 
     run(&door, connection, http2::Connection::graceful_shutdown, &used, &opened).await;
 }
 
-/// Drives a connection. Errors are the client's: it disconnected, or it does not speak HTTP.
+/// Drives a connection; `end` begins its graceful shutdown. Errors are ignored: the client disconnected, or does not
+/// speak HTTP.
 async fn run<C: Future>(door: &Door, connection: C, end: fn(Pin<&mut C>), used: &AtomicBool, opened: &Opened) {
     let mut connection = pin!(connection);
     let is_used = || used.load(Ordering::Relaxed);
@@ -191,7 +195,7 @@ async fn run<C: Future>(door: &Door, connection: C, end: fn(Pin<&mut C>), used: 
         _ = connection.as_mut() => return,
         () = opened.wire.ended() => return,
         () = door.stopping.cancelled() => {}
-        // No complete request has arrived in time.
+        // No request head has arrived in time.
         () = idle => return,
     }
     if is_used() {
@@ -204,7 +208,7 @@ async fn run<C: Future>(door: &Door, connection: C, end: fn(Pin<&mut C>), used: 
     }
 }
 
-/// Runs each request of one connection in its own task, and none longer than the connection.
+/// Runs each request of one HTTP/2 connection in its own task, and none longer than the connection.
 #[derive(Clone)]
 struct Streams {
     tasks: TaskTracker,

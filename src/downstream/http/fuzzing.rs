@@ -1,4 +1,4 @@
-//! The parts of the door that the fuzzers use.
+//! The parts of the HTTP door that the fuzzers use.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::router::Router;
 
 const OWN: Own = Own { port: 8808, default_port: 80 };
 
-/// Decodes a header value.
+/// Decodes a header value, which may be base64.
 pub(crate) fn decode(value: &str) -> Option<Cow<'_, str>> {
     headers::decode(value)
 }
@@ -41,7 +41,7 @@ pub(crate) fn admits(host: &[u8], origin: Option<&[u8]>, target: Option<&[u8]>) 
     Guard::new(OWN, &[], &[]).check(Version::HTTP_11, &uri, &heads).is_ok()
 }
 
-/// A door without a listener, as if at port 8808.
+/// A door without a listener, which behaves as if at port 8808.
 pub(crate) struct Door(Arc<super::Door>);
 
 impl fmt::Debug for Door {

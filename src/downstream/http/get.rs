@@ -1,4 +1,5 @@
-//! GET: opens a session's standalone stream, or resumes a stream whose connection broke. DELETE: ends a session.
+//! GET opens a session's standalone stream (for messages outside of calls), or resumes a stream whose connection broke.
+//! DELETE ends a session.
 
 use std::sync::Arc;
 
@@ -52,7 +53,7 @@ pub(super) fn delete(door: &Arc<Door>, principal: &Principal, headers: &HeaderMa
     Ok(answer::bare(StatusCode::NO_CONTENT))
 }
 
-/// Refuses requests of revisions without sessions.
+/// Refuses requests whose header names a revision without sessions, where GET and DELETE do not exist.
 fn check_version(door: &Door, headers: &HeaderMap) -> Result<(), Refusal> {
     let version = headers::version(headers);
     if door.eras == Eras::Modern || (door.eras == Eras::Both && classify::is_modern(version)) {
@@ -61,7 +62,8 @@ fn check_version(door: &Door, headers: &HeaderMap) -> Result<(), Refusal> {
     classify::check_legacy(version).map_err(Refusal::judged)
 }
 
-/// Resumes a stream. Only streams of the caller's own session are searched, so another client's id is as unknown as any.
+/// Resumes a stream after the last event that the client saw. Only streams of the caller's own session are searched, so
+/// an event id of another client is unknown.
 fn resume(
     door: &Arc<Door>,
     in_use: Use,

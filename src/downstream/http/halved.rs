@@ -1,8 +1,9 @@
-//! Clients that shut down their sending side and still read (`docs/hazards.md` H106). hyper takes the end of the input
-//! for the end of the client. So the end is hidden from hyper while a request is served that should survive it.
+//! Support for clients that shut down their sending side and still read (`docs/hazards.md` H106). hyper treats the end
+//! of a connection's input as a disconnect. So that end is hidden from hyper while a request that should survive it is
+//! served.
 //!
-//! The [`HttpWire`] decides: from the head of a request until its answer is written, or until the request turns out to be
-//! one that a disconnect withdraws. Errors are passed on at once.
+//! The [`HttpWire`] decides: the end is hidden from the head of a request until its answer is written, or until the
+//! request turns out to be one that a disconnect withdraws. Errors are passed on at once.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -15,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::wires::{HttpWire, Serving};
 
-/// The bytes of a connection.
+/// A connection's bytes, whose end the [`HttpWire`] may hold back.
 pub(super) struct Halved<I> {
     io: I,
     wire: HttpWire,
@@ -53,7 +54,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Halved<I> {
         self.io.is_write_vectored()
     }
 
-    /// hyper calls this when it has handed over everything it has.
+    /// Flushes. hyper calls this when it has handed over all bytes that it has.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let ends = self.wire.writes();
         let flushed = Pin::new(&mut self.io).poll_flush(cx);
@@ -68,11 +69,11 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Halved<I> {
     }
 }
 
-/// The body of a request. It fails if the client has shut down its sending side before the body is complete.
+/// The body of a request. Reading it fails if the client shuts down its sending side before the body is complete.
 pub(super) struct Arriving {
     incoming: Incoming,
     wire: HttpWire,
-    /// Whether a complete body marks its connection as proven.
+    /// Whether the complete body marks its connection as proven.
     proves: bool,
 }
 
@@ -82,7 +83,7 @@ pub(super) struct BrokenOff;
 
 impl Arriving {
     pub(super) fn new(incoming: Incoming, wire: HttpWire, proves: bool) -> Self {
-        // There is no body to wait for.
+        // The request has no body to wait for.
         if proves && incoming.is_end_stream() {
             wire.proves();
         }
@@ -96,10 +97,10 @@ impl Body for Arriving {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         match Pin::new(&mut self.incoming).poll_frame(cx) {
-            // The client sends no more.
+            // The client sends no more, so the rest never arrives.
             Poll::Pending if self.wire.was_left() => Poll::Ready(Some(Err(BrokenOff))),
             polled => {
-                // The end may arrive with the last piece, and then the body is not polled again.
+                // The end may arrive with the last piece; the body is not polled again after it.
                 if self.proves && (matches!(polled, Poll::Ready(None)) || self.incoming.is_end_stream()) {
                     self.wire.proves();
                 }

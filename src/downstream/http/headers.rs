@@ -1,5 +1,5 @@
-//! The headers with which a modern request must repeat its revision, method, and target (2026-07-28, transports,
-//! "Standard MCP Request Headers").
+//! The headers in which a modern request (without a session) must repeat its revision, method, and target (2026-07-28,
+//! transports, "Standard MCP Request Headers").
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ pub(super) fn version(headers: &HeaderMap) -> Header<'_> {
     }
 }
 
-/// Compares the standard headers with the request.
+/// Compares the headers for method and target with the request.
 ///
 /// # Errors
 /// With `-32020` if a header differs from the body or is missing.
@@ -35,7 +35,7 @@ pub(super) fn check(headers: &HeaderMap, request: &Request) -> Result<(), ErrorO
         return Err(mismatch("the header `Mcp-Method` names a different method than the body"));
     }
     let Some(member) = target(&request.method) else { return Ok(()) };
-    // A body without its target is refused when its params are read.
+    // Params without the target are refused later, when they are read.
     let Some(wanted) = request.params.as_ref().and_then(|params| params.text(member)) else { return Ok(()) };
     let named = decode(single(headers, &NAME)?.ok_or_else(|| lacking(&NAME))?).ok_or_else(|| malformed(&NAME))?;
     if *named != *wanted {
@@ -45,7 +45,8 @@ pub(super) fn check(headers: &HeaderMap, request: &Request) -> Result<(), ErrorO
     Ok(())
 }
 
-/// Compares the headers that repeat tool arguments: each argument that is present must have its header, and vice versa.
+/// Compares the headers that repeat tool arguments: each argument in `wanted` that is present must have its header, and
+/// vice versa.
 ///
 /// # Errors
 /// With `-32020` if they differ.
@@ -58,7 +59,7 @@ pub(super) fn check_arguments(
     let mut opened = Opened::default();
     for ParamHeader { path, header } in wanted {
         let name = format!("mcp-param-{}", header.to_ascii_lowercase());
-        // The annotation was already refused when it was read, if it is not a header name.
+        // A tool's annotation that is not a header name was already refused when the tool was read.
         let Ok(name) = HeaderName::try_from(name) else { continue };
         let argument = arguments.and_then(|all| path.iter().try_fold(all, |value, step| opened.member(value, step)));
         match (single(headers, &name)?, argument.filter(|value| value.get() != "null")) {
@@ -77,7 +78,7 @@ pub(super) fn check_arguments(
     Ok(())
 }
 
-/// Reports whether a header's text equals the argument; `42.0` equals `42`.
+/// Reports whether a header's text equals the argument; numbers are compared by value, so `42.0` equals `42`.
 fn repeats(text: &str, argument: &RawValue) -> bool {
     match raw::string(argument) {
         Some(value) => *text == *value,
@@ -89,7 +90,7 @@ fn repeats(text: &str, argument: &RawValue) -> bool {
     }
 }
 
-/// Returns the param that names the target of a request.
+/// Returns the name of the param that holds the target of a request with this method; `None` if it has no target.
 fn target(method: &Method) -> Option<&'static str> {
     match method {
         Method::ToolsCall | Method::PromptsGet => Some("name"),
@@ -110,7 +111,8 @@ pub(super) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Op
     Ok(Some(text.trim_matches([' ', '\t'])))
 }
 
-/// Decodes a value: itself, or the text in `=?base64?…?=`; `None` if that is not the base64 of UTF-8.
+/// Decodes a header value: the text within `=?base64?…?=`, or else the value itself; `None` if that text is not the
+/// base64 of UTF-8.
 pub(super) fn decode(value: &str) -> Option<Cow<'_, str>> {
     let Some(encoded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
         return Some(Cow::Borrowed(value));

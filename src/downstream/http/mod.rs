@@ -1,8 +1,8 @@
-//! The HTTP door: Streamable HTTP of all revisions at `/mcp`, HTTP+SSE at `/sse` and `/messages`, and two routes for
-//! supervisors.
+//! The HTTP door: Streamable HTTP of all MCP revisions at `/mcp`, HTTP+SSE at `/sse` and `/messages`, two routes for
+//! supervisors, and a page for browsers.
 //!
-//! Connections come in, requests go to the router, answers and streams go out. A request is served in the task of its
-//! connection; only a call whose connection broke gets its own task. Start reading at `post.rs`.
+//! Connections come in; requests go to the router; answers and event streams go out. Over HTTP/1.1, a request is served
+//! in the task of its connection; a call whose connection broke gets its own task. Start reading at `post.rs`.
 
 mod answer;
 mod body;
@@ -60,11 +60,11 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 pub(crate) struct Settings {
     /// The TLS acceptor, if TLS is on.
     pub(crate) tls: Option<TlsAcceptor>,
-    /// The eras that are served.
+    /// The eras of MCP revisions that are served.
     pub(crate) eras: Eras,
     /// Whether HTTP+SSE is served.
     pub(crate) sse: bool,
-    /// The clients at the status socket: they count as connections.
+    /// The clients at the status socket, which count as connections.
     pub(crate) guests: Guests,
 }
 
@@ -84,11 +84,11 @@ struct Door {
     guests: Guests,
     bodies: Bodies,
     sessions: Sessions,
-    /// The sessions over HTTP+SSE, if that is served.
+    /// The sessions over HTTP+SSE, if that transport is served.
     sse: Option<sse::Table>,
-    /// Calls whose connection broke.
+    /// The tasks of calls whose connection broke.
     tasks: TaskTracker,
-    /// Requests over HTTP/2.
+    /// The tasks of requests over HTTP/2.
     streams: TaskTracker,
     stopping: CancellationToken,
 }
@@ -155,7 +155,8 @@ async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTrack
                 }
             }
             accepted = next(door, &listener) => match accepted {
-                // Evicted connections are gone in a moment; if they are not, no new one is accepted.
+                // Evicted connections end within a moment. If twice as many as the limit are still open, no new one is
+                // served.
                 Ok(stream)
                     if connections.len() / 2 >= limits.connections
                         || !door.wires.make_room(limits.connections.saturating_sub(door.guests.count())) =>
@@ -177,8 +178,8 @@ async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTrack
     }
 }
 
-/// Accepts the next connection. It takes room from request bodies; until they have freed it, new connections wait in
-/// the listen queue, where they cost us nothing.
+/// Accepts the next connection. Its memory is taken from that for request bodies; until bodies have freed it, new
+/// connections wait in the listen queue, where they cost us nothing.
 async fn next(door: &Door, listener: &TcpListener) -> io::Result<TcpStream> {
     door.bodies.make_way().await;
     Ok(listener.accept().await?.0)
@@ -204,7 +205,7 @@ impl Holds for Door {
 }
 
 impl Door {
-    /// Returns the session that a request names, if it belongs to the principal.
+    /// Returns the session that a request's headers name, if the session belongs to the principal.
     fn session(&self, principal: &Principal, headers: &HeaderMap) -> Result<Use, Refusal> {
         let Some(value) = body::single(headers, &SESSION)? else {
             let reason = "`Mcp-Session-Id` is missing: send `initialize` first and name its session from then on";
@@ -215,7 +216,7 @@ impl Door {
         })
     }
 
-    /// Reserves a place for one more session of this principal.
+    /// Reserves a place for one more session of this principal; an idle session may have to end for it.
     fn reserve(&self, principal: &Principal) -> Result<SessionPlace, Refusal> {
         self.check_room()?;
         let (place, evicted) = self.sessions.reserve(principal).map_err(|full| {
@@ -243,7 +244,8 @@ impl Door {
         }
     }
 
-    /// Refuses new work while too many bytes wait for clients, including clients that were cut off.
+    /// Refuses new work while too many bytes wait for clients, including bytes for clients that were disconnected
+    /// because they do not read.
     fn check_room(&self) -> Result<(), Refusal> {
         if self.router.queues().is_swamped() {
             return Err(Refusal::busy("too much waits for clients that do not read (host.limits.clientQueues)"));
@@ -251,14 +253,15 @@ impl Door {
         Ok(())
     }
 
-    /// Ends the sessions that expired, and those whose clients were cut off.
+    /// Ends the sessions that expired, and those whose clients were disconnected because they do not read.
     fn sweep(&self) {
         for session in self.sessions.sweep() {
             self.close(&session);
         }
     }
 
-    /// Returns the current rules. If they changed, first ends everything whose authentication no longer holds.
+    /// Returns the current access rules. If they changed, first ends the sessions and connections whose authentication
+    /// no longer holds.
     fn rules(&self) -> Arc<Now> {
         loop {
             if let Some(now) = self.rules.now() {
@@ -275,13 +278,13 @@ impl Door {
         }
     }
 
-    /// Ends a session whose client does not read (`docs/hazards.md` H49).
+    /// Ends a session because its client does not read (`docs/hazards.md` H49).
     fn cut_off(&self, session: &Session) {
         tracing::warn!(session = ?session.key, "client reads no messages; its session ends");
         self.end(session);
     }
 
-    /// Cleans up a session that has left the table.
+    /// Cleans up after a session that was removed from the table.
     fn close(&self, session: &Session) {
         self.router.clients().close(&session.client);
         session.end_streams();

@@ -1,4 +1,4 @@
-//! The way out of one answer: its bytes count against the client until the connection has written them.
+//! The way out for one response: its bytes count against the client's account until the connection has written them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,18 +9,19 @@ use super::wires::HttpWire;
 use crate::protocol::Frame;
 use crate::queues::{Account, Way};
 
-/// The way out of an answer.
+/// The way out for one response.
 #[derive(Clone, Debug)]
 pub(super) struct Outlet {
     way: Arc<Way>,
     wire: HttpWire,
 }
 
-/// The cost of a message besides its bytes.
+/// The bytes that a message costs in addition to its length.
 const OVERHEAD: usize = 128;
 
 impl HttpWire {
-    /// Returns the outlet to the client of this account. If the client is cut off, the connection ends.
+    /// Returns the outlet to the client with this account. If the client is cut off (because it does not read), the
+    /// connection ends.
     pub(super) fn outlet(&self, account: &Account) -> Outlet {
         Outlet { way: account.way(self.end_token()), wire: self.clone() }
     }
@@ -32,7 +33,7 @@ impl Outlet {
         &self.wire
     }
 
-    /// Returns the pieces of a message.
+    /// Returns the pieces of a message, counted against the account.
     pub(super) fn pieces(&self, frame: Frame) -> VecDeque<Bytes> {
         let size = OVERHEAD + frame.len();
         let [head, body, tail] = frame.pieces();
@@ -47,7 +48,7 @@ impl Outlet {
         pieces
     }
 
-    /// Writes an event that starts with `head`; a large message stays in its own piece.
+    /// Adds the pieces of an event that starts with `head`; a large message stays in its own piece.
     pub(super) fn event(&self, pieces: &mut VecDeque<Bytes>, head: &[u8], frame: Option<Frame>) {
         let size = OVERHEAD + head.len() + frame.as_ref().map_or(0, Frame::len);
         let [start, body, tail] = frame.map_or_else(Default::default, Frame::pieces);

@@ -1,6 +1,6 @@
-//! POST: one message of a client. The handler's own future serves the request, and the form of the response is decided
-//! late: JSON if the answer comes first, a stream of events otherwise. The stream opens at once only if the server may ask
-//! questions and the client can resume a stream.
+//! POST: one message from a client. The HTTP handler's own future serves the request, and the form of the response is
+//! decided late: JSON if the answer comes first, an event stream otherwise. The stream opens at once only if the server
+//! may ask questions (send the client requests) and the client can resume a stream.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::downstream::classify::{self, Eras, Route};
 use crate::protocol::{ErrorObject, Malformed, Message, Method, ProtocolVersion, Request, Response, batch};
 use crate::router::{Client, Mailbox, Principal, Via};
 
-/// Resolves to the answers of a request, or of the requests of a batch.
+/// Resolves to the answer to a request, or to the answers to all requests in a batch.
 type Replies = Pin<Box<dyn Future<Output = Vec<Response>> + Send>>;
 
 /// Serves a POST.
@@ -55,7 +55,7 @@ pub(super) async fn post(
         _ => None,
     };
     let about = |refusal: Refusal| refusal.about(id.clone());
-    // Answers and cancellations still pass: they free room.
+    // Responses and cancellations still pass: they free room.
     if id.is_some() && door.router.clients().is_full() {
         return Err(about(Refusal::busy("too many requests at once (host.limits.pending)")));
     }
@@ -66,12 +66,12 @@ pub(super) async fn post(
             wire.lets_go();
             stateless::serve(door, proven, &headers, request, envelope, wire).await
         }
-        // Over HTTP a request is withdrawn by closing the connection.
+        // Over HTTP a client withdraws a modern request by closing its stream, so the notification has no effect.
         Route::Notice(_) => Ok(answer::accepted()),
     }
 }
 
-/// Handles a message of a session, or one that opens a session.
+/// Handles a message that belongs to a session, or opens one.
 async fn session(
     door: &Arc<Door>,
     principal: &Principal,
@@ -80,7 +80,7 @@ async fn session(
     wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
     let message = match message {
-        // Whatever session the client names, this opens a new one with an id of ours.
+        // Whatever session id the client sends, `initialize` opens a new session with an id of ours.
         Message::Request(request) if request.method == Method::Initialize => {
             return initialize(door, principal, &request, wire);
         }
@@ -134,8 +134,8 @@ fn initialize(
     Ok(response)
 }
 
-/// A call whose response has not started. If it is dropped, the call continues: a lost connection does not cancel
-/// (2025-11-25, transports). No event id was sent, so the client cannot come back for the answer.
+/// A call whose response has not started. If this is dropped, the call continues as a task: a lost connection does not
+/// cancel a request (2025-11-25, transports). No event id was sent, so the client cannot come back for the answer.
 struct Undecided {
     answer: Option<(Replies, Use)>,
     tasks: TaskTracker,
@@ -155,7 +155,7 @@ impl Drop for Undecided {
     }
 }
 
-/// Handles a batch: its requests run concurrently and are answered together (2025-03-26).
+/// Handles a batch: its requests run concurrently, and one response has all answers (2025-03-26).
 async fn items(
     door: &Arc<Door>,
     principal: &Principal,
@@ -198,7 +198,8 @@ async fn call(door: &Arc<Door>, in_use: Use, request: Request, wire: &HttpWire) 
     let client = &in_use.session().client;
     let leg = client.leg(door.router.limits());
     let outlet = wire.outlet(leg.account());
-    // Such a call may ask a person, which takes time: an event id lets the client come back for the answer.
+    // A call that asks a person takes time: a stream opened at once has an event id, with which the client can come
+    // back for the answer.
     let at_once = request.method.may_ask() && client.can_be_asked() && can_return(client);
     let reply = reply(door, client, request, &leg);
     let replies = Box::pin(async move { reply.await.into_iter().collect() });
@@ -213,18 +214,18 @@ fn reply(
     leg: &Arc<Mailbox>,
 ) -> impl Future<Output = Option<Response>> + Send + use<> {
     let id = request.id.clone();
-    // It is large, and each future around it would hold it twice.
+    // The future is large, and each future around it would hold it twice.
     let answer = Box::pin(door.router.request(client, request, leg));
     async move { answer.await.map(|outcome| Response { id: Some(id), outcome }) }
 }
 
-/// The form of an answer that comes before any other message.
+/// The form of the response if the answer comes before any other message.
 enum Shape {
     /// One JSON object.
     Single,
     /// One JSON array.
     Array,
-    /// A stream in any case.
+    /// An event stream opens at once. An answer that is already there is still sent as JSON.
     Stream,
 }
 
@@ -253,7 +254,8 @@ async fn serve(
     match (replied, shape) {
         (Some(mut replied), Shape::Single | Shape::Stream) if early.is_none() => match replied.pop() {
             Some(response) => answer::json(outlet.pieces(response.frame())),
-            // The client withdrew the request, so no answer is due. A stream may end without one; JSON may not be empty.
+            // The client withdrew the request, so no answer is due. An event stream may end without an answer; JSON may
+            // not be empty.
             None => answer::events(Body::Empty),
         },
         (Some(replied), Shape::Array) if early.is_none() && !replied.is_empty() => {
@@ -263,13 +265,13 @@ async fn serve(
     }
 }
 
-/// A call that is answered with a stream.
+/// A call that is answered with an event stream.
 struct StreamedCall {
     leg: Arc<Mailbox>,
     /// The first message, if it was already taken.
     early: Option<Message>,
     replies: Replies,
-    /// The answers, if they are already there.
+    /// The answers, if they are already known.
     replied: Option<Vec<Response>>,
     in_use: Use,
 }
@@ -289,13 +291,13 @@ fn stream(door: &Arc<Door>, call: StreamedCall, outlet: Outlet) -> HttpResponse 
     answer::events(Body::record(events))
 }
 
-/// Reports whether the client can resume a stream. Clients of older revisions take the empty data of the first event
-/// for a broken message.
+/// Reports whether the client can resume a stream, which starts with an event without data. Clients with older
+/// revisions take that event for a broken message.
 fn can_return(client: &Client) -> bool {
     client.revision() >= ProtocolVersion::V2025_11_25
 }
 
-/// Ends a stream when dropped.
+/// Ends the stream of this record when dropped.
 struct EndOnDrop(Arc<Record>);
 
 impl Drop for EndOnDrop {
@@ -305,7 +307,7 @@ impl Drop for EndOnDrop {
 }
 
 impl StreamedCall {
-    /// Writes the messages of the call into its stream, and the answer last.
+    /// Writes the call's messages into its stream, and the answer last.
     async fn drive(mut self, door: Arc<Door>, ending: EndOnDrop, can_return: bool) {
         let record = &ending.0;
         if let Some(message) = self.early.take() {
@@ -357,5 +359,5 @@ impl StreamedCall {
     }
 }
 
-/// The client did not read the messages of its call.
+/// The client did not read its call's messages, so some were dropped.
 struct Overflowed;

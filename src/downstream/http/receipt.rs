@@ -1,14 +1,14 @@
-//! Request bodies that are being received, and their total memory (`host.limits.bodies`).
+//! The request bodies that are being received, and the limit on their total memory (`host.limits.bodies`).
 //!
 //! A body that arrives in one piece is not counted, because nothing is held while waiting for it. Bodies may use the
-//! limit minus the memory of connections and of queues to clients, but always at least a sixth of it. A closed
-//! connection counts for four more seconds, because its memory is not returned at once. While dropped bodies have not
-//! left yet, no connection is accepted.
+//! limit minus the memory of connections and of queues to clients, but always at least a sixth of the limit. A closed
+//! connection counts for four more seconds, because its memory is not returned to the system at once. While the tasks
+//! of many dropped bodies are still running, no connection is accepted.
 //!
 //! **Invariant:** all counted bodies together stay within the limit, except that a single one may have any size. Above
-//! it, one body and its memory are dropped at once: the costliest one (bytes times time since its start) of the
-//! principal whose bodies have cost the most. So a sender that holds much for long makes room, and small, quick bodies
-//! get through (`docs/hazards.md` H103).
+//! the limit, one body after another is dropped with its memory at once: the costliest one (bytes times time since its
+//! start) of the principal whose bodies have cost the most. So a sender that holds much for long makes room, and small,
+//! quick bodies get through (`docs/hazards.md` H103).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -26,26 +26,28 @@ use crate::protocol::whole::Whole;
 use crate::queues::Queues;
 use crate::router::Principal;
 
-/// The fraction of the limit that bodies always have, however much connections and queues hold: a sixth.
+/// Bodies always have one in this many bytes of the limit, however much connections and queues hold: a sixth.
 const LEAST: usize = 6;
-/// The cost of each connection: its task, and its read and write buffers.
+/// The memory that each connection costs, in bytes: its task, and its read and write buffers.
 const CONNECTION: usize = 32 * 1024;
-/// How long a closed connection counts until its memory is back with the system. The program returns the last of it
-/// after three seconds.
+/// How long a closed connection still counts: the program returns the last of its memory to the system after three
+/// seconds.
 const BACK: Duration = Duration::from_secs(4);
-/// The cost of a body besides its bytes: its task, and the connection's read buffer. It bounds the number of bodies.
+/// What a body costs in addition to its bytes: its task, and the connection's read buffer. This also bounds the number
+/// of bodies.
 const PLACE: usize = 16 * 1024;
-/// The initial capacity for a body; it doubles.
+/// The initial capacity for a body's bytes, which then doubles as needed.
 const FIRST: usize = 4 * 1024;
-/// Above this size a body has its own mapping, which the system hands out in pages.
+/// A body above this size has its own memory mapping, which the system fills page by page.
 const SMALL: usize = 128 * 1024;
 const PAGE: usize = 4 * 1024;
-/// Large bodies that are read in one turn of the runtime: each reads all that has arrived while others wait.
+/// How many large bodies are read in one turn of the runtime: each reads all that has arrived while the others wait.
 const AT_ONCE: usize = 4;
-/// Refused bodies that are still read, so that their clients see the refusal. Each costs a connection's read buffer.
+/// How many refused bodies may still be read and discarded, so that their clients see the refusal. Each costs a
+/// connection's read buffer.
 const DROPPED: usize = 16;
-/// Dropped bodies whose tasks have not noticed yet: above this number, no body is read and no connection is accepted.
-/// Each costs its connection's read buffer, which is no longer counted.
+/// How many dropped bodies may exist whose tasks have not noticed yet: above this number, no body is read and no
+/// connection is accepted. Each costs its connection's read buffer, which is no longer counted.
 const LEAVING: usize = 16;
 
 /// All bodies that are being received.
@@ -58,12 +60,12 @@ pub(super) struct Bodies {
     count: AtomicU64,
     open: Mutex<HashMap<u64, Arc<OpenBody>>>,
     dropped: Semaphore,
-    /// Admits the large bodies that are read.
+    /// Admits the large bodies that are read in this turn.
     gate: Semaphore,
     leaving: AtomicUsize,
-    /// Notified when a dropped body has left.
+    /// Notified when the task of a dropped body has ended.
     left: Notify,
-    /// The recent maximum of connections, and its time.
+    /// The recent maximum of open connections, and its time.
     most: Mutex<(usize, Instant)>,
 }
 
@@ -77,14 +79,15 @@ struct OpenBody {
     given_up: Notify,
 }
 
-/// The bytes of a body so far: a small one on the heap, where it doubles, a large one in a mapping of its maximum length.
+/// The bytes of a body so far. A small body is on the heap, where its capacity doubles; a large one is in a mapping of
+/// its maximum length.
 #[derive(Debug, Default)]
 struct Kept {
     small: Vec<u8>,
     large: Option<Whole>,
 }
 
-/// One body that is being received. It leaves when dropped.
+/// One body that is being received. It is no longer counted once this is dropped.
 #[derive(Debug)]
 pub(super) struct Receipt<'a> {
     bodies: &'a Bodies,
@@ -92,12 +95,12 @@ pub(super) struct Receipt<'a> {
     entry: Arc<OpenBody>,
 }
 
-/// The body was dropped.
+/// The body was dropped to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GivenUp;
 
 impl Bodies {
-    /// Creates the account: `cap` bytes for all bodies, minus the memory of these connections and queues.
+    /// Creates the account of all bodies, which may have `cap` bytes minus the memory of these connections and queues.
     pub(super) fn new(cap: usize, wires: Wires, queues: Queues) -> Self {
         Self {
             cap,
@@ -119,13 +122,15 @@ impl Bodies {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes that bodies may hold now. The more clients hold in connections and queues, the less is received.
+    /// Returns the bytes that bodies may hold now. The more memory connections and queues hold, the fewer bytes are
+    /// received.
     fn room(&self) -> usize {
         let others = self.queues.used().saturating_add(self.connections() * CONNECTION);
         self.cap.saturating_sub(others).max(self.cap / LEAST)
     }
 
-    /// Returns the most connections of the last [`BACK`]: the memory of closed ones is not back with the system at once.
+    /// Returns the most connections that were open within [`BACK`]: the memory of closed ones is not returned to the
+    /// system at once.
     fn connections(&self) -> usize {
         let now = (self.wires.count(), Instant::now());
         let mut most = lock(&self.most);
@@ -135,7 +140,7 @@ impl Bodies {
         most.0
     }
 
-    /// Starts to receive a body of this principal.
+    /// Starts to receive a body from this principal.
     pub(super) fn begin(&self, principal: &Principal) -> Receipt<'_> {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let entry = Arc::new(OpenBody {
@@ -156,8 +161,8 @@ impl Bodies {
         self.dropped.try_acquire().ok()
     }
 
-    /// Waits until few dropped bodies remain. Each new body may displace another one, so without this wait a crowd that
-    /// arrives at once would be held twice.
+    /// Waits until the tasks of few dropped bodies remain. Each new body may displace another one, so without this wait
+    /// many bodies that arrive at once would be held twice.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -171,7 +176,7 @@ impl Bodies {
         }
     }
 
-    /// Makes room for one more connection, and waits until it is free.
+    /// Makes room for one more connection, and waits until that room is free.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -182,7 +187,7 @@ impl Bodies {
         self.settled().await;
     }
 
-    /// Drops as many bodies as necessary.
+    /// Drops as many bodies as necessary, except the last one.
     fn relieve(&self) {
         let mut open = self.table();
         while self.used() > self.room() && open.len() > 1 {
@@ -216,7 +221,7 @@ fn costliest(open: &HashMap<u64, Arc<OpenBody>>) -> Option<u64> {
 }
 
 impl OpenBody {
-    /// Returns the cost so far, in bytes times milliseconds.
+    /// Returns the body's cost so far, in bytes times milliseconds.
     fn cost(&self, now: Instant) -> u128 {
         (now.saturating_duration_since(self.begun).as_millis() + 1) * self.held.load(Ordering::Relaxed) as u128
     }
@@ -231,19 +236,19 @@ impl Kept {
         self.large.as_ref().map_or(self.small.len(), Whole::len)
     }
 
-    /// Returns the memory for the first `length` bytes of a body of `most` bytes.
+    /// Returns the memory for the first `length` bytes of a body of at most `most` bytes.
     fn room(length: usize, most: usize) -> usize {
         if length > SMALL { length.next_multiple_of(PAGE) } else { length.next_power_of_two().max(FIRST).min(most) }
     }
 
-    /// Returns the cost of the bytes and of the connection's read buffer, which grows with the size of arriving pieces
-    /// up to its maximum. Growing heap buffers leaves holes of the same size.
+    /// Returns what the first `length` bytes cost, with the connection's read buffer, which grows with the arriving
+    /// pieces up to its maximum. Growing heap buffers leaves holes of the same size.
     fn costs(length: usize, most: usize) -> usize {
         let room = Self::room(length, most);
         room + room.min(BUFFER) + 2 * room.min(SMALL)
     }
 
-    /// Adds a piece of a body of at most `most` bytes.
+    /// Adds a piece to a body of at most `most` bytes.
     fn push(&mut self, piece: &[u8], most: usize) {
         let length = self.len() + piece.len();
         if length <= SMALL {
@@ -265,10 +270,10 @@ impl Kept {
 }
 
 impl Receipt<'_> {
-    /// Keeps one more piece of a body of at most `most` bytes.
+    /// Adds one more piece to a body of at most `most` bytes.
     pub(super) fn put(&self, piece: &[u8], most: usize) -> Result<(), GivenUp> {
         let before = self.entry.kept().as_ref().ok_or(GivenUp)?.len();
-        // Room is counted before it is taken.
+        // Memory is counted before it is used.
         let holds = |length| if length == 0 { 0 } else { Kept::costs(length, most) };
         self.hold(holds(before + piece.len()) - holds(before));
         self.entry.kept().as_mut().ok_or(GivenUp)?.push(piece, most);
@@ -283,7 +288,7 @@ impl Receipt<'_> {
         self.entry.given_up.notified().await;
     }
 
-    /// Waits for the next turn to read.
+    /// Waits until the body may be read again.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -295,13 +300,13 @@ impl Receipt<'_> {
         }
     }
 
-    /// Returns the whole body.
+    /// Returns all bytes of the body.
     pub(super) fn take(self) -> Result<Bytes, GivenUp> {
         self.entry.kept().take().map(Kept::whole).ok_or(GivenUp)
     }
 
     fn hold(&self, more: usize) {
-        // In this order the sum never falls below the bytes held.
+        // In this order the sum never falls below the bytes that the bodies hold.
         let before = self.bodies.used.fetch_add(more, Ordering::Relaxed);
         self.entry.held.fetch_add(more, Ordering::Relaxed);
         if before.saturating_add(more) > self.bodies.room() {

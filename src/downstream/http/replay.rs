@@ -1,9 +1,10 @@
-//! One stream of a session: its events, sent and unsent, kept for a client that loses its connection.
+//! One event stream of a session: its events, sent and unsent, are kept for a client that loses its connection.
 //!
 //! A writer pushes messages, and at most one reader takes them in order. The reader's position survives its connection:
-//! a new connection starts after the last event taken, or after the last event that the client saw (2025-11-25,
-//! transports, "Resumability and Redelivery"). **Invariant:** untaken events are dropped last, and the newest of them
-//! never. Taken events are kept while the queues of all clients have plenty of room.
+//! the reader of a new connection starts after the last event taken, or after the last event that the client saw
+//! (2025-11-25, transports, "Resumability and Redelivery"). **Invariant:** events that no reader has taken are dropped
+//! last, and the newest of them never. Taken events are kept for redelivery while the queues of all clients have plenty
+//! of room.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,27 +23,27 @@ pub(super) const KEPT_FOR: Duration = Duration::from_secs(5 * 60);
 /// The most bytes and events that are kept for redelivery after they were taken.
 const TAKEN_BYTES: usize = 1024 * 1024;
 const TAKEN_EVENTS: usize = 256;
-/// The cost of an event besides its bytes.
+/// The bytes that an event costs in addition to its length.
 const OVERHEAD: usize = 128;
 
-/// A stream.
+/// A stream: its events, and the state of its reader.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// The first part of its event ids.
+    /// The stream's number, the first part of its event ids.
     pub(super) number: u32,
-    /// The most bytes that may wait without a reader.
+    /// The most bytes that may wait while there is no reader.
     cap: usize,
     state: Mutex<RecordState>,
 }
 
 #[derive(Debug)]
 struct RecordState {
-    /// The events before `next`, without gaps.
+    /// The newest events, without gaps; `next` is the number of the one that will follow.
     kept: VecDeque<RecordEvent>,
     next: u64,
     /// The first event that no reader took.
     untaken: u64,
-    /// The bytes of the untaken events, and of the taken ones.
+    /// The bytes of the untaken events (`waiting`), and of the taken ones (`taken`).
     waiting: Share,
     taken: Spare,
     reading: bool,
@@ -55,7 +56,7 @@ struct RecordState {
     ended: Option<Instant>,
 }
 
-/// A message, or none: such an event only gives the client an id to resume from.
+/// A message; `None` is an event without a message, which only gives the client an id to resume from.
 type RecordEvent = Option<Frame>;
 
 /// The next thing for a reader to do.
@@ -63,7 +64,7 @@ type RecordEvent = Option<Frame>;
 pub(super) enum Item {
     /// Send an event; the number is the second part of its id.
     Event(u64, RecordEvent),
-    /// Write a comment: a new client wants to know whether the reader's connection is alive.
+    /// Write a comment: another connection wants to read, and the write shows whether the reader's connection is alive.
     Poke,
     /// Close the connection, and tell the client to reconnect after this time.
     HangUp(Duration),
@@ -74,7 +75,7 @@ pub(super) enum Item {
 /// Where a reader starts.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum From {
-    /// At the first event that no reader took.
+    /// At the first event that no reader has taken.
     Untaken,
     /// After the event with this number.
     After(u64),
@@ -83,9 +84,9 @@ pub(super) enum From {
 /// Why a stream cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadRefused {
-    /// It already has a reader.
+    /// The stream already has a reader.
     Taken,
-    /// The event does not exist.
+    /// The event from which to resume does not exist.
     Unknown,
 }
 
@@ -97,7 +98,7 @@ pub(super) struct Reader {
 }
 
 impl Record {
-    /// Creates a stream whose bytes count against an account.
+    /// Creates a stream whose bytes count against this account; at most `cap` bytes wait while there is no reader.
     pub(super) fn new(number: u32, cap: usize, account: &Account) -> Self {
         let state = RecordState {
             kept: VecDeque::new(),
@@ -133,7 +134,8 @@ impl Record {
         state.wake();
     }
 
-    /// Disconnects the reader once it has taken everything; the stream continues.
+    /// Disconnects the reader once it has taken all events; the client may reconnect after `retry`, and the stream
+    /// continues.
     pub(super) fn hang_up(&self, retry: Duration) {
         let mut state = self.lock();
         if state.reading {
@@ -147,11 +149,12 @@ impl Record {
         let mut state = self.lock();
         if matches!(from, From::After(seen) if seen < state.next) && state.wire.as_ref().is_some_and(HttpWire::was_left)
         {
-            // The old client sends no more on that connection and has reconnected: it reads here from now on.
+            // The client sends no more on the old connection and has reconnected, so the new connection reads from now
+            // on.
             state.leave();
         }
         if state.reading {
-            // If that connection is dead, the write reveals it.
+            // If the current reader's connection is dead, writing to it reveals that.
             state.poked = true;
             state.wake();
             return Err(ReadRefused::Taken);
@@ -169,7 +172,7 @@ impl Record {
         Ok(Reader { record: Arc::clone(self), turn })
     }
 
-    /// Returns the bytes that an ended stream without a reader keeps, and when it ended.
+    /// Returns the bytes that the stream keeps, and when it ended; `None` if it has not ended or has a reader.
     pub(super) fn rest(&self) -> Option<(usize, Instant)> {
         let state = self.lock();
         state.ended.filter(|_| !state.reading).map(|at| (state.waiting.bytes() + state.taken.bytes(), at))
@@ -180,7 +183,8 @@ impl Record {
             let over = if state.first() < state.untaken {
                 state.taken.bytes() > TAKEN_BYTES || state.kept.len() > TAKEN_EVENTS
             } else {
-                // A reader's events are bounded at their source; without a reader, they are bounded here.
+                // While there is a reader, untaken events are bounded at their source; without a reader, they are
+                // bounded here.
                 !state.reading && state.waiting.bytes() > self.cap
             };
             if !over {
@@ -224,7 +228,7 @@ impl RecordState {
         let size = weight(&event);
         self.waiting.take(size);
         self.untaken += 1;
-        // Events taken earlier make room for it.
+        // Events taken earlier make room for the one taken now.
         while !self.taken.try_add(size) {
             if self.untaken - self.first() == 1 {
                 self.kept.pop_front();
@@ -235,7 +239,7 @@ impl RecordState {
         Some((number, event))
     }
 
-    /// Makes the next reader start at this event, which must be kept.
+    /// Makes the next reader start at the event with this number, which must still be kept.
     fn go_to(&mut self, number: u64) {
         while self.untaken < number && self.take().is_some() {}
         while self.untaken > number {
@@ -265,7 +269,7 @@ impl RecordState {
 }
 
 impl Reader {
-    /// Sets the connection of a reader whose disconnect may be noticed late.
+    /// Sets the connection of a reader whose disconnect we may notice late.
     pub(super) fn is_on(&self, wire: &HttpWire) {
         self.record.lock().wire = Some(wire.clone());
     }
@@ -275,7 +279,7 @@ impl Reader {
         self.record.number
     }
 
-    /// Waits for the next thing to do.
+    /// Polls for the next thing to do.
     pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<Item> {
         let mut state = self.record.lock();
         if state.turn != self.turn {

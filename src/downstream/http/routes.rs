@@ -1,7 +1,7 @@
-//! The routes, and the checks before them: first the guard, then authentication.
+//! The HTTP routes, and the checks before them: first the guard (hosts and origins), then authentication.
 //!
-//! **Invariant:** only the paths in [`ROUTES`] are served, and none of them changes the host itself: such requests
-//! belong on the local socket (`docs/hazards.md` H83).
+//! **Invariant:** only the paths in [`ROUTES`] and those of the OAuth resource metadata are served, and none of them
+//! changes the host itself: such requests belong on the local socket (`docs/hazards.md` H83).
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -37,7 +37,7 @@ enum Endpoint {
     Readyz,
 }
 
-/// All routes, except for the OAuth resource metadata, which is served if tokens of an issuer are accepted.
+/// All routes, except for the OAuth resource metadata, which is served if tokens from an issuer are accepted.
 const ROUTES: [(&str, Endpoint); 6] = [
     ("/", Endpoint::Page),
     ("/mcp", Endpoint::Mcp),
@@ -54,18 +54,19 @@ impl Endpoint {
         ROUTES.iter().find(|(known, _)| *known == path).map(|(_, route)| *route)
     }
 
-    /// Reports whether a supervisor without a token may use the route.
+    /// Reports whether a client may use the route without a token, such as a supervisor.
     fn is_open(self) -> bool {
         matches!(self, Self::Healthz | Self::Readyz)
     }
 
-    /// Reports whether the response is a stream that lasts as long as its client.
+    /// Reports whether the response is an event stream that lasts as long as its client stays.
     fn streams(self, method: &Method) -> bool {
         matches!(self, Self::Mcp | Self::Sse) && *method == Method::GET
     }
 }
 
-/// The service of a connection. It serves nothing that the guard refuses, and nothing to an unauthenticated client.
+/// The HTTP service of one connection. It serves nothing that the guard refuses, and an unauthenticated client gets
+/// only the open routes.
 #[derive(Clone)]
 pub(super) struct Service {
     door: Arc<Door>,
@@ -92,9 +93,10 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
     fn call(&self, request: http::Request<Incoming>) -> Self::Future {
         self.used.store(true, Ordering::Relaxed);
         let (uri, headers) = (request.uri(), request.headers());
-        // Over HTTP/1.1 hyper leaves the body out by itself.
+        // Over HTTP/1.1 hyper itself leaves out the body of a response to HEAD.
         let head_only = request.method() == Method::HEAD && request.version() >= Version::HTTP_2;
-        // Held until it is clear that the request ends with its client. Over HTTP/2 every stream has its own end.
+        // The end of the client's input is held back until it is clear that this request ends with it. Over HTTP/2
+        // every stream has its own end.
         let serving = self.wire.serve(request.version() < Version::HTTP_2);
         let answer = move |response: Response| cut(response, head_only).map(|body| Served::new(body, serving));
         let at_once = |answer: ServedResponse| Either::Left(ready(Ok(answer)));
@@ -113,7 +115,8 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
             return at_once(answer(metadata.unwrap_or_else(Refusal::into_response)));
         }
         let is_closed = route.is_some_and(|route| !route.is_open());
-        // Where no token is needed, a request proves only the work of sending it, so it must arrive whole.
+        // Where no token is needed, a connection is proven only by the work of sending a request, so the request must
+        // arrive whole.
         let needs_all = rules.authentication.wants_peer();
         let (asked, rules) = match self.ask(rules, headers) {
             (AuthProgress::Done(Err(refused)), _) if !route.is_some_and(Endpoint::is_open) => {
@@ -133,7 +136,7 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
             let proves = is_closed && is_known && needs_all;
             let request = request.map(|body| Arriving::new(body, service.wire.clone(), proves));
             let asker = match asked {
-                // A health check waits for nobody else.
+                // A health check does not wait for an issuer.
                 _ if route == Some(Endpoint::Healthz) => None,
                 AuthProgress::Done(asker) => Some(asker),
                 AuthProgress::Pending(asker) => {
@@ -150,7 +153,8 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
 }
 
 impl Service {
-    /// Authenticates a request. The connection records the principal, so that it ends when the proof stops holding.
+    /// Authenticates a request, and returns the access rules that were applied. The connection records the principal,
+    /// so that it ends when the proof no longer holds.
     fn ask(&self, mut rules: Arc<Now>, headers: &HeaderMap) -> (AuthProgress, Arc<Now>) {
         loop {
             let asked = rules.authentication.authenticate(headers, self.peer);
@@ -165,7 +169,8 @@ impl Service {
         }
     }
 
-    /// Finishes an authentication that must fetch keys first, by the rules that hold when it is done.
+    /// Finishes an authentication that must fetch keys first. The result is by the access rules that hold when it is
+    /// done.
     async fn known(&self, mut asker: PendingAuth, mut rules: Arc<Now>, headers: &HeaderMap) -> AuthResult {
         loop {
             let known = asker.await;
@@ -210,7 +215,7 @@ async fn serve(
         (Some(Endpoint::Mcp), _, Ok(proven)) => mcp(door, wire, &proven, request).await,
         (Some(Endpoint::Sse), Some(table), Ok(proven)) => match *request.method() {
             Method::GET => sse::get(door, table, &proven, request.headers(), wire),
-            // Clients that try Streamable HTTP first learn from this status that it is not served here.
+            // A client that tries Streamable HTTP first learns from this status that it is not served at this path.
             _ => Err(Refusal::only("GET")),
         },
         (Some(Endpoint::Messages), Some(table), Ok(proven)) => match *request.method() {
@@ -241,7 +246,8 @@ fn only_read(method: &Method, answer: Response) -> Result<Response, Refusal> {
     }
 }
 
-/// Reports whether every required server is ready, or never will be. Only authenticated callers see which ones are not.
+/// Returns 200 once every required server is ready or will never be, and 503 before. Only authenticated callers see
+/// which servers are not ready.
 fn readyz(door: &Door, known: bool) -> Response {
     let servers = door.router.manager().states();
     let required = servers.iter().filter(|server| server.required);
@@ -254,7 +260,8 @@ fn readyz(door: &Door, known: bool) -> Response {
     answer
 }
 
-/// Returns the answer of `/readyz` for the required servers: name, state, and reason of each.
+/// Returns the status and text of `/readyz` for the required servers, each given by name, state, and the reason for the
+/// state.
 fn readiness<'a>(required: impl Iterator<Item = (&'a str, StateName, &'a str)>) -> (StatusCode, String) {
     let mut waiting = String::new();
     let mut failed = String::new();

@@ -1,8 +1,8 @@
-//! The access rules of the current config: the guard, the authentication, and the certificate. They are rebuilt on
-//! reload.
+//! The access rules from the current config: the guard, the authentication, and the TLS certificate. They are rebuilt
+//! when the config is reloaded.
 //!
-//! **Invariant:** once a reload is reported as done, no request is judged by the old rules, and everything whose
-//! authentication no longer holds has been closed.
+//! **Invariant:** once a reload is reported as done, no request is judged by the old rules, and all sessions and
+//! connections whose authentication no longer holds have been ended.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::lock::lock;
 use crate::manager::Manager;
 use crate::router::Principal;
 
-/// The rules of a door.
+/// The access rules of a door, and the means to rebuild them.
 pub(super) struct Rules {
     manager: Manager,
     address: SocketAddr,
@@ -36,14 +36,14 @@ pub(super) struct Now {
     pub(super) tls: Option<TlsAcceptor>,
 }
 
-/// A change of rules.
+/// A change of the access rules.
 pub(super) struct Change {
     before: Arc<Now>,
     after: Arc<Now>,
 }
 
 impl Change {
-    /// Reports whether the principal's proof still holds.
+    /// Reports whether a proof by this principal still holds after the change.
     pub(super) fn keeps(&self, principal: &Principal) -> bool {
         self.after.authentication.keeps(&self.before.authentication, principal)
     }
@@ -61,19 +61,19 @@ impl fmt::Debug for Rules {
 }
 
 impl Rules {
-    /// Builds the rules of the config, for a door at this address with this TLS acceptor.
+    /// Builds the rules from the config, for a door at this address with this TLS acceptor.
     pub(super) fn new(manager: Manager, address: SocketAddr, tls: Option<TlsAcceptor>) -> Self {
         let now = Now::new(manager.settings(), address, tls, &Authentication::None);
         Self { manager, address, now: ArcSwap::from_pointee(now), taking: Mutex::default() }
     }
 
-    /// Returns the rules if they are up to date with the config.
+    /// Returns the rules; `None` if the config has changed since they were built.
     pub(super) fn now(&self) -> Option<Loaded<Arc<Now>>> {
         let now = self.now.load();
         self.manager.has_settings(&now.of).then_some(now)
     }
 
-    /// Rebuilds the rules from the current config; `None` if that has already happened.
+    /// Rebuilds the rules from the current config, and returns the change; `None` if the rules stay the same.
     pub(super) fn take(&self) -> Option<Change> {
         let _one_at_a_time = lock(&self.taking);
         let before = self.now.load_full();
@@ -81,7 +81,8 @@ impl Rules {
         if Arc::ptr_eq(&before.of, &of) {
             return None;
         }
-        // The config loader refuses such a config, but the listener of an embedding program may be at another address.
+        // The config loader refuses a config that lacks protection for its own address, but the listener of an
+        // embedding program may be at another address.
         if let Some((lacks, help)) = of.lacks_for(self.address) {
             tracing::error!("the endpoint keeps its old access rules: {lacks}; {help}");
             self.now.store(Arc::new(before.as_of(of)));
@@ -109,8 +110,8 @@ impl Now {
         Self { of, guard: self.guard.clone(), authentication: self.authentication.clone(), tls: self.tls.clone() }
     }
 
-    /// Reads the certificate again: files are renewed under the same names. If the new one is unusable, the old one
-    /// stays.
+    /// Reads the certificate again: files are renewed under the same names. If the new certificate is unusable, the old
+    /// one stays.
     fn certificate(&self, of: &HostSettings) -> Option<TlsAcceptor> {
         let read = of.tls.as_ref().filter(|_| self.tls.is_some()).map(tls::acceptor);
         match read {

@@ -1,7 +1,7 @@
-//! Sessions of the HTTP door: unguessable ids, their principals, their streams, and their end.
+//! The sessions of the HTTP door: their unguessable ids, principals (owners), and streams, and when they end.
 //!
-//! **Invariant:** ids are made here from the system's randomness and never taken from a client. A session of another
-//! principal looks as if it did not exist (`docs/hazards.md` H60).
+//! **Invariant:** session ids are made here from the system's randomness and never taken from a client. To a client, a
+//! session of another principal looks as if it did not exist (`docs/hazards.md` H60).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,45 +22,45 @@ pub(super) struct Key([u8; 32]);
 
 /// One session.
 ///
-/// A session counts as used from the first request after `initialize`, the first GET stream, or the first answer to a
-/// question. After that, anything the client sends is a use; a call or a stream is a use until it ends. A session used
-/// within [`BUSY`] never makes room for another (`docs/hazards.md` H104).
+/// A session counts as used from its first request after `initialize`, its first GET stream, or its first response to a
+/// question (a request to the client). From then on, anything the client sends is a use; a call or a stream is a use
+/// until it ends. A session used within [`BUSY`] never makes room for another (`docs/hazards.md` H104).
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) key: Key,
     principal: Principal,
     pub(super) client: Arc<Client>,
     streams: Mutex<Streams>,
-    /// Running calls and open streams.
+    /// How many calls are running and streams are open.
     active: AtomicUsize,
     /// Whether the session was ever used; a handshake alone does not count.
     was_used: AtomicBool,
-    /// When the client last sent something, in milliseconds of the table's clock.
+    /// The end of the last use, in milliseconds of the table's clock.
     used: AtomicU64,
     clock: Instant,
 }
 
 #[derive(Debug, Default)]
 struct Streams {
-    /// The standalone stream, created when it is first opened.
+    /// The standalone stream (for messages outside of calls), created when the client first opens it.
     standalone: Option<Arc<Record>>,
-    /// The streams of requests, oldest first.
+    /// The streams that answer requests, oldest first.
     calls: Vec<Arc<Record>>,
     count: u32,
 }
 
-/// The number of the standalone stream.
+/// The standalone stream's number in event ids.
 pub(super) const STANDALONE: u32 = 0;
-/// The most ended streams that a session keeps, and their bytes; the newest stays whatever its size.
+/// The most ended streams that a session keeps, and the most bytes in them; the newest is kept whatever its size.
 const ENDED: usize = 16;
 const ENDED_BYTES: usize = 1024 * 1024;
 
-/// How long after its last use a session counts as in use.
+/// How long after its last use a session still counts as in use.
 const BUSY: Duration = Duration::from_secs(60);
-/// How long after its handshake a session is more likely to be used soon than abandoned.
+/// How long after its handshake an unused session is more likely to be used soon than abandoned.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// When clients should reconnect after the host stops: it may be restarting.
+/// How long clients should wait before they reconnect when the host stops: it may be restarting.
 const COME_BACK: Duration = Duration::from_secs(3);
 
 /// All sessions of the door.
@@ -77,21 +77,22 @@ pub(super) struct Sessions {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caps {
     pub(super) all: usize,
-    /// For one authenticated principal.
+    /// The limit for one authenticated principal.
     pub(super) of_one: usize,
 }
 
-/// How many places each principal takes with sessions outside the table: HTTP+SSE sessions, and sessions being created.
+/// How many sessions outside the table each principal has: HTTP+SSE sessions, and sessions being created.
 type Places = Arc<Mutex<HashMap<Principal, usize>>>;
 
-/// Every place belongs to a session in use: it has a running call or an open stream, or was used within [`BUSY`].
+/// No session can make room, because each has a running call or an open stream, or was used within [`BUSY`]. Says which
+/// limit is reached: that on all sessions, or that on one principal's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
     All,
     OfOne,
 }
 
-/// The place of a session outside the table. Dropping it frees the place.
+/// A session's place under the limits while the session is outside the table. Dropping this frees the place.
 #[derive(Debug)]
 pub(super) struct SessionPlace {
     places: Places,
@@ -110,11 +111,11 @@ impl Key {
         Ok(Self(bytes))
     }
 
-    /// Parses an id.
+    /// Parses an id; `None` if the text is no id.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let mut bytes = [0; 32];
         hex::decode(text, &mut bytes)?;
-        // An id has one spelling.
+        // An id has only one spelling: in lower case.
         (!text.iter().any(u8::is_ascii_uppercase)).then_some(Self(bytes))
     }
 }
@@ -126,19 +127,20 @@ impl fmt::Display for Key {
 }
 
 impl fmt::Debug for Key {
-    /// Shows only the first digits, which tell sessions apart: an id is a secret of its client.
+    /// Shows only the first digits, which tell sessions apart: the whole id is its client's secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}..", hex::encode(&self.0[..2]))
     }
 }
 
 impl Sessions {
-    /// Creates an empty table. Sessions end when unused for `idle`.
+    /// Creates an empty table, whose sessions end when unused for `idle`.
     pub(super) fn new(caps: Caps, idle: Duration) -> Self {
         Self { table: Mutex::default(), places: Places::default(), caps, idle, clock: Instant::now() }
     }
 
-    /// Reserves a place for one more session. At the limit, evicts an idle session, which the caller must close.
+    /// Reserves a place for one more session. At a limit, removes an idle session and returns it; the caller must close
+    /// it.
     pub(super) fn reserve(&self, principal: &Principal) -> Result<(SessionPlace, Option<Arc<Session>>), Full> {
         let mut table = self.lock();
         let mut places = lock(&self.places);
@@ -190,7 +192,8 @@ impl Sessions {
         self.lock().remove(&session.key).is_some()
     }
 
-    /// Removes sessions that were idle too long or cut off, and drops old streams that no client has resumed.
+    /// Removes and returns the sessions that were idle too long or whose clients were disconnected because they do not
+    /// read; drops old streams that no client has resumed.
     pub(super) fn sweep(&self) -> Vec<Arc<Session>> {
         let now = Instant::now();
         let (time, idle) = (millis(now - self.clock), millis(self.idle));
@@ -213,7 +216,8 @@ impl Sessions {
         self.lock().values().cloned().collect()
     }
 
-    /// Returns the number of sessions, HTTP+SSE included, and the highest number of one authenticated principal.
+    /// Returns the number of all sessions, HTTP+SSE included, and the number that the busiest authenticated principal
+    /// has.
     pub(super) fn counts(&self) -> (usize, usize) {
         let table = self.lock();
         let mut of_each = lock(&self.places).clone();
@@ -241,13 +245,14 @@ impl Session {
         &self.principal
     }
 
-    /// Records a use.
+    /// Records that the session was used for more than its handshake.
     pub(super) fn note_use(&self) {
         self.was_used.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the order in which sessions make room, smallest first: handshakes that nothing followed; then the least
-    /// recently used; then fresh handshakes that something may still follow. `None` while in use.
+    /// Returns this session's rank in the order in which sessions make room, smallest first: sessions with only a
+    /// handshake; then the least recently used; then those whose handshake is fresh. `None` while the session is in
+    /// use.
     fn leaves(&self, now: u64) -> Option<(u8, u64)> {
         if !self.is_idle() {
             return None;
@@ -260,7 +265,7 @@ impl Session {
         self.used.store(millis(self.clock.elapsed()), Ordering::Relaxed);
     }
 
-    /// Creates a stream for a request.
+    /// Creates a stream to answer a request; at most `cap` bytes wait in it while no one reads.
     pub(super) fn call_stream(&self, cap: usize) -> Arc<Record> {
         let mut streams = self.streams();
         streams.forget(None);
@@ -270,7 +275,7 @@ impl Session {
         record
     }
 
-    /// Returns the standalone stream, and creates it if necessary.
+    /// Returns the standalone stream; creates it if necessary, as [`Self::call_stream`] does.
     pub(super) fn standalone(&self, cap: usize) -> Arc<Record> {
         let (mut streams, account) = (self.streams(), self.client.account());
         let record = streams.standalone.get_or_insert_with(|| Arc::new(Record::new(STANDALONE, cap, account)));
@@ -287,7 +292,7 @@ impl Session {
     /// Ends the standalone stream.
     pub(super) fn end_standalone(&self) {
         if let Some(record) = &self.streams().standalone {
-            // Its last frame tells the client when to reconnect.
+            // The last frame tells the client when to reconnect.
             record.hang_up(COME_BACK);
             record.end();
         }
@@ -301,7 +306,7 @@ impl Session {
         }
     }
 
-    /// Reports whether the client was cut off.
+    /// Reports whether the client was disconnected because it does not read.
     fn is_cut(&self) -> bool {
         self.client.account().is_cut()
     }
@@ -319,7 +324,8 @@ impl Session {
     }
 }
 
-/// Returns the eviction rank of a session that has been quiet for this many milliseconds.
+/// Returns the eviction rank (0 goes first) of a session that has been quiet for this many milliseconds; `None` if it
+/// may not be evicted.
 fn turn(was_used: bool, quiet: u64) -> Option<u8> {
     match was_used {
         true if quiet < millis(BUSY) => None,
@@ -330,7 +336,7 @@ fn turn(was_used: bool, quiet: u64) -> Option<u8> {
 }
 
 impl Streams {
-    /// Drops ended streams above the limits and, given the time, those that ended long ago.
+    /// Drops ended streams above the limits and, if `now` is given, those that ended long ago.
     fn forget(&mut self, now: Option<Instant>) {
         let (mut count, mut bytes) = (0, 0);
         let mut newest_first: Vec<Arc<Record>> = std::mem::take(&mut self.calls);
@@ -376,7 +382,7 @@ impl Drop for SessionPlace {
 impl Drop for Use {
     fn drop(&mut self) {
         self.0.touch();
-        // Any thread that sees the session idle also sees the time of its last use.
+        // With this ordering, any thread that sees the session idle also sees the time of its last use.
         self.0.active.fetch_sub(1, Ordering::Release);
     }
 }

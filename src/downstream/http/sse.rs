@@ -1,9 +1,9 @@
-//! HTTP+SSE, the transport of revision 2024-11-05, for clients that know nothing newer. GET `/sse` opens a session, and
-//! its stream carries everything to the client, answers included. The client sends by POST to the address in the
-//! stream's first event.
+//! HTTP+SSE, the transport of MCP revision 2024-11-05, for clients that know nothing newer. GET `/sse` opens a session,
+//! and its event stream carries everything to the client, answers included. The client sends messages by POST to the
+//! address in the stream's first event.
 //!
-//! The body of the stream owns the session and drives its calls, so that all end together, however the stream ends. Any
-//! revision with a handshake may be negotiated.
+//! The stream's response body owns the session and drives its calls, so that all end together, however the stream ends.
+//! Client and host may negotiate any revision with a handshake.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,32 +36,33 @@ use crate::router::{Client, Principal, Via};
 
 /// How long a client may take from its GET to `initialize`.
 const HELLO: Duration = Duration::from_secs(60);
-/// The most messages from a client that may wait while its stream is not read. Their bytes have the limit of a client's
-/// queue.
+/// How many messages from a client may wait while its stream is not read. Their bytes are limited by
+/// `host.limits.clientQueue`.
 const WAITING: usize = 256;
-/// How long a client whose queue is over its limit may read nothing and still be served.
+/// How long a client whose queue is over its limit may read nothing before its messages are refused.
 const BEHIND: Duration = Duration::from_secs(2);
 
 /// The open sessions.
 #[derive(Debug, Default)]
 pub(super) struct Table(Mutex<HashMap<Key, Arc<SseEntry>>>);
 
-/// The part of a session that POST requests use.
+/// The part of a session that POST requests use. The table holds it.
 #[derive(Debug)]
 struct SseEntry {
-    /// The owner. When the proof expires, no new request starts, and the stream ends after the running ones.
+    /// The owner. When the proof expires, no new request starts, and the stream ends once the running ones are
+    /// answered.
     proven: Proven,
     said: mpsc::Sender<(usize, Message)>,
     /// The bytes that wait in `said`.
     bytes: AtomicUsize,
-    /// The client, once `initialize` was answered.
+    /// The router's client, once `initialize` was answered.
     client: OnceLock<Arc<Client>>,
-    /// Accounts for the bytes that wait for the client.
+    /// The account that counts the bytes waiting for the client.
     account: Account,
     end: CancellationToken,
 }
 
-/// A session, owned by its stream.
+/// A session, owned by its stream's response body.
 struct SseSession {
     door: Arc<Door>,
     key: Key,
@@ -154,7 +155,7 @@ pub(super) async fn post(
         Message::Request(request) => Some(request.id.clone()),
         _ => None,
     };
-    // A message that claims a revision without sessions belongs at `/mcp`.
+    // Only the legacy era is served here: a message that claims a revision without sessions belongs at `/mcp`.
     let route = classify::route(message, headers::version(&head.headers), Eras::Legacy);
     let route = route.map_err(|error| Refusal::judged(error).about(id))?;
     let Route::Session(message) = route else { return Ok(answer::accepted()) };
@@ -167,7 +168,7 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 impl Table {
-    /// Returns the session that a query names, if it belongs to the principal.
+    /// Returns the session that a URL's query names, if the session belongs to the principal.
     fn find(&self, query: Option<&str>, principal: &Principal) -> Result<Arc<SseEntry>, Refusal> {
         let mut members = query.unwrap_or_default().split('&');
         let Some(id) = members.find_map(|member| member.strip_prefix("sessionId=")) else {
@@ -179,8 +180,8 @@ impl Table {
         entry.filter(|entry| entry.proven.principal == *principal && !entry.account.is_cut()).cloned().ok_or_else(gone)
     }
 
-    /// Cuts off clients that do not read (`docs/hazards.md` H49). If a client reads nothing at all, its stream is not
-    /// polled and cannot notice that itself.
+    /// Ends the sessions whose clients do not read (`docs/hazards.md` H49). If a client reads nothing at all, its
+    /// stream is not polled and cannot notice that itself.
     pub(super) fn sweep(&self, door: &Door) {
         let slow = |client: &&Arc<Client>| client.mailbox().overflowed();
         let entries: Vec<Arc<SseEntry>> = self.lock().values().cloned().collect();
@@ -193,7 +194,7 @@ impl Table {
         }
     }
 
-    /// Ends the sessions whose proof no longer holds after the change.
+    /// Ends the sessions whose owner's proof no longer holds after a change of the access rules.
     pub(super) fn end_unless_kept(&self, change: &Change) {
         for entry in self.lock().values().filter(|entry| !change.keeps(&entry.proven.principal)) {
             entry.end.cancel();
@@ -217,14 +218,15 @@ fn gone() -> Refusal {
 }
 
 impl SseEntry {
-    /// Hands the messages of a batch to the stream's side, one by one (2025-03-26).
+    /// Hands the messages of a batch to the session's stream, one by one (2025-03-26).
     fn put_all(&self, items: &[Bytes], version: Header<'_>, room: usize) -> Result<HttpResponse, Refusal> {
         let is_fine = |client: &&Arc<Client>| client.revision() == ProtocolVersion::V2025_03_26;
         if self.client.get().filter(is_fine).is_none() {
             return Err(Refusal::judged(classify::no_batches()));
         }
         let messages = classify::batch(items, version).map_err(Refusal::judged)?;
-        // The stream has no place for the error of a malformed message: the whole batch is refused before any of it runs.
+        // The stream cannot report the error for a malformed message, so the whole batch is refused before any of it
+        // runs.
         let messages = messages.into_iter().collect::<Result<Vec<_>, _>>()?;
         for (message, size) in messages.into_iter().zip(items.iter().map(Bytes::len)) {
             self.put(size, message, room)?;
@@ -232,9 +234,9 @@ impl SseEntry {
         Ok(answer::accepted())
     }
 
-    /// Hands a message to the stream's side.
+    /// Hands a message of `size` bytes to the session's stream, unless more than `room` bytes would wait.
     fn put(&self, size: usize, message: Message, room: usize) -> Result<(), Refusal> {
-        // Answers and cancellations help running requests to finish.
+        // Responses and cancellations help running requests to finish, so they pass even when the proof has expired.
         let begins = matches!(message, Message::Request(_));
         if self.end.is_cancelled() || (begins && self.proven.is_over()) {
             return Err(gone());
@@ -262,7 +264,7 @@ impl SseSession {
             if let Some(piece) = self.pieces.pop_front() {
                 return Some(piece);
             }
-            // At a shutdown, and when its proof expires, a client is disconnected once its calls are done.
+            // At a shutdown, and when the owner's proof expires, the client is disconnected once its calls are done.
             let stopping = self.door.stopping.is_cancelled();
             let over = self.over.is_terminated();
             if (stopping || over) && self.calls.is_empty() && self.said.is_empty() {
@@ -319,7 +321,8 @@ impl SseSession {
                     self.entry.account.clone(),
                 );
                 opened.map(|(client, result)| {
-                    // The mailbox has a reader, the stream, as long as the session lives.
+                    // Forgetting the guard means that the mailbox counts as read, by the stream, as long as the session
+                    // lives.
                     std::mem::forget(client.mailbox().read());
                     self.door.router.clients().roster().welcome(&client, Via::Sse);
                     let _ = self.entry.client.set(client);
@@ -336,7 +339,8 @@ impl SseSession {
     }
 }
 
-/// Waits for the session's next message outside of calls; forever if there is no session.
+/// Waits for the session's next message outside of calls (`None` if the client reads too slowly); forever if there is
+/// no session.
 async fn mail(client: Option<&Arc<Client>>) -> Option<Message> {
     match client {
         Some(client) => client.mailbox().next().await,
@@ -349,7 +353,7 @@ impl Drop for SseSession {
         if let Some(table) = &self.door.sse {
             table.lock().remove(&self.key);
         }
-        // Servers learn of the canceled calls before the client closes.
+        // Dropping the calls first lets servers learn that they are canceled before the client closes.
         self.calls = Calls::default();
         if let Some(client) = self.entry.client.get() {
             self.door.router.clients().close(client);

@@ -1,7 +1,8 @@
-//! A modern request (since 2026-07-28), served by the handler's own future. A client that disconnects cancels it.
+//! A modern request (since 2026-07-28, without a session), served by the HTTP handler's own future. A client that
+//! disconnects cancels its request.
 //!
-//! The form of the response is decided late: JSON with a status that tells whose fault an error is, or a stream if a
-//! message precedes the answer or the answer takes long.
+//! The form of the response is decided late: JSON whose HTTP status fits the error, or an event stream if a message
+//! precedes the answer or the answer takes long.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -71,7 +72,7 @@ pub(super) async fn serve(
             let status = status(&outcome, served_elsewhere);
             Ok(json(&Response { id: Some(id), outcome }, status, &outlet))
         }
-        // Only a shutdown leaves a request without an answer while its client waits.
+        // Only at a shutdown does a request get no answer while its client waits.
         Some(None) => Err(about(Refusal::busy("shutting down"))),
         outcome => {
             let call = RunningCall::new(id, leg.clone(), answer).answered(outcome);
@@ -80,7 +81,8 @@ pub(super) async fn serve(
     }
 }
 
-/// Ends a change stream when its client's proof expires. The client listens again with another token.
+/// Ends a change stream (`subscriptions/listen`) when its client's proof of authentication expires. The client listens
+/// again with another token.
 fn while_proven(proven: Proven, mut answer: PendingOutcome, closing: CancellationToken) -> PendingOutcome {
     Box::pin(async move {
         tokio::select! {
@@ -92,15 +94,15 @@ fn while_proven(proven: Proven, mut answer: PendingOutcome, closing: Cancellatio
     })
 }
 
-/// Returns the answer as a whole response.
+/// Returns a response with the answer as JSON.
 fn json(response: &Response, status: StatusCode, outlet: &Outlet) -> HttpResponse {
     let mut answer = answer::json(outlet.pieces(response.frame()));
     *answer.status_mut() = status;
     answer
 }
 
-/// Returns the HTTP status; a few errors have their own. With `served_elsewhere`, the method exists whatever a server
-/// says.
+/// Returns the HTTP status for an answer: 200, except for a few errors. With `served_elsewhere`, servers serve the
+/// method, so one that does not know it causes no 404.
 fn status(outcome: &Outcome, served_elsewhere: bool) -> StatusCode {
     match outcome.as_ref().map_err(|error| error.code) {
         Err(code::METHOD_NOT_FOUND) if !served_elsewhere => StatusCode::NOT_FOUND,
@@ -109,7 +111,7 @@ fn status(outcome: &Outcome, served_elsewhere: bool) -> StatusCode {
     }
 }
 
-/// A stream in progress.
+/// An event stream in progress.
 struct Flow {
     /// The next step of the call; `None` once its answer is sent.
     step: Option<Step>,
@@ -126,7 +128,7 @@ fn stream(call: Box<RunningCall>, leg: Arc<Mailbox>, early: Option<Message>, out
     let mut flow = Flow { step, leg, outlet, pieces: VecDeque::new(), alive };
     match early {
         Some(message) => flow.put(&message),
-        // Shows the client an open stream before there is anything to send.
+        // The comment shows the client an open stream before there is anything to send.
         None => flow.pieces.push_back(COMMENT),
     }
     let pieces = futures_util::stream::unfold(flow, |mut flow| async move {
@@ -154,7 +156,7 @@ impl Flow {
             };
             self.step = None;
             match progress {
-                // The client did not read the messages of its call: the stream would have a gap.
+                // The client did not read its call's messages, and some were dropped: the stream would have a gap.
                 _ if self.leg.overflowed() => return None,
                 Progress::Message(message, call) => {
                     self.step = Some(call.step());

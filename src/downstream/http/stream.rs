@@ -1,5 +1,5 @@
-//! The body of an event stream. It reads a [`Record`](super::replay::Record) and also drives the work that fills the
-//! record, so that a call needs no task of its own.
+//! The response body of a session's event stream. It reads a [`Record`](super::replay::Record), and also drives the
+//! work that fills this record, so that a call needs no task of its own.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -18,44 +18,46 @@ use super::replay::{Item, Reader};
 use super::session::Use;
 use crate::downstream::authentication::Proven;
 
-/// How long an answer may take before the response becomes a stream, which shows the client that its connection is alive.
+/// How long an answer may take before the response becomes a stream, whose comments show the client that the connection
+/// is alive.
 pub(super) const DECIDE: Duration = Duration::from_millis(1500);
-/// How often a comment shows that the connection is alive, and detects when it is not (`docs/hazards.md` H62).
+/// How often a comment is written, which shows the client that the connection is alive, and us if it is not
+/// (`docs/hazards.md` H62).
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(super) const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 
-/// When a client whose token expired may reconnect with another one.
+/// How long a client whose token expired should wait before it reconnects with another one.
 const ANEW: Duration = Duration::from_secs(1);
 
-/// Fills a record; resolves when nothing more follows.
+/// Fills a record with events; resolves when no more follow.
 pub(super) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The source of the record's events.
 pub(super) enum Source {
-    /// A call. It outlives the connection (a disconnect does not cancel) as a task of this tracker.
+    /// A call. If the connection breaks, which does not cancel the call, it continues as a task of this tracker.
     Call(Work, TaskTracker),
-    /// The session's mailbox. Without a connection, messages wait there.
+    /// The session's mailbox. Without a connection, messages wait in it.
     Mailbox(Work),
-    /// Another stream fills the record, or it is complete.
+    /// No source: something else fills the record, or it is complete.
     None,
 }
 
-/// The body of the response.
+/// The response body that sends the events of one record.
 pub(super) struct Events {
-    /// Taken when the stream ends.
+    /// The record's reader; `None` once the stream has ended.
     reader: Option<Reader>,
     source: Source,
     outlet: Outlet,
     /// The pieces of the event being written.
     pieces: VecDeque<Bytes>,
     tick: Interval,
-    /// Resolves when the client's proof expires. Not set for a call, which is answered in any case.
+    /// Resolves when the client's proof of authentication expires. Not set for a call, which is answered in any case.
     over: Option<Work>,
     _in_use: Use,
 }
 
 impl Events {
-    /// Creates a body that reads the events of `source`.
+    /// Creates a body that sends the events of `reader`, which `source` provides.
     pub(super) fn new(reader: Reader, source: Source, in_use: Use, outlet: Outlet) -> Self {
         let mut tick = interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -68,7 +70,7 @@ impl Events {
         self
     }
 
-    /// Ends the stream when the proof expires; messages wait for the client to return.
+    /// Ends the stream when the proof of authentication expires; messages wait until the client returns.
     pub(super) fn until(mut self, proven: &Proven) -> Self {
         self.over = proven.has_end().then(|| Box::pin(proven.clone().over()) as Work);
         self
@@ -86,8 +88,8 @@ impl Events {
             return Poll::Ready(Some(hang_up(ANEW)));
         }
         let Some(reader) = &self.reader else { return Poll::Ready(None) };
-        // The record goes first: the source is polled only after the connection took everything, so that a slow client
-        // fills its mailbox, which is bounded, and not the record.
+        // The record is polled first, and its source only after the connection has taken all events, so that a slow
+        // client fills its mailbox, which is bounded, and not the record.
         let mut item = reader.poll(cx);
         if item.is_pending() && self.source.poll(cx) {
             item = reader.poll(cx);
@@ -111,7 +113,7 @@ impl Events {
         }
     }
 
-    /// Frees the record for another reader; a call continues in a task.
+    /// Ends reading, which frees the record for another reader; a call continues as a task.
     fn leave(&mut self) {
         self.reader = None;
         if let Source::Call(work, tasks) = std::mem::replace(&mut self.source, Source::None)
@@ -122,7 +124,7 @@ impl Events {
     }
 }
 
-/// Returns the last piece of a stream whose client should reconnect after this time.
+/// Returns the last piece of a stream, which tells the client to reconnect after this time.
 fn hang_up(retry: Duration) -> Bytes {
     format!("retry: {}\n\n", retry.as_millis()).into()
 }

@@ -1,4 +1,4 @@
-//! The door's TLS: reads the certificate and its key.
+//! TLS for the HTTP door: reads the certificate and its private key.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) enum Error {
     Pair { cert: PathBuf, key: PathBuf, reason: String },
 }
 
-/// Reads the files.
+/// Reads the certificate and key files, and creates the TLS acceptor.
 ///
 /// # Errors
 /// When they are not a certificate and its key.
@@ -50,10 +50,10 @@ pub(crate) fn acceptor(tls: &HostTls) -> Result<TlsAcceptor, Error> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// The name of HTTP/2 in ALPN.
+/// The name of HTTP/2 in ALPN (the TLS extension that negotiates the protocol).
 pub(super) const HTTP2: &[u8] = b"h2";
 
-/// Returns `None` if the file is readable but does not contain the item.
+/// Returns what was read from a PEM file; `None` if the file is readable but does not contain it.
 fn read<T>(path: &Path, read: Result<T, pem::Error>) -> Result<Option<T>, Error> {
     match read {
         Ok(found) => Ok(Some(found)),

@@ -1,8 +1,9 @@
-//! The open connections, the principals whose requests each carries, and which connection gives way to a new one
-//! (`docs/hazards.md` H107).
+//! The open connections (wires), the principals whose requests each one carries, and the choice of a connection that is
+//! closed to make room for a new one (`docs/hazards.md` H107).
 //!
-//! Unproven connections give way, oldest first, once they hold a quarter of `connections` or no slot is left. If there
-//! are none, the connection that was idle longest gives way.
+//! A connection is proven once it has carried an authenticated request. Unproven connections give way, oldest first,
+//! once they hold a quarter of `connections` or no slot is left. If all are proven, the one that was idle longest gives
+//! way.
 //!
 //! **Invariant:** a proven connection gives way only if no unproven one is left, and never while one of its requests is
 //! being served or an answer is not fully written.
@@ -21,7 +22,8 @@ use super::rules::Change;
 use crate::lock::lock;
 use crate::router::Principal;
 
-/// A connection. Canceling it ends it. Only [`Wires::open`] creates one, so each is listed and can be ended.
+/// A connection, which its token can end. Only [`Wires::open`] creates one, so each connection is listed and can be
+/// ended.
 #[derive(Clone, Debug)]
 pub(super) struct HttpWire(Arc<Inner>);
 
@@ -29,23 +31,23 @@ pub(super) struct HttpWire(Arc<Inner>);
 struct Inner {
     end: CancellationToken,
     carried: Mutex<Vec<Principal>>,
-    /// The table that lists it, and its number there.
+    /// The table that lists the connection, and its number there.
     table: Weak<Mutex<Table>>,
     number: u64,
     opened: Instant,
-    /// Whether it carried an authenticated request.
+    /// Whether the connection carried an authenticated request.
     proven: AtomicBool,
-    /// Requests that are being served.
+    /// The number of requests that are being served.
     serving: AtomicUsize,
     /// Whether the end of an answer is still to be written.
     unwritten: AtomicBool,
-    /// When the last request ended, in microseconds since the connection was opened.
+    /// When the last served request ended, in microseconds since the connection was opened.
     used: AtomicU64,
-    /// Whether running requests survive the end of the client's input.
+    /// Whether the end of the client's input is held back, so that running requests survive it.
     held: AtomicBool,
-    /// Whether that end arrived while it was held back.
+    /// Whether the end of the client's input arrived while it was held back.
     left: AtomicBool,
-    /// Waits until the end is no longer held back.
+    /// Wakes the reading side once the end is no longer held back.
     reader: AtomicWaker,
 }
 
@@ -56,36 +58,36 @@ pub(super) struct Wires(Arc<Mutex<Table>>);
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    /// In the order in which they were opened.
+    /// The unproven connections, in the order in which they were opened.
     unproven: BTreeMap<u64, HttpWire>,
     proven: HashMap<u64, HttpWire>,
 }
 
-/// The listing of a connection. Dropping it removes the connection from the table.
+/// The listing of a connection. Dropping this removes the connection from the table.
 #[derive(Debug)]
 pub(super) struct Listed {
     wires: Arc<Mutex<Table>>,
     number: u64,
 }
 
-/// A request that is being served, until hyper has its whole answer.
+/// A request that is being served, until hyper has its whole response.
 #[derive(Debug)]
 pub(super) struct Serving(HttpWire);
 
-/// A connection's read-ahead, and its write buffer besides the message being written.
+/// The bytes that a connection reads ahead, and those that it buffers for writing in addition to the message being
+/// written.
 pub(super) const BUFFER: usize = 128 * 1024;
 
-/// The most principals recorded for one connection. With more, any change of rules ends it.
+/// The most principals recorded for one connection. At this number, any change of the access rules ends the connection.
 const CARRIED: usize = 64;
 
-/// The divisor for the share of slots that unproven connections may hold.
+/// Unproven connections may hold one slot in this many.
 const SHARE: usize = 4;
-/// How long a connection may take for its first request before it counts against that share, while slots are free: many
-/// clients may connect at once.
+/// How long an unproven connection is safe from that share, while slots are free: many clients may connect at once.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl HttpWire {
-    /// Waits until the connection is ended.
+    /// Waits until the connection's token ends it.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -93,7 +95,7 @@ impl HttpWire {
         self.0.end.cancelled().await;
     }
 
-    /// Returns the token that ends the connection.
+    /// Returns the cancellation token that ends the connection.
     pub(super) fn end_token(&self) -> &CancellationToken {
         &self.0.end
     }
@@ -119,7 +121,7 @@ impl HttpWire {
         }
     }
 
-    /// Records a request, which is in flight until the result is dropped. If `held`, the client may shut down its
+    /// Records a request, which is being served until the result is dropped. If `held`, the client may shut down its
     /// sending side and still read the answer.
     pub(super) fn serve(&self, held: bool) -> Serving {
         self.0.serving.fetch_add(1, Ordering::AcqRel);
@@ -129,7 +131,7 @@ impl HttpWire {
         Serving(self.clone())
     }
 
-    /// Lets the end of the client's input end the connection from now on.
+    /// From now on, lets the end of the client's input end the connection.
     pub(super) fn lets_go(&self) {
         self.0.held.store(false, Ordering::Release);
         self.0.reader.wake();
@@ -145,17 +147,17 @@ impl HttpWire {
         self.0.held.load(Ordering::Acquire)
     }
 
-    /// Reports whether the client sends no more, or is gone.
+    /// Reports whether the client's input has ended: the client sends no more, or is gone.
     pub(super) fn was_left(&self) -> bool {
         self.0.left.load(Ordering::Acquire)
     }
 
-    /// Starts to write everything; returns whether that includes the end of an answer.
+    /// Records that everything is about to be written; returns whether that includes the end of an answer.
     pub(super) fn writes(&self) -> bool {
         self.0.unwritten.load(Ordering::Acquire) && self.0.unwritten.swap(false, Ordering::AcqRel)
     }
 
-    /// Records the result of the write.
+    /// Records whether the end of an answer was written, with all bytes before it.
     pub(super) fn wrote(&self, all: bool) {
         if !all {
             self.0.unwritten.store(true, Ordering::Release);
@@ -217,7 +219,7 @@ impl Wires {
         lock(&self.0).count()
     }
 
-    /// Makes connections give way until there is room for one more under the limit; returns whether there is.
+    /// Makes connections give way until there is room for one more under the limit; returns whether there is room.
     pub(super) fn make_room(&self, cap: usize) -> bool {
         let mut table = lock(&self.0);
         let now = Instant::now();
@@ -236,7 +238,7 @@ impl Wires {
     }
 
     /// Ends the connections that carry a principal whose proof no longer holds. If the way to authenticate changed, all
-    /// end: the system may have been asked for the owner of the peer once per connection.
+    /// of them end: the owner of the process at the other end is determined only when a connection opens.
     pub(super) fn end_unless_kept(&self, change: &Change) {
         let open: Vec<HttpWire> = {
             let table = lock(&self.0);
@@ -253,8 +255,8 @@ impl Table {
         self.unproven.len() + self.proven.len()
     }
 
-    /// Removes the connection that matters least: the oldest unproven one, whatever it did since; if there is none, the
-    /// proven one that has been idle longest.
+    /// Removes the connection that matters least: the oldest unproven one, whatever it is doing; if there is none, the
+    /// proven one that has been idle longest. `None` if none of those is idle.
     fn least(&mut self) -> Option<HttpWire> {
         if let Some((_, oldest)) = self.unproven.pop_first() {
             return Some(oldest);

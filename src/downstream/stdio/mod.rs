@@ -1,7 +1,7 @@
 //! The stdio door: one client, one message per line, on our own stdin and stdout or any pair of pipes.
 //!
 //! One task reads, drives the calls, and writes, so that a small call wakes no other task. The bytes waiting to be
-//! written are bounded: above the limit, the door takes nothing from calls, mailbox, or client. Start reading at
+//! written are bounded: above the limit, the door takes no messages from calls, mailbox, or client. Start reading at
 //! [`serve`].
 
 #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only a daemon has guests"))]
@@ -32,15 +32,16 @@ use crate::protocol::{
 use crate::queues::Account;
 use crate::router::{Client, ClientStay, Mailbox, Principal, Router, Via};
 
-/// Bytes that trigger a write even though more may be ready.
+/// The number of waiting bytes that triggers a write even though more may be ready.
 const BATCH: usize = 64 * 1024;
 /// How long answers may take to be written after the last call ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long calls in flight may take after the client closed its side: it may be a script that waits for their answers.
+/// How long calls in flight may take after the end of the input: the client may be a script that waits for their
+/// answers.
 const LAST_CALLS: Duration = Duration::from_millis(2500);
-/// Sets of capabilities that one pipe may present before the oldest may be forgotten.
+/// How many sets of client capabilities one pipe may present before the oldest may be forgotten.
 const PLACES: usize = 16;
-/// Counts pipes, so that each gets its own affinity word.
+/// Counts pipes, so that each gets its own affinity word (`classify.rs`).
 static PIPES: AtomicU64 = AtomicU64::new(0);
 
 /// Serves the client on our own stdin and stdout until stdin ends, stdout breaks, or `stop`.
@@ -53,7 +54,7 @@ pub(crate) async fn serve_process(router: Router, eras: Eras, stop: Cancellation
 }
 
 /// Serves a client that connected through this daemon's socket. At `stop`, the client learns how many of its messages
-/// are answered here: the others are for another daemon.
+/// were taken here: the others are for another daemon.
 ///
 /// # Errors
 /// As [`serve`].
@@ -94,7 +95,7 @@ where
     open(router, eras, Origin::default(), input, output, stop).await
 }
 
-/// Serves, like [`serve`], a client that another host served before: it has been asked questions with ids up to `asked`.
+/// Like [`serve`], serves a client that another host served before and sent requests with ids up to `asked`.
 ///
 /// # Errors
 /// As [`serve`].
@@ -114,12 +115,12 @@ where
     open(router, eras, Origin { guest: None, asked }, input, output, stop).await
 }
 
-/// Where a client comes from.
+/// What is known about a client before its first message.
 #[derive(Default)]
 struct Origin {
-    /// Its state as a guest, if it connected through the daemon's socket.
+    /// The client's state as a guest, if it connected through the daemon's socket.
     guest: Option<Guest>,
-    /// The highest id of a question that another host asked it.
+    /// The highest request id that another host used for a question (a request to the client).
     asked: u64,
 }
 
@@ -170,7 +171,7 @@ where
 
 struct Door<R, W> {
     lines: Lines,
-    /// The most bytes that may wait to be written before the door takes nothing more.
+    /// How many bytes may wait to be written before the door takes no more messages.
     room: usize,
     session: Session,
     input: R,
@@ -186,34 +187,34 @@ struct Session {
     principal: Principal,
     /// The state of a client that connected through the daemon's socket.
     guest: Option<Guest>,
-    /// The highest id of a question that another host asked it: ours start above.
+    /// The highest request id that another host used for a question to this client: our ids start above it.
     asked: u64,
     /// The client of the session, after `initialize`. Modern requests need no session.
     client: Option<Arc<Client>>,
     out: Outbox,
-    /// Accounts for the bytes that wait for the client.
+    /// The account that counts the bytes waiting for the client.
     account: Account,
     /// The affinity word of this pipe's modern requests: all of them belong to one conversation.
     pipe: String,
     calls: FuturesUnordered<Step>,
-    /// The clients behind modern requests: one, unless its capabilities change. They stay as long as the pipe.
+    /// Keeps the router's clients behind modern requests as long as the pipe: one, unless the capabilities change.
     places: VecDeque<ClientStay>,
-    /// Withdraws the running modern requests.
+    /// Cancellation tokens that withdraw the running modern requests.
     stateless: HashMap<RequestId, CancellationToken>,
-    /// Withdraws change streams, the modern requests that do not end by themselves.
+    /// The parent of the tokens that withdraw change streams (`subscriptions/listen`), which do not end by themselves.
     listens: CancellationToken,
     stop: CancellationToken,
 }
 
 /// Why serving a client ended.
 enum End {
-    /// The client closed its side, and may still read.
+    /// The client closed our input, and may still read.
     Closed,
-    /// The client reads nothing more.
+    /// The client reads no more. Holds the error, if it did not simply disconnect.
     Gone(io::Result<()>),
-    /// A line never ended, so nothing after it can be parsed.
+    /// A line exceeded every limit without ending, so nothing after it can be parsed.
     Endless,
-    /// The client read too slowly: waiting bytes are dropped, perhaps in the middle of a message.
+    /// The client read too slowly: the waiting bytes are dropped, perhaps in the middle of a message.
     Cut,
     /// We were told to stop.
     Stopped,
@@ -259,7 +260,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
         }
     }
 
-    /// Ends the session, and writes what is still due.
+    /// Ends the session, and writes the answers that are still due.
     async fn finish(mut self, end: End) -> io::Result<()> {
         let patience = self.session.router.limits().drain;
         let mut last_words = LAST_WORDS;
@@ -269,8 +270,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
                 last_words = patience;
                 self.session.listens.cancel();
                 let _ = timeout(LAST_CALLS, self.drain()).await;
-                // Calls that are unanswered by now get no answer, as with a host of its own: a guest does not make one
-                // up either.
+                // Calls that are unanswered by now get no answer, as if the guest were its own host: the guest does not
+                // make one up either.
                 self.session.leave();
                 Ok(())
             }
@@ -307,8 +308,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
         result
     }
 
-    /// Lets the running calls finish after we were told to stop. A guest's calls end separately: it may be the only
-    /// client that leaves while others are still served.
+    /// Lets the running calls finish after we were told to stop, and ends those that take too long. Only this client's
+    /// calls end if it is a guest: it may be the only one that leaves while others are still served.
     async fn stopped(&mut self, patience: Duration) {
         let ending = self.session.guest.as_ref().map(|guest| guest.ending.clone());
         if ending.is_some() {
@@ -328,12 +329,12 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
         }
     }
 
-    /// Lets the running calls finish, and writes everything. Messages are still read: the answer to a question lets a
+    /// Lets the running calls finish, and writes everything. Messages are still read: the response to a question lets a
     /// call finish, and a new request is refused.
     async fn drain(&mut self) {
         let session = &mut self.session;
         let (mut writable, mut readable) = (true, self.hears);
-        // A client that has closed its side and no longer reads is gone.
+        // A client that sends no more and no longer reads is gone.
         while (!session.calls.is_empty() && (writable || self.hears)) || (writable && !session.out.is_empty()) {
             session.advance();
             // A call that ended without an answer leaves nothing to wait for.
@@ -360,7 +361,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
 }
 
 impl Session {
-    /// Takes what the calls have ready, so that one write carries it all.
+    /// Takes the messages and answers that the calls have ready, so that one write carries them all.
     fn advance(&mut self) {
         while self.out.len() < BATCH
             && let Some(Some(progress)) = self.calls.next().now_or_never()
@@ -396,7 +397,7 @@ impl Session {
     fn line(&mut self, line: Line) {
         let bytes = match line {
             Line::Whole(bytes) => bytes,
-            // It was refused when it grew too long, and the reader stops with it.
+            // A too long line was refused before it became endless, and reading stops with it.
             Line::Endless => return,
             Line::TooLong(_) => {
                 if !self.guest.as_mut().is_none_or(Guest::takes) {
@@ -438,7 +439,7 @@ impl Session {
         }
     }
 
-    /// Handles each message of a batch by itself; answers may come separately (2025-03-26).
+    /// Handles each message in a batch by itself; the answers may be sent separately (2025-03-26).
     fn batch(&mut self, items: &[Bytes]) {
         let is_fine = |client: &&Arc<Client>| client.revision() == ProtocolVersion::V2025_03_26;
         if self.client.as_ref().filter(is_fine).is_none() {
@@ -456,7 +457,7 @@ impl Session {
         }
     }
 
-    /// Handles a message of the session.
+    /// Handles a message of the legacy era, which belongs to the session or opens it.
     fn message(&mut self, message: Message) {
         match (message, self.client.clone()) {
             (Message::Request(request), Some(client)) => self.request(&client, request),
@@ -501,7 +502,7 @@ impl Session {
         self.calls.push(RunningCall::new(id, leg, answer).until(withdrawn).step());
     }
 
-    /// Withdraws the modern request that a notification names; returns a notification that names none.
+    /// Withdraws the modern request that a notification cancels; returns any other notification.
     fn withdraw(&self, notice: Notification) -> Option<Notification> {
         if notice.method == Method::Cancelled
             && let Some(id) = notice.params.as_ref().and_then(|params| params.member("requestId")?.read().ok())
@@ -521,7 +522,7 @@ impl Session {
             Method::Initialize => {
                 let opened = self.router.open(self.principal.clone(), request.params.as_ref(), self.account.clone());
                 opened.map(|(client, result)| {
-                    // The mailbox of a pipe has a reader as long as its session lives.
+                    // Forgetting the guard means that the mailbox counts as read as long as the pipe's session lives.
                     std::mem::forget(client.mailbox().read());
                     self.router.clients().roster().welcome(&client, Via::Stdio);
                     client.has_asked(self.asked);
@@ -545,7 +546,7 @@ impl Session {
         self.calls.push(RunningCall::new(id, leg, answer).step());
     }
 
-    /// Wraps the answer to a guest's request, so that it ends when the guest's requests are ended.
+    /// Wraps the answer to a guest's request, so that it resolves when the guest's requests are ended.
     fn until_ended(&self, client: &Arc<Client>, method: Method, answer: PendingOutcome) -> PendingOutcome {
         match &self.guest {
             Some(guest) => Box::pin(self.router.until(client, method, answer, guest.ending.clone())),
@@ -558,7 +559,8 @@ impl Session {
     }
 }
 
-/// Waits for the session's next message outside of calls; forever if there is no session.
+/// Waits for the session's next message outside of calls (`None` if the client reads too slowly); forever if there is
+/// no session.
 async fn mail(client: Option<&Arc<Client>>) -> Option<Message> {
     match client {
         Some(client) => client.mailbox().next().await,
@@ -569,7 +571,7 @@ async fn mail(client: Option<&Arc<Client>>) -> Option<Message> {
 /// Writes some of the waiting bytes.
 ///
 /// # Cancel safety
-/// Written bytes have left the outbox.
+/// If the wait is dropped, exactly the written bytes have left the outbox.
 async fn write<W: AsyncWrite + Unpin>(output: &mut W, out: &mut Outbox) -> io::Result<()> {
     if output.write_buf(out).await? == 0 {
         return Err(io::ErrorKind::WriteZero.into());
@@ -580,7 +582,7 @@ async fn write<W: AsyncWrite + Unpin>(output: &mut W, out: &mut Outbox) -> io::R
     Ok(())
 }
 
-/// Turns a disconnect of the other side into success.
+/// Turns an error that only means that the client disconnected into success.
 fn broken(error: io::Error) -> io::Result<()> {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof, WriteZero};
     match error.kind() {
