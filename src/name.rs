@@ -10,9 +10,9 @@ use sha2::{Digest, Sha256};
 
 use crate::hex;
 
-/// The longest alias.
+/// The length of the longest alias, in bytes.
 pub(crate) const ALIAS: usize = 24;
-/// How many bytes of a longer name are kept before its hash.
+/// How many bytes of a longer alias are kept before the hash of the name.
 const KEPT: usize = 19;
 
 /// The alias of a server: `[a-z][a-z0-9-]{0,23}` without `--`.

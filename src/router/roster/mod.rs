@@ -48,7 +48,7 @@ pub struct ClientStatus {
     /// `http`, `sse` or `stdio`.
     #[serde(deserialize_with = "transport")]
     pub transport: Word,
-    /// The authenticated user; `None` for the local user, who does not authenticate.
+    /// The authenticated user; `None` for the local user of this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Milliseconds since it connected, or since its first request.
