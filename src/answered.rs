@@ -28,7 +28,7 @@ pub(crate) struct Failed {
     pub(crate) server: Option<Box<str>>,
     /// The text for the client: a sentence without secrets.
     pub(crate) text: Box<str>,
-    /// The cause, where it is known, without secrets.
+    /// The cause, if it is known, without secrets.
     pub(crate) cause: Option<Box<str>>,
     /// Whether the request may have reached the server, even in part.
     pub(crate) sent: bool,

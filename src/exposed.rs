@@ -82,7 +82,8 @@ pub(crate) const SCHEME_HEADS: [&str; 20] = [
     "web",
 ];
 
-/// Returns the exposed name of a tool or prompt: `<alias><separator><raw>`, altered if it does not fit.
+/// Returns the exposed name of a tool or prompt: `<alias><separator><raw>`, altered if it is too long or has characters
+/// that are not allowed.
 #[must_use]
 pub(crate) fn exposed_name(alias: &ServerName, raw: &str, naming: &Naming) -> String {
     let mut head = format!("{alias}{}", naming.separator);
@@ -91,7 +92,8 @@ pub(crate) fn exposed_name(alias: &ServerName, raw: &str, naming: &Naming) -> St
     fitted(head, alias, raw, naming.max_length)
 }
 
-/// Returns the exposed name without a prefix: the raw name, altered if it does not fit.
+/// Returns the exposed name without a prefix: the raw name, altered if it is too long or has characters that are not
+/// allowed.
 #[must_use]
 pub(crate) fn bare_name(alias: &ServerName, raw: &str, naming: &Naming) -> String {
     fitted(String::new(), alias, raw, naming.max_length)

@@ -198,7 +198,7 @@ impl<T: Serialize + DeserializeOwned + Default + 'static> Behind<T> {
 }
 
 thread_local! {
-    /// Whether this thread may block at the moment.
+    /// Whether this thread may block now.
     static ASIDE: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -1,7 +1,7 @@
 //! The alias of a server, which is its name inside the host and in exposed names.
 //!
-//! An alias depends only on the name in the config, never on what else is configured, so adding a server never renames
-//! another. Exposed names are resolved by a table and never split.
+//! An alias depends only on the server's configured name, never on what else is configured, so adding a server never
+//! renames another one. Exposed names are resolved by a table, never by splitting them.
 
 use std::fmt;
 use std::sync::Arc;

@@ -27,7 +27,7 @@ impl Failure {
         Self { retryable: kind == Kind::Unavailable, cause: why.cause.clone(), ..Self::new(kind, text) }
     }
 
-    /// The call waited for a sign-in that did not happen.
+    /// The call needs a sign-in, and nobody signed in.
     #[cfg(feature = "server")]
     pub(super) fn not_signed_in(text: String) -> Self {
         Self::new(Kind::AuthRequired, text)
@@ -73,7 +73,7 @@ impl Failure {
         Self { sent: true, ..Self::new(Kind::ShuttingDown, text.to_owned()) }
     }
 
-    /// The client is no longer served.
+    /// The host stopped serving the client while the request was in flight.
     pub(super) fn let_go() -> Self {
         let text = "the request was not waited for any longer: the host serves this client no more; whether the work was done is unknown";
         Self { sent: true, ..Self::new(Kind::ShuttingDown, text.to_owned()) }
@@ -97,12 +97,12 @@ impl Failure {
         Self::new(Kind::InvalidArguments, text)
     }
 
-    /// One client has too many requests in flight.
+    /// One client has `limit` requests in flight and gets no more.
     pub(super) fn client_limit(limit: usize) -> Self {
         Self::overloaded(format!("more than {limit} requests at once (host.limits.pendingPerClient)"))
     }
 
-    /// All clients together have too many requests in flight.
+    /// All clients together have `limit` requests in flight and get no more.
     pub(super) fn pending(limit: usize) -> Self {
         Self::overloaded(format!("more than {limit} requests of all clients at once (host.limits.pending)"))
     }
@@ -114,12 +114,12 @@ impl Failure {
         ))
     }
 
-    /// One client has too many change streams.
+    /// One client has `limit` change streams (`subscriptions/listen`) and gets no more.
     pub(super) fn listens(limit: usize) -> Self {
         Self::overloaded(format!("more than {limit} streams of changes at once (host.limits.pendingPerClient)"))
     }
 
-    /// Too many calls are parked for clients without a session.
+    /// As many calls as allowed are parked (they wait for clients without a session to answer questions).
     pub(super) fn parked(limit: usize) -> Self {
         Self::overloaded(format!("{limit} calls are held for clients without a session (host.limits.parked)"))
     }
@@ -149,7 +149,7 @@ impl Failure {
         Self { sent: true, ..Self::new(Kind::Timeout, text) }
     }
 
-    /// A client without a session did not come back with answers in time.
+    /// The server asked something, and a client without a session did not come back with answers in time.
     pub(super) fn nobody_answered(limit: std::time::Duration) -> Self {
         let text = format!("asked something, and nobody answered within {limit:?} (host.limits.answer)");
         Self { sent: true, ..Self::new(Kind::Timeout, text) }

@@ -43,7 +43,8 @@ pub(super) struct Counts {
     pub(super) watched: usize,
 }
 
-/// One downstream session, or the program that embeds the host.
+/// One client: a session, all requests without a session that count as one client (`modern.rs`), or the program that
+/// embeds the host.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(super) who: Who,
@@ -279,7 +280,7 @@ impl Client {
         }
     }
 
-    /// Returns the number of questions waiting for its answer.
+    /// Returns how many questions wait for its answer.
     #[cfg(test)]
     pub(super) fn questions(&self) -> usize {
         self.state().asked.len()
@@ -427,7 +428,7 @@ impl Client {
         }
     }
 
-    /// Reports whether questions of that call wait for an answer.
+    /// Reports whether the client has not answered all questions that belong to that call.
     pub(super) fn is_asked(&self, call: u64) -> bool {
         self.state().asked.values().any(|asked| asked.call == Some(call))
     }
@@ -502,7 +503,8 @@ pub(super) struct Listen {
 }
 
 impl Listen {
-    /// Notes that the stream watches `count` more resources. Returns false if its client would watch more than `limit`.
+    /// Adds `count` resources to those that the stream watches. Returns false, and adds none, if its client would watch
+    /// more than `limit`.
     pub(super) fn watch(&mut self, count: usize, limit: usize) -> bool {
         let mut state = self.place.0.state();
         let all = count.saturating_add(state.watched as usize).saturating_add(state.subscriptions.len());

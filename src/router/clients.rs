@@ -93,7 +93,7 @@ impl Clients {
         !others.is_empty() && own.iter().map(|client| client.requests()).sum::<usize>() >= half
     }
 
-    /// Returns the number of requests in flight.
+    /// Returns how many requests of all clients are in flight.
     pub(super) fn load(&self) -> usize {
         self.load.load(Ordering::Relaxed)
     }

@@ -137,7 +137,8 @@ mod tests {
             Self(Clocks::start(now, IDLE, PATIENCE, now + END), now)
         }
 
-        /// Takes a sign `at` seconds after the beginning. Returns the verdict, and the deadline in seconds.
+        /// Applies an event `at` seconds after the beginning. Returns why the wait is over, if it is, and the deadline
+        /// in seconds after the beginning.
         fn step(&mut self, at: u64, sign: Sign, is_asked: bool) -> (Option<Late>, u64) {
             let late = self.0.step(self.1 + Duration::from_secs(at), sign, is_asked);
             (late, (self.0.due() - self.1).as_secs())

@@ -113,7 +113,7 @@ impl Routes {
         self.own.get().map(|tools| &**tools).unwrap_or_default()
     }
 
-    /// Gives the host tools of its own.
+    /// Sets the host's own tools, in tests.
     #[cfg(test)]
     pub(super) fn offer_own(&self, tools: Vec<Arc<dyn OwnTool>>) {
         self.own.set(tools.into()).expect("they are given once");

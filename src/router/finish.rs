@@ -10,7 +10,7 @@ use crate::protocol::{self, Method, Outcome, ProtocolVersion, Raw};
 use crate::registry::expose_content;
 use crate::upstream::Cache;
 
-/// Finishes answers for clients.
+/// Puts answers into the form that clients get.
 #[derive(Debug)]
 pub(super) struct Finish {
     /// The host's own `serverInfo`.

@@ -36,7 +36,7 @@ pub(super) struct Forward {
     pub(super) answers: bool,
     /// The digest of the request as the client sent it; computed on demand.
     pub(super) digest: OnceLock<String>,
-    /// Whether it runs as a task.
+    /// Whether and how it runs as an MCP task.
     pub(super) task: Plan,
     /// The roots that the client brought with the request.
     pub(super) roots: Option<Arc<Told>>,
@@ -162,7 +162,7 @@ fn trace() -> adapt::Trace {
     adapt::Trace::from_random(bytes)
 }
 
-/// What a call keeps from one connection to the next.
+/// What a call keeps if it is sent again on another connection.
 pub(super) struct Course {
     pub(super) driver: Driver,
     /// The params with the client's answers to the last round of questions.
@@ -178,7 +178,7 @@ pub(super) struct Course {
 }
 
 impl Course {
-    /// Starts the clocks of a call.
+    /// Makes the state of a new call, whose deadlines count from now.
     pub(super) fn begin(config: &config::Server, calling: Calling, slot: Option<Slot>) -> Self {
         let now = Instant::now();
         Self {
@@ -198,9 +198,9 @@ impl Course {
 pub(super) struct Repeats {
     /// Until when a request that never left the host may be sent again.
     until: Instant,
-    /// Whether it may be sent once more after it was refused before any work.
+    /// Whether it may still be sent once more after a server refused it before doing any work.
     refused: bool,
-    /// Whether it may be sent once more after its answer was lost.
+    /// Whether it may still be sent once more after its answer was lost, if it is safe to run twice.
     pub(super) lost: bool,
 }
 

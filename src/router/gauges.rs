@@ -72,7 +72,7 @@ pub(crate) struct DoorLoad {
     pub(crate) connections: usize,
     /// Its open sessions.
     pub(crate) sessions: usize,
-    /// The most sessions of one authenticated principal.
+    /// How many sessions belong to one authenticated principal, for the principal with the most.
     pub(crate) sessions_of_one: usize,
     /// Bytes of request bodies that are being received.
     pub(crate) bodies: usize,
@@ -84,7 +84,7 @@ pub(crate) trait Holds: Send + Sync {
     fn held(&self) -> DoorLoad;
 }
 
-/// Measures how full the tables are.
+/// Measures how full the host's tables are.
 pub(crate) struct Meter {
     pub(super) manager: Manager,
     pub(super) clients: Arc<Clients>,

@@ -27,7 +27,7 @@ use crate::auth::{Invitation, Stands};
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Theirs};
 use crate::upstream::Ask;
 
-/// What an invitation leads to.
+/// What came of asking a client to sign in.
 pub(super) enum Invited {
     /// Nobody signs in; the client gets the server's refusal as its answer.
     Nobody,

@@ -85,7 +85,7 @@ impl Mailbox {
         Self { readers: AtomicUsize::new(1), ..self }
     }
 
-    /// Returns the limits for its request, which config changes do not affect.
+    /// Returns the limits for its request. Config changes do not affect them.
     pub(super) fn limits(&self) -> &Arc<Limits> {
         &self.limits
     }

@@ -106,7 +106,7 @@ impl Live {
 }
 
 impl Missed {
-    /// Makes an empty queue for the client of this account.
+    /// Makes an empty queue whose bytes count in the queues of this account.
     fn of(account: &Account) -> Self {
         Self { said: VecDeque::new(), room: account.spare() }
     }
@@ -123,7 +123,7 @@ impl Missed {
         }
     }
 
-    /// Takes all messages out: the client is back.
+    /// Removes and returns all messages: the client is back.
     fn take(&mut self) -> VecDeque<CallNotice> {
         self.room.take(self.room.bytes());
         std::mem::take(&mut self.said)

@@ -13,7 +13,7 @@
 //! | client | server | way |
 //! |---|---|---|
 //! | legacy | legacy | the question is forwarded under another id (`put.rs`) |
-//! | legacy | modern | each result becomes requests, and the answers go into the next call (`driver.rs`) |
+//! | legacy | modern | each result becomes requests to the client, and the answers go into the next request to the server (`driver.rs`) |
 //! | modern | legacy | the call is parked: its own task holds the exchange, the client is sent away with the questions, and `requestState` leads its next request back (`park.rs`, `missed.rs`) |
 //! | modern | modern | the result passes, its state sealed for the client; nothing is kept here (`relay.rs`) |
 //!

@@ -21,7 +21,7 @@ use crate::protocol::{Message, Method, Notification, Profile, ProtocolVersion};
 use crate::registry::expose_target;
 use crate::upstream::{Ask, Connection, Relayed, Upstream};
 
-/// How long a question that belongs to no call waits for a stream to the client.
+/// How long a question that belongs to no call waits for the client to open a stream.
 const HOLD: Duration = Duration::from_secs(2);
 /// How long changes of the catalog are gathered before clients are told of them.
 const DEBOUNCE: Duration = Duration::from_millis(100);

@@ -22,7 +22,7 @@ pub(super) fn begin<'a>(
 ) -> Result<Observed<'a>, Failed> {
     observer.begin(&request.method, || {
         let params = request.params.as_ref();
-        // Without a session, each request says who sends it.
+        // Without a session, each request states the name of its sender in `_meta`.
         let named = params.filter(|_| client.revision().is_modern());
         let named = named.and_then(|params| params.member("_meta")?.member(meta::CLIENT_INFO)?.text("name"));
         Begun {

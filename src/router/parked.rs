@@ -50,7 +50,7 @@ pub(super) struct Parked {
     pub(super) cancel: CancellationToken,
     /// Counts the bytes kept for the client while it is away.
     pub(super) account: Account,
-    /// The limits for the call.
+    /// The limits for the call, from the config as it was when the call began.
     pub(super) limits: Arc<Limits>,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Inner {
     pub(super) since: Option<Instant>,
     /// When the client was last sent away with questions.
     pub(super) away: Option<Instant>,
-    /// The results of the last rounds.
+    /// The results of the last rounds, with the number of each round.
     pub(super) results: VecDeque<(u32, Answered)>,
     pub(super) answered: Option<Answered>,
     /// The lease that it runs on, once it has one.
@@ -458,7 +458,7 @@ pub(super) fn weight(answered: &Answered) -> usize {
 pub(super) struct Attending {
     parked: Arc<Parked>,
     leg: Arc<Mailbox>,
-    /// Whether it has its result.
+    /// Whether the request has got its result.
     pub(super) over: bool,
 }
 

@@ -39,7 +39,7 @@ pub(super) fn put(
 pub(super) enum AskGuard {
     /// The questions of a call that is not parked, by its number.
     Client(Arc<Client>, u64),
-    /// The questions of a parked call on one connection.
+    /// The questions of a parked call that came over this connection.
     Parked(Arc<Parked>, Arc<Connection>),
 }
 

@@ -150,7 +150,7 @@ impl Connector {
         let patience = if self.parked.is_held_by_nobody(&upstream) { Duration::ZERO } else { LANE };
         let (lane, stay) = match timeout(patience, upstream.lane().clone().acquire_owned()).await {
             Ok(lane) => (lane.ok(), None),
-            // The client may be waiting for this very call before it answers the one that holds the lane.
+            // The client may wait for this very call before it answers the questions of the call that holds the lane.
             Err(_) => {
                 let beside = in_time(|| self.manager.lease_beside(server, &client.who));
                 let beside = beside.await.map_err(Attempt::Failed)?;

@@ -30,9 +30,9 @@ pub(super) enum Route {
 
 /// A tool of the host itself.
 ///
-/// The host has none so far; this is the seam for the first one. [`Map::own`] is where its name is looked up, and
-/// [`Route::Own`] distinguishes its calls from those of servers. Its name wins over a server's, so no tool of a server may
-/// be shown under it. Lists do not show it yet: `manager/view.rs` decides what a client is shown.
+/// The host has no such tool yet; this trait is the place for the first one. [`Map::own`] is where its name is looked
+/// up, and [`Route::Own`] distinguishes its calls from those of servers. Its name wins over a server's, so no tool of a
+/// server may be shown under it. Lists do not show it yet: `manager/view.rs` decides what a client is shown.
 pub(super) trait OwnTool: fmt::Debug + Send + Sync {
     /// Returns the name that clients call it by.
     fn name(&self) -> &str;
@@ -64,7 +64,7 @@ pub(super) enum Listed {
     NotYet,
 }
 
-/// Why a request goes nowhere.
+/// Why a request has no route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Astray {
     /// No server that the client may call has the target.

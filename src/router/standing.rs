@@ -58,7 +58,8 @@ impl Client {
         self.state().may_watch(uri, limit)
     }
 
-    /// Adds a subscription. Returns the one that it replaces.
+    /// Adds a subscription to the resource that the client calls `uri`. Returns the subscription that it replaces, if
+    /// any.
     ///
     /// # Errors
     /// When there are too many. The error is the subscription that was not added.

@@ -16,7 +16,7 @@ use crate::seal::{Purpose, Seal};
 struct Envelope {
     state: State,
     digest: String,
-    /// Seconds since 1970.
+    /// When the state expires, in seconds since 1970.
     expires: u64,
 }
 
@@ -81,7 +81,7 @@ fn canonical(value: &Value, out: &mut String) {
             out.push(']');
         }
         Value::Number(number) => match number.as_f64().filter(|double| double.fract() == 0.0 && double.abs() < 9e15) {
-            // Minus zero is zero.
+            // Adding 0 turns minus zero into zero.
             Some(whole) => *out += &format!("{:.0}", whole + 0.0),
             None => *out += &number.to_string(),
         },
@@ -141,7 +141,7 @@ pub(super) fn expired() -> ErrorObject {
     )
 }
 
-/// Returns when a state made now expires.
+/// Returns when a state that is made now expires, in seconds since 1970.
 pub(super) fn expires_at(now: SystemTime, life: Duration) -> u64 {
     seconds(now + life + SLACK)
 }

@@ -56,7 +56,7 @@ impl<'a> Toward<'a> {
         Self::Leg(Leg { client, leg, progress: Rising::default(), task: None })
     }
 
-    /// Marks the request as one about a task.
+    /// Says that the request is about a task, so that the task's questions name it.
     pub(super) fn about(self, task: &Arc<str>) -> Self {
         match self {
             Self::Leg(leg) => Self::Leg(Leg { task: Some(task.clone()), ..leg }),

@@ -13,7 +13,7 @@ use crate::registry::{Catalog, Kind};
 
 /// How long a catalog is kept for a client that reads a list of it page by page.
 const KEPT: Duration = Duration::from_secs(5 * 60);
-/// How many such catalogs are kept.
+/// How many such catalogs are kept for each client.
 const BEGUN: usize = 4;
 
 impl Client {

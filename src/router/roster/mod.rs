@@ -101,7 +101,7 @@ const SILENT: Duration = Duration::from_secs(5 * 60);
 const MOST: usize = 256;
 /// How many characters of a name or version are kept.
 const NAME: usize = 200;
-/// How many bytes of `clientInfo` distinguish one client from another.
+/// How many bytes of `clientInfo` are compared to distinguish one client from another.
 const TOLD_APART: usize = 2048;
 
 impl Roster {

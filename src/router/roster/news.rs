@@ -45,9 +45,9 @@ pub enum ClientChange {
 pub struct ClientEvent {
     /// Whether it connected or left.
     pub change: ClientChange,
-    /// The client.
+    /// The client, as it was at that moment.
     pub client: ClientStatus,
-    /// How many clients there are now.
+    /// How many clients there were after that.
     pub clients: usize,
     /// When it happened.
     pub at: SystemTime,

@@ -39,7 +39,7 @@ impl Registry {
         }
     }
 
-    /// Tells the client that began a task its status.
+    /// Tells the client that began a task the task's status, if the client speaks 2025-11-25.
     pub(in crate::router) fn tell(&self, clients: &Clients, connection: &Arc<Connection>, told: &Raw) {
         let Some(id) = told.text("taskId") else { return };
         for task in self.on(connection, &id) {
@@ -62,7 +62,7 @@ impl Registry {
         params: &Raw,
     ) {
         let tasks = self.on(connection, id);
-        // Never guess here either: a server may use one id twice.
+        // Never guess here either: a server may use the same id twice.
         let [task] = &*tasks else { return };
         let TaskPlace::Session { progress, .. } = &task.place else { return };
         let message = progress.lock().unwrap_or_else(PoisonError::into_inner).step(params);

@@ -33,7 +33,8 @@ pub(super) enum TaskPlace {
         lease: u64,
         connection: Weak<Connection>,
         hold: Arc<Hold>,
-        /// Progress under the token of the request that began the task. The token holds as long as the task runs.
+        /// Progress under the progress token of the request that began the task. The token is valid as long as the task
+        /// runs.
         progress: Mutex<Rising>,
     },
     /// At a server without sessions. `asked` are the keys of the questions that were put to the client before; the
@@ -94,7 +95,7 @@ impl Registry {
         all.filter(|task| task.principal == *principal).cloned().collect()
     }
 
-    /// Takes back a question that a server withdraws outside of a request.
+    /// Takes back a question that a server withdraws by a message outside of calls.
     pub(in crate::router) fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
         for task in self.lock().by_handle.values().filter(|task| task.is_on(connection)) {
             if let TaskPlace::Session { hold, .. } = &task.place {
@@ -137,7 +138,7 @@ impl Records {
             *handle != newest.handle
                 && self.by_handle.get(handle).is_some_and(|task| principal.is_none_or(|of| task.principal == *of))
         };
-        // The newest task may be the only one of that principal.
+        // The newest task, which stays, may be the only one of that principal.
         let at = self.order.iter().position(|handle| is_of(handle, Some(fullest)));
         let at = at.or_else(|| self.order.iter().position(|handle| is_of(handle, None)))?;
         self.order.remove(at).and_then(|handle| self.by_handle.remove(&handle))

@@ -36,7 +36,7 @@ impl Tasks {
     async fn watch_one(&self, client: &Arc<Client>, task: &Task, leg: &Arc<Mailbox>, put: impl Fn(Raw)) {
         let params = task::renamed(&Raw::empty_object(), &task.handle);
         let mut last = (Status::Working, Vec::new());
-        // A task that is no longer known has no news.
+        // A task that is no longer known does not change any more.
         while let Ok(told) = self.serve(client, &Method::TasksGet, Some(params.clone()), leg).await {
             let status = Status::of(&told);
             let asked = told.value_of("inputRequests").and_then(object).unwrap_or_default();
