@@ -123,7 +123,8 @@ impl Forwarder {
             let failure = match self.attempt(client, forward, toward, &mut course).await {
                 Ok(answered) => {
                     // The call may have failed because the server asked something and got no answer. It is sent once
-                    // more, on a lease where the client can answer, or where the server is told that it cannot ask.
+                    // more, on a lease where the client can answer, or where the server is told that the client cannot
+                    // be asked.
                     let more = forward.server.asks() != asked && has_failed(&answered) && course.repeats.lost;
                     if more && forward.is_safe_twice() {
                         course.repeats.lost = false;
@@ -155,8 +156,8 @@ impl Forwarder {
         }
     }
 
-    /// Parks a call whose server may ask: moves the call into a Tokio task of its own, and waits there for what the
-    /// client's request is answered with.
+    /// Parks a call whose server may ask: moves the call into a Tokio task of its own. Then waits for the first result,
+    /// which answers the client's request.
     async fn park(
         self: &Arc<Self>,
         client: &Arc<Client>,

@@ -428,7 +428,7 @@ impl Client {
         }
     }
 
-    /// Reports whether the client has not answered all questions that belong to that call.
+    /// Reports whether any question of that call still waits for the client's answer.
     pub(super) fn is_asked(&self, call: u64) -> bool {
         self.state().asked.values().any(|asked| asked.call == Some(call))
     }

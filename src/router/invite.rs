@@ -1,6 +1,6 @@
-//! Invitations to sign in: a server refused a call before any work because the host has no access token, and the client
-//! can be asked to open a web page (`docs/bridging.md` 14). The client gets an elicitation in URL mode in the form of
-//! its era; `auth/invitation.rs` serves the page.
+//! Invitations to sign in: a call was refused before any work because the host has no access token for the server, and
+//! the client can be asked to open a web page (`docs/bridging.md` 14). The client gets an elicitation in URL mode in
+//! the form of its era; `auth/invitation.rs` serves the page.
 //!
 //! **Invariant:** only the local user is asked, over a pipe or the loopback endpoint. The browser must come back to
 //! this machine, and a client that authenticates with a token must not decide whose account all clients use. The
@@ -29,7 +29,7 @@ use crate::upstream::Ask;
 
 /// What came of asking a client to sign in.
 pub(super) enum Invited {
-    /// Nobody signs in; the client gets the server's refusal as its answer.
+    /// Nobody signs in; the client gets the refusal as its answer.
     Nobody,
     /// The client gets this answer, which asks it to sign in, and has to send its request again.
     Asked(Outcome),
@@ -69,7 +69,7 @@ impl Invitations {
         if client.revision().is_modern() {
             // Clients without a session and with equal capabilities count as one client. If the page was shown to it
             // before, the request first waits for the sign-in; then it asks, too, since another of these clients may be
-            // behind it.
+            // behind it. So each of them is asked in the end, until one declines.
             if !is_new && let Some(end) = self.wait(client, forward, &invitation).await {
                 return end;
             }
