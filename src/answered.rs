@@ -1,8 +1,8 @@
-//! How a client's request ends, by type: with a result, with a JSON-RPC error, or with a failure of the host.
+//! The typed answer to a client's request: a result, a JSON-RPC error, or a failure that the host itself reports.
 //!
-//! In: failures, where they happen. Out: one value for all readers. The audit makes a line of it, `Host` an error, and a door
-//! the message for its client. **Invariant:** no message of a server becomes a [`Failed`], so no server can speak for the
-//! host. The one exception is the user's own daemon ([`Failed::told`]).
+//! In: failures, where they happen. Out: one value for all readers. The audit log makes a line from it, `Host` an
+//! error, and a door (HTTP, stdio) the message to its client. **Invariant:** no message from a server becomes a
+//! [`Failed`], so no server can speak for the host. The one exception is the user's own daemon ([`Failed::told`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -20,15 +20,15 @@ pub(crate) enum NoResult {
     Failed(Failed),
 }
 
-/// Why the host has no answer from a server.
+/// Why the host has no answer from a server, in the host's own words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failed {
     pub(crate) kind: Kind,
-    /// The server's name in the config; `None` if the host itself refuses.
+    /// The configured name of the server; `None` if the host itself refuses the request.
     pub(crate) server: Option<Box<str>>,
-    /// A sentence without secrets.
+    /// The text for the client: a sentence without secrets.
     pub(crate) text: Box<str>,
-    /// The cause, where it is known, without secrets.
+    /// The cause, if it is known, without secrets.
     pub(crate) cause: Option<Box<str>>,
     /// Whether the request may have reached the server, even in part.
     pub(crate) sent: bool,
@@ -52,7 +52,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns the word for it.
+    /// Returns the word for it in JSON.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
@@ -68,7 +68,8 @@ impl Kind {
     }
 }
 
-/// Changes an answer, unless it is a failure of the host.
+/// Passes the result or JSON-RPC error of an answer to `reword`, and returns what that returns. A failure of the host
+/// stays as it is.
 pub(crate) fn reworded(answered: Answered, reword: impl FnOnce(Outcome) -> Answered) -> Answered {
     match answered {
         Ok(result) => reword(Ok(result)),
@@ -89,7 +90,7 @@ impl From<Failed> for NoResult {
     }
 }
 
-/// For places that can report a failure only as an error.
+/// This is for callers that can report a failure only as a JSON-RPC error.
 impl From<NoResult> for ErrorObject {
     fn from(none: NoResult) -> Self {
         match none {
@@ -100,7 +101,7 @@ impl From<NoResult> for ErrorObject {
 }
 
 impl NoResult {
-    /// Changes the error, if it is one.
+    /// Applies `change` if this is a JSON-RPC error.
     pub(crate) fn map_error(self, change: impl FnOnce(ErrorObject) -> ErrorObject) -> Self {
         match self {
             Self::Error(error) => Self::Error(change(error)),
@@ -110,8 +111,8 @@ impl NoResult {
 }
 
 impl Failed {
-    /// Returns the answer to a request of that method: for a tool, a result with `isError`, so that the model sees it; else an
-    /// error.
+    /// Returns the answer to a request of that method. A tool call gets a result with `isError`, so that the model sees
+    /// the text; every other request gets a JSON-RPC error.
     pub(crate) fn outcome(&self, method: &Method) -> Outcome {
         if *method != Method::ToolsCall {
             return Err(self.error());
@@ -123,15 +124,16 @@ impl Failed {
         })))
     }
 
-    /// Returns the failure as an error, whatever the request was.
+    /// Returns the failure as a JSON-RPC error, whatever the request was.
     pub(crate) fn error(&self) -> ErrorObject {
         let details = self.details();
-        // Only the host can write this key; a server can write the others.
+        // Only the host can write this JSON key; a server can write the other ones, too.
         let data = Raw::from_value(&details).with_member(meta::HOST_ERROR, Raw::from_value(&details).as_bytes());
         ErrorObject::internal(&*self.text).with_data(data)
     }
 
-    /// Reads a failure back from an answer of the user's own daemon.
+    /// Reads a failure back from an answer that the user's own daemon (another `mcp-host`) sent. Returns `None` if the
+    /// answer is no failure.
     pub(crate) fn told(outcome: &Outcome) -> Option<Self> {
         let (details, text) = match outcome {
             Ok(result) => {
@@ -144,7 +146,7 @@ impl Failed {
         };
         let flag = |name: &str| details.member(name).is_some_and(|flag| flag.as_bytes() == b"true");
         Some(Self {
-            // A newer daemon may know other kinds.
+            // A newer daemon may send a kind that this version does not know.
             kind: details.member("kind")?.read().unwrap_or(Kind::OutcomeUnknown),
             server: details.text("server").map(Into::into),
             text: text.into(),
@@ -160,7 +162,7 @@ impl Failed {
     }
 }
 
-/// The details in each failure.
+/// The details that are sent with each failure, as JSON.
 #[derive(Serialize)]
 struct Details<'a> {
     server: Option<&'a str>,

@@ -1,5 +1,5 @@
-//! Servers in project configs that the user approved (`docs/hazards.md` H93). The state directory keeps, per config file
-//! and server name, a hash of the exact entry and the lines that were shown.
+//! The user's approvals for servers in project configs (`docs/hazards.md` H93). For each config file and server name,
+//! the state directory keeps a hash of the exact config entry, and the lines that the user was shown.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,20 +33,21 @@ struct State {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Entry {
     hash: String,
-    /// The lines that were shown when it was approved.
+    /// The lines that the user was shown when approving it.
     shown: Vec<String>,
 }
 
 const VERSION: u32 = 1;
 
 impl Approvals {
-    /// Opens the approvals in a state directory.
+    /// Returns the approvals that are kept in a state directory.
     #[must_use]
     pub fn of(directory: &Path) -> Self {
         Self(Keep::new(directory.join("approvals.json"), VERSION))
     }
 
-    /// Returns what is approved, for loading a config. If the file cannot be read, nothing is approved.
+    /// Returns what is approved, to load a config with. If the file with the approvals cannot be read, nothing is
+    /// approved.
     #[must_use]
     pub fn approved(&self) -> Approved {
         let state: State = self.0.read().unwrap_or_else(|error| {
@@ -59,20 +60,21 @@ impl Approvals {
         Approved::new(self.0.path().to_owned(), entries)
     }
 
-    /// Returns the lines that were shown when a server in `file` was last approved.
+    /// Returns the lines that were shown when a server in the config file `file` was last approved; `None` if it never
+    /// was.
     ///
     /// # Errors
-    /// If the file of approvals cannot be read.
+    /// If the file with the approvals cannot be read.
     pub fn before(&self, file: &Path, server: &str) -> Result<Option<Vec<String>>, Error> {
         let state: State = self.0.read()?;
         let entry = state.projects.get(file).and_then(|servers| servers.get(server));
         Ok(entry.map(|entry| entry.shown.clone()))
     }
 
-    /// Approves servers of a project as they were loaded and shown.
+    /// Approves servers in the project config `file`, exactly as they were loaded and shown.
     ///
     /// # Errors
-    /// If the file of approvals cannot be read or written. Then nothing is approved.
+    /// If the file with the approvals cannot be read or written. Then nothing is approved.
     pub async fn approve<'a>(
         &self,
         file: &Path,

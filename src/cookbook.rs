@@ -23,7 +23,7 @@
 //!
 //! # Cancel a call
 //!
-//! Drop it. The server is told.
+//! Drop the future of the call. The server is told that the call is cancelled.
 //!
 //! ```no_run
 //! # async fn recipe(host: mcp_host::Host) {

@@ -96,7 +96,8 @@ fn text_block(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 
-/// Returns one of the texts below on one line. Members keep their order, since clients show a form from the top.
+/// Returns one of the JSON texts below on one line. The members keep their order, since clients show a form's fields in
+/// that order.
 fn raw(json: &'static str) -> Raw {
     Raw::trusted(json.lines().map(str::trim).collect::<String>().into())
 }
@@ -106,7 +107,8 @@ fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// `2026-07-28T12:00:00Z`, by the days-to-civil algorithm: eras of 400 years that begin in March.
+/// Formats a time (seconds since 1970) like `2026-07-28T12:00:00Z`, by the days-to-civil algorithm: it counts in eras
+/// of 400 years that begin in March.
 fn rfc_3339(unix: u64) -> String {
     let (days, second) = (unix / 86_400 + 719_468, unix % 86_400);
     let (era, day_of_era) = (days / 146_097, days % 146_097);

@@ -1,4 +1,4 @@
-//! The error of the public interface: opaque, with a kind to act on.
+//! The error type of the public interface. It is opaque; callers act on its kind.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,20 +25,20 @@ pub struct Error {
     kind: ErrorKind,
     server: Option<Box<str>>,
     text: Box<str>,
-    /// Advice, where there is any.
+    /// Advice for people, if there is any.
     help: Option<Box<str>>,
-    /// Existing names near the unknown one.
+    /// Existing names that are similar to the unknown one.
     nearest: Vec<String>,
     /// Whether a retry is safe and may succeed.
     retryable: bool,
-    /// The server's own error object.
+    /// The error object that the server answered with.
     answer: Option<Box<ErrorObject>>,
     source: Option<Source>,
 }
 
 type Source = Arc<dyn std::error::Error + Send + Sync>;
 
-/// The cause of a failure, when only its text is known.
+/// The cause of a failure of which only the text is known.
 #[derive(Debug)]
 struct Cause(Box<str>);
 
@@ -99,7 +99,7 @@ impl Error {
         Self { help: Some(help.into().into()), ..self }
     }
 
-    /// Adds the names nearest to an unknown one.
+    /// Adds existing names that are similar to the unknown one, and advice that suggests them.
     pub(crate) fn with_nearest(self, nearest: Vec<String>) -> Self {
         let quoted: Vec<String> = nearest.iter().map(|name| format!("`{}`", Theirs(name))).collect();
         let help = match quoted.split_last() {
@@ -110,7 +110,7 @@ impl Error {
         Self { nearest, help: help.or(self.help), ..self }
     }
 
-    /// Wraps an error whose text says everything.
+    /// Wraps an error, and takes over its text.
     pub(crate) fn from_source(kind: ErrorKind, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self::new(kind, source.to_string()).with_source(source)
     }
@@ -130,19 +130,19 @@ impl Error {
         self.kind
     }
 
-    /// Returns the name in the config of the server that the error is about.
+    /// Returns the configured name of the server that the error is about; `None` if it is about no server.
     #[must_use]
     pub fn server(&self) -> Option<&str> {
         self.server.as_deref()
     }
 
-    /// Returns advice for people, where there is any.
+    /// Returns advice for people, if there is any.
     #[must_use]
     pub fn help(&self) -> Option<&str> {
         self.help.as_deref()
     }
 
-    /// Returns up to three existing names near an unknown one, the nearest first.
+    /// Returns up to three existing names that are similar to the unknown one, the most similar first.
     ///
     /// ```
     /// # fn show(error: &mcp_host::Error) {

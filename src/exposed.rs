@@ -1,7 +1,8 @@
-//! The names and URIs that clients see for what servers offer.
+//! Makes the names and URIs under which clients see what servers offer (*exposed* names).
 //!
-//! An exposed name depends only on alias and raw name, so nothing is ever renamed because something else came or went.
-//! Names are resolved by a table (the catalog), never by splitting; prefixed URIs need no table.
+//! An exposed name depends only on the server's alias and on the server's own (*raw*) name, so nothing is ever renamed
+//! because something else was added or removed. A name is resolved by a table (the catalog), never by splitting it; a
+//! prefixed URI needs no table.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,17 +23,17 @@ use crate::name::ServerName;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Naming {
-    /// The separator between alias and name.
+    /// The separator between the server's alias and the tool's or prompt's name.
     pub separator: String,
     /// The longest exposed name of a tool or prompt, in bytes; 40 to 128.
     pub max_length: usize,
-    /// How the resource URIs of different servers are kept apart.
+    /// How the resource URIs from different servers are kept apart.
     pub resources: UriMode,
 }
 
 impl Default for Naming {
     fn default() -> Self {
-        // 46: the strictest clients leave this much after their own prefix.
+        // 46 bytes are what the strictest clients leave for a name after their own prefix.
         Self { separator: "__".to_owned(), max_length: 46, resources: UriMode::Prefix }
     }
 }
@@ -46,18 +47,18 @@ impl Default for Naming {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UriMode {
-    /// With the server's alias in the scheme.
+    /// With the server's alias in front of the scheme: `<alias>+<uri>`.
     #[default]
     Prefix,
     /// Unchanged.
     Passthrough,
 }
 
-/// Length of the suffix of altered names: `_` and 8 hexadecimal digits.
+/// The length of the suffix that an altered name gets: `_` and 8 hexadecimal digits.
 const SUFFIX: usize = 9;
 
-/// First parts of schemes that contain a `+` (`git+ssh:`). An alias must not look like one, and a URI that begins with one
-/// is looked up before it is treated as prefixed.
+/// The first parts of URI schemes that contain a `+` (`git` in `git+ssh:`). A URI that begins with one is looked up
+/// among the listed URIs before that part is taken for an alias.
 pub(crate) const SCHEME_HEADS: [&str; 20] = [
     "bzr",
     "coap",
@@ -81,23 +82,25 @@ pub(crate) const SCHEME_HEADS: [&str; 20] = [
     "web",
 ];
 
-/// Returns the exposed name of a tool or prompt: `<alias><separator><raw>`, altered if it does not fit.
+/// Returns the exposed name of a tool or prompt: `<alias><separator><raw>`, altered if it is too long or has characters
+/// that are not allowed.
 #[must_use]
 pub(crate) fn exposed_name(alias: &ServerName, raw: &str, naming: &Naming) -> String {
     let mut head = format!("{alias}{}", naming.separator);
-    // Only an overlong separator leaves no room; the limit holds even then.
+    // Only an overlong separator leaves no room for the name; the limit holds even then.
     head.truncate(floor_boundary(&head, naming.max_length.saturating_sub(SUFFIX)));
     fitted(head, alias, raw, naming.max_length)
 }
 
-/// Returns the exposed name without a prefix: the raw name, altered if it does not fit.
+/// Returns the exposed name without a prefix: the raw name, altered if it is too long or has characters that are not
+/// allowed.
 #[must_use]
 pub(crate) fn bare_name(alias: &ServerName, raw: &str, naming: &Naming) -> String {
     fitted(String::new(), alias, raw, naming.max_length)
 }
 
-/// Joins `head` and `raw` within `max` bytes. A raw name that was altered, and no other, ends with a hash of alias and raw
-/// name.
+/// Joins `head` and `raw` within `max` bytes. If the raw name has to be altered, and only then, the result ends with a
+/// hash of alias and raw name.
 fn fitted(head: String, alias: &ServerName, raw: &str, max: usize) -> String {
     let room = max.saturating_sub(head.len());
     let mut name = head;
@@ -121,9 +124,9 @@ fn floor_boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// Returns the exposed form of a URI or URI template: `<alias>+<uri>`, or `ui://<alias>--…` for a user interface, which must
-/// keep its scheme. URIs that clients fetch themselves (`http`, `https`) or that contain their content (`data`) stay as
-/// they are.
+/// Returns the exposed form of a URI or URI template: `<alias>+<uri>`, or `ui://<alias>--…` for a user interface, whose
+/// scheme must stay. URIs that clients fetch themselves (`http`, `https`) or that contain their content (`data`) stay
+/// as they are.
 #[must_use]
 pub(crate) fn exposed_uri<'a>(alias: &ServerName, raw: &'a str, mode: UriMode) -> Cow<'a, str> {
     if mode == UriMode::Passthrough {
@@ -139,12 +142,14 @@ pub(crate) fn exposed_uri<'a>(alias: &ServerName, raw: &'a str, mode: UriMode) -
     }
 }
 
-/// Returns a URI as clients name it, to be kept beside the server's own URI. Both share one text if they are equal.
+/// Returns the exposed URI for a table that also keeps the server's own URI `raw`. If both are equal, they share one
+/// copy of the text.
 pub(crate) fn one_copy(uri: &str, raw: &Arc<str>) -> Arc<str> {
     if *uri == **raw { raw.clone() } else { uri.into() }
 }
 
-/// Splits an exposed URI into what may be the alias, and the raw URI. The caller decides whether it is an alias.
+/// Splits an exposed URI into what may be an alias, and the raw URI. The caller decides whether the first part is an
+/// alias. Returns `None` if it cannot be one.
 #[must_use]
 pub(crate) fn raw_uri(exposed: &str) -> Option<(&str, Cow<'_, str>)> {
     if let Some((head, rest)) = interface(exposed) {
@@ -156,7 +161,8 @@ pub(crate) fn raw_uri(exposed: &str) -> Option<(&str, Cow<'_, str>)> {
     (is_alias && !alias.is_empty()).then_some((alias, Cow::Borrowed(raw)))
 }
 
-/// Reports whether a name or URI carries that alias. If it exists, it belongs to that server or to one without a prefix.
+/// Reports whether a name or URI carries that alias. If such a name exists, it belongs to that server, or to a server
+/// whose names get no prefix.
 #[must_use]
 pub(crate) fn carries(alias: &ServerName, shown: &str, naming: &Naming) -> bool {
     let rest = shown.strip_prefix(alias.as_str());
@@ -164,7 +170,7 @@ pub(crate) fn carries(alias: &ServerName, shown: &str, naming: &Naming) -> bool 
     is_name || raw_uri(shown).is_some_and(|(of, _)| of == alias.as_str())
 }
 
-/// Splits a `ui:` URI at the position of the alias.
+/// Splits a `ui:` URI at the position where the alias goes. Returns `None` for other schemes.
 fn interface(uri: &str) -> Option<(&str, &str)> {
     let scheme = scheme(uri).filter(|scheme| scheme.eq_ignore_ascii_case("ui"))?;
     let after = &uri[scheme.len() + 1..];

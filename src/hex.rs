@@ -1,8 +1,8 @@
-//! Bytes as hexadecimal digits, and back.
+//! Converts bytes to hexadecimal digits, and back.
 
 use std::fmt::Write as _;
 
-/// Returns `bytes` in lowercase digits.
+/// Returns `bytes` as lowercase hexadecimal digits.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         // Writing to a string never fails.

@@ -1,9 +1,11 @@
-//! A small state file shared by the hosts of one user: read whole, changed under a lock, written whole or not at all
-//! (`docs/hazards.md` H94). Every file lock is taken here, and every wait for a disk happens here.
+//! A small state file that one user's host processes share. It is read whole, changed under a file lock, and written
+//! whole or not at all (`docs/hazards.md` H94). Every file lock is taken in this file, and every wait for a disk
+//! happens here.
 //!
-//! **Invariant:** a file that cannot be understood, because it is broken or newer, is never overwritten. A process that is
-//! killed at any moment leaves the file as it was before or after its change. Work that may wait for another process or for
-//! a disk runs [`aside`], on a thread that may block. A debug build panics if such work would block the runtime.
+//! **Invariant:** a file that cannot be understood, because it is broken or from another version, is never overwritten.
+//! If a process is killed at any moment, the file is as it was before the change or after it. Work that may wait for
+//! another process or for a disk runs [`aside`], on a thread that may block. A debug build panics if such work would
+//! block a thread of the async runtime.
 
 use std::cell::Cell;
 use std::fmt;
@@ -19,7 +21,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
-/// One file of state.
+/// One state file.
 #[derive(Clone, Debug)]
 pub(crate) struct Keep {
     path: PathBuf,
@@ -43,11 +45,11 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The file is broken, or another version wrote it.
+    /// The file is broken, or another version of mcp-host wrote it.
     #[error("{} is not of this version of mcp-host, or broken; it is left as it is", path.display())]
     Strange {
         /// The file.
@@ -58,7 +60,7 @@ pub enum Error {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -72,7 +74,8 @@ struct Stored<T> {
     state: T,
 }
 
-/// How long to wait for another process that holds the lock. It takes a few milliseconds, unless it is stopped.
+/// How long to wait for another process that holds the lock. It holds the lock for a few milliseconds, unless it is
+/// suspended.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(5);
 
@@ -96,7 +99,7 @@ impl Keep {
         stored.map(|stored| stored.state).ok_or_else(|| Error::Strange { path: self.path.clone() })
     }
 
-    /// Changes the state. Blocks.
+    /// Changes the state and writes the file. Blocks.
     pub(crate) fn update<T>(&self, change: impl FnOnce(&mut T)) -> Result<(), Error>
     where
         T: Serialize + DeserializeOwned + Default,
@@ -104,7 +107,7 @@ impl Keep {
         self.revise(|state: &mut T| (change(state), true))
     }
 
-    /// Lets `work` read and change the state; its `bool` says whether to write it. Blocks.
+    /// Lets `work` read and change the state. The `bool` that `work` returns says whether to write the file. Blocks.
     pub(crate) fn revise<T, R>(&self, work: impl FnOnce(&mut T) -> (R, bool)) -> Result<R, Error>
     where
         T: Serialize + DeserializeOwned + Default,
@@ -123,7 +126,7 @@ impl Keep {
     }
 }
 
-/// Writes changes to a file in order, on one blocking thread at a time.
+/// Writes changes to a state file in the background, in order, on one blocking thread at a time.
 pub(crate) struct Behind<T> {
     keep: Keep,
     waiting: Mutex<Waiting<T>>,
@@ -134,7 +137,7 @@ type Change<T> = Box<dyn FnOnce(&mut T) + Send>;
 
 struct Waiting<T> {
     changes: Vec<Change<T>>,
-    /// A writer is running, and checks once more before it ends.
+    /// Whether a writer is running. It looks for more changes before it ends.
     is_written: bool,
 }
 
@@ -150,7 +153,7 @@ impl<T: Serialize + DeserializeOwned + Default + 'static> Behind<T> {
         Arc::new(Self { keep, waiting, tasks: TaskTracker::new() })
     }
 
-    /// Queues a change. Without a runtime, makes it at once.
+    /// Queues a change. Outside of an async runtime, writes it at once.
     pub(crate) fn push(self: &Arc<Self>, change: impl FnOnce(&mut T) + Send + 'static) {
         {
             let mut waiting = self.waiting();
@@ -195,7 +198,7 @@ impl<T: Serialize + DeserializeOwned + Default + 'static> Behind<T> {
 }
 
 thread_local! {
-    /// Whether this thread may block at the moment.
+    /// Whether this thread may block now.
     static ASIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -204,7 +207,7 @@ pub(crate) fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
     tokio::task::spawn_blocking(|| blocking(work))
 }
 
-/// Like [`aside`], and waits for the result.
+/// Does the same as [`aside`], and waits for the result.
 pub(crate) async fn done<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match aside(work).await {
         Ok(done) => done,
@@ -231,13 +234,14 @@ fn may_block() {
     debug_assert!(ASIDE.get() || Handle::try_current().is_err(), "a runtime's thread would wait: go `keep::aside`");
 }
 
-/// Replaces a whole file. The caller holds its lock. Blocks.
+/// Replaces a whole file. The caller holds the file's lock. Blocks.
 #[expect(clippy::disallowed_methods, reason = "it is checked that the thread may wait for the disk")]
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     may_block();
     let folder = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // One fixed name, since there is one writer: leftovers of a killed one are overwritten.
+    // The temporary file has one fixed name, since the lock allows only one writer. So what a killed writer left is
+    // overwritten.
     let beside = folder.join(format!(".{name}.new"));
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
@@ -249,23 +253,23 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&beside, path)?;
-    // Makes the new name as durable as the new content; not every disk supports it.
+    // Syncing the folder makes the new name as durable as the new content; not every file system supports that.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
 }
 
-/// Waits until everything written is on the disk. Blocks.
+/// Waits until everything written to `file` is on the disk. Blocks.
 #[expect(clippy::disallowed_methods, reason = "it is checked that the thread may wait for the disk")]
 pub(crate) fn settle(file: &File) -> io::Result<()> {
     may_block();
     file.sync_data()
 }
 
-/// A held lock. Dropping this releases it, and so does the end of the process.
+/// A held file lock. Dropping this releases the lock, and so does the end of the process.
 #[derive(Debug)]
 pub(crate) struct Held(#[cfg_attr(not(unix), allow(dead_code, reason = "there are no locks"))] Option<File>);
 
-/// Takes the lock at `path`. Blocks.
+/// Locks the file at `path`, and creates it if it is missing. Waits at most `patience`. Blocks.
 pub(crate) fn lock(path: &Path, patience: Duration) -> io::Result<Held> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -273,7 +277,7 @@ pub(crate) fn lock(path: &Path, patience: Duration) -> io::Result<Held> {
     hold(options.open(path)?, patience)
 }
 
-/// Takes the lock of an open file. Blocks.
+/// Locks an open file. Waits at most `patience`. Blocks.
 #[cfg(unix)]
 #[expect(clippy::disallowed_methods, reason = "it is checked that the thread may wait, and there is no news of a lock")]
 pub(crate) fn hold(file: File, patience: Duration) -> io::Result<Held> {
@@ -294,7 +298,7 @@ pub(crate) fn hold(file: File, patience: Duration) -> io::Result<Held> {
     }
 }
 
-/// On other systems, of two concurrent changes one may be lost, but never the file.
+/// There are no locks on other systems. One of two concurrent changes may be lost, but the file never breaks.
 #[cfg(not(unix))]
 pub(crate) fn hold(_: File, patience: Duration) -> io::Result<Held> {
     may_block();
@@ -307,13 +311,13 @@ impl Drop for Held {
     #[expect(clippy::disallowed_methods, reason = "releasing a lock does not wait")]
     fn drop(&mut self) {
         if let Some(file) = &self.0 {
-            // The audit keeps the file open under another handle.
+            // This is explicit, since the audit keeps the file open under another handle, which would keep the lock.
             let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock);
         }
     }
 }
 
-/// Creates a folder and its parents, accessible to this user only.
+/// Creates a folder and its missing parents, accessible only to this user.
 pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -322,7 +326,8 @@ pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Takes the lock of an open file without waiting, and returns whether it was free. Closing the file releases it.
+/// Locks an open file without waiting. Returns false if another process holds the lock. Closing the file releases the
+/// lock.
 ///
 /// # Errors
 /// If the file cannot be locked.
@@ -331,7 +336,8 @@ pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     tried(file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Reports whether another process holds the exclusive lock of an open file. Concurrent callers do not see each other.
+/// Reports whether another process holds the exclusive lock on an open file. This takes a shared lock for the check, so
+/// concurrent callers do not mistake each other for the holder.
 #[cfg(all(unix, feature = "server"))]
 pub(crate) fn is_held(file: &File) -> bool {
     matches!(tried(file, rustix::fs::FlockOperation::NonBlockingLockShared), Ok(false))
@@ -347,13 +353,13 @@ fn tried(file: &File, how: rustix::fs::FlockOperation) -> io::Result<bool> {
     }
 }
 
-/// Other systems have no locks.
+/// Always fails: other systems have no locks.
 #[cfg(not(unix))]
 pub(crate) fn try_lock(_: &File) -> io::Result<bool> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Makes new files accessible to this user only.
+/// Makes new files accessible only to this user.
 pub(crate) fn private(options: &mut OpenOptions) {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);

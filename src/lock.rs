@@ -1,9 +1,9 @@
-//! Locks that ignore poisoning.
+//! Locks a mutex and ignores poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks `mutex`, also after a thread panicked while it held the lock. So one panic is one failure: it does not end
-/// every task that shares the state.
+/// Locks `mutex`, also after a thread panicked while it held the lock. So one panic stays one failure: it does not
+/// spread to every task that shares the state.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,12 +4,12 @@ use std::net::IpAddr;
 
 use url::Url;
 
-/// Reports whether a URL names this machine.
+/// Reports whether a URL's host is this machine: `localhost` or a loopback address.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     url.host_str().is_some_and(names_loopback)
 }
 
-/// Reports whether a host, as in a URL or as people write it, is this machine.
+/// Reports whether a host name or address means this machine. IPv6 addresses may have brackets, as in a URL, or none.
 pub(crate) fn names_loopback(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
     let literal = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&host);

@@ -1,7 +1,7 @@
 //! The alias of a server, which is its name inside the host and in exposed names.
 //!
-//! An alias depends only on the name in the config, never on what else is configured, so adding a server never renames
-//! another. Exposed names are resolved by a table and never split.
+//! An alias depends only on the server's configured name, never on what else is configured, so adding a server never
+//! renames another one. Exposed names are resolved by a table, never by splitting them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use sha2::{Digest, Sha256};
 
 use crate::hex;
 
-/// The longest alias.
+/// The length of the longest alias, in bytes.
 pub(crate) const ALIAS: usize = 24;
-/// How many bytes of a longer name are kept before its hash.
+/// How many bytes of a longer alias are kept before the hash of the name.
 const KEPT: usize = 19;
 
 /// The alias of a server: `[a-z][a-z0-9-]{0,23}` without `--`.

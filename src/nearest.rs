@@ -1,8 +1,9 @@
-//! "Did you mean": finds the names nearest to one that does not exist.
+//! "Did you mean": finds the existing names that are most similar to one that does not exist.
 //!
 //! **Invariant:** pure; the same names give the same answer in the same order.
 
-/// Returns up to three of `names`, nearest first: those a few typos away, and those that contain `wanted`.
+/// Returns up to three of `names`, the most similar first: those a few typos away from `wanted`, and those that contain
+/// it or are contained in it.
 #[must_use]
 pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let wanted = wanted.to_lowercase();
@@ -23,7 +24,7 @@ pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Ve
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Counts the letters to add, drop, change, or swap with the next to turn one word into the other.
+/// Counts the steps that turn one word into the other. A step adds, drops, or changes a letter, or swaps two neighbors.
 fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut before = Vec::new();
@@ -45,7 +46,7 @@ fn distance(from: &str, to: &str) -> usize {
     above[to.len()]
 }
 
-/// A common part this long is no accident.
+/// How many bytes the shorter of two names must have for "one contains the other" to count.
 const PART: usize = 3;
 
 #[cfg(test)]

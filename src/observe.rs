@@ -1,8 +1,8 @@
-//! The outcome of each call: the one place where its kind, duration, and bytes meet.
+//! Observes each call from beginning to end: only here are its outcome, its duration, and its bytes known together.
 //!
-//! In: requests of clients, as they begin and end. Out: the same to each [`Listener`]; the audit is the first.
-//! **Invariant:** a call that began ends exactly once at each listener that took it, even if its future is dropped. A call
-//! without listeners costs one counter, and its answer is not parsed.
+//! In: clients' requests, as they begin and end. Out: a notice to each [`Listener`]; the audit log is the first one.
+//! **Invariant:** each listener that was told of a call's beginning is told of its end exactly once, even if the call's
+//! future is dropped. A call without listeners costs one counter, and its answer is not parsed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,24 +16,24 @@ use crate::answered::{Answered, Failed, Kind, NoResult};
 use crate::protocol::{Method, Raw};
 use crate::redact::Scrubber;
 
-/// A listener to calls.
+/// Is told of calls as they begin and end.
 pub(crate) trait Listener: fmt::Debug + Send + Sync {
-    /// Reports whether it listens to requests of that method.
+    /// Reports whether it wants to be told of requests of that method.
     fn wants(&self, method: &Method) -> bool;
 
-    /// Notes that a call begins; the returned value hears of its end.
+    /// Takes the notice that a call begins. The returned value is told of the call's end.
     ///
     /// # Errors
     /// When the call must not be made.
     fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed>;
 
-    /// Keeps what it was told: the host is shutting down.
+    /// Stores what it was told, since the host is shutting down.
     fn finish(&self) -> BoxFuture<'_, ()>;
 }
 
 /// One call in flight, as a listener knows it.
 pub(crate) trait Pending: fmt::Debug + Send {
-    /// Notes that the call has ended.
+    /// Takes the notice that the call has ended.
     fn end(self: Box<Self>, ended: &Ended<'_>);
 }
 
@@ -41,7 +41,7 @@ pub(crate) trait Pending: fmt::Debug + Send {
 #[derive(Clone, Debug)]
 pub(crate) struct Begun<'a> {
     pub(crate) principal: &'a str,
-    /// The client's own name: shown, never trusted.
+    /// The name that the client gave for itself: shown, never trusted.
     pub(crate) client: Option<Cow<'a, str>>,
     pub(crate) method: &'a Method,
     pub(crate) params: Option<&'a Raw>,
@@ -49,23 +49,23 @@ pub(crate) struct Begun<'a> {
     pub(crate) subject: Arc<Subject>,
 }
 
-/// The server that a request went to, and its target there.
+/// The server that a request went to, and what it named there (its target); empty until the request is routed.
 #[derive(Debug, Default)]
 pub(crate) struct Subject(OnceLock<At>);
 
-/// A target at a server.
+/// A server, and the target of a request there.
 #[derive(Debug)]
 pub(crate) struct At {
     /// The server's name in errors and logs.
     pub(crate) server: Arc<str>,
-    /// The server's own name of the target.
+    /// The server's own name or URI for the target.
     pub(crate) target: Arc<str>,
-    /// Removes the server's secrets from reports.
+    /// Removes the server's secrets from what is reported.
     pub(crate) scrubber: Arc<Scrubber>,
 }
 
 impl Subject {
-    /// Notes the server and target of the request. Only the first call has an effect.
+    /// Records the server and target of the request. Only the first call has an effect.
     pub(crate) fn is(&self, server: &Arc<str>, target: &Arc<str>, scrubber: &Arc<Scrubber>) {
         let at = At { server: server.clone(), target: target.clone(), scrubber: scrubber.clone() };
         let _ = self.0.set(at);
@@ -76,13 +76,13 @@ impl Subject {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended<'a> {
     pub(crate) end: End,
-    /// The kind of a failure of the host.
+    /// The kind of the failure; `None` unless the host itself failed the call.
     pub(crate) kind: Option<Kind>,
-    /// The code of a JSON-RPC error that is not a failure of the host.
+    /// The code of the JSON-RPC error; `None` unless the answer is one that is not a failure of the host.
     pub(crate) code: Option<i64>,
-    /// Bytes of the params.
+    /// The size of the params in bytes.
     pub(crate) bytes_in: usize,
-    /// Bytes of the answer.
+    /// The size of the answer in bytes.
     pub(crate) bytes_out: usize,
     pub(crate) took: Duration,
     /// The server and target, if the call was routed.
@@ -93,22 +93,22 @@ pub(crate) struct Ended<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Ok,
-    /// The tool says that it failed.
+    /// The result has `isError`: the tool says that it failed.
     ToolError,
-    /// The result asks the client for input.
+    /// The result is `input_required`: it asks the client for input.
     InputRequired,
     /// The call continues as a task.
     Task,
-    /// A JSON-RPC error.
+    /// The answer is a JSON-RPC error.
     Error,
-    /// A failure of the host.
+    /// The host itself failed the call.
     HostError,
     /// The client cancelled the call.
     Cancelled,
 }
 
 impl End {
-    /// Returns the word for it.
+    /// Returns the word for it in reports.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -133,7 +133,7 @@ impl End {
     }
 }
 
-/// All calls of a host.
+/// Counts all calls of a host, and tells the listeners of them.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     listeners: OnceLock<Box<[Arc<dyn Listener>]>>,
@@ -149,7 +149,8 @@ impl Observer {
         let _ = self.listeners.set(listeners.into());
     }
 
-    /// Notes that a call begins. `about` describes it, and runs only if there is a listener.
+    /// Tells the listeners that a call begins. `about` describes the call, and runs only if a listener wants to be
+    /// told.
     ///
     /// # Errors
     /// When a listener forbids the call.
@@ -175,7 +176,7 @@ impl Observer {
         Ok(observed)
     }
 
-    /// Lets the listeners keep what they were told.
+    /// Lets the listeners store what they were told, at shutdown.
     pub(crate) async fn finish(&self) {
         let [results, errors, failures, cancelled] = self.counts();
         tracing::debug!(results, errors, failures, cancelled, "requests of clients since the start");
@@ -184,7 +185,8 @@ impl Observer {
         }
     }
 
-    /// Returns the number of calls so far: results, JSON-RPC errors, failures of the host, and cancelled calls.
+    /// Returns how many calls have ended so far: with a result, with a JSON-RPC error, with a failure of the host, and
+    /// cancelled.
     pub(crate) fn counts(&self) -> [u64; 4] {
         [&self.results, &self.errors, &self.failures, &self.cancelled].map(|count| count.load(Ordering::Relaxed))
     }
@@ -204,15 +206,15 @@ impl Observer {
     }
 }
 
-/// One call in flight. Dropping it before it is finished counts as cancelled.
+/// One call in flight. If this is dropped before [`Observed::finish`], the call counts as cancelled.
 #[derive(Debug)]
 pub(crate) struct Observed<'a> {
-    /// `None` once it is finished.
+    /// `None` once the call is finished.
     observer: Option<&'a Observer>,
     told: Option<Box<Told>>,
 }
 
-/// The data of a call for its listeners.
+/// What is kept of a call for its listeners until it ends.
 #[derive(Debug)]
 struct Told {
     begun: Instant,
@@ -222,7 +224,7 @@ struct Told {
 }
 
 impl Observed<'_> {
-    /// Notes the answer of the call; `None` if the client cancelled it.
+    /// Records the answer to the call, and tells the listeners. `None` means that the client cancelled the call.
     pub(crate) fn finish(mut self, answered: Option<&Answered>) {
         self.close(answered);
     }

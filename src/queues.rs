@@ -1,13 +1,14 @@
-//! Counts the bytes queued for clients, down to the socket: in total (`host.limits.clientQueues`) and per client.
+//! Counts the bytes that wait to be sent to clients, down to the socket: in total (`host.limits.clientQueues`) and per
+//! client.
 //!
-//! Code that keeps bytes for a client holds a [`Share`] of its [`Account`] meanwhile: mailboxes, inboxes of calls,
-//! questions of parked calls and tasks, streams kept for replay, and answers being written, whose bytes carry their count
-//! into hyper. The system's socket buffers are not counted.
+//! Code that keeps bytes for a client holds a [`Share`] of the client's [`Account`] meanwhile. This covers mailboxes,
+//! inboxes of calls, questions of parked calls and tasks, streams kept for replay, and answers that are being written,
+//! whose bytes carry their count into hyper. The operating system's socket buffers are not counted.
 //!
-//! **Invariant:** counting never waits and loses nothing. Over the cap one client is cut off instead, with its
-//! connections and its session: the account with the highest cost, which is its bytes times how long none was taken.
-//! So a client that reads is never cut off for one that does not (`docs/hazards.md` H48, H49). Messages that may be lost
-//! (progress, log lines, replay copies) may use only the first half.
+//! **Invariant:** counting never waits and drops no message. If the total is over the cap, a client is cut off instead,
+//! with its connections and its session. It is the one whose account has the highest cost: its bytes times how long the
+//! client has taken none of them. So a client that reads is never cut off for one that does not (`docs/hazards.md` H48,
+//! H49). Messages that may be lost (progress, log messages, replay copies) may use only the first half of the cap.
 
 #![cfg_attr(not(feature = "server"), allow(dead_code, reason = "half of it is for the HTTP door"))]
 
@@ -23,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lock::lock;
 
-/// How long a client over its queue limit may take nothing before it is cut off.
+/// How long a client whose queue is over its limit may take no bytes before it is cut off.
 pub(crate) const STUCK: Duration = Duration::from_secs(180);
 
 /// The queues of all clients.
@@ -33,18 +34,18 @@ pub(crate) struct Queues(Arc<All>);
 #[derive(Debug)]
 struct All {
     cap: usize,
-    /// Bytes in all accounts.
+    /// The bytes in all accounts.
     used: AtomicUsize,
-    /// Bytes that may be dropped at any time.
+    /// The bytes of all [`Spare`]s.
     spare: AtomicUsize,
     clock: Instant,
     accounts: Mutex<HashMap<u64, Weak<Inner>>>,
     count: AtomicU64,
-    /// Signals that an account was cut off.
+    /// Changes when an account is cut off.
     cut: watch::Sender<()>,
 }
 
-/// The bytes that wait for one client: a session, a pipe, or a request without either.
+/// Counts the bytes that wait for one client: for a session, a pipe, or a request without either.
 #[derive(Clone, Debug)]
 pub(crate) struct Account(Arc<Inner>);
 
@@ -53,46 +54,48 @@ struct Inner {
     all: Arc<All>,
     number: u64,
     used: AtomicUsize,
-    /// When bytes were last taken, or when they began to wait; in milliseconds of `clock`.
+    /// When the client last took bytes, or when bytes began to wait; in milliseconds since `clock`.
     since: AtomicU64,
-    /// Like `used`, for bytes being written to a connection.
+    /// Like `used`, but only for bytes being written to a connection.
     written: AtomicUsize,
-    /// Like `since`, for bytes being written to a connection.
+    /// Like `since`, but only for bytes being written to a connection.
     written_since: AtomicU64,
     cut: CancellationToken,
-    /// The connections to the client.
+    /// The connections to the client, each with the token that ends it.
     ways: Mutex<Vec<(u64, CancellationToken)>>,
 }
 
-/// Bytes counted on an account until dropped.
+/// Bytes that count on an account until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     account: Account,
     bytes: usize,
 }
 
-/// Bytes that are kept only while there is plenty of room, counted until dropped.
+/// Bytes that are kept only while there is plenty of room. They count in the total, but on no account, until this is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct Spare {
     all: Arc<All>,
     bytes: usize,
 }
 
-/// Ties a connection to an account while its answers use it. The connection ends when the account is cut off.
+/// Ties a connection to an account as long as answers for the account are written to it. If the account is cut off
+/// meanwhile, the connection ends.
 #[derive(Debug)]
 pub(crate) struct Way {
     account: Account,
     number: u64,
 }
 
-/// Bytes being written, with their count.
+/// Bytes that are being written, with their share of the account.
 struct Load {
     bytes: Bytes,
     share: Share,
     _way: Arc<Way>,
 }
 
-/// A part of a [`Load`].
+/// A part of a [`Load`]. The connection drops it once it is written, which shows that the client takes bytes.
 struct Part {
     bytes: Bytes,
     account: Account,
@@ -102,7 +105,7 @@ struct Part {
 const PART: usize = 128 * 1024;
 
 impl Queues {
-    /// Creates queues of `cap` bytes in total, or of one message of any size.
+    /// Creates queues that hold `cap` bytes in total, or one message of any size.
     pub(crate) fn new(cap: usize) -> Self {
         Self(Arc::new(All {
             cap,
@@ -133,13 +136,13 @@ impl Queues {
         Account(inner)
     }
 
-    /// Returns the bytes queued now.
+    /// Returns how many bytes are queued now.
     #[must_use]
     pub(crate) fn used(&self) -> usize {
         self.0.total()
     }
 
-    /// Returns the bytes queued now, except those of accounts that were cut off.
+    /// Returns how many bytes are queued now, without those of accounts that were cut off.
     #[must_use]
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
@@ -147,7 +150,8 @@ impl Queues {
         living + self.0.spare.load(Ordering::Relaxed)
     }
 
-    /// Reports whether accounts that were cut off still hold so much that no new work should begin.
+    /// Reports whether the queues hold so much (a quarter over the cap), as accounts that were cut off may for a while,
+    /// that no new work should begin.
     #[must_use]
     pub(crate) fn is_swamped(&self) -> bool {
         self.0.total() > self.0.cap.saturating_add(self.0.cap / 4)
@@ -159,8 +163,8 @@ impl Queues {
         self.0.cut.subscribe()
     }
 
-    /// Cuts off accounts that have more than `queue` bytes and have taken nothing for `patience`, and accounts of any size that
-    /// have taken nothing for `long`.
+    /// Cuts off accounts with more than `queue` bytes whose clients have taken none of the bytes being written for
+    /// `patience`, and accounts of any size for which that lasts longer than `long`.
     pub(crate) fn cut_stuck(&self, queue: usize, patience: Duration, long: Duration) {
         let now = self.0.now();
         for account in self.0.living() {
@@ -189,13 +193,15 @@ impl All {
         lock(&self.accounts)
     }
 
-    /// Returns the accounts that are not cut off. The last handle of an account must not drop while the table is locked.
+    /// Returns the accounts that are not cut off. They are collected first, since the last handle of an account must
+    /// not be dropped while the table is locked.
     fn living(&self) -> Vec<Account> {
         let all: Vec<Arc<Inner>> = self.table().values().filter_map(Weak::upgrade).collect();
         all.into_iter().map(Account).filter(|account| !account.is_cut()).collect()
     }
 
-    /// Cuts off accounts until the rest is within the cap. The newest `size` bytes may stay alone, whatever the cap.
+    /// Cuts off accounts until the other ones are within the cap. The newest `size` bytes may stay if they are alone,
+    /// even over the cap.
     fn relieve(&self, size: usize) {
         let mut living = self.living();
         let spare = self.spare.load(Ordering::Relaxed);
@@ -215,38 +221,40 @@ impl All {
 }
 
 impl Account {
-    /// Creates an account without a cap, for embedding programs: what they do not take is their own memory.
+    /// Creates an account without a cap, for a program that embeds the host: messages that it does not take fill only
+    /// its own memory.
     #[must_use]
     pub(crate) fn free() -> Self {
         Queues::new(usize::MAX).account()
     }
 
-    /// Returns an empty share.
+    /// Returns an empty share of this account.
     #[must_use]
     pub(crate) fn share(&self) -> Share {
         Share { account: self.clone(), bytes: 0 }
     }
 
-    /// Returns an empty share of bytes that are only kept for replay.
+    /// Returns an empty count of bytes that are kept only while there is plenty of room.
     #[must_use]
     pub(crate) fn spare(&self) -> Spare {
         Spare { all: self.0.all.clone(), bytes: 0 }
     }
 
-    /// Returns the bytes that wait.
+    /// Returns how many bytes wait for the client.
     #[must_use]
     pub(crate) fn used(&self) -> usize {
         self.0.used.load(Ordering::Relaxed)
     }
 
-    /// Reports whether more than `queue` bytes wait and none were taken for `patience`.
+    /// Reports whether more than `queue` bytes wait and the client has taken none for longer than `patience`.
     #[must_use]
     pub(crate) fn is_behind(&self, queue: usize, patience: Duration) -> bool {
         let since = self.0.since.load(Ordering::Relaxed);
         self.used() > queue && self.0.all.now().saturating_sub(since) > millis(patience)
     }
 
-    /// Reports whether there is room for `size` bytes that may be lost.
+    /// Reports whether there is room for `size` more bytes of messages that may be lost, that is in the first half of
+    /// the cap.
     #[must_use]
     pub(crate) fn has_plenty(&self, size: usize) -> bool {
         self.0.all.total().saturating_add(size) <= self.0.all.cap / 2
@@ -266,7 +274,7 @@ impl Account {
         self.0.cut.cancelled().await;
     }
 
-    /// Ties the connection that `end` ends to this account.
+    /// Ties to this account the connection that cancelling `end` closes.
     #[must_use]
     pub(crate) fn way(&self, end: &CancellationToken) -> Arc<Way> {
         let number = self.0.all.next();
@@ -277,7 +285,8 @@ impl Account {
         Arc::new(Way { account: self.clone(), number })
     }
 
-    /// Returns for how many milliseconds nothing of what is being written was taken.
+    /// Returns for how many milliseconds the client has taken none of the bytes being written. Returns 0 if nothing is
+    /// being written.
     fn stuck(&self, now: u64) -> u64 {
         if self.0.written.load(Ordering::Relaxed) == 0 {
             return 0;
@@ -336,13 +345,13 @@ impl Share {
         self.bytes
     }
 
-    /// Adds bytes. Over the cap an account is cut off, maybe this one.
+    /// Adds `size` bytes. If that exceeds the cap, accounts are cut off, maybe this one.
     pub(crate) fn add(&mut self, size: usize) {
         self.bytes += size;
         self.account.add(size);
     }
 
-    /// Gives back bytes that were taken.
+    /// Gives back `size` bytes, which the client has taken.
     pub(crate) fn take(&mut self, size: usize) {
         let size = size.min(self.bytes);
         self.bytes -= size;
@@ -357,7 +366,7 @@ impl Drop for Share {
 }
 
 impl Spare {
-    /// Adds `size` bytes if there is plenty of room, and returns whether there was.
+    /// Adds `size` bytes if there is plenty of room. Returns false, and adds nothing, if there is not.
     #[must_use]
     pub(crate) fn try_add(&mut self, size: usize) -> bool {
         let fits = self.all.total().saturating_add(size) <= self.all.cap / 2;
@@ -389,8 +398,8 @@ impl Drop for Spare {
 }
 
 impl Way {
-    /// Queues bytes that count as `size` on the account until they are written. Large ones are split into parts, so that
-    /// progress is visible.
+    /// Queues bytes that count as `size` on the account until they are written. More than [`PART`] bytes are split into
+    /// parts, so that it shows whether the client takes them.
     pub(crate) fn load(self: &Arc<Self>, pieces: &mut VecDeque<Bytes>, bytes: Bytes, size: usize) {
         let whole = self.count(bytes, size);
         if whole.len() <= PART {

@@ -1,8 +1,8 @@
-//! Sealed handles that a client keeps and sends back (`requestState`, task ids). Only this process can read or make them,
-//! and each is valid for one principal and one purpose.
+//! Sealed (encrypted) handles that a client keeps and sends back: `requestState` and task ids. Only this process can
+//! read or make them, and each is valid for one principal and one purpose.
 //!
-//! **Invariant:** input is hostile until it opens. A text made for another principal, for another purpose or by another
-//! process does not open, and the error is the same for each reason.
+//! **Invariant:** a handle from a client is hostile until it opens. A text that was made for another principal, for
+//! another purpose, or by another process does not open, and the error does not tell which of these is the reason.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 /// Makes and opens handles with a key that lives as long as this process.
 pub(crate) struct Seal(LessSafeKey);
 
-/// The purpose of a handle. It opens for no other.
+/// The purpose of a handle. A handle opens for no other purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The `requestState` of an `input_required` result.
@@ -24,11 +24,11 @@ pub(crate) enum Purpose {
     Task,
 }
 
-/// The text is not one of our handles for this principal and purpose.
+/// The text is not a handle that this process made for this principal and purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 
-/// Longer texts are not our handles.
+/// The longest text that is opened, in bytes: no handle of ours is longer.
 const LONGEST: usize = 1 << 20;
 
 impl Seal {
@@ -43,7 +43,7 @@ impl Seal {
         Ok(Self(LessSafeKey::new(key)))
     }
 
-    /// Seals a value. Two handles of the same value always differ.
+    /// Seals a value. Two handles for the same value always differ.
     ///
     /// # Errors
     /// If the system has no randomness.
@@ -70,7 +70,7 @@ impl Seal {
     /// Opens a handle.
     ///
     /// # Errors
-    /// If it is not one of our handles for this principal and purpose.
+    /// If this process did not make it for this principal and purpose.
     pub(crate) fn open<T: DeserializeOwned>(&self, purpose: Purpose, principal: &str, text: &str) -> Result<T, Broken> {
         if text.len() > LONGEST {
             return Err(Broken);
@@ -85,7 +85,7 @@ impl Seal {
 }
 
 impl Purpose {
-    /// Returns what a handle is bound to beside its content.
+    /// Returns the bytes that a handle is bound to in addition to its content.
     fn bound_to(self, principal: &str) -> Vec<u8> {
         let mut bound = vec![match self {
             Self::RequestState => 1,

@@ -1,4 +1,5 @@
-//! The host's own failures (`docs/bridging.md` 14): the only place where they get their kind and their public text.
+//! The failures that the host itself reports (`docs/bridging.md` 14). Only this file gives a failure its kind and its
+//! public text.
 
 use crate::answered::{Failed, Kind, NoResult};
 use crate::manager::{NoLease, Server};
@@ -6,8 +7,8 @@ use crate::protocol::Theirs;
 use crate::transport;
 use crate::upstream::{StateName, Unavailable};
 
-/// Why the server gave no answer of its own. The text may hold secrets until [`Failure::of`] names the server and scrubs
-/// it.
+/// Why there is no answer from the server. The text may hold the server's secrets until [`Failure::of`] names the
+/// server and scrubs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     kind: Kind,
@@ -18,7 +19,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// The server has no connection to give.
+    /// The server has no usable connection now.
     pub(super) fn unavailable(why: &Unavailable) -> Self {
         let cause = why.cause.as_deref().map(|cause| format!(": {cause}")).unwrap_or_default();
         let kind = if why.state == StateName::Unauthorized { Kind::AuthRequired } else { Kind::Unavailable };
@@ -26,19 +27,19 @@ impl Failure {
         Self { retryable: kind == Kind::Unavailable, cause: why.cause.clone(), ..Self::new(kind, text) }
     }
 
-    /// The call waited for a sign-in that did not happen.
+    /// The call needs a sign-in, and nobody signed in.
     #[cfg(feature = "server")]
     pub(super) fn not_signed_in(text: String) -> Self {
         Self::new(Kind::AuthRequired, text)
     }
 
-    /// Returns the text if nothing was sent because there is no token.
+    /// Returns the text if the request was not sent because there is no access token for the server, else `None`.
     #[cfg(feature = "server")]
     pub(super) fn wants_sign_in(&self) -> Option<&str> {
         (self.kind == Kind::AuthRequired && !self.sent).then_some(&*self.text)
     }
 
-    /// There is no lease: the server is never started, or may not be started once more.
+    /// The client gets no lease (connection) of the server; `none` says why.
     pub(super) fn lease(none: NoLease) -> Self {
         let in_use = |limit, name| Self::overloaded(format!("has no connection left: {limit} are in use ({name})"));
         let share = |limit: usize, name| {
@@ -72,7 +73,7 @@ impl Failure {
         Self { sent: true, ..Self::new(Kind::ShuttingDown, text.to_owned()) }
     }
 
-    /// The client is no longer served.
+    /// The host stopped serving the client while the request was in flight.
     pub(super) fn let_go() -> Self {
         let text = "the request was not waited for any longer: the host serves this client no more; whether the work was done is unknown";
         Self { sent: true, ..Self::new(Kind::ShuttingDown, text.to_owned()) }
@@ -84,51 +85,51 @@ impl Failure {
         Self::new(Kind::Unavailable, text)
     }
 
-    /// The target was listed, and its server no longer has it.
+    /// The server listed this tool or prompt before, and no longer has it.
     pub(super) fn gone(what: &str, name: &str) -> Self {
         let text = format!("has no {what} {} any more; list again", Theirs(name));
         Self::new(Kind::Unavailable, text)
     }
 
-    /// The tool no longer takes the arguments that it was listed with.
+    /// The arguments fit the tool as it was listed, and no longer fit it as it is now.
     pub(super) fn takes_others(name: &str, why: &str) -> Self {
         let text = format!("has changed the arguments of the tool {}: {why}; list again", Theirs(name));
         Self::new(Kind::InvalidArguments, text)
     }
 
-    /// One client has too many requests in flight.
+    /// One client has `limit` requests in flight and gets no more.
     pub(super) fn client_limit(limit: usize) -> Self {
         Self::overloaded(format!("more than {limit} requests at once (host.limits.pendingPerClient)"))
     }
 
-    /// All clients together have too many requests in flight.
+    /// All clients together have `limit` requests in flight and get no more.
     pub(super) fn pending(limit: usize) -> Self {
         Self::overloaded(format!("more than {limit} requests of all clients at once (host.limits.pending)"))
     }
 
-    /// One principal already has half of the requests that all may have in flight.
+    /// One principal (user) already has half of the requests that all clients together may have in flight.
     pub(super) fn half_of_pending(half: usize) -> Self {
         Self::overloaded(format!(
             "{half} requests of yours at once, others need theirs, too (half of host.limits.pending)"
         ))
     }
 
-    /// One client has too many change streams.
+    /// One client has `limit` change streams (`subscriptions/listen`) and gets no more.
     pub(super) fn listens(limit: usize) -> Self {
         Self::overloaded(format!("more than {limit} streams of changes at once (host.limits.pendingPerClient)"))
     }
 
-    /// Too many calls are parked for clients without a session.
+    /// As many calls as allowed are parked (they wait for clients without a session to answer questions).
     pub(super) fn parked(limit: usize) -> Self {
         Self::overloaded(format!("{limit} calls are held for clients without a session (host.limits.parked)"))
     }
 
-    /// Too many clients without a session are busy.
+    /// No new client without a session is admitted: the limit is reached, and all of them are busy.
     pub(super) fn sessions(limit: usize, name: &str) -> Self {
         Self::overloaded(format!("{limit} kinds of clients are busy (host.limits.{name})"))
     }
 
-    /// Nothing was sent, and a retry does not help.
+    /// Makes a failure of a request that was not sent and that no retry helps.
     fn new(kind: Kind, text: String) -> Self {
         Self { kind, text, cause: None, sent: false, retryable: false }
     }
@@ -142,13 +143,13 @@ impl Failure {
         Self::overloaded(format!("had no free slot within {wait:?} (queueTimeout)"))
     }
 
-    /// The server did not answer in time.
+    /// The server did not answer within `limit`, the config setting `name`.
     pub(super) fn timeout(limit: std::time::Duration, name: &str) -> Self {
         let text = format!("gave no answer within {limit:?} ({name}); whether the work was done is unknown");
         Self { sent: true, ..Self::new(Kind::Timeout, text) }
     }
 
-    /// A client without a session did not come back with answers in time.
+    /// The server asked something, and a client without a session did not come back with answers in time.
     pub(super) fn nobody_answered(limit: std::time::Duration) -> Self {
         let text = format!("asked something, and nobody answered within {limit:?} (host.limits.answer)");
         Self { sent: true, ..Self::new(Kind::Timeout, text) }
@@ -173,7 +174,8 @@ impl Failure {
             return Self { retryable, cause, ..Self::new(kind, format!("did not take the request: {error}")) };
         }
         let kind = match error {
-            // The server says so itself. It likely did nothing for the request, but that is not certain.
+            // The server says itself that it is overloaded. It likely did no work for the request, but that is not
+            // certain.
             E::Status { status: 429 | 503, .. } => {
                 let text = format!("did not serve the request: {error}");
                 return Self { sent: true, retryable: true, cause, ..Self::new(Kind::Overloaded, text) };
@@ -191,22 +193,23 @@ impl Failure {
         Self { sent: true, cause, ..Self::new(kind, text) }
     }
 
-    /// Marks the failure as one of a request that had been sent before.
+    /// Changes the failure for a request that was sent before on another connection: the server may have done the work
+    /// then.
     pub(super) fn after_a_loss(self) -> Self {
         let kind = if self.sent { self.kind } else { Kind::OutcomeUnknown };
         Self { kind, sent: true, ..self }
     }
 
-    /// Makes it the answer of a request to that server, without the server's secrets.
+    /// Turns the failure into the answer to a request for that server, and removes the server's secrets from the text.
     pub(super) fn of(&self, server: &Server) -> NoResult {
         let name = &server.config.name;
-        // A server's last words, or its HTTP errors, may repeat secrets that it was given.
+        // The last lines of a server's stderr, or its HTTP errors, may repeat secrets that the server was given.
         let safe = |text: &str| server.scrubber.scrub(text).into_owned();
         let cause = self.cause.as_deref().map(|cause| safe(cause).into());
         self.told(Some(name), format!("server {name:?} {}", safe(&self.text)), cause)
     }
 
-    /// Makes it an answer of the host itself, which concerns no server.
+    /// Turns the failure into an answer that names no server.
     pub(super) fn of_host(&self) -> NoResult {
         self.told(None, self.text.clone(), None)
     }

@@ -1,5 +1,6 @@
-//! Roots (`docs/bridging.md` 15.3): the host asks a client for them once, at its first call of a server that wants them,
-//! and answers servers itself from then on. Clients with the same roots share leases.
+//! Roots (`docs/bridging.md` 15.3): the host asks a client for its roots once, at the client's first call to a server
+//! that wants them, and keeps the answer. From then on the host itself answers `roots/list` requests from servers.
+//! Clients with the same roots share leases.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,25 +12,27 @@ use crate::manager::{Manager, Server, Told};
 use crate::protocol::{Method, Profile};
 use crate::upstream::Ask;
 
-/// How long a client may take to tell its roots. A client that takes longer has none.
+/// How long a client may take to tell its roots. A client that takes longer counts as one without roots.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The number under which a client is asked for its roots. No call has it.
+/// The call number under which the request for roots is registered. No real call has this number.
 const NO_CALL: u64 = u64::MAX;
 
 impl Client {
-    /// Returns the client's roots, if they decide which lease of the server it gets.
+    /// Returns the client's roots. Returns `None` if they do not matter for the client's choice of a lease
+    /// (connection), or if a modern client has not told them.
     pub(super) async fn roots_for(self: &Arc<Self>, server: &Server) -> Option<Arc<Told>> {
         if !server.wants_roots(self.profile()) || server.is_sessionless(&self.who) {
             return None;
         }
         if self.revision().is_modern() {
-            // A client that is asked by results brought them with the request, or is not asked during it.
+            // A modern client is asked by a result and brings its roots with the next request. It is not asked during a
+            // request.
             return self.roots();
         }
         Some(self.known_roots().await)
     }
 
-    /// Returns the roots of a client with a session. Asks the client if that has not happened before.
+    /// Returns the roots of a client with a session. Asks the client if it was not asked before.
     async fn known_roots(self: &Arc<Self>) -> Arc<Told> {
         if let Some(told) = self.roots() {
             return told;
@@ -46,7 +49,7 @@ impl Client {
 
     async fn ask_roots(self: &Arc<Self>) -> Arc<Told> {
         let (ask, answer) = Ask::gathered("roots", self.revision(), Method::RootsList, None);
-        // Strict clients take such a question only on the stream of a request.
+        // Strict clients accept a request from the server only on the response stream of one of their own requests.
         let leg = self.any_leg();
         let _taken_back = AskGuard::new(self, NO_CALL);
         self.ask_beside(ask, NO_CALL, leg);
@@ -56,8 +59,9 @@ impl Client {
         }
     }
 
-    /// Notes that the client has other roots. The returned future asks for them again. If no other client has called on a
-    /// lease, the client keeps the lease and the server is told; otherwise the client moves at its next request.
+    /// Takes the client's notice that its roots changed. The returned future asks for them again; it is `None` if there
+    /// is nothing to ask. A lease on which no other client has called is kept, and its server is told of the change.
+    /// From any other lease the client moves away at its next request.
     pub(super) fn roots_changed(
         self: &Arc<Self>,
         manager: &Manager,
@@ -66,13 +70,13 @@ impl Client {
             return None;
         }
         if self.roots().is_none() {
-            // It was never asked so far. A server that asks is told by the client itself.
+            // The client was never asked so far. A server that asks for roots gets the client's own answer.
             self.tell_roots(manager, None);
             return None;
         }
         let asking = self.asking();
         if asking.has_others.swap(true, Ordering::AcqRel) {
-            // The pending question brings the new roots.
+            // A request for the roots is already due, and brings the new ones.
             return None;
         }
         let (client, manager) = (self.clone(), manager.clone());

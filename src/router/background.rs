@@ -1,9 +1,9 @@
-//! Work of the router that belongs to no request, or outlives the request that began it.
+//! Tasks (Tokio's, not MCP's) of the router that belong to no client's request, or outlive the request that began them.
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Runs tasks until the router stops; cheap to clone.
+/// Spawns tasks that end with the router. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Background {
     tasks: TaskTracker,
@@ -11,7 +11,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Runs a task that is dropped when the router stops.
+    /// Spawns a task that is dropped when the router stops.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         self.tasks.spawn(async move {
@@ -19,12 +19,13 @@ impl Background {
         });
     }
 
-    /// Runs a task that ends by itself once the router stops. [`Background::end`] waits for it.
+    /// Spawns a task that is never dropped halfway: it must watch [`Background::stop`] and end by itself.
+    /// [`Background::end`] waits for it.
     pub(super) fn spawn_whole(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(task);
     }
 
-    /// Cancelled when the router stops.
+    /// Returns the token that is cancelled when the router stops.
     pub(super) fn stop(&self) -> &CancellationToken {
         &self.stop
     }

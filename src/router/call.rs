@@ -1,10 +1,11 @@
-//! One request of a client on its way through a server: sent under another id and name, everything that comes back
-//! translated, until there is one answer.
+//! One client's request on its way to a server and back. It is sent under another request id and under the server's own
+//! name for the target; everything that comes back is translated, until there is one answer.
 //!
-//! A server may come back from a loss in another era. So nothing that depends on both eras outlives a connection: which
-//! of the four ways the call takes, whether it runs as a task, how a resource is watched. A call that was not parked on
-//! one connection is parked on the next if necessary, and keeps its clocks, its slot, and its retries ([`Course`]).
-//! `Error::fate` says what became of a request, `Repeats` whether it is sent again.
+//! A server that was lost may come back in another era (legacy, with sessions, or modern, without). So every decision
+//! that depends on the eras of both sides is made anew for each connection: which of the four ways of `mod.rs` the call
+//! takes, whether it runs as a task, how a resource is watched. A call that was not parked on one connection is parked
+//! on the next if necessary. Its deadlines, its slot, and its count of retries stay ([`Course`]). `Error::fate` says
+//! what became of a lost request, `Repeats` whether it is sent again.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ use crate::protocol::{ErrorObject, Outcome, ProtocolVersion, Raw};
 use crate::transport;
 use crate::upstream::{Connection, Exchange, Terms, Upstream};
 
-/// Brings requests to servers, and their answers back.
+/// Forwards clients' requests to servers, and brings the answers back.
 #[derive(Debug)]
 pub(super) struct Forwarder {
     pub(super) manager: Manager,
@@ -56,7 +57,8 @@ pub(super) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Sends a request to a server, and brings its answer back.
+    /// Sends a request to its server and returns the answer. What the server says before it goes into `leg`, the
+    /// mailbox of the request.
     pub(super) async fn forward(
         self: &Arc<Self>,
         client: &Arc<Client>,
@@ -71,8 +73,8 @@ impl Forwarder {
         self.carry(client, &forward, &mut Toward::leg(client, leg)).await
     }
 
-    /// Forwards a request of a client without a session whose server may ask something. The request is a new one, or
-    /// brings answers.
+    /// Forwards a request of a client without a session, during which the server may ask the client something. The
+    /// request is a new one, or one that brings the client's answers.
     async fn forward_modern(
         self: &Arc<Self>,
         client: &Arc<Client>,
@@ -99,7 +101,7 @@ impl Forwarder {
         self.carry(client, &forward, &mut Toward::leg(client, leg)).await
     }
 
-    /// Takes a slot of the server, then sends the request and brings its answer back.
+    /// Waits for a slot (`maxConcurrent`) of the server, then sends the request and returns its answer.
     async fn carry(self: &Arc<Self>, client: &Arc<Client>, forward: &Forward, toward: &mut Toward<'_>) -> Answered {
         let server = &forward.server;
         let calling = server.calling();
@@ -107,7 +109,8 @@ impl Forwarder {
         self.go_on(client, forward, toward, Course::begin(&server.config, calling, slot)).await
     }
 
-    /// Brings a call to its end. A call that is lost is sent again where that is safe (`docs/hazards.md` H57).
+    /// Runs a call until there is an answer. A call whose connection is lost is sent again where that is safe
+    /// (`docs/hazards.md` H57).
     async fn go_on(
         self: &Arc<Self>,
         client: &Arc<Client>,
@@ -119,8 +122,9 @@ impl Forwarder {
             let asked = forward.server.asks();
             let failure = match self.attempt(client, forward, toward, &mut course).await {
                 Ok(answered) => {
-                    // The call may have failed because the server asked in vain. Once more, on a lease where the client can
-                    // answer, or the server asks nothing.
+                    // The call may have failed because the server asked something and got no answer. It is sent once
+                    // more, on a lease where the client can answer, or where the server is told that the client cannot
+                    // be asked.
                     let more = forward.server.asks() != asked && has_failed(&answered) && course.repeats.lost;
                     if more && forward.is_safe_twice() {
                         course.repeats.lost = false;
@@ -135,7 +139,7 @@ impl Forwarder {
                 Err(Stop::Attempt(Attempt::Failed(failure))) => failure.after_a_loss(),
                 Err(Stop::Attempt(Attempt::Lost(error))) => {
                     if course.repeats.allow(&error, || forward.is_safe_twice()) {
-                        // The tasks that notice the end of the connection get a turn.
+                        // The tasks that notice the loss of the connection get a turn.
                         tokio::task::yield_now().await;
                         continue;
                     }
@@ -152,7 +156,8 @@ impl Forwarder {
         }
     }
 
-    /// Moves a call whose server may ask into a task of its own, and serves the request that began it.
+    /// Parks a call whose server may ask: moves the call into a Tokio task of its own. Then waits for the first result,
+    /// which answers the client's request.
     async fn park(
         self: &Arc<Self>,
         client: &Arc<Client>,
@@ -166,7 +171,8 @@ impl Forwarder {
         self.parked.attend(&parked, 0, attending).await
     }
 
-    /// Sends the call to one lease, round by round, until it has its answer there or fails.
+    /// Runs the call on one lease, round by round, until it is answered or fails. One round is one request to the
+    /// server.
     async fn attempt(
         &self,
         client: &Arc<Client>,
@@ -211,7 +217,7 @@ impl Forwarder {
         }
     }
 
-    /// Gets the lease for the call, and decides how the call runs there.
+    /// Gets a lease (connection) for the call, and decides how the call runs on it.
     async fn board(
         &self,
         client: &Arc<Client>,
@@ -228,7 +234,8 @@ impl Forwarder {
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
         let plan = judge(client, forward, toward, &connection, course)?;
         let mut terms = plan.dress(terms(client, server, toward));
-        // A session has one level. Requests that say theirs share it: the most verbose one in flight counts.
+        // A legacy session has one log level. Modern requests each state their own, so the most verbose level in flight
+        // is set.
         if client.revision().is_modern() && !version.is_modern() && client.level().is_some() {
             self.clients.apply_level(server, &upstream);
         }
@@ -236,14 +243,14 @@ impl Forwarder {
         terms.turn = Some(upstream.turn());
         let who = client.who_with(forward.roots.clone().or_else(|| client.roots()));
         if !version.is_modern() && !self.manager.suits(server, &upstream, &who) {
-            // Meanwhile the lease was told the roots of another client.
+            // Meanwhile the server was told another client's roots on this lease.
             client.drop_lease(server.id);
             return Err(Attempt::Lost(transport::Error::Unwritten).into());
         }
         Ok(On { upstream, connection, version, plan, terms, _lane: lane, _stay: stay })
     }
 
-    /// Sends the call once, with the client's answers so far, and waits for the server's answer.
+    /// Sends the request once, with the client's answers so far, and waits for the server's answer.
     async fn round(
         &self,
         client: &Client,
@@ -268,7 +275,7 @@ impl Forwarder {
     }
 }
 
-/// The task of a parked call. Its type is named, since the future of a call would contain itself.
+/// Returns the future that runs a parked call. It is boxed, since otherwise the future of a call would contain itself.
 fn run_parked(
     calls: Arc<Forwarder>,
     client: Arc<Client>,
@@ -283,7 +290,7 @@ fn run_parked(
     })
 }
 
-/// Takes a slot of the server, if it has `maxConcurrent`.
+/// Waits for a slot of the server. Returns `None` if the server has no `maxConcurrent`.
 async fn slot(parked: &Table, client: &Client, server: &Server) -> Result<Option<Slot>, Failure> {
     let Some(slots) = &server.slots else { return Ok(None) };
     let wait = server.config.queue_timeout;
@@ -293,8 +300,8 @@ async fn slot(parked: &Table, client: &Client, server: &Server) -> Result<Option
     slots.take(client.owner(), wait).await.map(Some).ok_or_else(|| Failure::queue(wait))
 }
 
-/// Decides how the call runs on this connection, since the one before may have been of another era. Returns whether it
-/// runs as a task.
+/// Decides how the call runs on this connection, since the connection before may have been of another era. The returned
+/// plan says whether it runs as a task.
 fn judge(
     client: &Client,
     forward: &Forward,
@@ -303,25 +310,27 @@ fn judge(
     course: &mut Course,
 ) -> Result<Plan, Stop> {
     if connection.is_modern() {
-        // A client with a session brings no answers, so the first request has none.
+        // A client with a session puts no `inputResponses` into its request, so the first round has none.
         if !client.revision().is_modern() {
             course.answers.get_or_insert_with(Raw::empty_object);
         }
     } else if forward.answers || course.driver.has_asked() {
-        // The client's answers are of no use to this connection, and the work before them must not be done twice.
+        // A legacy connection cannot take the client's answers, and the work that led to the questions must not be done
+        // twice.
         return Err(Attempt::Failed(Failure::lost(&transport::Error::Broken)).into());
     } else if client.revision().is_modern()
         && forward.method.may_ask()
         && !forward.server.declared(client.profile()).asks_nothing()
         && let Toward::Leg(leg) = toward
     {
-        // The server asks by requests of its own, and this client is asked by results: the call waits without the client.
+        // The server asks by requests of its own, and this client can be asked only by results: the call has to wait
+        // here while the client is away.
         return Err(Stop::Park(leg.hand_over()));
     }
     forward.task.at(&forward.server, connection).map_err(Stop::Refused)
 }
 
-/// Returns what the request tells the server about the client.
+/// Returns what the server learns about the client with this request.
 fn terms(client: &Client, server: &Server, toward: &Toward<'_>) -> Terms {
     let mut terms = match toward {
         Toward::Leg(leg) => client.terms(leg.mailbox()),
@@ -337,11 +346,11 @@ fn has_failed(answered: &Answered) -> bool {
     answered.as_ref().map_or(true, is_error)
 }
 
-/// The lease of a call, and how the call runs there.
+/// The lease that a call runs on, and how it runs there.
 struct On {
     upstream: Arc<Upstream>,
     connection: Arc<Connection>,
-    /// The server's revision.
+    /// The protocol revision that the server speaks.
     version: ProtocolVersion,
     plan: Plan,
     terms: Terms,
@@ -349,14 +358,14 @@ struct On {
     _stay: Option<Stay>,
 }
 
-/// One sending of a call, and its outcome.
+/// One request to the server for a call, and its outcome.
 struct Round {
     id: u64,
     exchange: Exchange,
     outcome: Outcome,
 }
 
-/// Puts the questions of a server's result to a client with a session. Returns how the call goes on.
+/// Puts the questions in a server's result to a client with a session. Returns how the call goes on.
 async fn ask(
     client: &Arc<Client>,
     forward: &Forward,
@@ -373,7 +382,7 @@ async fn ask(
     toward.tick();
     let asked = Instant::now();
     let next = course.driver.round(&stage, result, &forward.params).await.map_err(Attempt::Failed)?;
-    // The clock stops while a person is asked.
+    // The time that a person takes does not count toward the deadline.
     course.end += asked.elapsed();
     Ok(next)
 }
@@ -381,9 +390,9 @@ async fn ask(
 /// Why an attempt ended without an answer.
 enum Stop {
     Attempt(Attempt),
-    /// The call is not possible in the way the client wants it.
+    /// The client wants the call as a task, and the server runs none.
     Refused(ErrorObject),
-    /// The call must go on in a task of its own.
+    /// The call must be parked: it goes on in a Tokio task of its own.
     Park(Handover),
 }
 

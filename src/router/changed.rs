@@ -1,6 +1,6 @@
-//! Calls of tools and prompts that changed since they were shown. A list may be older than its server's start
-//! (`manager/kept`), or come from another lease. If the target is gone, or its arguments changed, the client is told to
-//! list again before anything is sent.
+//! Checks whether a tool or prompt has changed since the client saw it in a list. A list may be older than its server's
+//! start (`manager/kept`), or come from another lease. If the tool or prompt is gone, or no longer takes the arguments,
+//! nothing is sent and the client is told to list again.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::protocol::Method;
 use crate::registry::{Kind, Offer, misfit};
 use crate::upstream::Upstream;
 
-/// Returns what the client was shown of the server, unless that came from its own lease.
+/// Returns the offer of the server (its tools and prompts) that the client was shown, or `None` if the client has a
+/// live lease, whose list it saw.
 pub(super) fn shown_before(manager: &Manager, client: &Client, forward: &Forward) -> Option<Arc<Offer>> {
     let server = &forward.server;
     let is_live = |upstream: &Arc<Upstream>| upstream.connection().is_some();
@@ -22,7 +23,8 @@ pub(super) fn shown_before(manager: &Manager, client: &Client, forward: &Forward
     manager.shown_before(server, &client.who_now())
 }
 
-/// Returns why the request must not be sent to that lease, if the lease lists something else than the client was shown.
+/// Returns why the request must not be sent on that lease, or `None` if it may be. The reason is a change of the tool
+/// or prompt since the client was shown it.
 pub(super) fn changed(forward: &Forward, upstream: &Upstream) -> Option<Failure> {
     let (shown, kind) = (forward.shown.as_ref()?, kind(&forward.method)?);
     let now = upstream.offer().filter(|now| now.hash() != shown.hash() && !now.failed(kind))?;
@@ -36,11 +38,12 @@ pub(super) fn changed(forward: &Forward, upstream: &Upstream) -> Option<Failure>
     }
     let arguments = forward.params.member("arguments");
     let why = misfit(definition, arguments.as_ref())?;
-    // Arguments that did not fit before either are the client's own mistake, and the server says so.
+    // Arguments that did not fit the old definition either are the client's own mistake, which the server reports
+    // itself.
     misfit(before, arguments.as_ref()).is_none().then(|| Failure::takes_others(&forward.target, &why))
 }
 
-/// Returns the kind of list that shows the target of a request.
+/// Returns the kind of list that shows what the request names: tools or prompts; `None` for other requests.
 fn kind(method: &Method) -> Option<Kind> {
     match method {
         Method::ToolsCall => Some(Kind::Tools),

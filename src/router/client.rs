@@ -1,4 +1,5 @@
-//! One client: its abilities, its requests in flight, the questions put to it.
+//! One client: its abilities, its requests in flight, and the questions put to it (requests from servers to the client,
+//! and those of the host itself).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -18,13 +19,13 @@ use crate::queues::Account;
 use crate::registry::Catalog;
 use crate::upstream::{Ask, Connection, Owner, Terms, Upstream};
 
-/// What a client declares when it comes.
+/// What a client declares when it connects, or with its first request.
 #[derive(Debug)]
 pub(crate) struct Abilities {
     pub(crate) revision: ProtocolVersion,
     /// The kinds of questions that it can be asked.
     pub(crate) profile: Profile,
-    /// Its `capabilities.extensions`, as far as we carry them.
+    /// Those of its `capabilities.extensions` that the host passes on to servers.
     pub(crate) extensions: Option<Raw>,
 }
 
@@ -34,20 +35,21 @@ pub(crate) struct Abilities {
 pub(super) struct Counts {
     /// Its requests in flight.
     pub(super) requests: usize,
-    /// Questions put to it, without an answer yet.
+    /// The questions put to it that it has not answered yet.
     pub(super) questions: usize,
-    /// Its change streams.
+    /// Its change streams (`subscriptions/listen`).
     pub(super) listens: usize,
     /// Resources that it watches.
     pub(super) watched: usize,
 }
 
-/// One downstream session, or the program that embeds the host.
+/// One client: a session, all requests without a session that count as one client (`modern.rs`), or the program that
+/// embeds the host.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(super) who: Who,
     revision: ProtocolVersion,
-    /// Its `capabilities.extensions`, as far as we carry them.
+    /// Those of its `capabilities.extensions` that the host passes on to servers.
     extensions: Option<Raw>,
     mailbox: Mailbox,
     state: Mutex<State>,
@@ -60,26 +62,28 @@ pub(super) struct State {
     running: BTreeMap<RequestId, Running>,
     asked: BTreeMap<u64, OpenQuestion>,
     asked_so_far: u64,
-    /// Change streams and doors that keep it from being reaped as idle.
+    /// How many change streams and doors keep it from being closed as idle.
     places: u32,
     listens: u32,
-    /// Resources watched by its change streams.
+    /// How many resources its change streams watch.
     watched: u32,
     level: Option<Level>,
-    /// By server: the lease, and the server's stamp when the lease was given.
+    /// For each server id: the lease, and the server's stamp (a change counter) when the lease was given.
     pub(super) leases: Vec<(usize, Arc<Upstream>, u64)>,
-    /// Its roots, once it was asked for them.
+    /// Its roots; `None` until it has told them.
     pub(super) roots: Option<Arc<manager::Told>>,
-    /// The state of asking for them. Boxed away, since few clients are asked and each session costs memory.
+    /// The state of asking it for its roots; `None` before the first time. Kept behind a pointer, since few clients are
+    /// asked and each session costs memory.
     pub(super) asking: Option<Arc<Asking>>,
-    /// It is known to be one conversation, though it has no session, so its roots hold for all its requests.
+    /// Whether it is known to be one conversation although it has no session (`mcp-host/affinity`). Then its roots hold
+    /// for all its requests.
     pub(super) is_apart: bool,
     /// Whether the embedding program is this client.
     is_embedding: bool,
     pub(super) subscriptions: BTreeMap<Arc<str>, Subscription>,
     pub(super) seen: Option<LastView>,
     pub(super) told: Option<ToldCatalogs>,
-    /// Catalogs of lists with several pages, and when the client got the first page.
+    /// The catalogs that it may be reading page by page, and when it got each first page.
     pub(super) begun: Box<[(Instant, Arc<Catalog>)]>,
     pub(super) closed: bool,
 }
@@ -87,9 +91,9 @@ pub(super) struct State {
 /// The state of asking a client for its roots.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
-    /// Held while it is asked.
+    /// Held while the client is asked.
     pub(super) turn: tokio::sync::Mutex<()>,
-    /// Its roots changed, and it is about to be asked for the new ones.
+    /// Whether its roots changed and it is about to be asked for the new ones.
     pub(super) has_others: AtomicBool,
 }
 
@@ -99,17 +103,18 @@ struct Running {
     leg: Arc<Mailbox>,
 }
 
-/// A question waiting for the client's answer.
+/// A question (a request to the client) that waits for the client's answer.
 #[derive(Debug)]
 struct OpenQuestion {
     ask: Ask,
-    /// The exchange that it belongs to.
+    /// The call that it belongs to, by the id of the request to the server; `None` for a question outside of calls.
     call: Option<u64>,
     answered: Option<Arc<Notify>>,
     leg: Option<Arc<Mailbox>>,
 }
 
-/// A watched resource: its server, its URI there, and the lease that watches it.
+/// A resource that the client subscribed to: the server, the server's own URI, and the lease that the subscription is
+/// on.
 #[derive(Clone, Debug)]
 pub(super) struct Subscription {
     pub(super) server: usize,
@@ -122,11 +127,11 @@ pub(super) struct Subscription {
 pub(super) struct LastView {
     pub(super) generation: u64,
     pub(super) view: manager::View,
-    /// Whether every server had listed or had its time.
+    /// Whether, by then, every server had listed or its waiting time was over.
     pub(super) settled: bool,
 }
 
-/// By kind of list: the catalog that the client was told of last.
+/// For each kind of list, the catalog whose list or whose change the client was told of last.
 pub(super) type ToldCatalogs = [Arc<Catalog>; 4];
 
 impl State {
@@ -146,13 +151,13 @@ impl Client {
         Self { who, revision, extensions, mailbox, state: Mutex::default(), named, presence: Presence::default() }
     }
 
-    /// Returns the agreed revision, or the one of its requests where there is no handshake.
+    /// Returns the protocol revision agreed in the handshake, or without a handshake the one that its requests state.
     #[must_use]
     pub(crate) fn revision(&self) -> ProtocolVersion {
         self.revision
     }
 
-    /// Reports whether servers may ask it anything.
+    /// Reports whether it declared that it can be asked anything.
     #[must_use]
     #[cfg_attr(not(feature = "server"), expect(dead_code, reason = "only the HTTP door asks"))]
     pub(crate) fn can_be_asked(&self) -> bool {
@@ -177,30 +182,31 @@ impl Client {
         }
     }
 
-    /// Returns the mailbox of messages that belong to none of its requests.
+    /// Returns the mailbox for messages that belong to none of its requests.
     #[must_use]
     pub(crate) fn mailbox(&self) -> &Mailbox {
         &self.mailbox
     }
 
-    /// Returns the account of what waits for it.
+    /// Returns the account that counts the bytes waiting for it.
     #[must_use]
     pub(crate) fn account(&self) -> &Account {
         self.mailbox.account()
     }
 
-    /// Makes a mailbox for one of its requests, which these limits hold for.
+    /// Makes a mailbox for one of its requests (the request's leg). These limits hold for the request.
     #[must_use]
     pub(crate) fn leg(&self, limits: Arc<Limits>) -> Arc<Mailbox> {
         Arc::new(Mailbox::new(limits, self.account().clone()).of_request())
     }
 
-    /// Returns its own name and version, where it has said them. They are shown, never trusted.
+    /// Returns the name and version that it gave for itself, each `None` if not given. They are shown to people, never
+    /// trusted.
     pub(super) fn named(&self) -> (Option<&str>, Option<&str>) {
         self.named.parts()
     }
 
-    /// Returns its session as people see it.
+    /// Returns what people see of its session.
     pub(super) fn presence(&self) -> &Presence {
         &self.presence
     }
@@ -218,14 +224,14 @@ impl Client {
         self.who.profile
     }
 
-    /// Reports whether it declared that extension, and we carry it.
+    /// Reports whether it declared that extension and the host passes the extension on.
     pub(super) fn declares(&self, extension: &str) -> bool {
         self.extensions.as_ref().is_some_and(|extensions| extensions.member(extension).is_some())
     }
 
-    /// Returns what a request tells a server about the client.
+    /// Returns what a server learns about the client with a request on this leg.
     pub(super) fn terms(&self, leg: &Mailbox) -> Terms {
-        // A client with a session that set no level gets the default one.
+        // A client with a session that set no log level gets the default level.
         let level = if self.revision.is_modern() { leg.level() } else { Some(self.level().unwrap_or(DEFAULT_LEVEL)) };
         let level = level.and_then(|level| LEVELS.get(usize::from(level)).copied());
         Terms {
@@ -241,12 +247,12 @@ impl Client {
         }
     }
 
-    /// Reports whether it has gone.
+    /// Reports whether the client is gone.
     pub(super) fn is_closed(&self) -> bool {
         self.state().closed
     }
 
-    /// Reports whether it is idle: no requests in flight, and nothing that keeps it.
+    /// Reports whether it is idle: it has no requests in flight, no change stream, and no door that keeps it.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state();
         state.running.is_empty() && state.places == 0
@@ -257,12 +263,12 @@ impl Client {
         self.state().running.len()
     }
 
-    /// Reports whether it waits for no answer.
+    /// Reports whether none of its requests is in flight.
     pub(super) fn is_quiet(&self) -> bool {
         self.state().running.is_empty()
     }
 
-    /// Returns how much it holds.
+    /// Counts its requests, questions, change streams, and watched resources.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(super) fn counts(&self) -> Counts {
         let state = self.state();
@@ -274,7 +280,7 @@ impl Client {
         }
     }
 
-    /// Returns the number of questions waiting for its answer.
+    /// Returns how many questions wait for its answer.
     #[cfg(test)]
     pub(super) fn questions(&self) -> usize {
         self.state().asked.len()
@@ -306,7 +312,8 @@ impl Client {
         Ok(Guard { client: self.clone(), id: id.clone(), cancel })
     }
 
-    /// Registers a change stream, until the returned value is dropped. `None` if there are too many.
+    /// Registers a change stream, until the returned value is dropped. Returns `None` if the client has `limit` already
+    /// or is gone.
     pub(super) fn listen(self: &Arc<Self>, limit: usize) -> Option<Listen> {
         let mut state = self.state();
         if state.closed || state.listens as usize >= limit {
@@ -317,7 +324,7 @@ impl Client {
         Some(Listen { place: self.stay(), watched: 0 })
     }
 
-    /// Keeps the client from being reaped as idle, until the returned value is dropped.
+    /// Keeps the client from being closed as idle, until the returned value is dropped.
     pub(crate) fn stay(self: &Arc<Self>) -> ClientStay {
         self.state().places += 1;
         ClientStay(self.clone())
@@ -329,7 +336,8 @@ impl Client {
         }
     }
 
-    /// Ends everything that it does. Returns its subscriptions.
+    /// Cancels its requests, drops its questions, and closes its mailbox. Returns its subscriptions, for the caller to
+    /// end.
     pub(super) fn close(&self) -> Vec<Subscription> {
         let mut state = self.state();
         state.closed = true;
@@ -348,7 +356,8 @@ impl Client {
         subscriptions
     }
 
-    /// Puts a question of a server to the client, on the stream of its call or on the general one.
+    /// Sends a question to the client, into the leg of the call that it belongs to or, outside of calls, into the
+    /// client's general mailbox. `answered` is woken by the client's answer.
     pub(super) fn ask(&self, ask: Ask, call: Option<(u64, &Arc<Mailbox>)>, answered: Option<Arc<Notify>>) {
         self.put_question(ask, call.map(|(call, _)| call), call.map(|(_, leg)| leg.clone()), answered);
     }
@@ -363,7 +372,7 @@ impl Client {
         let request = Message::Request(Request {
             id: RequestId::Number(i64::try_from(id).unwrap_or(i64::MAX)),
             method: ask.method.clone(),
-            // From here on the mailbox holds and counts them. The answer does not need them.
+            // From here on the mailbox holds and counts the params. Nothing needs them once the answer comes.
             params: ask.params.take(),
         });
         state.asked.insert(id, OpenQuestion { ask, call, answered, leg: leg.clone() });
@@ -374,12 +383,12 @@ impl Client {
         }
     }
 
-    /// Puts a question of the host itself to the client, under a number of its own.
+    /// Sends a question of the host itself to the client. `number` stands in for the number of a call.
     pub(super) fn ask_beside(&self, ask: Ask, number: u64, leg: Option<Arc<Mailbox>>) {
         self.put_question(ask, Some(number), leg, None);
     }
 
-    /// Takes the client's answer to a request that went out through a mailbox.
+    /// Takes the client's response to a request that was sent to it through a mailbox.
     pub(crate) fn answer(&self, response: Response) {
         let Some(RequestId::Number(id)) = response.id else { return };
         let asked = u64::try_from(id).ok().and_then(|id| self.state().asked.remove(&id));
@@ -391,12 +400,13 @@ impl Client {
         }
     }
 
-    /// Takes back a question that the server withdrew.
+    /// Takes back a question that its server cancelled: the client is told with `notifications/cancelled`.
     pub(super) fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
         self.take_back(|asked| asked.ask.is(connection, id), Ask::forget);
     }
 
-    /// Takes back the questions of a call that is over or got no answer. `answer` answers them to the server.
+    /// Takes back the open questions of a call that is over, or whose questions nobody answered in time. `answer` is
+    /// run with each question, to answer its server.
     pub(super) fn drop_asks(&self, call: u64, answer: impl Fn(Ask)) {
         self.take_back(|asked| asked.call == Some(call), answer);
     }
@@ -418,18 +428,18 @@ impl Client {
         }
     }
 
-    /// Reports whether questions of that call wait for an answer.
+    /// Reports whether any question of that call still waits for the client's answer.
     pub(super) fn is_asked(&self, call: u64) -> bool {
         self.state().asked.values().any(|asked| asked.call == Some(call))
     }
 
-    /// Returns the stream of one of its requests in flight.
+    /// Returns the leg of one of its requests in flight, if there are any.
     pub(super) fn any_leg(&self) -> Option<Arc<Mailbox>> {
         self.state().running.values().next().map(|running| running.leg.clone())
     }
 
-    /// Returns the least level of log lines that it wants: the one its session set, or the most verbose one of its requests
-    /// in flight.
+    /// Returns the least severe log level that it wants: the one its session set or, without a session, the most
+    /// verbose one of its requests in flight.
     pub(super) fn level(&self) -> Option<Level> {
         let state = self.state();
         if !self.revision.is_modern() {
@@ -442,15 +452,15 @@ impl Client {
         self.state().level = Some(level);
     }
 
-    /// Notes that another daemon has put questions to it with ids up to this one. Ours get higher ids, so that a late answer
-    /// to one of those matches none of ours.
+    /// Notes that another daemon, which served this client before, sent it questions with ids up to `asked`. New
+    /// questions get higher ids, so that a late answer to an old question matches no new one.
     pub(crate) fn has_asked(&self, asked: u64) {
         let mut state = self.state();
         state.asked_so_far = state.asked_so_far.max(asked);
     }
 
-    /// Reports whether it wants a log line of that level on that leg. Since 2026-07-28 each request says so; before, the
-    /// session did.
+    /// Reports whether it wants a log line of that level on that leg. Since 2026-07-28 each request states its level;
+    /// before, the session had one.
     pub(super) fn wants(&self, level: &str, leg: &Mailbox) -> bool {
         let level = LEVELS.iter().position(|known| *known == level).unwrap_or(LEVELS.len());
         let least = if self.revision.is_modern() { leg.level() } else { Some(self.level().unwrap_or(DEFAULT_LEVEL)) };
@@ -462,18 +472,18 @@ impl Client {
     }
 }
 
-/// Reports whether a URI names that resource, or a part of it.
+/// Reports whether `uri` names the resource `whole`, or a part of it (a path below it).
 pub(crate) fn is_part(uri: &str, whole: &str) -> bool {
     let rest = uri.strip_prefix(whole);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || whole.ends_with('/'))
 }
 
-/// The client stays while this lives.
+/// Keeps a client from being closed as idle until dropped.
 #[derive(Debug)]
 pub(crate) struct ClientStay(Arc<Client>);
 
 impl ClientStay {
-    /// Reports whether it belongs to that client.
+    /// Reports whether it keeps that client.
     pub(crate) fn is_of(&self, client: &Arc<Client>) -> bool {
         Arc::ptr_eq(&self.0, client)
     }
@@ -485,7 +495,7 @@ impl Drop for ClientStay {
     }
 }
 
-/// A change stream is open while this lives.
+/// One open change stream. The client no longer counts it once this is dropped.
 #[derive(Debug)]
 pub(super) struct Listen {
     place: ClientStay,
@@ -493,7 +503,8 @@ pub(super) struct Listen {
 }
 
 impl Listen {
-    /// Notes that the stream watches `count` more resources. Returns false if its client would watch more than `limit`.
+    /// Adds `count` resources to those that the stream watches. Returns false, and adds none, if its client would watch
+    /// more than `limit`.
     pub(super) fn watch(&mut self, count: usize, limit: usize) -> bool {
         let mut state = self.place.0.state();
         let all = count.saturating_add(state.watched as usize).saturating_add(state.subscriptions.len());
@@ -518,14 +529,14 @@ pub(super) enum RequestRefused {
     IdInUse,
     /// The client has too many requests in flight.
     Limit,
-    /// All clients together have too many.
+    /// All clients together have too many requests in flight.
     Load,
-    /// The principal has half of all that may be in flight.
+    /// The principal has half of all requests that may be in flight, and others have clients, too.
     Share,
     Closed,
 }
 
-/// A request is in flight while this lives.
+/// One request in flight. The client no longer counts it once this is dropped.
 #[derive(Debug)]
 pub(super) struct Guard {
     client: Arc<Client>,

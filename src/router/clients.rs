@@ -1,4 +1,4 @@
-//! All clients: who comes and goes, and how many requests they have in flight together.
+//! All clients: who connects and leaves, and how many requests they have in flight together.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,12 +20,12 @@ use crate::upstream::{Owner, Upstream};
 #[derive(Debug)]
 pub(crate) struct Clients {
     manager: Manager,
-    /// Oldest first.
+    /// All clients by number, oldest first.
     table: Mutex<BTreeMap<Owner, Arc<Client>>>,
     count: AtomicU64,
-    /// Requests in flight, of all clients.
+    /// How many requests of all clients are in flight.
     load: Arc<AtomicUsize>,
-    /// The clients that people are shown.
+    /// The clients as status pages and events show them to people.
     roster: Roster,
 }
 
@@ -35,7 +35,7 @@ impl Clients {
         Self { manager, table, count, load, roster: Roster::new(closing) }
     }
 
-    /// Takes a client in. What waits for it counts for `account`.
+    /// Adds a client. Messages that wait for it count for `account`.
     pub(crate) fn admit(
         &self,
         principal: Principal,
@@ -53,7 +53,7 @@ impl Clients {
         client
     }
 
-    /// Ends a client: its calls are cancelled, its leases given back.
+    /// Removes a client, cancels its calls, and gives its leases back.
     pub(crate) fn close(&self, client: &Arc<Client>) {
         if self.lock().remove(&client.owner()).is_some() {
             self.roster.farewell(client);
@@ -64,7 +64,7 @@ impl Clients {
         self.manager.release(client.owner());
     }
 
-    /// The clients that people are shown.
+    /// The clients as status pages and events show them to people.
     pub(crate) fn roster(&self) -> &Roster {
         &self.roster
     }
@@ -75,7 +75,7 @@ impl Clients {
         self.roster.list(&self.all())
     }
 
-    /// Counts a request in, unless there are too many in flight.
+    /// Counts one more request in flight until the returned value is dropped.
     pub(super) fn enter(&self, client: &Client, limit: usize) -> Result<InFlight, RequestRefused> {
         let more = |now: usize| (now < limit).then_some(now + 1);
         self.load.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map_err(|_| RequestRefused::Load)?;
@@ -84,8 +84,8 @@ impl Clients {
         if self.load() > half && self.has_its_half(client, half) { Err(RequestRefused::Share) } else { Ok(load) }
     }
 
-    /// Reports whether the principal of this client already has `half` of the requests, not counting the one just counted
-    /// in, while there are clients of others.
+    /// Reports whether clients of other principals exist while this client's principal already has `half` requests in
+    /// flight. The request that [`Clients::enter`] has just counted is not among them.
     fn has_its_half(&self, client: &Client, half: usize) -> bool {
         let clients = self.lock();
         let (own, others): (Vec<_>, Vec<_>) =
@@ -93,19 +93,19 @@ impl Clients {
         !others.is_empty() && own.iter().map(|client| client.requests()).sum::<usize>() >= half
     }
 
-    /// Returns the number of requests in flight.
+    /// Returns how many requests of all clients are in flight.
     pub(super) fn load(&self) -> usize {
         self.load.load(Ordering::Relaxed)
     }
 
-    /// Reports whether there is room for no more requests now.
+    /// Reports whether as many requests are in flight as may be (`host.limits.pending`).
     #[must_use]
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door asks"))]
     pub(crate) fn is_full(&self) -> bool {
         self.load() >= self.manager.limits().pending
     }
 
-    /// Reports whether any client waits for an answer.
+    /// Reports whether any client has a request in flight.
     pub(super) fn are_busy(&self) -> bool {
         self.lock().values().any(|client| !client.is_quiet())
     }
@@ -114,12 +114,12 @@ impl Clients {
         self.lock().get(&owner).cloned()
     }
 
-    /// Every client, oldest first.
+    /// Returns every client, oldest first.
     pub(super) fn all(&self) -> Vec<Arc<Client>> {
         self.lock().values().cloned().collect()
     }
 
-    /// The clients whose lease this is.
+    /// Returns the clients that use this lease.
     pub(super) fn on(&self, server: &Server, upstream: &Upstream) -> Vec<Arc<Client>> {
         let users = server.users(upstream.id).unwrap_or_default();
         let clients = self.lock();
@@ -142,8 +142,9 @@ impl Clients {
         Ok(Raw::empty_object())
     }
 
-    /// Tells a server the most verbose level that any client of the lease wants; nothing if none has set one. A client
-    /// with a session that set none gets the default level; a client without a session then wants no log lines.
+    /// Tells a server the most verbose log level that any client of the lease wants. The server is told nothing if no
+    /// client has set a level. A client with a session that set no level counts with the default one; a client without
+    /// a session that set none wants no log lines.
     pub(super) fn apply_level(&self, server: &Server, upstream: &Upstream) {
         let mut said = false;
         let mut least = None;
@@ -163,7 +164,7 @@ impl Clients {
     }
 }
 
-/// One request is in flight while this lives.
+/// One request counted among those in flight, until dropped.
 pub(super) struct InFlight(Arc<AtomicUsize>);
 
 impl Drop for InFlight {

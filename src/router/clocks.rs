@@ -1,18 +1,21 @@
-//! The clocks of a request at a server. Pure: signs and the time come in, a verdict comes out.
+//! The deadlines of a request to a server. Pure: events ([`Sign`]) and the time come in; what comes out is whether the
+//! wait is over ([`Late`]).
 //!
 //! | turn | `Progress` | `Asked` | `Settled` | `Slept` | `Due` |
 //! |---|---|---|---|---|---|
 //! | `Server` | restarts | person, if a question is open | = | = , later | silent, or too long |
 //! | `Person` | – | = | server; the person's time counts for neither | = , later | unanswered, if a question is open; else as `Server` |
 //!
-//! `idle` is how long the server may be silent, `patience` how long a person may take, and `end` when the request ends at
-//! the latest. A dash keeps the turn and its time. A person's time does not count toward `end`.
+//! Each row is whose turn it is, each column an event, each cell the effect. `=` keeps the turn; a dash keeps the turn
+//! and its deadline; "later" moves the deadline by the time slept. `idle` is how long the server may be silent,
+//! `patience` how long a person may take to answer, and `end` when the request ends at the latest. A person's time does
+//! not count toward `end`.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The clocks that run while a request waits for its answer.
+/// The deadlines that run while a request waits for the server's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Clocks {
     idle: Duration,
@@ -21,23 +24,23 @@ pub(super) struct Clocks {
     turn: Turn,
 }
 
-/// Whose turn it is, and until when.
+/// Whose turn it is to act, and until when (`due`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     Server { due: Instant },
     Person { since: Instant, due: Instant },
 }
 
-/// What happens while the request waits.
+/// An event while the request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sign {
     /// The server reported progress.
     Progress,
-    /// The server asked something.
+    /// The server asked the client something.
     Asked,
     /// A question was answered or taken back.
     Settled,
-    /// The machine slept, which counts as silence for neither side.
+    /// The machine slept for this long. That time counts against neither the server nor the person.
     Slept(Duration),
     /// The deadline of [`Clocks::due`] passed.
     Due,
@@ -75,7 +78,8 @@ impl Clocks {
         self.patience
     }
 
-    /// Takes a sign. `is_asked` says whether a question of the request is open now.
+    /// Applies an event. `is_asked` says whether the client has an open question of this request now. Returns why the
+    /// wait is over, or `None` if it goes on.
     pub(super) fn step(&mut self, now: Instant, sign: Sign, is_asked: bool) -> Option<Late> {
         match (sign, self.turn) {
             (Sign::Slept(slept), _) => self.sleep(slept),
@@ -94,13 +98,13 @@ impl Clocks {
         None
     }
 
-    /// Gives the server its turn back.
+    /// Gives the turn back to the server, and moves `end` by the time that the person took.
     fn resume(&mut self, now: Instant, since: Instant) {
         self.end += now.saturating_duration_since(since);
         self.turn = Turn::Server { due: (now + self.idle).min(self.end) };
     }
 
-    /// Restarts the idle clock.
+    /// Restarts the `idle` time, but never past `end`.
     fn listen(&mut self, now: Instant) {
         let heard = (now + self.idle).min(self.end);
         match &mut self.turn {
@@ -133,7 +137,8 @@ mod tests {
             Self(Clocks::start(now, IDLE, PATIENCE, now + END), now)
         }
 
-        /// Takes a sign `at` seconds after the beginning. Returns the verdict, and the deadline in seconds.
+        /// Applies an event `at` seconds after the beginning. Returns why the wait is over, if it is, and the deadline
+        /// in seconds after the beginning.
         fn step(&mut self, at: u64, sign: Sign, is_asked: bool) -> (Option<Late>, u64) {
             let late = self.0.step(self.1 + Duration::from_secs(at), sign, is_asked);
             (late, (self.0.due() - self.1).as_secs())

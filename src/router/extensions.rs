@@ -1,5 +1,5 @@
-//! Extensions (`docs/bridging.md` 12): which extensions each side is told of, and requests that only an extension
-//! defines.
+//! Protocol extensions (`docs/bridging.md` 12): which ones clients and servers are told of, and requests of methods
+//! that only an extension defines.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::config::Limits;
 use crate::manager::{Manager, Server};
 use crate::protocol::{ErrorObject, Method, ProtocolVersion, Raw, object};
 
-/// Returns the `extensions` of a client's capabilities that its servers may be told of.
+/// Returns those `extensions` in a client's capabilities that servers may be told of; `None` if there are none.
 pub(super) fn carried(manager: &Manager, capabilities: &Raw, revision: ProtocolVersion) -> Option<Raw> {
     let extensions = capabilities.member("extensions")?;
     let members = object(extensions.as_value())?;
@@ -28,13 +28,14 @@ pub(super) fn carried(manager: &Manager, capabilities: &Raw, revision: ProtocolV
     (!kept.is_empty()).then(|| Raw::trusted(format!("{{{}}}", kept.join(",")).into()))
 }
 
-/// Reports whether we carry that extension for clients of that revision.
+/// Reports whether the host passes that extension on for clients of that revision.
 fn carries(manager: &Manager, id: &str, revision: ProtocolVersion) -> bool {
     CARRIED.contains(&id) && (id != task::EXTENSION || (revision.is_modern() && manager.settings().tasks))
 }
 
-/// Returns the `extensions` of our own capabilities: those of all servers that the principal sees. They always include
-/// tasks, since servers of 2025-11-25 have tasks too, and clients may ask before the first server is connected.
+/// Returns the `extensions` for the host's own capabilities: those of all servers that the principal sees. Unless tasks
+/// are switched off, a modern client is always offered tasks, since servers of 2025-11-25 have tasks too, and clients
+/// may ask before the first server is connected.
 pub(super) fn offered(manager: &Manager, revision: ProtocolVersion, principal: &Principal) -> Raw {
     let mut offered = BTreeMap::new();
     if carries(manager, task::EXTENSION, revision) {
@@ -51,11 +52,11 @@ pub(super) fn offered(manager: &Manager, revision: ProtocolVersion, principal: &
     Raw::from_value(&offered)
 }
 
-/// Routes a request of a method that the protocol itself does not know: to the one server whose extension it belongs
-/// to.
+/// Routes a request whose method the core protocol does not define, to the one server that declares the method's
+/// extension.
 ///
 /// # Errors
-/// `-32601` when there is no such server, or several.
+/// `-32601` when the client does not declare the extension, or when no server or several servers declare it.
 pub(super) fn route(
     manager: &Manager,
     client: &Client,
@@ -69,24 +70,26 @@ pub(super) fn route(
     let declares = |server: &&Arc<Server>| declared_by(server).is_some_and(|all| all.member(extension).is_some());
     let mut owners = servers.iter().filter(declares);
     let (Some(server), None) = (owners.next(), owners.next()) else { return Err(unknown()) };
-    // Its params name nothing that we know.
+    // The params name no target that the host would have to rename.
     let one = One { server: server.clone(), target: "".into(), listed: Listed::Not };
     Ok(Forward::new(one, Wanted::unnamed(method.clone(), params), limits.clone()))
 }
 
-/// Returns the extensions that a server declares, on any of its leases.
+/// Returns the extensions that a server declares on one of its connections; `None` if it has none or is not connected.
 fn declared_by(server: &Server) -> Option<Raw> {
     let peers = server.upstreams().into_iter().filter_map(|upstream| upstream.connection()?.peer().cloned());
     peers.filter_map(|peer| peer.extensions).last()
 }
 
-/// Returns the extension that owns a method, by the last part of its id.
+/// Returns the extension that a method belongs to: the last part of the extension's id is the first part of the
+/// method's name.
 fn owner_of(method: &str) -> Option<&'static str> {
     let (head, _) = method.split_once('/')?;
     CARRIED.into_iter().find(|id| id.rsplit_once('/').is_some_and(|(_, own)| own == head))
 }
 
-/// Reduces settings to what several servers share: of a list, the items in all of them.
+/// Reduces an extension's settings to what several servers share: an array keeps only the entries that `other` has,
+/// too.
 fn meet(known: &mut Map<String, Value>, other: &Map<String, Value>) {
     for (name, value) in known.iter_mut() {
         if let (Value::Array(known), Some(Value::Array(other))) = (value, other.get(name)) {

@@ -1,5 +1,5 @@
-//! Finds the route of a request. A name that is in no list yet may belong to a server that is still starting: the request
-//! waits for that server, as a call to it would.
+//! Finds where a request goes. A name that is in no server's list yet may belong to a server that is still starting;
+//! then the request waits for that server, as a call to it would.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,7 +18,7 @@ use crate::manager::{Manager, Server};
 use crate::protocol::{ErrorObject, Method, Raw, Request, Theirs};
 use crate::registry::Catalog;
 
-/// Finds the routes of requests.
+/// Finds the server, or the host's own tool, that serves a request.
 #[derive(Debug)]
 pub(super) struct Routes {
     manager: Manager,
@@ -28,7 +28,7 @@ pub(super) struct Routes {
     own: OnceLock<Box<[Arc<dyn OwnTool>]>>,
 }
 
-/// Why a request has no route, seen after the waits.
+/// Why a request has no route, after all waiting for servers.
 #[derive(Debug)]
 pub(super) enum Lost {
     Astray(Astray),
@@ -37,7 +37,7 @@ pub(super) enum Lost {
 }
 
 impl Lost {
-    /// Returns the answer to the request.
+    /// Turns it into the answer to the request.
     pub(super) fn of(self, wanted: &Wanted) -> NoResult {
         let (what, name) = (wanted.what.word(), Theirs(&wanted.name));
         let text = match self {
@@ -49,7 +49,7 @@ impl Lost {
             }
         };
         let error = ErrorObject::invalid_params(text);
-        // An error about a resource names it.
+        // MCP wants an error about an unknown resource to name the URI in its data.
         let names_it = wanted.what == What::Resource;
         let data = names_it.then(|| Raw::from_value(&serde_json::json!({ "uri": wanted.name })));
         match data {
@@ -64,7 +64,8 @@ impl Routes {
         Self { manager, connector, background, own: OnceLock::new() }
     }
 
-    /// Finds the route of a tool call without waiting, for a door that needs it before the call is served.
+    /// Finds the route of a tool call without waiting for servers. The HTTP door needs it before the call is served.
+    /// Other requests, and names that are not known yet, get no route here.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
     pub(super) fn look_up(&self, client: &Arc<Client>, request: Request) -> Routed {
         let is_call = request.method == Method::ToolsCall;
@@ -74,7 +75,8 @@ impl Routes {
         Routed { request, route }
     }
 
-    /// Finds the route of a request. If the client never listed, the request waits for servers as a list does.
+    /// Finds the route of a request. If the name is unknown and the client never listed, the request first waits for
+    /// servers, as a list request does.
     pub(super) async fn find(&self, client: &Arc<Client>, what: What, name: &str) -> Result<Route, Lost> {
         if what == What::Nothing {
             return Ok(Route::Every);
@@ -101,7 +103,8 @@ impl Routes {
         let principal = client.principal();
         let servers = self.manager.callable_by(principal);
         let found = Map { own: self.own_tools(), callable, servers: &servers }.find(what, name);
-        // The name may carry the alias of a server that the principal may not call, which must not show.
+        // The name may carry the alias of a server that the principal may not call. That such a server exists must not
+        // show.
         let is_hidden = matches!(found, Err(Astray::Removed)) && !self.manager.may_call_all(principal);
         if is_hidden { Err(Astray::Unknown) } else { found }
     }
@@ -110,15 +113,16 @@ impl Routes {
         self.own.get().map(|tools| &**tools).unwrap_or_default()
     }
 
-    /// Gives the host tools of its own.
+    /// Sets the host's own tools, in tests.
     #[cfg(test)]
     pub(super) fn offer_own(&self, tools: Vec<Arc<dyn OwnTool>>) {
         self.own.set(tools.into()).expect("they are given once");
     }
 
-    /// Waits for servers that may own the name and have not shown it to this client. A server whose alias the name carries
-    /// is waited for as long as a call to it would wait; if it cannot be reached, the failure is returned. Servers that show
-    /// names without an alias and never listed anything are waited for as long as a first list waits.
+    /// Waits for servers that may own the name and have not shown their lists to this client. If the name carries the
+    /// alias of such a server, this waits for that server as long as a call would, and returns the failure if the
+    /// server cannot be reached. Otherwise it waits, as long as a first list request does, for the servers that never
+    /// listed anything and whose names may appear without an alias.
     async fn wait_for_owners(&self, client: &Arc<Client>, name: &str) -> Option<(Arc<Server>, Failure)> {
         let who = client.who_now();
         let silent = self.manager.having_more(&who);
@@ -130,12 +134,12 @@ impl Routes {
             let failure = self.connector.connect(client, server, None).await.err()?;
             return Some((server.clone(), failure));
         }
-        // A name without an alias opens no lease at servers whose lists are known already.
+        // A name without an alias is no reason to connect to servers whose lists are known already.
         let silent = self.manager.never_listed(&who);
         let bare = silent.iter().filter(|server| server.config.prefix != Prefix::Always);
         let wait = self.manager.startup_wait();
         let all = join_all(bare.map(|server| self.connector.connect(client, server, None)));
-        // What they list shows whether they came.
+        // The caller sees from their lists whether they came.
         let _ = tokio::time::timeout(wait, all).await;
         None
     }

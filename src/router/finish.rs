@@ -1,4 +1,4 @@
-//! Answers as clients get them: in the form of their revision, under the names that they know.
+//! Puts answers into the form of the client's protocol revision, with the names and URIs that the client knows.
 
 use super::answer::Failure;
 use super::client::Client;
@@ -10,7 +10,7 @@ use crate::protocol::{self, Method, Outcome, ProtocolVersion, Raw};
 use crate::registry::expose_content;
 use crate::upstream::Cache;
 
-/// Finishes answers for clients.
+/// Puts answers into the form that clients get.
 #[derive(Debug)]
 pub(super) struct Finish {
     /// The host's own `serverInfo`.
@@ -26,7 +26,8 @@ impl Finish {
         &self.info
     }
 
-    /// Adds the members that every result has since 2026-07-28, also to results of our own.
+    /// Adds the members that every result has since 2026-07-28, if the client speaks that revision. Results of the host
+    /// itself get them, too.
     pub(super) fn whole(&self, client: &Client, method: &Method, result: Raw) -> Raw {
         let revision = client.revision();
         if !revision.is_modern() {
@@ -35,7 +36,7 @@ impl Finish {
         adapt::result(result, method, revision, revision, &self.info)
     }
 
-    /// Returns the answer to a request of that method as the client gets it.
+    /// Turns a typed answer into the JSON-RPC outcome that the client gets for a request of that method.
     pub(super) fn written(&self, client: &Client, method: &Method, answered: Answered) -> Outcome {
         match answered {
             Ok(result) => Ok(result),
@@ -44,7 +45,8 @@ impl Finish {
         }
     }
 
-    /// Translates a server's answer to a call into the client's revision, under the names that the client knows.
+    /// Translates a server's answer to a call into the client's revision, with the names and URIs that the client
+    /// knows.
     pub(super) fn adapted(
         &self,
         client: &Client,
@@ -62,7 +64,7 @@ impl Finish {
         self.across(client, server, from, &forward.method, outcome)
     }
 
-    /// Translates the answer of a server of revision `from` into the client's revision.
+    /// Translates the answer of a server that speaks revision `from` into the client's revision.
     pub(super) fn across(
         &self,
         client: &Client,
@@ -78,12 +80,14 @@ impl Finish {
         Ok(adapt::outcome(outcome, method, &gap)?)
     }
 
-    /// Completes a result of our own with the members that every result has since 2026-07-28, and with caching hints.
+    /// Completes a result of the host itself with the members that every result has since 2026-07-28, and with caching
+    /// hints.
     pub(super) fn completed(&self, result: &Raw, hints: Option<Cache>) -> Raw {
         self.completed_with("", result, hints)
     }
 
-    /// Completes a result likewise. `more` are further members of `_meta`, each with a comma in front.
+    /// Does the same as [`Finish::completed`]. `more` is JSON text with further members of `_meta`, each with a comma
+    /// in front.
     pub(super) fn completed_with(&self, more: &str, result: &Raw, hints: Option<Cache>) -> Raw {
         let (name, info) = (protocol::meta::SERVER_INFO, &self.info);
         let mut head = format!(r#"{{"resultType":"complete","_meta":{{"{name}":{info}{more}}}"#);

@@ -1,4 +1,4 @@
-//! A request as it goes to a server, and what a call keeps from one connection to the next.
+//! A client's request on its way to a server, and what a call keeps from one connection to the next.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,31 +16,32 @@ use crate::protocol::{Edits, Method, Raw};
 use crate::registry::Offer;
 use crate::transport::{self, Fate};
 
-/// A request as it goes to a server.
+/// A client's request on its way to a server.
 #[derive(Clone, Debug)]
 pub(super) struct Forward {
     pub(super) server: Arc<Server>,
     pub(super) method: Method,
     pub(super) params: Raw,
-    /// The member of the params that names the target, as it stands.
+    /// The JSON value in the params that names the target, as the client sent it.
     pub(super) named: Raw,
-    /// The server's own name for the target.
+    /// The server's own name for what the request names (the target).
     pub(super) target: Arc<str>,
-    /// How the target was listed when the call was routed.
+    /// How the server listed the tool when the call was routed.
     pub(super) listed: Listed,
-    /// `_meta` of the params.
+    /// The `_meta` member of the params.
     pub(super) meta: Option<Raw>,
-    /// The limits that hold for the call to its end.
+    /// The limits for this call. They do not change with the config.
     pub(super) limits: Arc<Limits>,
-    /// Whether it brings answers to a result that asked. The server had no session when it asked.
+    /// Whether it brings the client's answers to an `input_required` result of a modern server (one without sessions).
     pub(super) answers: bool,
-    /// Digest of the request as the client sent it; computed on demand.
+    /// The digest of the request as the client sent it; computed on demand.
     pub(super) digest: OnceLock<String>,
-    /// Whether it runs as a task.
+    /// Whether and how it runs as an MCP task.
     pub(super) task: Plan,
-    /// The roots that the client brought with it.
+    /// The roots that the client brought with the request.
     pub(super) roots: Option<Arc<Told>>,
-    /// What the client was shown of the server, unless its own lease lists that.
+    /// The offer of the server (its tools and prompts) that the client was shown; `None` if the client saw the list of
+    /// its own lease.
     pub(super) shown: Option<Arc<Offer>>,
 }
 
@@ -65,7 +66,8 @@ impl Forward {
         }
     }
 
-    /// Reports whether the request may safely run twice: reads may, and tools that the user says may.
+    /// Reports whether the request may safely run twice. Everything but a tool call may; a tool call may if the config
+    /// says so.
     pub(super) fn is_safe_twice(&self) -> bool {
         let config = &self.server.config;
         self.method != Method::ToolsCall
@@ -73,7 +75,7 @@ impl Forward {
             || (config.trust_annotations && self.is_marked_safe())
     }
 
-    /// Reports whether the server's annotations say that the tool may safely be called twice.
+    /// Reports whether the tool's annotations say that it only reads or is idempotent.
     fn is_marked_safe(&self) -> bool {
         let entry = self.listed.entry();
         let Some(annotations) = entry.and_then(|entry| entry.definition().member("annotations")) else { return false };
@@ -81,17 +83,17 @@ impl Forward {
         hints.into_iter().flatten().any(|hint| hint.as_bytes() == b"true")
     }
 
-    /// Returns the client's progress token, as JSON.
+    /// Returns the client's progress token, as JSON; `None` if the client wants no progress.
     pub(super) fn token(&self) -> Option<Raw> {
         self.meta.as_ref()?.member("progressToken")
     }
 
-    /// Returns a digest that stays the same however a client writes the request down again.
+    /// Returns a digest that stays the same if the client sends the same request again in another JSON spelling.
     pub(super) fn digest(&self) -> &str {
         self.digest.get_or_init(|| state::digest(&self.method, &self.params))
     }
 
-    /// Finds the parts again after the params were edited.
+    /// Looks up `named` and `meta` again after the params were edited.
     pub(super) fn reopen(&mut self) {
         self.digest();
         let [name, meta] =
@@ -103,12 +105,13 @@ impl Forward {
     }
 }
 
-/// Members of params that only servers without sessions know.
+/// The members of params that only modern servers (without sessions) know.
 const ANSWERS: [&str; 2] = ["inputResponses", "requestState"];
 
-/// Returns the params as they go out, and the client's progress token. The params hold raw names, our progress token, and
-/// none of the protocol's own keys in `_meta`. `answers` are params with answers to a server without a session. `modern`
-/// says whether the client is of that era, and whether the server is.
+/// Returns the params as they are sent, and the client's progress token. The params hold the server's own names, a
+/// progress token of ours (the request id), and none of the protocol's own keys in `_meta`. `answers` are params whose
+/// `inputResponses` and `requestState` go to a server without a session. `modern` says whether the client is modern,
+/// and whether the server is.
 pub(super) fn outgoing(forward: &Forward, answers: Option<&Raw>, modern: (bool, bool), id: u64) -> (Raw, Option<Raw>) {
     let (params, token) = dressed(forward, modern == (false, false), id);
     let params = match answers {
@@ -121,19 +124,19 @@ pub(super) fn outgoing(forward: &Forward, answers: Option<&Raw>, modern: (bool, 
         }
         None => params,
     };
-    // A server without a session decides alone what runs as a task.
+    // A modern server decides alone which calls run as tasks.
     let params = if modern.1 && forward.task != Plan::Theirs { params.without_member("task") } else { params };
     (params, token)
 }
 
-/// Returns the params with the server's own name for the target and our progress token in `_meta`, and the client's
-/// progress token.
+/// Returns the params with the server's own name for the target and with our progress token in `_meta`. The second
+/// value is the client's progress token.
 fn dressed(forward: &Forward, both_legacy: bool, id: u64) -> (Raw, Option<Raw>) {
     let mut edits = Edits::new(&forward.params);
     if forward.named.string().as_deref() != Some(&*forward.target) {
         edits.replace_part(&forward.named, Raw::from_value(&*forward.target).as_bytes().to_vec());
     }
-    // Our own watchdog of calls needs progress.
+    // The timeout for silent servers (`callTimeout`) restarts with progress, so tool calls always ask for it.
     let always = forward.method == Method::ToolsCall;
     match &forward.meta {
         None if always => edits.append("_meta", format!(r#"{{"progressToken":{id}}}"#).as_bytes()),
@@ -154,19 +157,19 @@ fn dressed(forward: &Forward, both_legacy: bool, id: u64) -> (Raw, Option<Raw>) 
 
 fn trace() -> adapt::Trace {
     let mut bytes = [0; 24];
-    // Without randomness only the ids are poor.
+    // Without randomness only the trace ids are not unique.
     let _ = getrandom::fill(&mut bytes);
     adapt::Trace::from_random(bytes)
 }
 
-/// What a call keeps from one connection to the next.
+/// What a call keeps if it is sent again on another connection.
 pub(super) struct Course {
     pub(super) driver: Driver,
-    /// The params with the client's answers.
+    /// The params with the client's answers to the last round of questions.
     pub(super) answers: Option<Raw>,
     /// When the call ends at the latest.
     pub(super) end: Instant,
-    /// Whether the client may still be invited to sign in, which happens once.
+    /// Whether the client may still be invited to sign in. It is invited once per call.
     #[cfg(feature = "server")]
     pub(super) invites: bool,
     pub(super) repeats: Repeats,
@@ -175,7 +178,7 @@ pub(super) struct Course {
 }
 
 impl Course {
-    /// Starts the clocks of a call.
+    /// Makes the state of a new call, whose deadlines count from now.
     pub(super) fn begin(config: &config::Server, calling: Calling, slot: Option<Slot>) -> Self {
         let now = Instant::now();
         Self {
@@ -191,18 +194,18 @@ impl Course {
     }
 }
 
-/// How often a request may be sent again (`docs/hazards.md` H57).
+/// Which further tries a request still has (`docs/hazards.md` H57).
 pub(super) struct Repeats {
-    /// A request that never left us may be sent again until then.
+    /// Until when a request that never left the host may be sent again.
     until: Instant,
-    /// Whether it may be sent once more after it was refused before any work.
+    /// Whether it may still be sent once more after a server refused it before doing any work.
     refused: bool,
-    /// Whether it may be sent once more after its answer was lost.
+    /// Whether it may still be sent once more after its answer was lost, if it is safe to run twice.
     pub(super) lost: bool,
 }
 
 impl Repeats {
-    /// Reports whether the request may be sent again after this error, and counts that.
+    /// Reports whether the request may be sent again after this error. If so, that try is used up.
     pub(super) fn allow(&mut self, error: &transport::Error, is_safe_twice: impl FnOnce() -> bool) -> bool {
         match error.fate() {
             Fate::NeverLeft => Instant::now() < self.until,

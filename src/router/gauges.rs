@@ -1,5 +1,5 @@
-//! How full the tables are (`docs/hazards.md` H55): tables that must be empty when nothing runs, and how much is used of
-//! each limit that clients can fill. The gauges look into the tables, so a call pays nothing for them.
+//! How full the host's tables are (`docs/hazards.md` H55): counts that must be 0 when nothing runs, and how much is
+//! used of each limit that clients can fill. Each count is read from its table on demand, so calls pay nothing for it.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -11,7 +11,7 @@ use super::tasks::Tasks;
 use crate::manager::{Manager, Slots};
 use crate::queues::Queues;
 
-/// How many of each thing there are now.
+/// How many clients, requests, connections, and so on the host holds now.
 ///
 /// ```
 /// # fn show(status: &mcp_host::admin::DaemonStatus) {
@@ -22,13 +22,13 @@ use crate::queues::Queues;
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct Gauges {
-    /// Clients, sessions or not.
+    /// Clients, with a session or without.
     pub clients: usize,
-    /// Requests of clients in flight.
+    /// Clients' requests in flight.
     pub requests: usize,
-    /// Requests at servers, without an answer yet.
+    /// Requests sent to servers that are not answered yet.
     pub pending: usize,
-    /// Questions of servers without an answer yet.
+    /// Questions (requests from servers to clients) that are not answered yet.
     pub questions: usize,
     /// Calls that hold a `maxConcurrent` slot.
     pub slots: usize,
@@ -36,17 +36,17 @@ pub struct Gauges {
     pub queued: usize,
     /// Calls parked for clients without a session.
     pub parked: usize,
-    /// Tasks that clients know.
+    /// MCP tasks that clients know.
     pub tasks: usize,
-    /// Change streams.
+    /// Change streams (`subscriptions/listen`).
     pub listens: usize,
     /// Resources watched by a session or by a change stream.
     pub watched: usize,
     /// Connections to servers, open or opening.
     pub leases: usize,
-    /// Connections of clients.
+    /// Connections from clients.
     pub connections: usize,
-    /// Sessions of the HTTP door.
+    /// Sessions of clients over HTTP.
     pub sessions: usize,
 }
 
@@ -54,13 +54,13 @@ pub struct Gauges {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Usage {
-    /// The key in `host.limits`.
+    /// The limit's key in `host.limits`.
     pub(crate) limit: &'static str,
-    /// How much is used. Of a limit per client, server, or principal: by the one that uses most.
+    /// How much is used. For a limit per client, server, or principal, this is the use by the one that uses most.
     pub(crate) used: usize,
     /// The limit itself.
     pub(crate) cap: usize,
-    /// `bytes`, unless the limit is a count.
+    /// `bytes`, or `None` if the limit is a count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unit: Option<&'static str>,
 }
@@ -68,13 +68,13 @@ pub(crate) struct Usage {
 /// How much a door holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DoorLoad {
-    /// Connections.
+    /// Its open connections.
     pub(crate) connections: usize,
-    /// Sessions.
+    /// Its open sessions.
     pub(crate) sessions: usize,
-    /// The most sessions of one authenticated principal.
+    /// How many sessions belong to one authenticated principal, for the principal with the most.
     pub(crate) sessions_of_one: usize,
-    /// Bytes of bodies being received.
+    /// Bytes of request bodies that are being received.
     pub(crate) bodies: usize,
 }
 
@@ -84,14 +84,14 @@ pub(crate) trait Holds: Send + Sync {
     fn held(&self) -> DoorLoad;
 }
 
-/// Measures how full the tables are.
+/// Measures how full the host's tables are.
 pub(crate) struct Meter {
     pub(super) manager: Manager,
     pub(super) clients: Arc<Clients>,
     pub(super) parked: Arc<Table>,
     pub(super) tasks: Arc<Tasks>,
     pub(super) queues: Queues,
-    /// The open doors.
+    /// The open doors (HTTP listeners).
     pub(super) doors: Mutex<Vec<Weak<dyn Holds>>>,
 }
 
@@ -101,7 +101,7 @@ impl std::fmt::Debug for Meter {
     }
 }
 
-/// Of each thing, how much the client holds that holds most.
+/// For each kind of thing, how much is held by the client that holds most of it.
 #[derive(Default)]
 struct Fullest {
     requests: usize,
@@ -110,13 +110,13 @@ struct Fullest {
 }
 
 impl Meter {
-    /// Includes a door in the gauges, for as long as it lives.
+    /// Includes a door in the measurements, for as long as the door lives.
     pub(crate) fn ask_of<D: Holds + 'static>(&self, door: &Arc<D>) {
         let door: Weak<D> = Arc::downgrade(door);
         self.doors.lock().unwrap_or_else(PoisonError::into_inner).push(door);
     }
 
-    /// Returns how many of each thing there are now.
+    /// Counts what the host holds now.
     pub(crate) fn gauges(&self) -> Gauges {
         let held = self.held();
         let mut gauges = Gauges {

@@ -15,7 +15,7 @@ pub(super) fn initialized(manager: &Manager, finish: &Finish, revision: Protocol
     };
     let extensions = offered(manager, revision, principal);
     let extensions = match extensions.as_bytes() {
-        // An empty list is left out.
+        // An empty `extensions` object is left out.
         b"{}" => String::new(),
         _ => format!(r#","extensions":{extensions}"#),
     };

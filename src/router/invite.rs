@@ -1,10 +1,10 @@
-//! Invitations to sign in: a call was refused before any work because there is no token, and its client can be asked to
-//! open a page (`docs/bridging.md` 14). The question is an elicitation by URL in the form of the client's era;
-//! `auth/invitation.rs` serves the page.
+//! Invitations to sign in: a call was refused before any work because the host has no access token for the server, and
+//! the client can be asked to open a web page (`docs/bridging.md` 14). The client gets an elicitation in URL mode in
+//! the form of its era; `auth/invitation.rs` serves the page.
 //!
-//! **Invariant:** only the local user is asked, over a pipe or the endpoint on loopback. The browser must come back to
-//! this machine, and a client with a token of its own must not decide whose account all clients use. The embedding
-//! program signs in its own way. Any other client gets the error that names `mcp-host login`.
+//! **Invariant:** only the local user is asked, over a pipe or the loopback endpoint. The browser must come back to
+//! this machine, and a client that authenticates with a token must not decide whose account all clients use. The
+//! embedding program signs in its own way. Any other client gets the error that names `mcp-host login`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,17 +27,17 @@ use crate::auth::{Invitation, Stands};
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Theirs};
 use crate::upstream::Ask;
 
-/// What an invitation leads to.
+/// What came of asking a client to sign in.
 pub(super) enum Invited {
-    /// Nobody signs in; the refusal is the answer.
+    /// Nobody signs in; the client gets the refusal as its answer.
     Nobody,
-    /// The client gets this answer, and has to come again.
+    /// The client gets this answer, which asks it to sign in, and has to send its request again.
     Asked(Outcome),
-    /// There is a token now.
+    /// The host has an access token now; the call is sent again.
     SignedIn,
 }
 
-/// How long one request of a client without a session waits. Many clients give up after a minute.
+/// How long one request of a client without a session waits for the sign-in. Many clients give up after a minute.
 const PATIENCE: Duration = Duration::from_secs(45);
 const KEY: &str = "signIn";
 
@@ -49,7 +49,8 @@ pub(super) struct Invitations {
 }
 
 impl Invitations {
-    /// Asks the client of a refused call to sign in, and waits for that where possible.
+    /// Asks the client of a refused call to sign in, if it can be asked. A client with a session is waited for; one
+    /// without gets a result that asks.
     pub(super) async fn invite(
         &self,
         client: &Arc<Client>,
@@ -66,7 +67,9 @@ impl Invitations {
         let Some(invitation) = tokens.invite().await else { return Invited::Nobody };
         let is_new = invitation.is_new_to(client.owner().0);
         if client.revision().is_modern() {
-            // Clients with equal capabilities count as one client. So each of them is asked in the end, until one declines.
+            // Clients without a session and with equal capabilities count as one client. If the page was shown to it
+            // before, the request first waits for the sign-in; then it asks, too, since another of these clients may be
+            // behind it. So each of them is asked in the end, until one declines.
             if !is_new && let Some(end) = self.wait(client, forward, &invitation).await {
                 return end;
             }
@@ -78,11 +81,12 @@ impl Invitations {
         let stands = if is_new {
             signed_in(client, forward, (&leg, toward), &invitation).await
         } else {
-            // Waits like the call that asked: until its client declines, or the login ends.
+            // Another call of this client has asked already. This one waits with it until the client declines, or the
+            // login ends.
             toward.tick();
             invitation.wait(client.owner().0, forward.limits.login).await
         };
-        // The clock stops while a person is asked.
+        // The time that a person takes does not count toward the deadline.
         course.end += asked.elapsed();
         if stands != Stands::SignedIn {
             return Invited::Nobody;
@@ -91,7 +95,8 @@ impl Invitations {
         Invited::SignedIn
     }
 
-    /// Takes the answer that a client without a session brings. Returns the answer to its request, if there is one already.
+    /// Takes the answer to an invitation that a client without a session brings with its request. Returns the answer to
+    /// the request, or `None` if the call is to be sent again.
     pub(super) async fn answered(
         &self,
         client: &Arc<Client>,
@@ -103,7 +108,7 @@ impl Invitations {
         let refused = || Some(Err(refused.of(&forward.server)));
         let answer = forward.params.member("inputResponses").and_then(|answers| answers.member(KEY));
         let accepted = answer.and_then(|answer| answer.text("action")).as_deref() == Some("accept");
-        // If the invitation is gone, the call itself shows whether there is a token.
+        // If the invitation is gone, the call is sent again, which shows whether there is an access token.
         let invitation = forward.server.tokens().and_then(|tokens| tokens.invitation(invitation));
         if let Some(invitation) = &invitation {
             invitation.answered(client.owner().0, accepted);
@@ -120,7 +125,7 @@ impl Invitations {
         }
     }
 
-    /// Waits as long as one request may. Returns `None` if the login is still open.
+    /// Waits for the login as long as one request may. Returns `None` if the login is still open then.
     async fn wait(&self, client: &Arc<Client>, forward: &Forward, invitation: &Invitation) -> Option<Invited> {
         match invitation.wait(client.owner().0, PATIENCE.min(forward.limits.answer)).await {
             Stands::SignedIn => {
@@ -132,7 +137,7 @@ impl Invitations {
         }
     }
 
-    /// Waits until the lease of the call knows of the new token.
+    /// Waits until the call's lease (connection) knows of the new access token.
     async fn token_is_known(&self, client: &Arc<Client>, forward: &Forward) {
         if let Ok(upstream) = self.connector.lease(client, &forward.server, forward.roots.as_ref()) {
             upstream.knows_of_token().await;
@@ -140,7 +145,7 @@ impl Invitations {
     }
 }
 
-/// Reports whether there is a person at this machine behind the client, who can be asked to open a page.
+/// Reports whether the client is run by the local user at this machine and can ask that user to open a page.
 fn is_at_hand(client: &Client) -> bool {
     let revision = client.revision();
     client.principal().is_local()
@@ -149,7 +154,7 @@ fn is_at_hand(client: &Client) -> bool {
         && (revision.is_modern() || revision == ProtocolVersion::V2025_11_25)
 }
 
-/// Returns the result that asks a client without a session.
+/// Returns the `input_required` result that asks a client without a session to sign in.
 fn ask_to_sign_in(sealer: &Sealer, client: &Client, forward: &Forward, invitation: &Invitation, why: &str) -> Outcome {
     let state = State::SignIn { invitation: invitation.number, why: why.to_owned() };
     let sealed = sealer.seal_state(client.principal(), state, forward.digest(), forward.limits.answer)?;
@@ -158,14 +163,14 @@ fn ask_to_sign_in(sealer: &Sealer, client: &Client, forward: &Forward, invitatio
     Ok(input_required(std::iter::once((KEY, &Method::Elicit, Some(&page))), &sealed))
 }
 
-/// Asks a client with a session, and waits for the end of the login.
+/// Asks a client with a session to sign in, and waits until the login has succeeded or ended.
 async fn signed_in(
     client: &Arc<Client>,
     forward: &Forward,
     (leg, toward): (&Arc<Mailbox>, &mut Toward<'_>),
     invitation: &Invitation,
 ) -> Stands {
-    /// Below all ids of exchanges.
+    /// The numbers made from this are smaller than all ids of requests to servers, so they belong to no call.
     static ASKED: AtomicU64 = AtomicU64::new(0);
     let call = ASKED.fetch_add(1, Ordering::Relaxed) & 0xf_ffff;
     let mut random = [0; 16];
@@ -181,7 +186,7 @@ async fn signed_in(
         let _asks = AskGuard::new(client, call);
         client.ask(ask, Some((call, leg)), None);
         let accepted = tokio::select! {
-            // The login ended in another window: the question is taken back.
+            // The login ended elsewhere: the question to this client is taken back.
             stands = invitation.wait(client.owner().0, limits.login) => return stands,
             answer = timeout(limits.answer, answer) => {
                 matches!(answer, Ok(Ok(Ok(answer))) if answer.text("action").as_deref() == Some("accept"))
@@ -199,7 +204,8 @@ async fn signed_in(
     stands
 }
 
-/// An invitation shown to a client with a session. Dropped without an answer, it counts as declined.
+/// An invitation that is shown to a client with a session. If this is dropped without an answer, the client counts as
+/// having declined.
 struct Shown<'a>(u64, Option<&'a Invitation>);
 
 impl<'a> Shown<'a> {
@@ -223,7 +229,7 @@ impl Drop for Shown<'_> {
     }
 }
 
-/// Returns the params of the question. The host itself asks.
+/// Returns the params of the elicitation. They say that the host asks, not the server.
 fn page(forward: &Forward, invitation: &Invitation) -> Raw {
     let message = format!(
         "The server {:?} wants you to sign in. The link is one of mcp-host on this machine, and leads to {}.",

@@ -1,4 +1,4 @@
-//! Lists: pages of the catalog that the client sees.
+//! Serves list requests (`tools/list` and so on): pages of the catalog that the client sees.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::manager::Manager;
 use crate::protocol::{ErrorObject, Method, Outcome, Raw};
 use crate::registry::Kind;
 
-/// Serves lists.
+/// Serves list requests.
 #[derive(Debug)]
 pub(super) struct Listings {
     pub(super) manager: Manager,
@@ -47,7 +47,8 @@ impl Listings {
         }
         let catalog = client.settled_view(&self.manager, &self.background).await.shown;
         if cursor.is_none() {
-            // A later page may be of an older list, whose change the client must still be told of.
+            // Only for a first page: a later page may belong to an older list, and the client must still be told that
+            // the list has changed.
             client.tell(kind, &catalog);
         }
         let revision = client.revision();

@@ -1,8 +1,10 @@
-//! Messages waiting to be written to one client: a queue with a cap, filled by the router, emptied by a door.
+//! Messages that wait to be written to one client: a capped queue that the router fills and a door (HTTP, stdio)
+//! empties. The mailbox of one request is called the *leg* of its call.
 //!
-//! **Invariant:** putting a message in never waits, so a slow client never stops a server's reader (`docs/hazards.md` H48,
-//! H49). Over the cap, or while all queues together are half full, progress and log lines are dropped first, and a list
-//! change is queued once. After that the box overflows, which tells the door to cut the client off.
+//! **Invariant:** putting a message in never waits, so a slow client never stops the reader of a server's connection
+//! (`docs/hazards.md` H48, H49). If the queue is over its cap, or all queues together are half full, progress and log
+//! messages are dropped. A notice that a list has changed is never queued twice. If that does not help, the mailbox
+//! overflows, which tells the door to cut the client off.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,19 +19,20 @@ use crate::observe::Subject;
 use crate::protocol::{Message, Method};
 use crate::queues::{Account, Share};
 
-/// A queue of messages to one client: of its session, or of one of its requests.
+/// A queue of messages to one client: for its session, or for one of its requests.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     queue: Mutex<Queue>,
     news: Notify,
     readers: AtomicUsize,
     reader_came: Notify,
-    /// The limits for the box and its request, from the config at the time it was made.
+    /// The limits for the mailbox and its request, from the config as it was when the mailbox was made.
     limits: Arc<Limits>,
     account: Account,
-    /// The least level of log lines that its request wants. Only requests without a session say so.
+    /// The least severe log level that its request wants. Only requests without a session state one; `None` means no
+    /// log messages for them.
     level: Option<Level>,
-    /// Where its request goes, if a listener wants to know.
+    /// The server and target that its request goes to, if an observer (`observe.rs`) wants to know.
     subject: OnceLock<Arc<Subject>>,
 }
 
@@ -49,12 +52,13 @@ enum Opening {
     Closed,
 }
 
-/// The box has a reader while this lives.
+/// Counts as one reader of the mailbox until dropped.
 #[derive(Debug)]
 pub(crate) struct Reader<'a>(&'a Mailbox);
 
 impl Mailbox {
-    /// Makes an empty box for up to `clientQueue` bytes, or one message of any size. The bytes count for `account`.
+    /// Makes an empty mailbox that holds up to `clientQueue` bytes, or one message of any size. The bytes count for
+    /// `account`.
     pub(crate) fn new(limits: Arc<Limits>, account: Account) -> Self {
         let queue =
             Queue { messages: VecDeque::new(), share: account.share(), state: Opening::default(), hang_up: None };
@@ -70,17 +74,18 @@ impl Mailbox {
         }
     }
 
-    /// Makes it the box of a request that wants log lines from this level on.
+    /// Makes it the mailbox of a request that wants log messages of at least this severity.
     pub(crate) fn with_level(self, level: Option<Level>) -> Self {
         Self { level, ..self }
     }
 
-    /// Makes it the box of one request, whose door reads as long as the request runs.
+    /// Makes it the mailbox of one request. It counts as read from the start, since the door reads it as long as the
+    /// request runs.
     pub(crate) fn of_request(self) -> Self {
         Self { readers: AtomicUsize::new(1), ..self }
     }
 
-    /// Returns the limits for its request, which config changes do not affect.
+    /// Returns the limits for its request. Config changes do not affect them.
     pub(super) fn limits(&self) -> &Arc<Limits> {
         &self.limits
     }
@@ -90,12 +95,13 @@ impl Mailbox {
         &self.account
     }
 
-    /// Returns the note of which server the request goes to. From now on it is kept.
+    /// Returns the record of which server the request goes to, for an observer. The record is kept from the first call
+    /// on.
     pub(super) fn observed(&self) -> Arc<Subject> {
         self.subject.get_or_init(Arc::default).clone()
     }
 
-    /// Returns that note, if a listener wants it.
+    /// Returns that record, or `None` if no observer asked for it.
     pub(super) fn subject(&self) -> Option<&Subject> {
         self.subject.get().map(|subject| &**subject)
     }
@@ -104,7 +110,7 @@ impl Mailbox {
         self.level
     }
 
-    /// Puts a message in, or drops it as the cap demands.
+    /// Puts a message in. Over the cap, drops messages or overflows, as the module's head says.
     pub(crate) fn put(&self, message: Message) {
         let mut queue = self.lock();
         if queue.state != Opening::Open {
@@ -130,7 +136,8 @@ impl Mailbox {
                 (queue.state, queue.hang_up) = (Opening::Overflowed, None);
                 drop(queue);
                 self.news.notify_one();
-                // The door would not notice by itself: a connection that takes nothing asks for nothing either.
+                // The door would not notice the overflow by itself: while its connection accepts no bytes, it does not
+                // ask for the next message.
                 if self.has_reader() {
                     self.account.cut_off("it takes no messages (host.limits.clientQueue)");
                 }
@@ -143,7 +150,8 @@ impl Mailbox {
         self.news.notify_one();
     }
 
-    /// Waits for the next message. Returns `None` once the box is closed and empty, or overflowed. One reader at a time.
+    /// Waits for the next message. Returns `None` once the mailbox is closed and empty, or has overflowed. Only one
+    /// caller may wait at a time.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -168,7 +176,8 @@ impl Mailbox {
         self.lock().pop()
     }
 
-    /// Waits until the door has something to read or to do, or the box is closed or overflowed.
+    /// Waits until there is a message to read or a stream to close ([`Mailbox::hang_up`]), or the mailbox is closed or
+    /// has overflowed.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -186,14 +195,15 @@ impl Mailbox {
         }
     }
 
-    /// Asks the door to close the stream of this box, after the messages that wait now, and to tell the client to come back
-    /// for the rest after `retry` (2025-11-25, SEP-1699). A door without such streams ignores this.
+    /// Asks the door to close this mailbox's SSE stream after the messages that wait now, and to tell the client to
+    /// reconnect for the rest after `retry` (2025-11-25, SEP-1699). A door that has no such streams ignores this.
     pub(crate) fn hang_up(&self, retry: Duration) {
         self.lock().hang_up = Some(retry);
         self.news.notify_one();
     }
 
-    /// Returns how soon the client should come back, if the stream is to be closed now that everything before is read.
+    /// Returns after how long the client should reconnect if the stream is to be closed now. Returns `None` if it is
+    /// not, or if messages still wait to be read.
     #[cfg(feature = "server")]
     pub(crate) fn take_hang_up(&self) -> Option<Duration> {
         let mut queue = self.lock();
@@ -206,7 +216,7 @@ impl Mailbox {
         self.lock().state == Opening::Overflowed
     }
 
-    /// Closes the box to new messages. The ones that wait can still be read.
+    /// Closes the mailbox to new messages. Messages that wait can still be read.
     pub(crate) fn close(&self) {
         let mut queue = self.lock();
         if queue.state == Opening::Open {
@@ -216,20 +226,20 @@ impl Mailbox {
         self.news.notify_one();
     }
 
-    /// Notes that a stream to the client is open, until the returned value is dropped.
+    /// Notes that a stream to the client reads this mailbox, until the returned value is dropped.
     pub(crate) fn read(&self) -> Reader<'_> {
         self.readers.fetch_add(1, Ordering::Relaxed);
         self.reader_came.notify_waiters();
         Reader(self)
     }
 
-    /// Reports whether a stream to the client is open.
+    /// Reports whether a stream to the client reads this mailbox.
     #[must_use]
     pub(crate) fn has_reader(&self) -> bool {
         self.readers.load(Ordering::Relaxed) > 0
     }
 
-    /// Waits until a stream to the client is open.
+    /// Waits until a stream to the client reads this mailbox.
     pub(crate) async fn reader(&self) {
         loop {
             let came = self.reader_came.notified();

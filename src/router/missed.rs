@@ -1,8 +1,9 @@
-//! Progress and log lines of a parked call. They go to the request that attends the call. While the client is away with
-//! questions they are kept, and told once it is back.
+//! Progress and log messages of a parked call. They go to the client's request that waits for (*attends*) the call.
+//! While the client is away to answer questions, they are kept, and sent once it is back.
 //!
-//! Servers go on working meanwhile, above all if they ask for something beside the call, such as the roots. These messages
-//! may be lost if necessary, so they get room only where there is plenty (`docs/hazards.md` H49): the oldest go first.
+//! Servers go on working meanwhile, above all if they ask for something that the work does not wait for, such as the
+//! roots. These messages may be lost, so they are kept only while there is plenty of room (`docs/hazards.md` H49). If a
+//! call has too many, its oldest go first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::manager::Server;
 use crate::protocol::{Profile, Raw};
 use crate::queues::{Account, Spare};
 
-/// The most messages and bytes kept of one call.
+/// The most messages and bytes kept for one call.
 const MESSAGES: usize = 256;
 const BYTES: usize = 1 << 20;
 
@@ -26,7 +27,7 @@ pub(super) enum CallNotice {
     Log(Raw),
 }
 
-/// A request that attends a call: its client, its stream, and the progress told on it.
+/// A request that attends a call: its client, its leg, and the progress sent to it.
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) client: Arc<Client>,
@@ -34,11 +35,11 @@ pub(super) struct Live {
     pub(super) progress: Rising,
 }
 
-/// The listeners of one call.
+/// The requests that hear from one parked call.
 #[derive(Debug)]
 pub(super) struct Audience {
-    /// The requests that attend it. A client that sends the request twice hears everything on the stream that it opened
-    /// last, and on the one before once that is gone.
+    /// The requests that attend the call. If a client sent the request twice, everything goes to the later one, and to
+    /// the earlier one once the later one is gone.
     live: Vec<Live>,
     missed: Missed,
 }
@@ -51,12 +52,12 @@ struct Missed {
 }
 
 impl Audience {
-    /// Makes an empty audience. Messages that are kept count for `account`.
+    /// Makes an empty audience. The messages that it keeps count for `account`.
     pub(super) fn of(account: &Account) -> Self {
         Self { live: Vec::new(), missed: Missed::of(account) }
     }
 
-    /// Adds a request. It gets what its client has missed, and hears of the call from now on.
+    /// Adds a request. It gets the messages that the client has missed, and those that come from now on.
     pub(super) fn enter(&mut self, server: &Server, mut live: Live) {
         self.missed.take().iter().for_each(|said| live.tell(server, said));
         self.live.push(live);
@@ -77,12 +78,12 @@ impl Audience {
         self.live.is_empty()
     }
 
-    /// Returns the kinds of questions that may be asked now.
+    /// Returns the kinds of questions that the client of the latest request can be asked; `None` if no request attends.
     pub(super) fn profile(&self) -> Option<Profile> {
         self.live.last().map(|live| live.client.profile())
     }
 
-    /// Tells the request that attends, or keeps the message.
+    /// Sends the message to the request that attends the call, or keeps it if there is none.
     pub(super) fn tell(&mut self, server: &Server, said: CallNotice) {
         match self.live.last_mut() {
             Some(live) => live.tell(server, &said),
@@ -105,7 +106,7 @@ impl Live {
 }
 
 impl Missed {
-    /// Makes an empty queue for the client of this account.
+    /// Makes an empty queue whose bytes count in the queues of this account.
     fn of(account: &Account) -> Self {
         Self { said: VecDeque::new(), room: account.spare() }
     }
@@ -122,7 +123,7 @@ impl Missed {
         }
     }
 
-    /// Takes all messages out: the client is back.
+    /// Removes and returns all messages: the client is back.
     fn take(&mut self) -> VecDeque<CallNotice> {
         self.room.take(self.room.bytes());
         std::mem::take(&mut self.said)

@@ -1,21 +1,24 @@
 //! The router: decides which server gets a request, under which name, and how the answer comes back.
 //!
-//! In: requests of [`Client`]s, from doors and from the embedding program. Out: answers, typed ([`Answered`]) until the
-//! door writes them; messages that come before or beside them go into [`Mailbox`]es.
+//! In: [`Client`]s' requests, which come from a door (HTTP, stdio) or from the program that embeds the host. Out:
+//! answers, typed ([`Answered`]) until the door writes them. Messages before an answer, or outside of any call, go into
+//! [`Mailbox`]es.
 //!
-//! A client and a server of different eras differ above all in how the server asks its client. A legacy server sends a
-//! request while it works. A modern one ends its work with a result that asks, and is called again with the answers. So
-//! `call.rs` takes one of four ways:
+//! A *lease* is one connection to one server. The *leg* of a call is the mailbox for its messages before the answer. A
+//! *question* is what a server asks its client: elicitation, sampling, or roots. *Legacy* protocol revisions have
+//! sessions, the *modern* one (2026-07-28) has none; these two eras differ above all in how a server asks. A legacy
+//! server sends the client a request while it works. A modern one ends its work with a result that asks, and is called
+//! again with the answers. So `call.rs` takes one of four ways:
 //!
 //! | client | server | way |
 //! |---|---|---|
 //! | legacy | legacy | the question is forwarded under another id (`put.rs`) |
-//! | legacy | modern | each result becomes requests, and the answers go into the next call (`driver.rs`) |
+//! | legacy | modern | each result becomes requests to the client, and the answers go into the next request to the server (`driver.rs`) |
 //! | modern | legacy | the call is parked: its own task holds the exchange, the client is sent away with the questions, and `requestState` leads its next request back (`park.rs`, `missed.rs`) |
 //! | modern | modern | the result passes, its state sealed for the client; nothing is kept here (`relay.rs`) |
 //!
-//! [`Router`] dispatches. The work is done by the parts that it holds: [`Routes`] finds servers, [`Connector`] connections,
-//! [`Forwarder`] brings requests there, and so on; each part holds only what it needs.
+//! [`Router`] only dispatches. The work is done by its parts: [`Routes`] finds the server, [`Connector`] gets a
+//! connection to it, [`Forwarder`] sends the request there, and so on. Each part holds only what it needs.
 //!
 //! **Invariant:** a question of a server reaches exactly the client whose call caused it, or no client. Start reading
 //! at [`Router::request`], then `call.rs`.
@@ -113,7 +116,7 @@ use subscribe::Listens;
 use tasks::Tasks;
 use wanted::Wanted;
 
-/// Routes requests of clients to servers, and their answers back. Cheap to clone.
+/// Routes clients' requests to servers, and the answers back. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Router(Arc<Inner>);
 
@@ -121,28 +124,28 @@ pub(crate) struct Router(Arc<Inner>);
 struct Inner {
     manager: Manager,
     clients: Arc<Clients>,
-    /// Clients without a session.
+    /// The clients without a session.
     pool: Arc<Pool>,
     routes: Arc<Routes>,
     calls: Arc<Forwarder>,
     tasks: Arc<Tasks>,
     listings: Listings,
-    /// Change streams of clients without a session.
+    /// The change streams (`subscriptions/listen`) of clients without a session.
     listens: Arc<Listens>,
-    /// Bounds what waits for all clients.
+    /// Limits the bytes that wait for all clients together.
     queues: Queues,
     finish: Arc<Finish>,
-    /// Hears what becomes of each request.
+    /// Is told of each request's beginning and outcome.
     observer: Arc<Observer>,
     meter: Meter,
     background: Background,
-    /// Cancelled when the host ends: new requests are refused from then on.
+    /// Cancelled when shutdown begins: new requests are refused from then on.
     closing: CancellationToken,
     /// Cancelled later: requests still in flight are cut off and answered.
     ending: CancellationToken,
 }
 
-/// How long shutdown waits until the requests that it cut off are answered.
+/// How long shutdown waits for the answers to the requests that it cut off.
 const ANSWERED: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(5);
 
@@ -227,8 +230,8 @@ impl Router {
         router
     }
 
-    /// Serves `initialize`: makes the client and the result. Messages queued for the client count for `account`. Never
-    /// waits for a server.
+    /// Serves `initialize`: returns a new client and the result. Messages queued for the client count for `account`.
+    /// This never waits for a server.
     ///
     /// # Errors
     /// `-32602` when the params have no `protocolVersion`.
@@ -256,8 +259,9 @@ impl Router {
         Ok((client, result))
     }
 
-    /// Serves one request (never `initialize`) of a client at a door. Returns the answer as it is to be written, or `None`
-    /// if the client cancelled the request and no answer is due. Messages before the answer go into `leg`.
+    /// Serves one request (never `initialize`) that a door received from a client. Returns the answer for the door to
+    /// write, or `None` if no answer is due because the client cancelled the request or is gone. Messages before the
+    /// answer go into `leg`.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call at the server.
@@ -270,7 +274,7 @@ impl Router {
         self.serving(client, request.into(), leg, Finish::written)
     }
 
-    /// Serves one request of the embedding program, as [`Router::request`] does. Returns the typed answer.
+    /// Serves one request of the embedding program. Does the same as [`Router::request`], but returns the typed answer.
     pub(crate) fn answered(
         &self,
         client: &Arc<Client>,
@@ -280,7 +284,7 @@ impl Router {
         self.serving(client, request.into(), leg, |_, _, _, answered| answered)
     }
 
-    /// Serves one request. Returns what `end` makes of the answer.
+    /// Serves one request. Returns what `end` makes from the answer, or `None` if no answer is due.
     fn serving<T>(
         &self,
         client: &Arc<Client>,
@@ -291,7 +295,7 @@ impl Router {
         let request = &routed.request;
         self.0.clients.roster().note(client, &request.method);
         let limits = leg.limits();
-        // Before the first poll: a `cancelled` right behind the request must find it.
+        // This happens before the first poll, so that `notifications/cancelled` right after the request finds it.
         let begun = self.0.clients.enter(client, limits.pending);
         let begun = begun.and_then(|load| Ok((client.begin(&request.id, leg, limits.pending_per_client)?, load)));
         let (router, client, leg) = (self.clone(), client.clone(), leg.clone());
@@ -308,7 +312,7 @@ impl Router {
         }
     }
 
-    /// Waits for an answer until `ending`, then cancels the request and returns a failure of the host as its answer.
+    /// Waits for an answer. If `ending` is cancelled first, drops the request and returns a host failure as its answer.
     pub(crate) fn until<F: Future<Output = Option<Outcome>> + Send>(
         &self,
         client: &Arc<Client>,
@@ -350,7 +354,7 @@ impl Router {
             }
             Err(RequestRefused::Load) => return Some(Err(Failure::pending(limits.pending).of_host())),
         };
-        // A client with requests in flight may still ask whether we live.
+        // A client with requests in flight may still `ping` the host.
         if self.0.closing.is_cancelled() && *method != Method::Ping {
             return Some(Err(Failure::shutting_down().of_host()));
         }
@@ -391,7 +395,7 @@ impl Router {
         self.dispatch(client, wanted, route, leg).await
     }
 
-    /// Routes a request, unless a door has done that, and serves it where it belongs.
+    /// Finds the route of a request, unless a door has found it already, and serves the request there.
     async fn dispatch(
         &self,
         client: &Arc<Client>,
@@ -413,7 +417,7 @@ impl Router {
         }
     }
 
-    /// Serves a request that one server answers.
+    /// Serves a request that goes to one server.
     async fn to_one(&self, client: &Arc<Client>, one: One, mut wanted: Wanted, leg: &Arc<Mailbox>) -> Answered {
         let Inner { calls, tasks, .. } = &*self.0;
         let (name, task) = (std::mem::take(&mut wanted.name), wanted.task.take());
@@ -431,7 +435,8 @@ impl Router {
         }
     }
 
-    /// Serves a request that speaks for itself, as [`Router::request`] does. A listen ends when its door closes.
+    /// Serves a request without a session, as [`Router::request`] serves others. A `subscriptions/listen` request ends
+    /// when its door closes (`closing`).
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call at the server.
@@ -464,7 +469,7 @@ impl Router {
         }
     }
 
-    /// Looks a request up without waiting, for a door that needs its route before it is served.
+    /// Finds the route of a tool call without waiting. The HTTP door needs it before the call is served.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
     pub(crate) fn look_up(&self, client: &Arc<Client>, request: Request) -> Routed {
         self.0.routes.look_up(client, request)
@@ -484,7 +489,8 @@ impl Router {
                     self.0.background.spawn(asks);
                 }
             }
-            // `initialized`: the handshake of each lease is our own. Progress: questions of servers ask for none through us.
+            // `initialized` needs no action: the host itself does the handshake on each lease. Progress from a client
+            // is ignored: the host passes no progress token from a server on to a client.
             _ => {}
         }
     }
@@ -493,7 +499,8 @@ impl Router {
         &self.0.manager
     }
 
-    /// Returns the current limits. A request reads them from its leg instead, so that it sees one config to its end.
+    /// Returns the current limits. A request in flight reads them from its leg instead, so that one config holds for
+    /// the whole request.
     #[must_use]
     pub(crate) fn limits(&self) -> Arc<config::Limits> {
         self.0.manager.limits()
@@ -508,24 +515,24 @@ impl Router {
         &self.0.pool
     }
 
-    /// Bounds what waits for all clients.
+    /// Limits the bytes that wait for all clients together.
     #[must_use]
     pub(crate) fn queues(&self) -> &Queues {
         &self.0.queues
     }
 
-    /// Hears what becomes of each request.
+    /// Is told of each request's beginning and outcome.
     pub(crate) fn observer(&self) -> &Observer {
         &self.0.observer
     }
 
-    /// Measures how full the tables are.
+    /// Returns the meter for how full the host's tables are.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only doors and the status ask"))]
     pub(crate) fn meter(&self) -> &Meter {
         &self.0.meter
     }
 
-    /// Runs tasks that end with the router.
+    /// Returns the spawner for tasks that end with the router.
     pub(crate) fn background(&self) -> &Background {
         &self.0.background
     }
@@ -535,7 +542,7 @@ impl Router {
         self.0.closing.cancel();
     }
 
-    /// Cancels the requests in flight, each of which is answered. Waits for the answers, but not for long.
+    /// Cuts off the requests in flight: each is answered with a failure. Waits for these answers, but at most 500 ms.
     pub(crate) async fn end_requests(&self) {
         self.0.ending.cancel();
         let end = tokio::time::Instant::now() + ANSWERED;
@@ -543,7 +550,7 @@ impl Router {
         while busy() && tokio::time::Instant::now() < end {
             tokio::time::sleep(TICK).await;
         }
-        // The door of the last answer has a turn to write it.
+        // The door that got the last answer has a moment to write it.
         tokio::time::sleep(TICK).await;
     }
 

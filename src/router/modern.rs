@@ -1,12 +1,12 @@
 //! Clients without a session (2026-07-28): each request says who sends it and what the sender can be asked.
 //!
-//! Requests of one principal with equal capabilities count as one client, unless `mcp-host/affinity` sets them apart.
-//! They share its leases, as the specification tells modern clients to expect; without that, servers with sessions could
-//! not serve them. Such a client never says goodbye. It is reaped after `host.limits.sessionIdle` without a request; over
-//! a pipe it ends with the pipe.
+//! Requests from one principal (user) with equal capabilities count as one client, unless `mcp-host/affinity` sets them
+//! apart. They share that client's leases (connections to servers), as the specification tells modern clients to
+//! expect; otherwise servers with sessions could not serve them. Such a client never disconnects. It is closed after
+//! `host.limits.sessionIdle` without a request; over a pipe it ends with the pipe.
 //!
-//! The ids of such requests hold for one exchange only: two clients may both use `1`. So each request gets an id of ours
-//! on its way in.
+//! The id of such a request is unique only within its HTTP exchange: two clients may both use `1`. So the host gives
+//! each request a new id when it comes in.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -38,7 +38,7 @@ pub(crate) struct Pool {
     requests: AtomicI64,
 }
 
-/// The facts that make two requests come from one client.
+/// Two requests with equal keys count as coming from one client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     principal: Principal,
@@ -59,11 +59,11 @@ impl Pool {
         Self { manager, clients, queues, pooled, requests }
     }
 
-    /// Returns the client of a request with these `clientCapabilities`. `affinity` is a word of the client's own choice:
-    /// requests with another word belong to another client, even of the same person.
+    /// Returns the client that a request with these `clientCapabilities` belongs to. `affinity` is a string that the
+    /// client chooses: requests with another string belong to another client, even of the same principal.
     ///
     /// # Errors
-    /// When there are as many clients as allowed, and all of them are busy.
+    /// When there are as many clients as allowed, in all or for this principal, and all of them are busy.
     pub(crate) fn get(
         &self,
         principal: Principal,
@@ -108,7 +108,7 @@ impl Pool {
         Ok(client)
     }
 
-    /// Ends the clients that sent requests under that word.
+    /// Closes the clients that sent requests with that `affinity`.
     pub(crate) fn leave(&self, affinity: &str) {
         let mut gone = Vec::new();
         self.lock().retain(|key, pooled| {
@@ -122,7 +122,7 @@ impl Pool {
         gone.iter().for_each(|client| self.clients.close(client));
     }
 
-    /// Returns an id of ours for one more request.
+    /// Returns a new id for one more request.
     pub(super) fn next_id(&self) -> RequestId {
         RequestId::Number(self.requests.fetch_add(1, Ordering::Relaxed))
     }
@@ -133,8 +133,8 @@ impl Pool {
 }
 
 impl Mailbox {
-    /// Makes a mailbox for one request without a session, which wants log lines from `level` on. Messages and answer count
-    /// for `account`.
+    /// Makes a mailbox for one request without a session. The request wants log messages of at least `level`; an
+    /// unknown level means none. Messages and the answer count for `account`.
     #[must_use]
     pub(crate) fn of_modern(limits: Arc<Limits>, account: Account, level: Option<&str>) -> Arc<Self> {
         let known = level.and_then(|level| LEVELS.iter().position(|known| *known == level));

@@ -1,4 +1,5 @@
-//! What servers say outside of calls: which clients it goes to, and when clients hear that lists have changed.
+//! Messages that servers send outside of calls: which clients get them, and when clients are told that lists have
+//! changed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,14 +21,14 @@ use crate::protocol::{Message, Method, Notification, Profile, ProtocolVersion};
 use crate::registry::expose_target;
 use crate::upstream::{Ask, Connection, Relayed, Upstream};
 
-/// How long a question that belongs to no call waits for a stream to the client.
+/// How long a question that belongs to no call waits for the client to open a stream.
 const HOLD: Duration = Duration::from_secs(2);
-/// How long changes of the catalog are gathered before they are told.
+/// How long changes of the catalog are gathered before clients are told of them.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// The least time between two tellings of changes (`docs/hazards.md` H50).
+/// The least time from one notice of changes to the next (`docs/hazards.md` H50).
 const APART: Duration = Duration::from_secs(2);
 
-/// Tells clients what servers say on their own, and which lists have changed.
+/// Tells clients what servers send unasked, and which lists have changed.
 #[derive(Debug)]
 pub(super) struct Herald {
     pub(super) manager: Manager,
@@ -39,7 +40,7 @@ pub(super) struct Herald {
 }
 
 impl Herald {
-    /// Passes on what servers say outside of calls, until the router stops.
+    /// Passes on the messages that servers send outside of calls, until the router stops.
     pub(super) async fn relay(self: Arc<Self>, mut news: News) {
         while let Some(Some((lease, connection, what))) = self.background.stop().run_until_cancelled(news.recv()).await
         {
@@ -63,7 +64,7 @@ impl Herald {
             generation.mark_unchanged();
             let clients = self.clients.all();
             let legacy = clients.iter().filter(|client| !client.revision().is_modern());
-            // A change that no client was told of does not delay the next one.
+            // A change that no client was told of does not delay the notice of the next one.
             let any = legacy.fold(false, |any, client| self.tell_change(client) | any);
             if self.listens.tell_changes() | any {
                 told = Some(Instant::now());
@@ -71,7 +72,7 @@ impl Herald {
         }
     }
 
-    /// Tells a client which lists have changed. Returns whether any have.
+    /// Tells a client with a session which of its lists have changed. Returns whether any have.
     fn tell_change(&self, client: &Arc<Client>) -> bool {
         let Some(told) = client.told() else { return false };
         let catalog = client.view(&self.manager).shown;
@@ -102,7 +103,7 @@ impl Herald {
                 let params = expose_target(&params, &server.config.alias, server.uris);
                 self.listens.tell(upstream, &raw, &params);
                 let notice = Notification { method: Method::ResourceUpdated, params: Some(params) };
-                // Including clients whose lease went to another client after they subscribed over it.
+                // This includes clients that subscribed over this lease and have moved to another one since.
                 let users: BTreeSet<_> = clients.iter().map(|client| client.owner()).collect();
                 let all = self.clients.all();
                 let watch = |client: &&Arc<Client>| {
@@ -115,11 +116,11 @@ impl Herald {
             }
             Relayed::Log(params) => {
                 if clients.iter().all(|client| client.revision().is_modern()) {
-                    // It belongs to no request, and modern clients get log lines for requests only.
+                    // The message belongs to no request, and modern clients get log messages only for their requests.
                     tracing::debug!(server = %server.config.alias, "a log line for nobody: {params}");
                 }
                 if clients.len() > 1 {
-                    // Any of the clients that share the lease may be meant.
+                    // Any one of the clients that share the lease may be meant.
                     return tracing::debug!(server = %server.config.alias, "a log line outside of calls: {params}");
                 }
                 for client in &clients {
@@ -127,12 +128,13 @@ impl Herald {
                 }
             }
             Relayed::ElicitationComplete(params) => {
-                // Ids are unique per server only. A server that wants a page visited (`-32042`) has asked no client, so several
-                // clients may share its lease; those that do not know the id ignore it. Never tell several people.
+                // The `elicitationId` is unique only per server. A server that demands a page visit by the error
+                // `-32042` has sent no question, so several clients may share its lease. Clients that do not know the
+                // id ignore it, but clients of several people are never told.
                 let one_person = clients.windows(2).all(|pair| pair[0].principal() == pair[1].principal());
                 let params = Some(adapt::url::scoped(&params, server.config.alias.as_str()));
                 let notice = Notification { method: Method::ElicitationComplete, params };
-                // The only revision that has it.
+                // Only 2025-11-25 has this notification.
                 let knows = |client: &&Arc<Client>| one_person && client.revision() == ProtocolVersion::V2025_11_25;
                 for client in clients.iter().filter(knows) {
                     client.mailbox().put(Message::Notification(notice.clone()));
@@ -159,7 +161,7 @@ impl Herald {
         }
     }
 
-    /// Puts a question that belongs to no call to the only client of its lease, once there is a stream to the client.
+    /// Puts a question that belongs to no call to `client`, the only client of its lease, once there is a stream to it.
     fn hold(&self, client: Arc<Client>, server: Arc<Server>, upstream: Arc<Upstream>, ask: Ask) {
         if client.revision().is_modern() {
             return self.hold_modern(&client, &server, upstream, ask);
@@ -171,7 +173,7 @@ impl Herald {
         self.background.spawn_whole(async move {
             let came = stop.run_until_cancelled(tokio::time::timeout(HOLD, client.mailbox().reader())).await;
             if !ask.is_open() {
-                // The server withdrew it meanwhile.
+                // The server withdrew the question meanwhile.
                 return ask.forget();
             }
             if matches!(came, Some(Ok(()))) {
@@ -184,8 +186,9 @@ impl Herald {
         });
     }
 
-    /// Puts a question outside of any call to a client without a session. Only a question for roots has an answer that does
-    /// not depend on whom the server works for at the moment (`docs/bridging.md` 5.5, 5.6).
+    /// Handles a question that belongs to no call, for a client without a session. Only roots can be asked for: their
+    /// answer alone does not depend on whom the server works for at the moment (`docs/bridging.md` 5.5, 5.6).
+    /// Everything else is refused.
     fn hold_modern(&self, client: &Client, server: &Arc<Server>, upstream: Arc<Upstream>, ask: Ask) {
         server.note_ask(&ask);
         let declared = server.declared(client.profile());
@@ -195,7 +198,7 @@ impl Herald {
         let Some(ask) = question::judge(server, declared, ask) else { return };
         let Some(ask) = roots::known(client, server, &upstream, ask) else { return };
         if !client.is_one_conversation() {
-            // The only call in flight may belong to another conversation than the one that the server works for.
+            // Even the only call in flight may belong to another conversation than the one that the server asks about.
             return ask.answer(Ok(Told::nothing().result().clone()));
         }
         let calls = self.parked.clone();

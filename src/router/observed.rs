@@ -1,4 +1,4 @@
-//! Tells the listeners (`observe.rs`) of requests: who sends one, and which server it goes to.
+//! Tells observers (`observe.rs`) of each request: who sends it, and which server it goes to.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::manager::Server;
 use crate::observe::{Begun, Observed, Observer};
 use crate::protocol::{Outcome, Request, meta};
 
-/// Notes that a request begins. Dropping the returned value notes that it was cancelled.
+/// Notes that a request begins. Dropping the returned value unfinished notes that the request was cancelled.
 ///
 /// # Errors
-/// When a listener does not let the request be served, because it could not record it.
+/// When an observer forbids the request, because it could not record it.
 pub(super) fn begin<'a>(
     observer: &'a Observer,
     client: &Client,
@@ -22,7 +22,7 @@ pub(super) fn begin<'a>(
 ) -> Result<Observed<'a>, Failed> {
     observer.begin(&request.method, || {
         let params = request.params.as_ref();
-        // Without a session, each request says who sends it.
+        // Without a session, each request states the name of its sender in `_meta`.
         let named = params.filter(|_| client.revision().is_modern());
         let named = named.and_then(|params| params.member("_meta")?.member(meta::CLIENT_INFO)?.text("name"));
         Begun {
@@ -35,8 +35,8 @@ pub(super) fn begin<'a>(
     })
 }
 
-/// Serves a request that counts toward no limit of requests, observed like all others. Returns the answer as it is to be
-/// written.
+/// Serves a request that counts toward no limit on requests in flight, but is observed like all others. Returns the
+/// answer for the door to write.
 ///
 /// # Cancel safety
 /// Dropping the future cancels the request.
@@ -60,7 +60,7 @@ pub(super) async fn beside(
 }
 
 impl Mailbox {
-    /// Notes that its request goes to that server.
+    /// Records that its request goes to `target` at that server, if an observer wants to know.
     pub(super) fn concerns(&self, server: &Server, target: &Arc<str>) {
         if let Some(subject) = self.subject() {
             subject.is(&server.label, target, &server.scrubber);

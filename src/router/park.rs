@@ -1,9 +1,10 @@
-//! Parked calls: a server with sessions asks something while it works for a client without one (`docs/bridging.md` 5.2).
+//! Parked calls: a server with sessions asks something while it works for a client without a session
+//! (`docs/bridging.md` 5.2).
 //!
-//! The client's request is answered with the questions (`input_required`) and ends, while the call waits here. The client's
-//! next request brings the answers, which go to the server as answers to its own requests. From then on the call serves
-//! that request. **Invariant:** no answer reaches a server twice, and each round of a call has one result, however often
-//! the client asks for it.
+//! The client's request is answered with the questions (`input_required`) and ends, while the call waits here. The
+//! client's next request brings the answers, which go to the server as responses to its own requests. From then on that
+//! next request gets what the call brings. **Invariant:** no answer reaches a server twice, and each round of a call
+//! has one result, however often the client asks for it.
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
@@ -28,12 +29,12 @@ use crate::answered::{Answered, NoResult};
 use crate::protocol::{Method, Outcome, RequestId};
 use crate::queues::Queues;
 
-/// How long questions are gathered after the first one, since servers ask several things concurrently.
+/// How long the host waits for further questions after the first one, since servers ask several things concurrently.
 const GATHER: Duration = Duration::from_millis(25);
-/// How long the last result is kept.
+/// How long a call's last result is kept if a request is there to take it.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// Parks calls, and leads the requests that bring answers back to them.
+/// Parks calls, and leads requests that bring answers to the call that they continue.
 #[derive(Debug)]
 pub(super) struct ParkedCalls {
     pub(super) table: Arc<Table>,
@@ -44,7 +45,8 @@ pub(super) struct ParkedCalls {
 }
 
 impl ParkedCalls {
-    /// Parks a call, attended by the request that began it. The guard keeps the client while the call runs.
+    /// Parks a call. The request that began it waits for (*attends*) it first. The returned guard counts the call as a
+    /// request in flight, which keeps the client from being closed as idle.
     pub(super) fn begin(
         &self,
         client: &Arc<Client>,
@@ -57,7 +59,7 @@ impl ParkedCalls {
             return Err(Failure::parked(limit).of_host());
         }
         let number = self.table.count.fetch_add(1, Ordering::Relaxed) + 1;
-        // The call registers with its client, which has no session that would keep it.
+        // The call is registered as a request of its client, which has no session to keep it open.
         let id = RequestId::Text(format!("parked {number}").into());
         let Ok(guard) = client.begin(&id, &leg, limits.pending_per_client) else {
             return Err(Failure::client_limit(limits.pending_per_client).of_host());
@@ -78,13 +80,15 @@ impl ParkedCalls {
             limits,
         });
         self.table.lock().insert(number, parked.clone());
-        // A server with sessions does not know this member: the answers may be to questions that it has not asked yet.
+        // A server with sessions does not know this member. It may hold answers to questions that the server has not
+        // asked yet.
         parked.lock().early = forward.params.member("inputResponses");
         let attending = parked.enter(0, client, &leg, progress.under(forward.token()));
         Ok((parked, guard, attending))
     }
 
-    /// Continues a parked call with the answers that the client brings.
+    /// Continues a parked call with the answers in the client's new request, and waits for the result of its next
+    /// round.
     pub(super) async fn resume(
         &self,
         client: &Arc<Client>,
@@ -111,16 +115,17 @@ impl ParkedCalls {
         self.attend(&parked, round, attending).await
     }
 
-    /// Waits for the result of a round.
+    /// Waits for the result of a round: the answer, or the next questions.
     pub(super) async fn attend(&self, parked: &Arc<Parked>, round: u32, attending: Attending) -> Answered {
         parked.attend(&self.table, &self.sealer, round, attending).await
     }
 
-    /// Runs a parked call to its end. `work` is the call itself.
+    /// Runs a parked call until it has ended and its last result has been kept long enough. `work` is the call itself.
     pub(super) async fn run(&self, parked: &Parked, guard: &Guard, work: Pin<&mut impl Future<Output = Answered>>) {
         let mut work = pin!(async {
             parked.end(work.await);
-            // A client that was sent away may miss the last result and ask for it again. Other clients cannot.
+            // A client that was sent away with questions may miss the last result and ask for it again. A client that
+            // never was cannot.
             let patience = {
                 let inner = parked.lock();
                 match (inner.round, inner.attending) {
@@ -133,7 +138,7 @@ impl ParkedCalls {
         });
         tokio::select! {
             biased;
-            // Before the work: its lease may end with the cancellation.
+            // Checked before the work, since the lease that the work runs on may end with the cancellation.
             () = parked.cancel.cancelled() => {}
             () = &mut work => {}
             () = parked.account.cut() => {}
@@ -148,7 +153,7 @@ impl ParkedCalls {
 }
 
 impl Parked {
-    /// Waits for the result of a round.
+    /// Waits for the result of a round: the answer, or the next questions.
     async fn attend(
         self: &Arc<Self>,
         table: &Table,
@@ -178,7 +183,7 @@ impl Parked {
     }
 
     fn result_of(&self, table: &Table, sealer: &Sealer, round: u32) -> Look {
-        // Before this call is locked, since the others are locked to be counted.
+        // This comes before this call is locked, since it locks the other calls to count them.
         table.make_way(&self.principal, self.number, self.limits.parked_per_principal);
         let mut inner = self.lock();
         if let Some((_, answered)) = inner.results.iter().find(|(of, _)| *of == round) {
@@ -207,7 +212,7 @@ impl Parked {
         Look::Result(answered)
     }
 
-    /// Returns the result that sends the client away with the open questions.
+    /// Returns the `input_required` result that sends the client away with the open questions.
     fn input_required(&self, sealer: &Sealer, inner: &Inner) -> Outcome {
         let state = State::Parked { call: self.number, round: inner.round + 1 };
         let sealed = sealer.seal_state(&self.principal, state, &self.digest, self.limits.answer)?;

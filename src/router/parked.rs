@@ -1,5 +1,6 @@
-//! Parked calls (`park.rs`): the requests that wait for each, its server's questions, and the results of its rounds. Also
-//! which calls end when others need what they hold while their clients are away (`docs/hazards.md` H101).
+//! The state of parked calls (`park.rs`): for each, the requests that wait for it, its server's questions, and the
+//! results of its rounds. Each time the client is sent away with questions, a new round begins. This file also decides
+//! which calls end when other calls need what they hold while their clients are away (`docs/hazards.md` H101).
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::AtomicU64;
@@ -26,7 +27,7 @@ use crate::upstream::{Ask, Connection, Upstream};
 pub(super) struct Table {
     calls: Mutex<BTreeMap<u64, Arc<Parked>>>,
     pub(super) count: AtomicU64,
-    /// The number of calls that have reached their server so far.
+    /// How many parked calls have reached their server so far.
     begun: watch::Sender<u64>,
 }
 
@@ -39,17 +40,17 @@ pub(super) struct Parked {
     pub(super) server: Arc<Server>,
     /// The kinds of questions that its client can be asked.
     pub(super) declared: Profile,
-    /// The client whose lease it runs on.
+    /// The client that it runs for, whose lease (connection) it uses.
     pub(super) who: Who,
     pub(super) inner: Mutex<Inner>,
-    /// Wakes the requests that attend: there are questions, or the answer.
+    /// Wakes the requests that attend: there are new questions, or the answer has come.
     pub(super) news: Notify,
-    /// Wakes the call: the client has answered.
+    /// Wakes the call: the client has answered a question.
     pub(super) answered: Arc<Notify>,
     pub(super) cancel: CancellationToken,
-    /// Counts what is kept for the client while it is away.
+    /// Counts the bytes kept for the client while it is away.
     pub(super) account: Account,
-    /// The limits for the call.
+    /// The limits for the call, from the config as it was when the call began.
     pub(super) limits: Arc<Limits>,
 }
 
@@ -57,31 +58,31 @@ pub(super) struct Parked {
 pub(super) struct Inner {
     /// The bytes of `open`, `results`, and `answered`.
     pub(super) share: Share,
-    /// The requests that it serves now, and the messages that came while it served none.
+    /// The requests that attend it now, and the messages that came while none did.
     pub(super) audience: Audience,
     pub(super) attending: usize,
     /// How often the client was sent away with questions.
     pub(super) round: u32,
-    /// The last round that the client has come back for.
+    /// The last round whose answers the client has brought.
     resumed: u32,
-    /// Questions without an answer, by key.
+    /// The questions that are not answered yet, by their keys in `inputRequests`.
     pub(super) open: BTreeMap<String, Ask>,
-    /// All keys used so far.
+    /// All such keys used so far.
     keys: HashSet<String>,
-    /// Answers that the first request brought unasked, by the keys that it expects questions under.
+    /// The answers that the first request brought unasked, by the keys that it expects the questions to have.
     pub(super) early: Option<Raw>,
-    /// When the first question came that the client has not been sent away with.
+    /// When the first of the questions came that the client has not been sent away with; `None` if there are none.
     pub(super) since: Option<Instant>,
-    /// When the client was sent away last.
+    /// When the client was last sent away with questions.
     pub(super) away: Option<Instant>,
-    /// The results of the last rounds.
+    /// The results of the last rounds, with the number of each round.
     pub(super) results: VecDeque<(u32, Answered)>,
     pub(super) answered: Option<Answered>,
-    /// The lease that it runs on.
+    /// The lease that it runs on, once it has one.
     pub(super) upstream: Option<Arc<Upstream>>,
 }
 
-/// How many results of rounds are kept for a client that did not get them.
+/// How many rounds' results are kept for a client that did not receive them.
 const KEPT: usize = 2;
 
 impl Table {
@@ -91,29 +92,30 @@ impl Table {
         self.lock().len()
     }
 
-    /// Notes that a call runs on this lease now.
+    /// Records that a call runs on this lease now.
     pub(super) fn runs_on(&self, parked: &Parked, upstream: &Arc<Upstream>) {
         parked.lock().upstream = Some(upstream.clone());
         self.begun.send_modify(|count| *count += 1);
     }
 
-    /// Returns a receiver that changes when another call has reached its server.
+    /// Returns a channel that changes when another call has reached its server.
     pub(super) fn watch_begun(&self) -> watch::Receiver<u64> {
         self.begun.subscribe()
     }
 
-    /// Reports whether a call whose client is away holds the lane of this lease. A person takes longer than a call should
-    /// wait.
+    /// Reports whether a call on this lease waits for a client that is away. A call that needs the lease alone should
+    /// not wait for it, since a person takes too long.
     pub(super) fn is_held_by_nobody(&self, upstream: &Arc<Upstream>) -> bool {
         self.all().iter().any(|parked| parked.is_on(upstream) && parked.lock().waits())
     }
 
-    /// Takes back a question that a server withdraws outside of a call.
+    /// Takes back a question that a server withdraws by a message outside of calls.
     pub(super) fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
         self.all().iter().for_each(|parked| parked.withdraw(connection, id));
     }
 
-    /// Returns the only call on this lease, which a question outside of any call may be attached to.
+    /// Returns the call on this lease if there is exactly one. Then a question that names no call may be attached to
+    /// it.
     pub(super) fn only_on(&self, upstream: &Arc<Upstream>) -> Option<Arc<Parked>> {
         let calls = self.lock();
         let mut on = calls.values().filter(|parked| parked.is_on(upstream));
@@ -121,7 +123,7 @@ impl Table {
         on.next().is_none().then(|| first.clone())
     }
 
-    /// Returns the most calls of one principal that wait for a client that is away.
+    /// Returns how many calls of one principal wait for a client that is away, for the principal with the most.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(super) fn most_of_one(&self) -> usize {
         let calls: Vec<Arc<Parked>> = self.all();
@@ -132,8 +134,8 @@ impl Table {
         counts.into_values().max().unwrap_or_default()
     }
 
-    /// Makes room for one more waiting call of the principal. Over the limit, the call that has waited longest ends, since
-    /// its client has most likely abandoned it.
+    /// Makes room for one more call of the principal (call number `but`) to wait for its client. If `limit` calls wait
+    /// already, the one that has waited longest ends, since its client has most likely abandoned it.
     pub(super) fn make_way(&self, principal: &Principal, but: u64, limit: usize) {
         let calls: Vec<Arc<Parked>> =
             self.lock().values().filter(|call| call.number != but && call.principal == *principal).cloned().collect();
@@ -155,8 +157,8 @@ impl Table {
         }
     }
 
-    /// Frees slots of the server for a call of the principal. If calls that wait hold more than half of the slots for another
-    /// principal, the oldest of them end.
+    /// Frees slots (`maxConcurrent`) of the server for a call of the principal. If another principal's waiting calls
+    /// hold more than half of the slots, the oldest of them end.
     pub(super) fn make_room(&self, server: &Server, principal: &Principal) {
         let calls: Vec<Arc<Parked>> =
             self.lock().values().filter(|call| call.server.id == server.id).cloned().collect();
@@ -206,8 +208,8 @@ impl Parking for Table {
 }
 
 impl Parked {
-    /// Lets a request attend the call. It gets what the client has missed and hears of the call from now on, unless it only
-    /// asks for the result of an earlier round again.
+    /// Lets a request attend the call. The request gets the messages that the client has missed and those that come
+    /// from now on, unless it only asks again for the result of an earlier round.
     pub(super) fn enter(
         self: &Arc<Self>,
         round: u32,
@@ -224,7 +226,8 @@ impl Parked {
         Attending { parked: self.clone(), leg: leg.clone(), over: false }
     }
 
-    /// Takes the answers that a request brings, unless another request brought those of this round before.
+    /// Takes the answers that a request brings and pairs them with their questions. Returns none if another request
+    /// brought this round's answers before.
     pub(super) fn take(&self, round: u32, responses: Option<Raw>) -> Result<Vec<(Ask, Raw)>, ErrorObject> {
         let mut inner = self.lock();
         if round > inner.round {
@@ -248,12 +251,12 @@ impl Parked {
             }
         }
         inner.resumed = round;
-        // Questions without an answer are asked again.
+        // Questions that the request did not answer are asked again.
         inner.since = (!inner.open.is_empty()).then(Instant::now);
         Ok(answers)
     }
 
-    /// Takes a question of the server: answers it here, or keeps it for the client.
+    /// Takes a question from the server: answers it at once if possible, otherwise keeps it for the client.
     pub(super) fn ask(&self, upstream: &Arc<Upstream>, mut ask: Ask) {
         let wish = question::wished_key(&mut ask);
         let Some(ask) = roots::for_whom_has_none(&self.server, upstream, &self.who, ask) else { return };
@@ -284,7 +287,7 @@ impl Parked {
         self.news.notify_waiters();
     }
 
-    /// Returns the account of what is kept for its client.
+    /// Returns the account that counts what is kept for its client.
     pub(super) fn account(&self) -> &Account {
         &self.account
     }
@@ -305,18 +308,18 @@ impl Parked {
         }
     }
 
-    /// Drops the questions of a connection that the call no longer runs on.
+    /// Drops the questions that came over a connection on which the call no longer runs.
     pub(super) fn leaves(&self, connection: &Arc<Connection>) {
         let asks = self.lock().take_back(|ask| ask.is_on(connection));
         drop(asks);
     }
 
-    /// Passes on a message about the call: to the request that attends, or to the next one.
+    /// Passes on a message about the call: to the request that attends now or, if there is none, to the next one.
     pub(super) fn tell(&self, said: CallNotice) {
         self.lock().audience.tell(&self.server, said);
     }
 
-    /// Tells the server that its questions get no answer: the client did not come back.
+    /// Answers the server's open questions as unanswered: the client did not come back.
     pub(super) fn expire(&self) {
         let asks = self.lock().take_back(|_| true);
         asks.into_iter().for_each(question::unanswered);
@@ -326,7 +329,7 @@ impl Parked {
     pub(super) fn end(&self, answered: Answered) {
         let mut inner = self.lock();
         inner.since = None;
-        // A result that no request has taken yet stays.
+        // A result that no request has taken yet is not replaced.
         let over = inner.answered.is_some() || inner.results.iter().any(|(round, _)| *round == inner.round);
         if !over {
             inner.share.add(weight(&answered));
@@ -338,7 +341,7 @@ impl Parked {
         self.news.notify_waiters();
     }
 
-    /// Keeps the roots that its client told.
+    /// Keeps the roots that the client has answered with.
     pub(super) fn keep_roots(&self, client: &Client, roots: &Raw) {
         let (upstream, told) = (self.lock().upstream.clone(), Told::read(roots));
         if client.is_one_conversation() {
@@ -349,8 +352,9 @@ impl Parked {
         }
     }
 
-    /// Returns the roots that the server is told without asking the client: those of the lease; none if several clients have
-    /// called; those of the call if a lease of the client's own serves several conversations.
+    /// Returns the roots that the server can be told without asking the client, or `None` if the client must be asked.
+    /// These are the lease's roots, if known; no roots if several clients have called on the lease; else the roots that
+    /// came with the call.
     fn roots_on(&self, upstream: &Upstream) -> Option<Raw> {
         if let Some(roots) = upstream.roots() {
             return Some(roots);
@@ -360,7 +364,7 @@ impl Parked {
         told.map(|told| told.result().clone())
     }
 
-    /// Reports whether it runs on that lease.
+    /// Reports whether it runs on that lease and is not over.
     pub(super) fn is_on(&self, upstream: &Arc<Upstream>) -> bool {
         let inner = self.lock();
         inner.answered.is_none() && inner.upstream.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, upstream))
@@ -391,18 +395,19 @@ impl Inner {
         }
     }
 
-    /// Reports whether it waits for a client that is away. A call that is over stays for a while, and waits for no client.
+    /// Reports whether it waits for a client that is away. A call that is over is kept for a while, but waits for no
+    /// client.
     pub(super) fn waits(&self) -> bool {
         self.audience.is_away() && !self.open.is_empty()
     }
 
-    /// Returns the lease on which it waits for a client that is away, and since when.
+    /// If it waits for a client that is away, returns the number of its lease and since when it waits.
     pub(super) fn left_at(&self) -> Option<(u64, Instant)> {
         let upstream = self.upstream.as_ref().filter(|_| self.waits() && self.answered.is_none())?;
         Some((upstream.id, self.away?))
     }
 
-    /// Takes out questions that are no longer to be asked.
+    /// Removes and returns the questions that `which` selects.
     pub(super) fn take_back(&mut self, which: impl Fn(&Ask) -> bool) -> Vec<Ask> {
         let keys: Vec<String> = self.open.iter().filter(|(_, ask)| which(ask)).map(|(key, _)| key.clone()).collect();
         let taken = keys.iter().filter_map(|key| self.close(key)).collect();
@@ -412,14 +417,14 @@ impl Inner {
         taken
     }
 
-    /// Takes a question out.
+    /// Removes and returns one question.
     fn close(&mut self, key: &str) -> Option<Ask> {
         let ask = self.open.remove(key)?;
         self.share.take(ask.weight());
         Some(ask)
     }
 
-    /// Returns a key that this call has not used yet.
+    /// Returns a key for a question that this call has not used yet: `wish` if possible.
     fn key(&mut self, wish: Option<String>) -> String {
         let numbered = |count: usize| format!("i{count}");
         let mut key = wish.unwrap_or_else(|| numbered(self.keys.len() + 1));
@@ -431,7 +436,7 @@ impl Inner {
         key
     }
 
-    /// Keeps the result of a round.
+    /// Keeps the result of a round, for requests that ask for it again.
     pub(super) fn keep(&mut self, round: u32, answered: Answered) {
         if self.results.len() >= KEPT
             && let Some((_, oldest)) = self.results.pop_front()
@@ -448,11 +453,12 @@ pub(super) fn weight(answered: &Answered) -> usize {
     answered.as_ref().map_or(0, |result| result.as_bytes().len())
 }
 
-/// A request that waits for the call. If the last one goes before its result, the client no longer wants the call.
+/// A request that attends the call. If the last one is dropped before it has its result, the call is cancelled: the
+/// client no longer wants it.
 pub(super) struct Attending {
     parked: Arc<Parked>,
     leg: Arc<Mailbox>,
-    /// Whether it has its result.
+    /// Whether the request has got its result.
     pub(super) over: bool,
 }
 

@@ -1,8 +1,9 @@
-//! What people see of a client: its name, when it came and by which door, its last request, and its calls.
+//! What people are shown about a client: its name, when and how it connected, its last request, and its number of
+//! calls.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The door that a client comes in by.
+/// The door (transport) that a client connects through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Via {
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "there is no HTTP door"))]
@@ -24,25 +25,26 @@ impl Via {
     }
 }
 
-/// What people see of a session. There is one for each session, so it is small.
+/// What people are shown about a session. There is one for each session, so it is small.
 #[derive(Debug, Default)]
 pub(super) struct Presence {
-    /// Milliseconds from the start of the roster to the start of the session, times four, plus the number of the door,
-    /// from 1. 0 while the session is not shown.
+    /// The milliseconds from the roster's creation to the start of the session, times four, plus the number of the door
+    /// (1 to 3). 0 means that the session is not shown.
     came: AtomicU64,
-    /// Milliseconds from the start of the session to its last request.
+    /// The milliseconds from the start of the session to its last request.
     pub(super) used: AtomicU32,
     pub(super) calls: AtomicU32,
 }
 
 impl Presence {
-    /// Shows the session from now on. Returns false if it was shown before.
+    /// Shows the session from now on; `now` is in milliseconds since the roster's creation. Returns false if it was
+    /// shown before.
     pub(super) fn begin(&self, now: u64, via: Via) -> bool {
         let came = now << 2 | (via as u64 + 1);
         self.came.compare_exchange(0, came, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Returns when the session came and by which door, if it is shown.
+    /// Returns when the session began (see [`Presence::begin`]) and through which door, or `None` if it is not shown.
     pub(super) fn came(&self) -> Option<(u64, Via)> {
         let came = self.came.load(Ordering::Relaxed);
         let door = usize::try_from(came & 3).ok()?.checked_sub(1)?;
@@ -50,11 +52,11 @@ impl Presence {
     }
 }
 
-/// The name, then a NUL and the version if there is one.
+/// A client's name for itself and, after a NUL, its version if it gave one.
 #[derive(Debug, Default)]
 pub(crate) struct Named(Box<str>);
 
-/// How many characters of each are kept.
+/// How many characters of the name, and of the version, are kept.
 const LONGEST: usize = 200;
 /// Separates name and version.
 const BETWEEN: char = '\0';
@@ -70,7 +72,7 @@ impl Named {
         Self(both.into())
     }
 
-    /// Returns the name and the version, where the client said them.
+    /// Returns the name and the version, each `None` if the client did not give it.
     pub(super) fn parts(&self) -> (Option<&str>, Option<&str>) {
         let said = |text| Some(text).filter(|text: &&str| !text.is_empty());
         let (name, version) = self.0.split_once(BETWEEN).unwrap_or((&self.0, ""));

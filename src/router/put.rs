@@ -1,4 +1,4 @@
-//! Puts questions of servers to clients with a session, and takes back what is open when a call ends.
+//! Puts questions from servers to clients with a session, and takes open questions back when their call ends.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use super::{Mailbox, question, roots};
 use crate::manager::Server;
 use crate::upstream::{Ask, Connection, Upstream};
 
-/// Puts a question of a server to a client with a session, or answers it here.
+/// Puts a server's question to a client with a session, or answers it in the client's place. `call` is the call that it
+/// belongs to and the call's leg; `answered` is woken by the client's answer.
 pub(super) fn put(
     client: &Arc<Client>,
     server: &Arc<Server>,
@@ -19,11 +20,12 @@ pub(super) fn put(
     call: Option<(u64, &Arc<Mailbox>)>,
     answered: Option<Arc<Notify>>,
 ) {
-    // The lease may declare more than this client can do.
+    // The host may have declared more on the lease than this client can do.
     let Some(ask) = roots::for_whom_has_none(server, upstream, &client.who, ask) else { return };
     let Some(ask) = question::judge(server, server.declared(client.profile()), ask) else { return };
     if client.revision().is_modern() {
-        // It is asked by results alone. A call whose result may ask is parked, so this request has none.
+        // A modern client can be asked only by a result. A call during which it may be asked is parked, so this
+        // question has no way to it.
         return question::refuse(ask);
     }
     let Some(ask) = roots::known(client, server, upstream, ask) else { return };
@@ -33,11 +35,11 @@ pub(super) fn put(
     }
 }
 
-/// Takes the open questions of a call back when dropped, however the call ends.
+/// Takes a call's open questions back when dropped, so this happens however the call ends.
 pub(super) enum AskGuard {
-    /// The questions of one call.
+    /// The questions of a call that is not parked, by its number.
     Client(Arc<Client>, u64),
-    /// The questions of a parked call on one connection.
+    /// The questions of a parked call that came over this connection.
     Parked(Arc<Parked>, Arc<Connection>),
 }
 

@@ -1,7 +1,8 @@
-//! A question of a server: judged, reworded, or answered from the config. `put.rs` puts it to the client.
+//! Handles a question, that is a request from a server to a client: checks it, translates it, or answers it from the
+//! config. `put.rs` puts it to the client.
 //!
-//! The question goes out under an id of ours, and its answer goes back under the server's id. Meanwhile `callTimeout`
-//! stops.
+//! The client gets the question under a new request id, and its answer goes back to the server under the server's id.
+//! Meanwhile the time for `callTimeout` stands still.
 
 use std::borrow::Cow;
 
@@ -17,10 +18,11 @@ use crate::protocol::{ErrorObject, Message, Method, Notification, Profile, Proto
 use crate::registry::expose_content;
 use crate::upstream::Ask;
 
-/// The answer to a question with a page that must not be shown to a person.
+/// The error for a question that asks a person to visit a page that must not be shown.
 pub(super) const NO_PAGE: &str = "a page to visit must be one of https, or of this machine";
 
-/// Passes a question on if it may be asked. Refuses what was not declared, and answers for configured roots.
+/// Returns the question if the client may be asked it. Otherwise returns `None` and answers it: with the configured
+/// roots, or with a refusal if the capability was not declared.
 pub(super) fn judge(server: &Server, declared: Profile, mut ask: Ask) -> Option<Ask> {
     server.note_ask(&ask);
     if let (Method::RootsList, Roots::Fixed(uris)) = (&ask.method, &server.config.roots) {
@@ -38,8 +40,8 @@ pub(super) fn judge(server: &Server, declared: Profile, mut ask: Ask) -> Option<
     Some(ask)
 }
 
-/// Translates a question into the client's revision. Returns `None` if the client cannot take it, and it was answered
-/// instead.
+/// Translates a question into the client's revision. Returns `None` if that revision cannot express it; then the
+/// question is answered here.
 pub(super) fn reword(server: &Server, ask: Ask, to: ProtocolVersion) -> Option<Ask> {
     let alias = server.config.alias.as_str();
     match adapt::question(&ask.method, ask.params.clone(), ask.revision(), to, alias) {
@@ -53,25 +55,25 @@ pub(super) fn reword(server: &Server, ask: Ask, to: ProtocolVersion) -> Option<A
     }
 }
 
-/// Names the task in its question as the client knows it.
+/// Replaces the task's id in a question that belongs to a task with the id that the client knows.
 pub(super) fn of_task(mut ask: Ask, handle: &str) -> Ask {
     ask.params = ask.params.take().map(|params| adapt::task::related(&params, handle));
     ask
 }
 
-/// Reports whether a page may be shown to a person (`docs/hazards.md` H45): over https, or on this very machine. We never
-/// open it.
+/// Reports whether a person may be asked to visit the page (`docs/hazards.md` H45): it is one over https or on this
+/// machine, without credentials in its URL. The host itself never opens it.
 pub(super) fn may_visit(params: &Raw) -> bool {
     let Some(url) = params.text("url").and_then(|url| Url::parse(&url).ok()) else { return false };
     let is_bare = url.username().is_empty() && url.password().is_none();
     is_bare && (url.scheme() == "https" || (url.scheme() == "http" && is_loopback(&url)))
 }
 
-/// Checks that a client with this profile can be asked this.
+/// Checks that a client that declared this profile can be asked this question.
 ///
 /// # Errors
-/// `-32601` for a capability that it lacks, `-32602` for a mode that it lacks (2025-11-25, elicitation) or a page that must
-/// not be shown to a person.
+/// `-32601` for a capability that the client lacks, `-32602` for an elicitation mode that it lacks (2025-11-25), or for
+/// a page that must not be shown to a person.
 pub(super) fn permit(declared: Profile, method: &Method, params: Option<&Raw>) -> Result<(), ErrorObject> {
     let known = match method {
         Method::RootsList => declared.has(Profile::ROOTS),
@@ -93,7 +95,7 @@ pub(super) fn permit(declared: Profile, method: &Method, params: Option<&Raw>) -
     Ok(())
 }
 
-/// Answers a question that no person answered in time.
+/// Answers a question in the client's place after no answer came in time.
 pub(super) fn unanswered(ask: Ask) {
     let outcome = match ask.method {
         Method::Elicit => Ok(cancelled()),
@@ -103,7 +105,7 @@ pub(super) fn unanswered(ask: Ask) {
     ask.answer(outcome);
 }
 
-/// Refuses a question whose client is not known for sure. We never guess whose it is (`docs/bridging.md` 5.5).
+/// Refuses a question if it is not certain which client it is for. The host never guesses (`docs/bridging.md` 5.5).
 pub(super) fn refuse(ask: Ask) {
     tracing::info!("{} belongs to no call of one client that may be asked: refused", ask.method);
     let outcome = match ask.method {
@@ -116,12 +118,12 @@ pub(super) fn refuse(ask: Ask) {
     ask.answer(outcome);
 }
 
-/// Returns the answer to an elicitation that got none.
+/// Returns the answer to an elicitation that nobody answered.
 pub(super) fn cancelled() -> Raw {
     Raw::trusted(bytes::Bytes::from_static(br#"{"action":"cancel"}"#))
 }
 
-/// Gives a log line to a client that wants its level, with the alias in front of the logger's name.
+/// Passes a server's log message on if the client wants its level. The logger's name gets the server's alias in front.
 pub(super) fn log(client: &Client, mailbox: &Mailbox, server: &Server, params: &Raw) {
     if !client.wants(params.text("level").as_deref().unwrap_or_default(), mailbox) {
         return;
@@ -135,8 +137,8 @@ pub(super) fn log(client: &Client, mailbox: &Mailbox, server: &Server, params: &
     mailbox.put(Message::Notification(Notification { method: Method::LogMessage, params }));
 }
 
-/// Takes out the key that a server would like its question to have. Clients may show keys to people, so only a plain name
-/// counts; other questions get a key of ours.
+/// Removes from a question the key (in `inputRequests`) that the server would like it to have, and returns that key if
+/// it is a plain name. Clients may show keys to people, so any other key is ignored, and the host makes one.
 pub(super) fn wished_key(ask: &mut Ask) -> Option<String> {
     let params = ask.params.as_ref()?;
     let meta = params.member("_meta")?;

@@ -1,9 +1,10 @@
-//! The lease and the connection that serve a request of a client.
+//! Finds the lease and the connection that serve a client's request.
 //!
-//! Over a pipe a legacy server does not say during which call it asks. Calls of modern clients may belong to different
-//! conversations, so they take turns on such a lease (its *lane*). A call whose turn does not come gets a lease beside
-//! it, which closes after a minute without calls. When a server comes back with sessions, its shared lease becomes
-//! private.
+//! A *lease* is one connection to one server. Over a pipe, a legacy server does not say to which call its question
+//! belongs. A modern client's calls may belong to different conversations, so they take turns on such a lease; the
+//! right to take a turn is its *lane*. A call whose turn does not come in time gets a second lease beside the first,
+//! which closes after a minute without calls. If a server without sessions comes back with sessions, its shared lease
+//! becomes one client's own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use super::toward::Toward;
 use crate::manager::{Manager, NoLease, Server, Stay, Told};
 use crate::upstream::{Connection, Offers, Upstream};
 
-/// Finds the lease and the connection of a request.
+/// Finds the lease and the connection for a request.
 #[derive(Debug)]
 pub(super) struct Connector {
     pub(super) manager: Manager,
@@ -28,7 +29,8 @@ pub(super) struct Connector {
     pub(super) parked: Arc<Table>,
 }
 
-/// A connection, and the right to use it alone if that is necessary.
+/// The lease and connection for a call, and what the call holds on to meanwhile: the lane, if it needs the lease alone,
+/// or its place (`stay`) on a lease beside the main one.
 pub(super) struct Reached {
     pub(super) upstream: Arc<Upstream>,
     pub(super) connection: Arc<Connection>,
@@ -36,26 +38,27 @@ pub(super) struct Reached {
     pub(super) stay: Option<Stay>,
 }
 
-/// How long a call waits for the lane of its lease before it gets a lease beside it.
+/// How long a call waits for the lane of its lease before it gets a second lease beside that one.
 const LANE: Duration = Duration::from_secs(5);
-/// How long a call waits for a lease if each one has only just been given to a client.
+/// How long a call waits if no lease is free, but an idle one of the same principal was used only a moment ago and may
+/// soon be taken.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The least time between two tries.
+/// The least time from one such try to the next.
 const AGAIN: Duration = Duration::from_millis(100);
-/// How many leases a client tries if the era of the server changes under it.
+/// How many leases a request tries if the server's era changes meanwhile.
 const LEASES: usize = 3;
 
 impl Connector {
-    /// Returns the lease of this server for this client, which told these roots.
+    /// Returns the lease of this server for this client, whose roots are `roots`. Does not wait for a connection.
     pub(super) fn lease(
         &self,
         client: &Arc<Client>,
         server: &Arc<Server>,
         roots: Option<&Arc<Told>>,
     ) -> Result<Arc<Upstream>, NoLease> {
-        // Read first, so that facts which become known meanwhile count the next time.
+        // This is read first, so that changes from here on make the next request look for a lease again.
         let stamp = server.stamp();
-        // Another conversation that counts as the same client may have told other roots.
+        // Without a session, another conversation that counts as the same client may have told other roots.
         let is_fixed = client.is_one_conversation() || !server.wants_roots(client.profile());
         let stays = |upstream: &Arc<Upstream>| is_fixed && server.is_in_era(upstream, &client.who);
         if let Some(upstream) = client.lease(server.id, stamp).filter(stays) {
@@ -70,8 +73,9 @@ impl Connector {
         Ok(upstream)
     }
 
-    /// Waits for the lease of this server for this client, and its connection. When the server comes back with sessions, its
-    /// shared lease becomes private. Resources that the client watches on another lease are watched on this one first.
+    /// Gets the lease of this server for this client, and waits for its connection. If the server came back with
+    /// sessions, its shared lease becomes one client's own. Resources that the client watches on another lease are
+    /// watched on this one first.
     pub(super) async fn connect(
         &self,
         client: &Arc<Client>,
@@ -95,7 +99,7 @@ impl Connector {
             if server.is_in_era(&upstream, &client.who) {
                 let connection = match connection {
                     Ok(connection) => connection,
-                    // The lease was closed as idle at this very moment.
+                    // The lease was just closed, as idle ones are.
                     Err(_) if upstream.is_stopped() => continue,
                     Err(why) => return Err(Failure::unavailable(&why)),
                 };
@@ -109,7 +113,8 @@ impl Connector {
         Err(Failure::lost(&crate::transport::Error::Unwritten))
     }
 
-    /// Reports whether the server offers a family. Starts the server for that if necessary.
+    /// Reports whether the server offers what `family` checks for (such as completions). Connects to the server if
+    /// necessary. Returns true if it cannot be reached.
     pub(super) async fn offers(
         &self,
         client: &Arc<Client>,
@@ -118,13 +123,13 @@ impl Connector {
     ) -> bool {
         match self.connect(client, server, None).await {
             Ok((_, connection)) => connection.peer().is_none_or(|peer| family(&peer.offers)),
-            // The request itself gets the failure.
+            // True, so that the request goes on and gets the failure itself.
             Err(_) => true,
         }
     }
 
-    /// Waits for the connection of a call. If questions of the server do not say which call they belong to, a call of a client
-    /// without a session gets the connection to itself (`docs/bridging.md` 5.3).
+    /// Waits for the connection for a call. If the server's questions do not say which call they belong to, a parked
+    /// call gets the connection to itself (`docs/bridging.md` 5.3).
     pub(super) async fn connect_call(
         &self,
         client: &Arc<Client>,
@@ -137,7 +142,7 @@ impl Connector {
             return Ok(Reached { upstream, connection, lane: None, stay: None });
         };
         self.parked.runs_on(parked, &upstream);
-        // A shared lease has no lane: questions that name no call are refused there.
+        // On a shared lease no lane is needed: questions that name no call are refused there.
         let is_own = upstream.bound_to() == Some(client.owner());
         if connection.tells_whose() || !is_own || server.asks().is_empty() {
             return Ok(Reached { upstream, connection, lane: None, stay: None });
@@ -145,7 +150,7 @@ impl Connector {
         let patience = if self.parked.is_held_by_nobody(&upstream) { Duration::ZERO } else { LANE };
         let (lane, stay) = match timeout(patience, upstream.lane().clone().acquire_owned()).await {
             Ok(lane) => (lane.ok(), None),
-            // The client may be waiting for this very call before it answers the one that holds the lane.
+            // The client may wait for this very call before it answers the questions of the call that holds the lane.
             Err(_) => {
                 let beside = in_time(|| self.manager.lease_beside(server, &client.who));
                 let beside = beside.await.map_err(Attempt::Failed)?;
@@ -162,7 +167,7 @@ impl Connector {
     }
 }
 
-/// Asks for a lease until there is one that may be taken.
+/// Asks for a lease until there is one, or until [`PATIENCE`] is over.
 async fn in_time<T>(mut ask: impl FnMut() -> Result<T, NoLease>) -> Result<T, Failure> {
     let end = Instant::now() + PATIENCE;
     loop {

@@ -1,5 +1,6 @@
-//! Questions that travel as results (`docs/bridging.md` 5.4): those of a server without sessions to a client without one,
-//! and pages that a server of 2025-11-25 wants visited before it does anything (`-32042`).
+//! Questions that reach the client in a result (`docs/bridging.md` 5.4). A server without sessions asks a client
+//! without a session this way, and a server of 2025-11-25 that wants web pages visited before it does anything (error
+//! `-32042`) is translated to it. The host's own question for roots takes the same way.
 
 use super::answer::Failure;
 use super::client::Client;
@@ -12,24 +13,24 @@ use crate::answered::Answered;
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, Theirs, code, object};
 use crate::registry::expose_content;
 
-/// How a request of a client without a session continues, by the `requestState` that it brings.
+/// How to go on with a request of a client without a session, by the `requestState` that it brings.
 pub(super) enum Continuation {
-    /// It is sent to its server.
+    /// The request is sent to its server.
     Ready,
-    /// It brings answers to this round of this parked call.
+    /// The request brings the answers to this round of this parked call.
     Parked { call: u64, round: u32 },
-    /// It has its answer.
+    /// The request is answered at once with this outcome.
     Over(Outcome),
-    /// It answers this invitation to sign in. `why` is the failure if it was declined.
+    /// The request answers this invitation to sign in. `why` is the text of the failure if the client declined.
     #[cfg(feature = "server")]
     SignIn { invitation: u64, why: String },
 }
 
 impl Forward {
-    /// Opens the `requestState` that the request brings, and changes the params to those that the server gets.
+    /// Opens the `requestState` that the request brings, and changes the params to those for the server.
     ///
     /// # Errors
-    /// When the state is none of ours for this request, or too old.
+    /// When the host did not make the state for this request, or it has expired.
     pub(super) fn open_state(&mut self, sealer: &Sealer, client: &Client) -> Result<Continuation, ErrorObject> {
         let Some(state) = self.params.member("requestState") else { return Ok(Continuation::Ready) };
         let text = state.string().ok_or_else(expired)?;
@@ -66,13 +67,14 @@ impl Forward {
         Ok(Continuation::Ready)
     }
 
-    /// Takes the answers to a question of the host out of the params.
+    /// Removes the answers to a question of the host itself from the params.
     pub(super) fn start_afresh(&mut self) {
         self.params = self.params.without_member("requestState").without_member("inputResponses");
         self.reopen();
     }
 
-    /// Returns the result that asks the client for its roots, if they must be known before anything is sent.
+    /// Returns the result that asks the client for its roots, or `None` if they need not be known before anything is
+    /// sent.
     pub(super) fn ask_for_roots(&self, sealer: &Sealer, client: &Client) -> Result<Option<Raw>, ErrorObject> {
         if self.roots.is_some() || self.answers || !wants_roots_first(client, self) {
             return Ok(None);
@@ -82,9 +84,9 @@ impl Forward {
     }
 }
 
-/// Returns a server's `input_required` result as its client gets it: the questions as they are, the server's state sealed.
-/// The state is sealed although the name leads back to the server, since the server sees one credential for several
-/// people.
+/// Returns a server's `input_required` result as its client gets it: the questions as they are, the server's state
+/// sealed. The seal binds the state to the principal. The name of the tool alone would lead back to the server, but the
+/// server sees one credential for several people and could not tell whose state it is.
 pub(super) fn relay_questions(sealer: &Sealer, client: &Client, forward: &Forward, result: &Raw) -> Answered {
     let [requests, state] = result.members(["inputRequests", "requestState"]);
     let state = state.and_then(|state| state.string().map(std::borrow::Cow::into_owned));
@@ -100,7 +102,7 @@ pub(super) fn relay_questions(sealer: &Sealer, client: &Client, forward: &Forwar
             let method = entry.text("method").map(|method| Method::parse(&method));
             let known =
                 method.filter(|method| matches!(method, Method::RootsList | Method::CreateMessage | Method::Elicit));
-            // The request told the server what this client can be asked.
+            // Such a question is an error: the request told the server what this client can be asked.
             if let Some(Err(error)) = known.map(|method| permit(declared, &method, entry.member("params").as_ref())) {
                 let what = format!("a question that this client cannot be asked ({})", error.message);
                 return Err(Failure::malformed(&what).of(&forward.server));
@@ -116,8 +118,9 @@ pub(super) fn relay_questions(sealer: &Sealer, client: &Client, forward: &Forwar
     Ok(edits.apply())
 }
 
-/// Returns the answer to `-32042`. A client without a session gets the pages as questions, a client of 2025-11-25 the error
-/// with ids that it may send back, every other client a sentence.
+/// Returns the client's answer if a server demands page visits (error `-32042`). A client without a session gets the
+/// pages as questions, a client of 2025-11-25 the error with ids that name the server, and every other client a
+/// sentence.
 pub(super) fn visits_required(sealer: &Sealer, client: &Client, forward: &Forward, error: ErrorObject) -> Answered {
     let pages = adapt::url::required(&error).unwrap_or_default();
     if !pages.iter().all(may_visit) {
@@ -150,13 +153,15 @@ fn ask_for_visits(sealer: &Sealer, client: &Client, forward: &Forward, pages: &[
     Ok(input_required(questions, &sealed))
 }
 
-/// Reports whether the client is asked for its roots before anything is sent: once, if it is known to be one conversation.
+/// Reports whether the client must be asked for its roots before anything is sent. A client that is known to be one
+/// conversation is asked once, any other with each request.
 fn wants_roots_first(client: &Client, forward: &Forward) -> bool {
     let server = &forward.server;
     server.wants_roots(client.profile()) && !server.is_sessionless(&client.who) && client.roots().is_none()
 }
 
-/// Returns a result that asks: each question under its key, and the state to come back with.
+/// Returns an `input_required` result with each question under its key, and the `requestState` for the client to send
+/// back.
 pub(super) fn input_required<'a>(
     questions: impl Iterator<Item = (&'a str, &'a Method, Option<&'a Raw>)>,
     state: &str,
@@ -176,7 +181,7 @@ pub(super) fn input_required<'a>(
 }
 
 impl Forward {
-    /// Returns the answer if the client declined to visit a page.
+    /// Returns the answer if the client declined to visit a page, or `None` if it visits all of them.
     fn not_visited(&self, keys: &[String]) -> Option<Outcome> {
         let answers = self.params.member("inputResponses").unwrap_or_else(Raw::empty_object);
         let action = |key: &String| answers.member(key).and_then(|answer| answer.text("action"));

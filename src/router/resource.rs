@@ -1,4 +1,4 @@
-//! Requests that name a resource: reading, watching, completing.
+//! Requests that name a resource (read, subscribe, unsubscribe), and completions.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl Forwarder {
 }
 
 impl Connector {
-    /// Watches a resource that the client knows by this URI.
+    /// Subscribes the client to a resource that it knows by this URI.
     pub(super) async fn subscribe(&self, client: &Arc<Client>, one: &One, uri: &str, leg: &Mailbox) -> Answered {
         let One { server, target: raw, .. } = one;
         leg.concerns(server, raw);
@@ -77,14 +77,14 @@ pub(super) fn unsubscribe(client: &Client, params: Option<&Raw>) -> Outcome {
     Ok(Raw::empty_object())
 }
 
-/// Returns the error of a client that watches as many resources as it may.
+/// Returns the error for a client that already watches as many resources as it may.
 pub(super) fn too_many(method: &Method, limit: usize) -> ErrorObject {
     let text =
         format!("{method}: a client watches {limit} resources at most (host.limits.subscriptions); end some first");
     ErrorObject::invalid_params(text)
 }
 
-/// Watches a resource for one more subscriber. `Ok` means that the server has agreed.
+/// Subscribes to a resource at the server for one more subscriber. Returns `Ok` once the server has agreed.
 ///
 /// # Cancel safety
 /// A dropped wait adds no subscriber.
@@ -99,7 +99,7 @@ async fn watch(server: &Server, upstream: &Upstream, raw: &Arc<str>) -> Answered
     Err(failure.of(server))
 }
 
-/// Makes an error that names the resource name it as the client did.
+/// Replaces the URI in an error's data, if there is one, with the URI that the client used.
 fn with_exposed_uri(error: ErrorObject, uri: &str) -> ErrorObject {
     let data = error.data.as_ref().filter(|data| data.text("uri").is_some());
     match data.map(|data| data.with_member("uri", Raw::from_value(uri).as_bytes())) {

@@ -1,4 +1,4 @@
-//! Resources of a client with a session, watched again when another lease serves the client.
+//! Moves the subscriptions of a client with a session when another lease (connection) of the server serves it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use crate::manager::Server;
 use crate::protocol::Theirs;
 use crate::upstream::Upstream;
 
-/// How long a request waits for resources to be watched again. The rest is tried before the next request.
+/// How long a request waits for subscriptions to move. Those that are left are tried again before the next request.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Client {
-    /// Makes the client's current lease watch what an earlier one watched. This happens before a request goes there, so
-    /// that no change by the request is missed.
+    /// Subscribes on the client's current lease to what an earlier lease was subscribed to. This happens before a
+    /// request goes to that lease, so that no change caused by the request is missed.
     ///
     /// # Cancel safety
     /// A dropped wait leaves the rest to the next request.
     pub(super) async fn watch_anew(&self, server: &Server, upstream: &Arc<Upstream>) {
         let is_left = |old: &Subscription| {
             let is_over = || old.upstream.is_stopped() || !server.is_in_era(&old.upstream, &self.who);
-            // Resources watched on a newer lease stay there: this call started earlier, on the older one.
+            // Subscriptions on a newer lease stay there: this call started earlier, and runs on the older lease.
             let is_older = || old.upstream.id < upstream.id;
             old.server == server.id && old.upstream.id != upstream.id && (is_older() || is_over())
         };

@@ -1,15 +1,15 @@
-//! Progress as a client gets it: under its own token, and rising.
+//! Progress as a client gets it: under its own progress token, and always increasing.
 
 use crate::adapt;
 use crate::protocol::{Message, Method, Notification, Raw};
 
-/// How much a sign of life of our own adds to the last value.
+/// How much a progress notification of the host itself adds to the last value.
 const TICK: f64 = 1e-6;
 
-/// Progress under the client's own token. Values that do not increase are dropped.
+/// Sends progress under the client's own progress token. Values that do not increase are dropped.
 #[derive(Debug, Default)]
 pub(super) struct Rising {
-    /// The client's token, as JSON.
+    /// The client's progress token, as JSON; `None` if it wants no progress.
     pub(super) token: Option<Raw>,
     last: Option<f64>,
 }
@@ -24,12 +24,13 @@ impl Rising {
         Self { token: self.token.or(token), ..self }
     }
 
-    /// Frees it from the message that the token came in, to be kept longer than the call.
+    /// Copies the token out of the message that it came in, so that this can be kept longer than the call without
+    /// keeping that message.
     pub(super) fn detached(self) -> Self {
         Self { token: self.token.as_ref().map(Raw::detached), ..self }
     }
 
-    /// Returns the bytes that it holds.
+    /// Returns how many bytes the token holds.
     pub(super) fn weight(&self) -> usize {
         self.token.as_ref().map_or(0, |token| token.as_bytes().len())
     }
@@ -43,8 +44,9 @@ impl Rising {
         Some(Message::Notification(Notification { method: Method::Progress, params }))
     }
 
-    /// Returns a sign of life between two rounds of questions, since many clients give up on a call that is silent for a
-    /// minute. It rises by so little that the server's next value is higher, even a first value of 0.
+    /// Returns a progress notification of the host itself, sent between two rounds of questions because many clients
+    /// give up on a call that is silent for a minute. Its value rises by so little that the server's next value is
+    /// higher, even if that is a first value of 0.
     pub(super) fn tick(&mut self) -> Option<Message> {
         let next = match self.last {
             None => -TICK,

@@ -1,8 +1,9 @@
-//! Roots (`docs/bridging.md` 15.3): the host asks a client for them once, at its first call of a server that wants
-//! them (`ask_roots.rs`), and answers servers itself from then on.
+//! Roots (`docs/bridging.md` 15.3): the host asks a client for its roots once, at the client's first call to a server
+//! that wants them (`ask_roots.rs`), and itself answers servers that ask from then on.
 //!
-//! Clients that told the same roots share leases. A question for roots that a lease already knows does not bind the lease
-//! to one client. A client that could not be asked, because a completion cannot ask, is on the rest lease.
+//! Clients that told the same roots share leases. A server's question for roots that are already known for the lease
+//! does not bind the lease to one client. A client that could not be asked, since a completion allows no questions, is
+//! on the *rest* lease, which all clients without a lease of their own share.
 
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ use crate::manager::{Server, Told, Who};
 use crate::protocol::{Method, Outcome, Profile, Raw};
 use crate::upstream::{Ask, Upstream};
 
-/// Answers a server with no roots during the call of a client that has none, if several clients share a lease that declares
-/// them.
+/// If a client that cannot tell roots shares with others a lease that declares roots, answers a server's question for
+/// roots with an empty list. Returns every other question.
 pub(super) fn for_whom_has_none(server: &Server, upstream: &Upstream, who: &Who, ask: Ask) -> Option<Ask> {
     let is_asked =
         ask.method == Method::RootsList && !ask.is_gathered() && matches!(server.config.roots, Roots::Client);
@@ -27,8 +28,8 @@ pub(super) fn for_whom_has_none(server: &Server, upstream: &Upstream, who: &Who,
     Some(ask)
 }
 
-/// Answers a question for roots if they are known. If several clients have called, the answer is no roots, since a server
-/// takes the answer for all of them.
+/// Answers a question for roots if they are known. If several clients have called on the lease, the answer is an empty
+/// list, since a server takes the answer for all of them. Returns every other question.
 pub(super) fn known(client: &Client, server: &Arc<Server>, upstream: &Arc<Upstream>, ask: Ask) -> Option<Ask> {
     if ask.method != Method::RootsList || ask.is_gathered() {
         return Some(ask);
@@ -47,7 +48,8 @@ pub(super) fn known(client: &Client, server: &Arc<Server>, upstream: &Arc<Upstre
     Some(ask)
 }
 
-/// Makes a question for roots keep its answer: for the client if it is one conversation, and for the lease.
+/// Wraps a question for roots so that the host keeps its answer: for the client if it is one conversation, and for the
+/// lease.
 pub(super) fn learning(client: &Arc<Client>, server: &Arc<Server>, upstream: &Arc<Upstream>, ask: Ask) -> Ask {
     if ask.method != Method::RootsList || ask.is_gathered() {
         return ask;
@@ -69,7 +71,8 @@ pub(super) fn learning(client: &Arc<Client>, server: &Arc<Server>, upstream: &Ar
     ask.put(params, Box::new(keep))
 }
 
-/// Answers a question on a connection on which no client has called, or several that cannot be told apart.
+/// Answers a question in the client's place if no client has called on the connection, or several that cannot be told
+/// apart. `started` says that none has called.
 pub(super) fn for_nobody(server: &Server, upstream: &Upstream, ask: Ask, started: bool) {
     let Some(ask) = question::judge(server, upstream.profile(), ask) else { return };
     if ask.method == Method::RootsList {
@@ -83,10 +86,10 @@ pub(super) fn for_nobody(server: &Server, upstream: &Upstream, ask: Ask, started
     question::refuse(ask);
 }
 
-/// The key of the question that asks a client without a session for its roots.
+/// The key (in `inputRequests`) of the question that asks a client without a session for its roots.
 pub(super) const KEY: &str = "roots";
 
-/// Returns the roots among the answers that a request brings.
+/// Returns the roots among the answers that a request brings; without that answer, no roots.
 pub(super) fn brought(answers: Option<Raw>) -> Arc<Told> {
     let result = answers.and_then(|answers| answers.member(KEY));
     result.map_or_else(Told::nothing, |result| Told::read(&result))

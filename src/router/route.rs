@@ -1,8 +1,9 @@
-//! Where a request goes: to a tool of the host itself, to one server, or to every server. Pure: snapshots in, a [`Route`] out.
+//! Decides where a request goes: to a tool of the host itself, to one server, or to every server. Pure: snapshots in, a
+//! [`Route`] out.
 //!
-//! A request is routed once, and the route holds what the request needs from then on: the server, and the tool as it is
-//! listed. `find.rs` decides which snapshots to look at, and waits for servers between two of them. **Invariant:** if
-//! several servers could be meant by a name, none gets the request.
+//! A request is routed once. The route holds what the request needs from then on: the server, and the tool as it is
+//! listed. `find.rs` decides which snapshots to look at, and waits for servers from one snapshot to the next.
+//! **Invariant:** if several servers could be meant by a name, none gets the request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,25 +30,25 @@ pub(super) enum Route {
 
 /// A tool of the host itself.
 ///
-/// The host has none so far; this is the seam for the first one. [`Map::own`] is where its name is looked up, and
-/// [`Route::Own`] distinguishes its calls from those of servers. Its name wins over a server's, so no tool of a server may
-/// be shown under it. Lists do not show it yet: `manager/view.rs` decides what a client is shown.
+/// The host has no such tool yet; this trait is the place for the first one. [`Map::own`] is where its name is looked
+/// up, and [`Route::Own`] distinguishes its calls from those of servers. Its name wins over a server's, so no tool of a
+/// server may be shown under it. Lists do not show it yet: `manager/view.rs` decides what a client is shown.
 pub(super) trait OwnTool: fmt::Debug + Send + Sync {
     /// Returns the name that clients call it by.
     fn name(&self) -> &str;
 
-    /// Serves one call. `params` are those of the request, as its client sent them.
+    /// Serves one call. `params` are the request's params as its client sent them.
     ///
     /// # Cancel safety
     /// The future is dropped when the client cancels the call.
     fn call<'a>(&'a self, router: &'a Router, client: &'a Arc<Client>, params: Raw) -> BoxFuture<'a, Answered>;
 }
 
-/// One server, and the target of a request there.
+/// One server, and what the request names there (its target).
 #[derive(Clone, Debug)]
 pub(super) struct One {
     pub(super) server: Arc<Server>,
-    /// The server's own name for the target.
+    /// The server's own name or URI for the target.
     pub(super) target: Arc<str>,
     pub(super) listed: Listed,
 }
@@ -56,17 +57,17 @@ pub(super) struct One {
 #[derive(Clone, Debug, Default)]
 pub(super) enum Listed {
     As(Entry),
-    /// The server does not list it, or it is no tool.
+    /// The server does not list it, or it is a prompt or a resource.
     #[default]
     Not,
-    /// The server has listed no tools so far.
+    /// The server has listed no tools yet.
     NotYet,
 }
 
-/// Why a request goes nowhere.
+/// Why a request has no route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Astray {
-    /// No server has the target.
+    /// No server that the client may call has the target.
     Unknown,
     /// Several servers have the target, under these names.
     Ambiguous(Vec<Arc<str>>),
@@ -74,7 +75,7 @@ pub(super) enum Astray {
     Removed,
 }
 
-/// Where names are looked up.
+/// The snapshots in which names are looked up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Map<'a> {
     /// Tools of the host itself.
@@ -85,7 +86,7 @@ pub(super) struct Map<'a> {
     pub(super) servers: &'a [Arc<Server>],
 }
 
-/// A request of a client, and its route if a door has looked it up already.
+/// A client's request, and its route if a door has found it already.
 #[derive(Clone, Debug)]
 pub(crate) struct Routed {
     pub(crate) request: Request,
@@ -99,11 +100,12 @@ impl From<Request> for Routed {
 }
 
 impl Routed {
-    /// Returns the headers in which the client was told to repeat arguments of the tool that it calls.
+    /// Returns the HTTP headers in which the client must repeat arguments of the tool that it calls; none if the client
+    /// was not told so.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
     pub(crate) fn param_headers(&self) -> Vec<ParamHeader> {
         let Some(Route::One(One { listed: Listed::As(entry), .. })) = &self.route else { return Vec::new() };
-        // A client that calls the tool by another name than the listed one was not told.
+        // A client that calls the tool by another name than the listed one was not told of them.
         let name = self.request.params.as_ref().and_then(|params| params.text("name"));
         if name.as_deref() == Some(entry.name()) { entry.param_headers() } else { Vec::new() }
     }
@@ -138,7 +140,7 @@ impl Map<'_> {
 }
 
 impl Listed {
-    /// Finds how the server lists the tool that clients may call `exposed`.
+    /// Finds the list entry for the server's tool `raw`, which clients may call `exposed`.
     pub(super) fn of(catalog: &Catalog, exposed: &str, server: &Server, raw: &str) -> Self {
         let alias = &server.config.alias;
         let is_it = |tool: &&Entry| tool.server() == alias && tool.raw_name() == raw;

@@ -1,4 +1,5 @@
-//! A request that a server is working on: waits for the answer, passes on what comes before it, and keeps the clocks.
+//! A request that a server is working on: this waits for the answer, passes on what the server sends before it, and
+//! enforces the deadlines.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ pub(super) struct Running<'a, 'b> {
     pub(super) server: &'a Arc<Server>,
     pub(super) upstream: &'a Arc<Upstream>,
     pub(super) connection: &'a Arc<Connection>,
-    /// Woken when the client has answered. `None` until something was asked.
+    /// Woken when the client has answered a question; `None` until the server has asked something.
     pub(super) answered: Option<Arc<Notify>>,
     pub(super) clocks: Clocks,
     pub(super) vigil: &'a Vigil,
@@ -43,8 +44,8 @@ enum Heard {
 }
 
 impl Running<'_, '_> {
-    /// Waits for the answer, and passes on what comes before it. The clock of `callTimeout` restarts with each progress and
-    /// stops while a person is asked.
+    /// Waits for the answer to request `id`, and passes on what the server sends before it. The time for `callTimeout`
+    /// restarts with each progress notification and stands still while a person is asked.
     pub(super) async fn wait(&mut self, id: u64, exchange: &mut Exchange) -> Result<Outcome, Attempt> {
         let mut awake = self.vigil.mark();
         let timer = tokio::time::sleep_until(self.clocks.due());
@@ -84,7 +85,7 @@ impl Running<'_, '_> {
         }
     }
 
-    /// Passes on what the server says before it answers.
+    /// Passes on one message that the server sends before its answer.
     fn hand_on(&mut self, id: u64, item: Item) {
         match item {
             Item::Progress(params) => {
@@ -119,7 +120,7 @@ impl Running<'_, '_> {
         self.clocks.step(Instant::now(), sign, self.toward.is_asked(id))
     }
 
-    /// Handles the deadline. The call goes on if only its questions end.
+    /// Handles a passed deadline. Returns `Ok` if the call goes on, since only its open questions were given up.
     fn late(&mut self, id: u64) -> Result<(), Attempt> {
         let config = &self.server.config;
         let failure = match self.step(id, Sign::Due) {

@@ -1,5 +1,5 @@
-//! `requestState`: what a client without a session brings back with the answers to our questions (2026-07-28, multi
-//! round-trip requests). It is sealed, bound to the principal and to the request, and expires.
+//! `requestState`: what a client without a session sends back together with its answers to the host's questions
+//! (2026-07-28, multi round-trip requests). It is sealed, bound to the principal and to the request, and expires.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,36 +11,38 @@ use crate::manager::Principal;
 use crate::protocol::{ErrorObject, Method, Raw};
 use crate::seal::{Purpose, Seal};
 
-/// The sealed content.
+/// The content that is sealed in a `requestState`.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Envelope {
     state: State,
     digest: String,
-    /// Seconds since 1970.
+    /// When the state expires, in seconds since 1970.
     expires: u64,
 }
 
-/// What the next request continues.
+/// What the client's next request continues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum State {
-    /// A call parked here: its number, and how often it has asked.
+    /// A parked call: its number, and how often its client was sent away with questions.
     Parked { call: u64, round: u32 },
-    /// The questions of a server without sessions. `state` is the server's own, if it gave one.
+    /// The questions of a server without sessions. `state` is the server's own `requestState`, if it gave one.
     Relay { server: String, state: Option<String> },
-    /// A server wanted pages visited before it did anything. The call is sent afresh.
+    /// A server wanted web pages visited before it did anything. The call is sent anew; `keys` are those of the
+    /// questions.
     Afresh { keys: Vec<String> },
     /// The client was asked for its roots before anything was sent.
     Roots,
-    /// The client was invited to sign in to the server. `why` is the failure if it declines.
+    /// The client was invited to sign in to the server. `why` is the text of the failure if it declines.
     #[cfg(feature = "server")]
     SignIn { invitation: u64, why: String },
 }
 
-/// How much the clocks of two processes may differ.
+/// How much longer than asked for a state is valid, since the clocks of two processes may differ.
 const SLACK: Duration = Duration::from_secs(60);
 
-/// Returns a digest of a request: its method, target, and arguments, however a client writes them down again. Arguments
-/// with numbers that no double holds, or that nest very deep, must come back unchanged.
+/// Returns a digest of a request's method, target, and arguments. It stays the same if the client sends them again in
+/// another JSON spelling. Only arguments with numbers that no double holds, or that nest very deep, must come back byte
+/// for byte.
 pub(super) fn digest(method: &Method, params: &Raw) -> String {
     let [name, uri, arguments] = params.members(["name", "uri", "arguments"]);
     let mut text = method.as_str().to_owned();
@@ -55,7 +57,7 @@ pub(super) fn digest(method: &Method, params: &Raw) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes a value with sorted members and one form of numbers (RFC 8785 in spirit: `1.0` is `1`).
+/// Writes a value with sorted members and one spelling for equal numbers (RFC 8785 in spirit: `1.0` becomes `1`).
 fn canonical(value: &Value, out: &mut String) {
     match value {
         Value::Object(members) => {
@@ -79,7 +81,7 @@ fn canonical(value: &Value, out: &mut String) {
             out.push(']');
         }
         Value::Number(number) => match number.as_f64().filter(|double| double.fract() == 0.0 && double.abs() < 9e15) {
-            // Minus zero is zero.
+            // Adding 0 turns minus zero into zero.
             Some(whole) => *out += &format!("{:.0}", whole + 0.0),
             None => *out += &number.to_string(),
         },
@@ -87,7 +89,7 @@ fn canonical(value: &Value, out: &mut String) {
     }
 }
 
-/// Seals the states and handles that clients keep for us.
+/// Seals the states and task ids that clients keep for the host.
 #[derive(Debug)]
 pub(super) struct Sealer(Option<Seal>);
 
@@ -120,7 +122,7 @@ impl Sealer {
     /// Opens the state that a request brings back.
     ///
     /// # Errors
-    /// `-32602`: the state is none of ours for this principal and request, or it has expired.
+    /// `-32602`: the host did not make the state for this principal and request, or it has expired.
     pub(super) fn open_state(&self, principal: &Principal, text: &str, digest: &str) -> Result<State, ErrorObject> {
         let opened = self.seal()?.open::<Envelope>(Purpose::RequestState, principal.as_str(), text);
         opened
@@ -131,7 +133,7 @@ impl Sealer {
     }
 }
 
-/// Returns the error for a state that leads nowhere, or no longer does.
+/// Returns the error for a state that is not valid, or no longer is.
 pub(super) fn expired() -> ErrorObject {
     ErrorObject::invalid_params(
         "`requestState` has expired, was altered, or is of another request; send the request anew without it \
@@ -139,7 +141,7 @@ pub(super) fn expired() -> ErrorObject {
     )
 }
 
-/// Returns when a state made now expires.
+/// Returns when a state that is made now expires, in seconds since 1970.
 pub(super) fn expires_at(now: SystemTime, life: Duration) -> u64 {
     seconds(now + life + SLACK)
 }

@@ -1,9 +1,10 @@
-//! `subscriptions/listen` (2026-07-28): a change stream for clients without a session. Changes that belong to no request
-//! are told here and nowhere else.
+//! `subscriptions/listen` (2026-07-28): a change stream for clients without a session, called a *listen* here. Only on
+//! such a stream are these clients told of changes that belong to no request.
 //!
-//! A listen is acknowledged first, with the part of its filter that is honored. Then it gets exactly those changes, each
-//! with the id of the listen, and a result when the door closes. A list change is told when the catalog that the client
-//! sees differs from the one it was told of last, a change of a resource when its server says so.
+//! The host first acknowledges a listen with the part of its filter that it honors. Then it sends exactly those
+//! changes, each with the request id of the listen, and a result when the door closes. A list has changed when the
+//! catalog that the client sees differs from the one that it was told of last; a resource has changed when its server
+//! says so.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,10 +33,10 @@ use crate::protocol::{ErrorObject, Message, Method, Notification, Raw, RequestId
 use crate::registry::{Catalog, Kind};
 use crate::upstream::Upstream;
 
-/// How long the acknowledgement waits for servers to accept their part.
+/// How long the acknowledgement waits for servers to accept the subscriptions to their resources.
 const ACCEPT: Duration = Duration::from_secs(2);
 
-/// Serves listens.
+/// Serves `subscriptions/listen` requests.
 #[derive(Debug)]
 pub(super) struct Listens {
     pub(super) manager: Manager,
@@ -65,7 +66,7 @@ struct Listening {
     tasks: Vec<Arc<Task>>,
     /// The catalog that the client was told of last.
     told: Mutex<Arc<Catalog>>,
-    /// Cancelled when it can no longer honor what it acknowledged.
+    /// Cancelled when the host can no longer honor what it acknowledged.
     over: CancellationToken,
 }
 
@@ -112,7 +113,8 @@ impl Drop for Entry<'_> {
 }
 
 impl Listens {
-    /// Serves a listen until `closing`, or until it cannot continue. Changes go into `leg`. `id` is the client's own.
+    /// Serves a listen until `closing` is cancelled, or until it cannot continue. Changes go into `leg`. `id` is the
+    /// client's own request id.
     ///
     /// # Cancel safety
     /// Dropping the future ends the listen.
@@ -143,7 +145,8 @@ impl Listens {
         }));
         let watches: Vec<Watch> = watches.await.into_iter().flatten().collect();
         if filter.lists.any() && !client.is_settled() {
-            // Servers without a client would tell no changes. Servers that come up later are a change.
+            // A server without any lease reports no changes, so missing leases are opened now. A server that comes up
+            // later counts as a change.
             let _ = self.manager.prepare(&client.who_now()).now_or_never();
             client.is_gone(&self.manager);
         }
@@ -161,7 +164,7 @@ impl Listens {
         listening.put(Method::Acknowledged, Some(listening.honored()));
         let over = listening.over.clone();
         let entry = self.open.add(listening.clone());
-        // Changes from while the listen was being opened.
+        // These are the changes from while the listen was being opened.
         self.tell_listen(&listening);
         let news = async {
             let put = |told| listening.put(Method::TaskNews, Some(told));
@@ -176,12 +179,12 @@ impl Listens {
             () = over.cancelled() => {}
         }
         drop(entry);
-        // The result alone, without `notifications/cancelled`: before the result, the SDKs for Python and TypeScript take that
-        // for a lost stream, and after it there is nothing left to cancel.
+        // Only the result is sent, without `notifications/cancelled`. Before the result, the SDKs for Python and
+        // TypeScript take that notification for a lost stream; after the result there is nothing left to cancel.
         Ok(tagged(&self.finish.completed(&Raw::empty_object(), None), &listening.id))
     }
 
-    /// Watches a resource, if its server supports that.
+    /// Subscribes to a resource. Returns `None` if the server does not support that, refuses, or cannot be reached.
     async fn watch(&self, client: &Arc<Client>, uri: String) -> Option<Watch> {
         let Ok(Route::One(one)) = self.routes.find(client, What::Resource, &uri).await else { return None };
         let One { server, target: raw, .. } = one;
@@ -199,7 +202,7 @@ impl Listens {
     }
 
     fn tell_listen(&self, listening: &Listening) -> bool {
-        // The server was removed from the config, or has another lease now.
+        // A stopped lease means that the server was removed from the config, or has another lease now.
         if listening.watches.iter().any(|watch| watch.upstream.is_stopped()) {
             listening.over.cancel();
             return false;
@@ -216,7 +219,8 @@ impl Listens {
         any
     }
 
-    /// Tells the listens that watch a resource that it has changed. `params` are as clients see them.
+    /// Tells the listens that watch a resource of the changed resource. `raw` is the server's own URI; `params` are the
+    /// notification's params as clients see them.
     pub(super) fn tell(&self, upstream: &Upstream, raw: &str, params: &Raw) {
         for listening in self.open.all() {
             let mut watches = listening.watches.iter();
@@ -227,7 +231,8 @@ impl Listens {
     }
 }
 
-/// Returns the notifications for changes of tools, prompts, and resources, since the catalog that each kind was told of.
+/// Returns the notifications for the lists (tools, prompts, resources) that differ between `after` and the catalog that
+/// `before` returns for their kind.
 pub(super) fn changes<'a>(before: impl Fn(Kind) -> &'a Arc<Catalog>, after: &Arc<Catalog>) -> [Option<Method>; 3] {
     let differs = |kind| {
         let before = before(kind);
@@ -257,7 +262,8 @@ impl OpenListens {
 }
 
 impl Listening {
-    /// Sends a notification with the id of the listen. A client that does not take it has to listen again.
+    /// Sends a notification with the request id of the listen. If the client does not read and the leg overflows, the
+    /// listen ends, and the client has to listen again.
     fn put(&self, method: Method, params: Option<Raw>) {
         let params = Some(tagged(&params.unwrap_or_else(Raw::empty_object), &self.id));
         self.leg.put(Message::Notification(Notification { method, params }));
@@ -266,7 +272,7 @@ impl Listening {
         }
     }
 
-    /// Returns the part of the filter that is honored.
+    /// Returns the acknowledgement: the part of the filter that the host honors.
     fn honored(&self) -> Raw {
         let mut honored = serde_json::Map::new();
         let names = ["toolsListChanged", "promptsListChanged", "resourcesListChanged"];
@@ -298,7 +304,7 @@ impl WantedLists {
 }
 
 impl Filter {
-    /// Reads a filter. Unknown members are not honored.
+    /// Reads a filter. Unknown members are ignored, so they are not acknowledged.
     ///
     /// # Errors
     /// When there is no filter, its members have wrong types, or it names tasks and the client did not declare them.
@@ -339,7 +345,7 @@ impl Filter {
     }
 }
 
-/// Adds the id of the listen to `_meta` of an object.
+/// Adds the request id of the listen to the `_meta` of an object.
 fn tagged(object: &Raw, id: &RequestId) -> Raw {
     let meta = object.member("_meta").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
     object.with_member("_meta", meta.with_member(meta::SUBSCRIPTION_ID, &written(id)).as_bytes())

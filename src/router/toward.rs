@@ -1,5 +1,5 @@
-//! Where the messages of a call before its answer go: to the stream of its request, or to the request that waits for a
-//! parked call.
+//! Where the messages that a call brings before its answer go: to the stream of its request or, for a parked call, to
+//! the request that waits for it.
 
 use std::sync::Arc;
 
@@ -16,24 +16,24 @@ use crate::manager::Server;
 use crate::protocol::{Raw, RequestId};
 use crate::upstream::{Ask, Connection, Exchange, Item, Upstream};
 
-/// Where the messages of a call before its answer go.
+/// Where the messages that a call brings before its answer go.
 pub(super) enum Toward<'a> {
-    /// To the stream of the one request that it serves.
+    /// To the stream of the call's only request.
     Leg(Leg<'a>),
     /// To the request that waits at the moment for this parked call, if one does.
     Parked(Arc<Parked>),
 }
 
-/// The stream of one request.
+/// The stream of one request (its leg), and what is needed to write to it.
 pub(super) struct Leg<'a> {
     pub(super) client: &'a Arc<Client>,
     pub(super) leg: &'a Arc<Mailbox>,
     progress: Rising,
-    /// The task that the request is about, by the id that the client knows.
+    /// The id, as the client knows it, of the task that the request is about.
     task: Option<Arc<str>>,
 }
 
-/// The stream of a request whose call moves into a task of its own, and the progress told on it.
+/// The stream of a request whose call is being parked, and the progress sent on it so far.
 pub(super) struct Handover {
     pub(super) leg: Arc<Mailbox>,
     pub(super) progress: Rising,
@@ -56,7 +56,7 @@ impl<'a> Toward<'a> {
         Self::Leg(Leg { client, leg, progress: Rising::default(), task: None })
     }
 
-    /// Marks the request as one about a task.
+    /// Says that the request is about a task, so that the task's questions name it.
     pub(super) fn about(self, task: &Arc<str>) -> Self {
         match self {
             Self::Leg(leg) => Self::Leg(Leg { task: Some(task.clone()), ..leg }),
@@ -72,7 +72,7 @@ impl<'a> Toward<'a> {
         }
     }
 
-    /// Sets the token under which the client gets progress, if there is none yet.
+    /// Sets the progress token under which the client gets progress, unless one is set already.
     pub(super) fn set_token(&mut self, token: Option<Raw>) {
         if let Self::Leg(leg) = self
             && leg.progress.token.is_none()
@@ -81,7 +81,7 @@ impl<'a> Toward<'a> {
         }
     }
 
-    /// Takes the progress out. None is told here any more.
+    /// Takes the progress state out. From now on no progress is sent to this stream.
     pub(super) fn take_progress(&mut self) -> Rising {
         match self {
             Self::Leg(leg) => std::mem::take(&mut leg.progress),
@@ -89,7 +89,8 @@ impl<'a> Toward<'a> {
         }
     }
 
-    /// Waits for `other`, and passes on what the server says about its request meanwhile.
+    /// Waits for `other`. Meanwhile passes on the progress and log messages that the server sends for its request
+    /// (`exchange`).
     pub(super) async fn hear_until<T>(
         &mut self,
         server: &Server,
@@ -110,7 +111,7 @@ impl<'a> Toward<'a> {
         }
     }
 
-    /// Passes on progress of the server.
+    /// Passes on a progress notification from the server.
     pub(super) fn progress(&mut self, params: &Raw) {
         match self {
             Self::Leg(Leg { leg, progress, .. }) => {
@@ -122,7 +123,7 @@ impl<'a> Toward<'a> {
         }
     }
 
-    /// Shows the client that its call is alive.
+    /// Sends progress of the host itself, to show the client that its call is alive.
     pub(super) fn tick(&mut self) {
         if let Self::Leg(Leg { leg, progress, .. }) = self
             && let Some(message) = progress.tick()
@@ -131,7 +132,7 @@ impl<'a> Toward<'a> {
         }
     }
 
-    /// Passes on a log line of the server.
+    /// Passes on a log message from the server.
     pub(super) fn log(&self, server: &Server, params: &Raw) {
         match self {
             Self::Leg(Leg { client, leg, .. }) => log(client, leg, server, params),
@@ -139,7 +140,7 @@ impl<'a> Toward<'a> {
         }
     }
 
-    /// Puts a question of the server to the client.
+    /// Puts a question from the server to the client.
     pub(super) fn ask(&self, call: u64, ask: Ask, running: (&Arc<Server>, &Arc<Upstream>, &Arc<Notify>)) {
         let (server, upstream, answered) = running;
         match self {
@@ -170,7 +171,8 @@ impl<'a> Toward<'a> {
         }
     }
 
-    /// Answers the questions that no person answered in time. Returns false if the call ends with that.
+    /// Gives up the questions that no person answered in time, and answers them to the server. Returns false if the
+    /// call ends, too.
     pub(super) fn give_up_asking(&self, call: u64) -> bool {
         match self {
             Self::Leg(Leg { client, .. }) => {

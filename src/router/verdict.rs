@@ -1,4 +1,4 @@
-//! What a server's answer means for its call. Pure.
+//! Decides what a server's answer means for its call. Pure.
 //!
 //! | server | answer | call |
 //! |---|---|---|
@@ -15,25 +15,25 @@ use super::plan::Plan;
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, code};
 use crate::transport::excerpt;
 
-/// What becomes of a call.
+/// What happens to a call next.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
     Over(Outcome),
-    /// It was to run as a task, and was over at once.
+    /// The call was to run as a task, and is over already with this result.
     TaskOver(Raw),
-    /// It continues as the task in this result.
+    /// The call continues as the task in this result.
     Task(Raw),
-    /// The server wants pages visited first.
+    /// The server wants web pages visited first.
     Visits(ErrorObject),
-    /// The questions go to the client in the result.
+    /// The questions in this result go to the client as a result, too.
     Relay(Raw),
     /// The questions in this result are put to the client, and the call is sent again with the answers.
     Ask(Raw),
-    /// The server's answer is not valid MCP, but this.
+    /// The server's answer is not valid MCP. The text describes what it is instead.
     Malformed(String),
 }
 
-/// What the verdict depends on besides the answer.
+/// What the verdict depends on in addition to the answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bench<'a> {
     pub(super) method: &'a Method,
@@ -53,7 +53,7 @@ impl Bench<'_> {
             Ok(result) => result,
             Err(error) => return Verdict::Over(Err(error)),
         };
-        // A type that is not a string is unknown, too.
+        // A `resultType` that is not a string counts as unknown.
         let kind = result.member("resultType");
         let kind = kind.as_ref().map(|kind| kind.string().unwrap_or_else(|| kind.as_str().into()));
         match kind.as_deref() {

@@ -1,4 +1,5 @@
-//! What a client sees and may call, looked at again when something has changed, and what it was told so far.
+//! What a client sees and may call (its *view*), made anew when something has changed, and which lists it was told of
+//! so far.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +11,9 @@ use super::client::{Client, LastView, ToldCatalogs};
 use crate::manager::{Manager, View};
 use crate::registry::{Catalog, Kind};
 
-/// How long the catalog of a list is kept for a client that reads page by page.
+/// How long a catalog is kept for a client that reads a list of it page by page.
 const KEPT: Duration = Duration::from_secs(5 * 60);
-/// How many such catalogs are kept.
+/// How many such catalogs are kept for each client.
 const BEGUN: usize = 4;
 
 impl Client {
@@ -25,7 +26,8 @@ impl Client {
         }
     }
 
-    /// Returns what the client sees and may call once every server has listed, failed, or had its time.
+    /// Returns what the client sees and may call, once every server has listed, has failed, or has been waited for long
+    /// enough.
     pub(crate) async fn settled_view(self: &Arc<Self>, manager: &Manager, background: &Background) -> View {
         let generation = *manager.generation().borrow();
         if let Some(seen) = self.seen().filter(|seen| seen.settled && seen.generation == generation) {
@@ -36,16 +38,16 @@ impl Client {
         self.look(manager, true)
     }
 
-    /// Takes a new look at what there is.
+    /// Makes a new view. `settled` says whether servers have been waited for.
     pub(super) fn look(&self, manager: &Manager, settled: bool) -> View {
-        // Read first: what changes while the view is made makes the next look.
+        // This is read first, so that a change while the view is made causes a new view next time.
         let generation = *manager.generation().borrow();
         let view = manager.view(&self.who_now());
         self.keep_seen(LastView { generation, view: view.clone(), settled });
         view
     }
 
-    /// Notes that the client is to hear of changes of its lists from now on, as if it had listed.
+    /// Makes the client hear of list changes from now on, as if it had requested its lists.
     pub(crate) fn follow_lists(&self, manager: &Manager) {
         if self.told().is_none() {
             let catalog = self.view(manager).shown;
@@ -55,7 +57,7 @@ impl Client {
         }
     }
 
-    /// Gives the client the leases that its list did not wait for, once that list is written.
+    /// Opens the client's leases to the servers that its list did not wait for, once that list is written.
     fn open_behind(self: &Arc<Self>, manager: &Manager, background: &Background) {
         let servers = manager.admit(&self.who_now());
         if self.is_gone(manager) || servers.is_empty() {
@@ -72,7 +74,7 @@ impl Client {
                 if client.is_gone(&manager) {
                     return;
                 }
-                // The doors have their turn.
+                // The doors get a turn.
                 tokio::task::yield_now().await;
             }
         });
@@ -82,7 +84,7 @@ impl Client {
         self.state().seen.clone()
     }
 
-    /// Reports whether its lists no longer wait for servers.
+    /// Reports whether its lists have waited for servers before, and no longer do.
     pub(super) fn is_settled(&self) -> bool {
         self.state().seen.as_ref().is_some_and(|seen| seen.settled)
     }
@@ -94,7 +96,8 @@ impl Client {
         }
     }
 
-    /// Notes the catalog of a list that it got. Its lists of other kinds may be of an earlier catalog.
+    /// Records the catalog from which the client got its list of this kind. Its lists of other kinds may come from an
+    /// earlier catalog.
     pub(super) fn tell(&self, kind: Kind, catalog: &Arc<Catalog>) {
         let mut state = self.state();
         if state.closed {
@@ -104,12 +107,12 @@ impl Client {
         told[kind as usize] = catalog.clone();
     }
 
-    /// Returns the catalogs that it was told of last, if it ever listed.
+    /// Returns, for each kind of list, the catalog that it was told of last; `None` if it never listed.
     pub(super) fn told(&self) -> Option<ToldCatalogs> {
         self.state().told.clone()
     }
 
-    /// Notes that it was told of all changes up to this catalog.
+    /// Records that it was told of all changes up to this catalog.
     pub(super) fn catch_up(&self, catalog: &Arc<Catalog>) {
         let mut state = self.state();
         if let Some(told) = &mut state.told {
@@ -117,7 +120,7 @@ impl Client {
         }
     }
 
-    /// Notes that it got the first page of a list with several pages.
+    /// Records that it got the first page of a list with several pages.
     pub(super) fn begin_list(&self, catalog: &Arc<Catalog>) {
         let mut state = self.state();
         if state.closed || state.begun.last().is_some_and(|(_, last)| Arc::ptr_eq(last, catalog)) {

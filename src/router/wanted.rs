@@ -1,7 +1,7 @@
-//! What a request names, read from its params, which decides where the request goes (`route.rs`). Pure.
+//! Reads from a request's params what the request names, which decides where it goes (`route.rs`). Pure.
 //!
-//! In: params as the client sent them. Out: a [`Wanted`], or the error that the client gets. **Invariant:** a member that
-//! decides where a request goes, or what it does there, occurs in the params once (`docs/hazards.md` H37).
+//! In: params as the client sent them. Out: a [`Wanted`], or the error that the client gets. **Invariant:** a member
+//! that decides where a request goes, or what it does there, occurs only once in the params (`docs/hazards.md` H37).
 
 use crate::config::Limits;
 use crate::protocol::{ErrorObject, Method, Raw, Theirs};
@@ -14,12 +14,12 @@ pub(super) enum What {
     Resource,
     /// A URI template, or a URI that matches one.
     Template,
-    /// Nothing: lists and settings concern every server.
+    /// Nothing: list requests and settings concern every server.
     Nothing,
 }
 
 impl What {
-    /// Returns the word for it in errors.
+    /// Returns the word for it in error messages.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Tool => "tool",
@@ -31,7 +31,7 @@ impl What {
     }
 }
 
-/// A request whose params have been read as far as routing depends on them.
+/// A request whose params have been read as far as routing needs them.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub(super) method: Method,
@@ -39,16 +39,16 @@ pub(super) struct Wanted {
     pub(super) what: What,
     /// The name, URI, or URI template, as the client knows it.
     pub(super) name: String,
-    /// The member of the params that holds the name.
+    /// The JSON value in the params that holds the name.
     pub(super) named: Raw,
-    /// `_meta` of the params.
+    /// The `_meta` member of the params.
     pub(super) meta: Option<Raw>,
-    /// `task` of the params, if it is a call.
+    /// The `task` member of the params, if the request is a tool call.
     pub(super) task: Option<Raw>,
 }
 
 impl Wanted {
-    /// Reads a call of a tool.
+    /// Reads a `tools/call` request.
     pub(super) fn tool(params: Option<Raw>) -> Result<Self, ErrorObject> {
         let params = params.unwrap_or_else(Raw::empty_object);
         let names = ["name", "arguments", "_meta", "task", "requestState", "inputResponses"];
@@ -63,7 +63,7 @@ impl Wanted {
         Ok(Self { method: Method::ToolsCall, params, what: What::Tool, name, named, meta, task })
     }
 
-    /// Reads a request for a prompt.
+    /// Reads a `prompts/get` request.
     pub(super) fn prompt(params: Option<Raw>) -> Result<Self, ErrorObject> {
         let params = params.unwrap_or_else(Raw::empty_object);
         let names = ["name", "_meta", "arguments", "requestState", "inputResponses"];
@@ -85,7 +85,7 @@ impl Wanted {
         Ok(Self { method, params, what: What::Resource, name, named, meta, task: None })
     }
 
-    /// Reads a completion of an argument of a prompt or of a URI template.
+    /// Reads a `completion/complete` request, for an argument of a prompt or of a URI template.
     pub(super) fn completion(params: Option<Raw>, limits: &Limits) -> Result<Self, ErrorObject> {
         let params = params.unwrap_or_else(Raw::empty_object);
         let [reference, meta] = params.distinct(["ref", "_meta"]).map_err(twice)?;
@@ -112,7 +112,7 @@ impl Wanted {
     }
 }
 
-/// Refuses a URI, a cursor, or a name over the limit (`host.limits.uri`, in bytes).
+/// Refuses a URI, a cursor, or a name that is longer than `host.limits.uri` bytes.
 pub(super) fn measured(what: &str, text: &str, limits: &Limits) -> Result<(), ErrorObject> {
     if text.len() <= limits.uri {
         return Ok(());

@@ -1,8 +1,8 @@
-//! The clients that people are shown: those with a session, and those without one that sent a request lately.
+//! The clients as people are shown them: those with a session, and those without one that sent a request lately.
 //!
-//! Clients say their own name and version without proof: both are shown and never trusted. A client without a session
-//! never says goodbye, so it counts until it has been silent for a while. **Invariant:** the table is bounded, whatever
-//! names clients make up, and a request of a known client costs one lookup.
+//! A client's name and version are its own claims: both are shown, and never trusted. A client without a session never
+//! disconnects, so it counts until it has been silent for a while. **Invariant:** the table is bounded, whatever names
+//! clients make up, and a request from a known client costs one lookup.
 
 mod news;
 
@@ -25,7 +25,7 @@ use super::client::Client;
 use super::presence::Via;
 use crate::protocol::{Method, ProtocolVersion, Raw};
 
-/// One client, as people see it.
+/// One client, as people are shown it.
 ///
 /// ```
 /// # fn show(host: &mcp_host::Host) {
@@ -38,9 +38,9 @@ use crate::protocol::{Method, ProtocolVersion, Raw};
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct ClientStatus {
-    /// Its own name; empty if it gave none.
+    /// The name that it gave for itself; empty if it gave none.
     pub name: String,
-    /// Its own version.
+    /// The version that it gave for itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The protocol revision that it speaks.
@@ -48,7 +48,7 @@ pub struct ClientStatus {
     /// `http`, `sse` or `stdio`.
     #[serde(deserialize_with = "transport")]
     pub transport: Word,
-    /// The authenticated user, where clients authenticate.
+    /// The authenticated user; `None` for the local user of this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Milliseconds since it connected, or since its first request.
@@ -59,10 +59,10 @@ pub struct ClientStatus {
     pub calls: u64,
 }
 
-/// One of a few words. An alias, because `serde` would borrow a plain reference from the input.
+/// One of a few fixed words. This is a type alias, because `serde` would borrow a plain `&str` from the input.
 type Word = &'static str;
 
-/// Reads the name of a door. A name that only another version knows becomes empty.
+/// Reads the name of a transport. A name that this version does not know becomes empty.
 fn transport<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
     let name = Cow::<'de, str>::deserialize(from)?;
     Ok([Via::Http, Via::Sse, Via::Stdio].map(Via::as_str).into_iter().find(|known| *known == name).unwrap_or_default())
@@ -80,28 +80,28 @@ struct SeenClient {
     calls: u64,
 }
 
-/// The clients that people are shown.
+/// The table of the clients that people are shown.
 #[derive(Debug)]
 pub(crate) struct Roster {
     /// The number of clients with a session.
     sessions: AtomicUsize,
-    /// Clients without a session, by what they say of themselves.
+    /// Clients without a session, by a hash of their principal, transport, and `clientInfo`.
     seen: Mutex<HashMap<u64, SeenClient>>,
     hash: RandomState,
     listeners: Listeners,
-    /// The start of the times of sessions.
+    /// The moment from which the times of sessions are counted.
     begun: Instant,
-    /// Cancelled when the host ends. All clients leave then, which is not told.
+    /// Cancelled when the host ends. All clients leave then, and listeners are not told of that.
     closing: CancellationToken,
 }
 
 /// How long a client without a session may be silent before it counts as gone.
 const SILENT: Duration = Duration::from_secs(5 * 60);
-/// The most clients without a session in the table. Beyond it, the one silent longest is forgotten.
+/// The most clients without a session in the table. For one more, the client that has been silent longest is forgotten.
 const MOST: usize = 256;
 /// How many characters of a name or version are kept.
 const NAME: usize = 200;
-/// How many bytes of `clientInfo` distinguish one client from another.
+/// How many bytes of `clientInfo` are compared to distinguish one client from another.
 const TOLD_APART: usize = 2048;
 
 impl Roster {
@@ -120,7 +120,7 @@ impl Roster {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the milliseconds since the start of the roster.
+    /// Returns the milliseconds since the roster was made.
     fn now(&self) -> u64 {
         milliseconds(self.begun.elapsed())
     }
@@ -151,7 +151,7 @@ impl Roster {
         }
     }
 
-    /// Notes a request of a session.
+    /// Records a request in a session.
     pub(super) fn note(&self, client: &Client, method: &Method) {
         let presence = client.presence();
         if let Some((came, _)) = presence.came() {
@@ -164,7 +164,7 @@ impl Roster {
         }
     }
 
-    /// Notes that the session of a client is over.
+    /// Records that the session of a client is over.
     pub(super) fn farewell(&self, client: &Client) {
         if client.presence().came().is_some() {
             self.sessions.fetch_sub(1, Ordering::Relaxed);
@@ -172,9 +172,9 @@ impl Roster {
         }
     }
 
-    /// Notes a request without a session. `info` is the `clientInfo` of its sender.
+    /// Records a request without a session. `info` is its sender's `clientInfo`.
     pub(crate) fn seen(&self, principal: &Principal, info: Option<&Raw>, method: &Method, via: Via) {
-        // Clients that go on with a handshake send this first.
+        // Clients that go on to open a session may send `server/discover` first, so it makes no client known.
         if *method == Method::Discover {
             return;
         }
@@ -225,7 +225,8 @@ impl Roster {
         }
     }
 
-    /// Lists these clients and those without a session, oldest first. The program that embeds the host is not listed.
+    /// Lists those of `clients` that opened a session, and the known ones without a session, oldest first. The program
+    /// that embeds the host is not listed.
     pub(super) fn list(&self, clients: &[Arc<Client>]) -> Vec<ClientStatus> {
         let shown = clients.iter().filter(|client| client.presence().came().is_some());
         let mut all: Vec<ClientStatus> = shown.map(|client| self.of_session(client)).collect();
@@ -234,7 +235,7 @@ impl Roster {
         all
     }
 
-    /// Returns the clients that come and go from now on.
+    /// Returns a stream of the clients that connect and leave from now on.
     #[must_use]
     pub(crate) fn events(&self) -> ClientEvents {
         self.listeners.listen()
@@ -248,7 +249,7 @@ impl Roster {
     }
 }
 
-/// Reports whether a request counts as a call.
+/// Reports whether a request counts in [`ClientStatus::calls`].
 fn is_call(method: &Method) -> bool {
     matches!(method, Method::ToolsCall | Method::ResourcesRead | Method::PromptsGet)
 }
@@ -266,7 +267,8 @@ fn of_seen(seen: &SeenClient) -> ClientStatus {
     }
 }
 
-/// Returns the authenticated user: the name that the config gives the token, or the subject of the issuer's token.
+/// Returns the authenticated user: the name that the config gives to the client's bearer token, or the subject (else
+/// the client id) of its OAuth token. Returns `None` for the local user.
 fn user(principal: &Principal) -> Option<String> {
     if principal.is_local() {
         return None;

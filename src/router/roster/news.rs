@@ -1,7 +1,8 @@
-//! Tells listeners of clients that come and go.
+//! Tells listeners which clients connect and leave.
 //!
-//! Thousands of clients may come and go each second. **Invariant:** a listener that is behind costs two numbers, whatever
-//! happens. It hears of the first clients one by one and then the sum of the others, so its counts are always right.
+//! Thousands of clients may connect and leave each second. **Invariant:** however far a listener is behind, it costs a
+//! few kept events and two counts. It hears of the first clients one by one and then gets the totals for the others, so
+//! its counts are always right.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::ClientStatus;
 
-/// Whether a client came or went.
+/// Whether a client connected or left.
 ///
 /// ```
 /// # fn show(event: &mcp_host::ClientEvent) {
@@ -26,13 +27,13 @@ use super::ClientStatus;
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ClientChange {
-    /// The client connected. Without a session: it sent its first request in a while.
+    /// The client connected. For a client without a session: it sent its first request in a while.
     Connected,
-    /// The client's session ended. Without a session: it was silent for a while.
+    /// The client's session ended. For a client without a session: it was silent for a while.
     Left,
 }
 
-/// A client came or went.
+/// A client connected or left.
 ///
 /// ```
 /// # fn show(event: &mcp_host::ClientEvent) {
@@ -42,11 +43,11 @@ pub enum ClientChange {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientEvent {
-    /// Whether it came or went.
+    /// Whether it connected or left.
     pub change: ClientChange,
-    /// The client.
+    /// The client, as it was at that moment.
     pub client: ClientStatus,
-    /// How many clients there are now.
+    /// How many clients there were after that.
     pub clients: usize,
     /// When it happened.
     pub at: SystemTime,
@@ -67,20 +68,20 @@ pub struct ClientEvent {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ClientNews {
-    /// A client came or went.
+    /// A client connected or left.
     One(Box<ClientEvent>),
-    /// More clients came and went than the listener heard of in time.
+    /// The totals for clients that connected and left before the listener asked for them one by one.
     Many {
         /// How many connected.
         connected: usize,
         /// How many left.
         left: usize,
-        /// How many clients there were after the last of them.
+        /// How many clients there were after the last of these changes.
         clients: usize,
     },
 }
 
-/// Clients that come and go, for one listener. A listener that reads slowly gets the sum of what it missed.
+/// The clients that connect and leave, for one listener. A listener that reads slowly gets totals for what it missed.
 ///
 /// ```no_run
 /// # async fn follow(host: &mcp_host::Host) {
@@ -108,7 +109,7 @@ pub(super) struct Listeners {
 struct Ear {
     unheard: Mutex<Unheard>,
     news: Notify,
-    /// Whether the host is gone.
+    /// Whether the host has ended.
     is_over: AtomicBool,
     listeners: Arc<AtomicUsize>,
 }
@@ -116,13 +117,13 @@ struct Ear {
 #[derive(Debug, Default)]
 struct Unheard {
     first: VecDeque<Box<ClientEvent>>,
-    /// How many connected and left after them.
+    /// How many clients connected and left after the events in `first`.
     connected: usize,
     left: usize,
     clients: usize,
 }
 
-/// How many events are kept for a listener one by one.
+/// How many events are kept one by one for a listener.
 const KEPT: usize = 16;
 
 impl Listeners {
@@ -140,7 +141,7 @@ impl Listeners {
         ClientEvents(ear)
     }
 
-    /// Tells all listeners. The client and the number of clients are computed only if there is a listener.
+    /// Tells all listeners. `client` and `clients` run only if there is a listener.
     pub(super) fn tell(&self, change: ClientChange, clients: impl Fn() -> usize, client: impl Fn() -> ClientStatus) {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
@@ -212,7 +213,7 @@ impl Unheard {
 }
 
 impl ClientEvents {
-    /// Waits for the next client that comes or goes. Returns `None` once the host is gone.
+    /// Waits for the next client that connects or leaves. Returns `None` once the host has ended.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -220,8 +221,8 @@ impl ClientEvents {
         self.heard(Unheard::next).await
     }
 
-    /// Waits for news, and returns all unheard news as one. Returns `None` once the host is gone. For listeners that want to
-    /// be told only now and then.
+    /// Waits for news, and returns all unheard news as one value. Returns `None` once the host has ended. This is for
+    /// listeners that want to be told only now and then.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -231,7 +232,7 @@ impl ClientEvents {
 
     async fn heard(&self, read: impl Fn(&mut Unheard) -> Option<ClientNews>) -> Option<ClientNews> {
         loop {
-            // Read first, so that news from before the end is heard.
+            // This is read before the news, so that news from before the host's end is still returned.
             let is_over = self.0.is_over.load(Ordering::Acquire);
             let news = read(&mut locked(&self.0.unheard));
             if news.is_some() || is_over {

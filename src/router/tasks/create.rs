@@ -1,4 +1,4 @@
-//! Decides whether a call of a tool becomes a task, and creates the task.
+//! Decides whether a tool call becomes an MCP task, and creates the task.
 
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,7 +23,8 @@ use crate::router::toward::Toward;
 use crate::upstream::{Connection, Exchange, Upstream};
 
 impl Tasks {
-    /// Decides how a call of a tool is to run, and edits its params accordingly. `asked` is their member `task`.
+    /// Decides how a tool call is to run, and edits its params accordingly. `exposed` is the tool's name as the client
+    /// knows it; `asked` is the params' member `task`.
     pub(in crate::router) async fn plan(
         &self,
         client: &Arc<Client>,
@@ -37,7 +38,7 @@ impl Tasks {
             return;
         }
         if asked.is_some() {
-            // Where no tasks were declared, the member means nothing.
+            // The host declared no tasks to this client, so the member means nothing.
             forward.params = forward.params.without_member("task");
             forward.reopen();
         }
@@ -45,7 +46,7 @@ impl Tasks {
             let settled = client.settled_view(&self.manager, &self.background).await;
             forward.listed = Listed::of(&settled.callable, exposed, &forward.server, &forward.target);
         }
-        // A tool that its server does not list is no task.
+        // A tool that its server does not list does not run as a task.
         if forward.listed.entry().is_some_and(is_task_only) {
             forward.params = task::wanted(&forward.params);
             forward.reopen();
@@ -54,7 +55,8 @@ impl Tasks {
         }
     }
 
-    /// Returns the answer to a call whose result creates a task. `plan` is how the call was to run.
+    /// Returns the client's answer to a call for which the server created a task. `plan` is how the call was to run,
+    /// `result` the server's result.
     pub(in crate::router) async fn created(
         &self,
         client: &Arc<Client>,
@@ -99,7 +101,8 @@ impl Tasks {
         Ok(known.map(|task| write(&made, &task.handle)).map_err(NoResult::from))
     }
 
-    /// Returns the answer to a call that was to run as a task and was over at once: a finished task.
+    /// Returns the answer to a call that the client wanted as a task and that the server finished at once: a finished
+    /// task that the host keeps.
     pub(in crate::router) fn over_at_once(&self, client: &Client, forward: &Forward, outcome: Outcome) -> Answered {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let task = self.know(client, &forward.server, "", TaskPlace::Here { outcome, at })?;
@@ -112,7 +115,7 @@ fn open() -> TaskPlace {
     TaskPlace::Open { asked: tokio::sync::Mutex::default() }
 }
 
-/// Returns the result of 2025-11-25 that creates a task.
+/// Returns the result that creates a task in 2025-11-25.
 fn nested(task: &Raw) -> Raw {
     Raw::empty_object().with_member("task", task.as_bytes())
 }

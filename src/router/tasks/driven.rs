@@ -1,4 +1,5 @@
-//! A client of 2025-11-25 asks about a task at a server of 2026-07-28.
+//! Serves a client of 2025-11-25 that asks about a task at a server of 2026-07-28: the server is polled (*driven*) for
+//! it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ impl Tasks {
         }
     }
 
-    /// Waits until the task is over, and puts its questions to the client meanwhile.
+    /// Polls the task until it is over, and meanwhile puts its questions to the client. Returns the task's result.
     async fn drive_result(&self, about: About<'_>, sent: &Raw) -> Answered {
         let About { client, task, at, leg } = about;
         let TaskPlace::Open { asked } = &task.place else { return Err(unknown().into()) };
@@ -63,7 +64,7 @@ impl Tasks {
             if Instant::now() >= end {
                 return Err(Failure::timeout(at.server.config.max_call_time, "maxCallTime").of(&at.server));
             }
-            // If several requests wait for the result, one of them asks for all.
+            // If several requests wait for the result, only one of them puts the questions to the client.
             let mut asked = asked.try_lock().ok();
             let open = asked.as_ref().and_then(|asked| open_questions(&told, asked, &task.handle));
             let (Some(asked), Some(open)) = (&mut asked, open) else {
@@ -77,7 +78,7 @@ impl Tasks {
                     let update = sent.with_member("inputResponses", answers.as_bytes());
                     at.ask(client, &Method::TasksUpdate, &update, leg).await?;
                 }
-                // The server accepts no refusal of a question, so the task is cancelled.
+                // A refusal cannot be sent to the server, so the task is cancelled.
                 Err(error) => {
                     tracing::info!(server = &*at.server.label, "a task is cancelled: {}", error.message);
                     at.ask(client, &Method::TasksCancel, sent, leg).await?;
@@ -87,7 +88,7 @@ impl Tasks {
     }
 }
 
-/// Puts questions to the client concurrently. Returns the answers by key, or the client's error.
+/// Puts questions to the client concurrently. Returns the answers by key, or the outcome with which the client refused.
 async fn put_questions(
     client: &Arc<Client>,
     at: &At,
@@ -112,13 +113,14 @@ async fn put_questions(
     }
 }
 
-/// Returns the keys of questions.
+/// Returns the keys of these questions.
 fn keys(open: &Raw) -> Vec<String> {
     let requests = open.value_of("inputRequests").and_then(object).unwrap_or_default();
     requests.into_iter().map(|(key, _)| key.into_owned()).collect()
 }
 
-/// Returns the questions of a task that were not asked before. Each names the task as the client knows it.
+/// Returns the questions of a task that the client was not asked before, or `None` if there are none. Each names the
+/// task by the id that the client knows.
 fn open_questions(told: &Raw, asked: &HashSet<String>, handle: &str) -> Option<Raw> {
     let requests = told.member("inputRequests")?;
     let mut open = Vec::new();

@@ -1,5 +1,5 @@
-//! A client of 2026-07-28 asks about a task at a server of 2025-11-25. `tasks/result` is held open there, for the questions
-//! and the outcome of the task.
+//! Serves a client of 2026-07-28 that asks about a task at a server of 2025-11-25. The host keeps a `tasks/result`
+//! request open at the server, over which the task's questions and its outcome come.
 
 use std::sync::Arc;
 
@@ -31,7 +31,8 @@ impl Tasks {
             }
             Method::TasksCancel => match at.ask(client, method, &sent, leg).await {
                 Ok(_) => Ok(Raw::empty_object()),
-                // 2025-11-25 refuses to cancel a finished task with this error. Later revisions acknowledge that.
+                // A server of 2025-11-25 answers with this error if it is to cancel a finished task. Later revisions
+                // acknowledge the request.
                 Err(NoResult::Error(error)) if error.code == code::INVALID_PARAMS => {
                     let told = at.ask(client, &Method::TasksGet, &sent, leg).await?;
                     if Status::of(&told).is_terminal() { Ok(Raw::empty_object()) } else { Err(error.into()) }
@@ -45,7 +46,7 @@ impl Tasks {
         }
     }
 
-    /// Returns a task as a client of 2026-07-28 expects it: with its questions, or its outcome.
+    /// Returns a task as a client of 2026-07-28 expects it: with its open questions, or its outcome.
     async fn in_detail(&self, client: &Arc<Client>, task: &Task, at: &At, told: &Raw) -> Answered {
         let flat = task::modern(told, &task.handle);
         match Status::of(told) {
@@ -64,21 +65,21 @@ impl Tasks {
             status @ (Status::Working | Status::InputRequired) => {
                 let questions = match (&task.place, status) {
                     (_, Status::InputRequired) => self.held_questions(client, task, at).await,
-                    // It may ask before its status says so.
+                    // The task may have asked before its status says so.
                     (TaskPlace::Session { hold, .. }, _) => hold.questions(),
                     _ => None,
                 };
                 Ok(match questions {
                     Some(questions) => task::with_status(&flat, Status::InputRequired)
                         .with_member("inputRequests", questions.as_bytes()),
-                    // It asks nothing that this client could answer.
+                    // The task asks nothing that this client could answer.
                     None => task::with_status(&flat, Status::Working),
                 })
             }
         }
     }
 
-    /// Returns the open questions of a task at a server with sessions, after giving it the time to ask.
+    /// Returns the open questions of a task at a server with sessions, after giving the server time to ask.
     pub(super) async fn held_questions(&self, client: &Arc<Client>, task: &Task, at: &At) -> Option<Raw> {
         let TaskPlace::Session { hold, .. } = &task.place else { return None };
         if hold.questions().is_none() {
@@ -88,7 +89,7 @@ impl Tasks {
         hold.questions()
     }
 
-    /// Returns the outcome of a task at a server with sessions that is over.
+    /// Waits for the outcome of a finished task at a server with sessions.
     pub(super) async fn held_outcome(&self, client: &Arc<Client>, task: &Task, at: &At) -> Answered {
         let TaskPlace::Session { hold, .. } = &task.place else { return Err(unknown().into()) };
         self.hold_result(client, task, at);
@@ -101,7 +102,7 @@ impl Tasks {
         Ok(outcome.ok_or_else(|| Failure::lost(&Error::Broken).of(&at.server))??)
     }
 
-    /// Holds a `tasks/result` open, unless one is open or was answered.
+    /// Opens a `tasks/result` request for the task, unless one is open or was answered.
     fn hold_result(&self, client: &Arc<Client>, task: &Task, at: &At) {
         let TaskPlace::Session { hold, .. } = &task.place else { return };
         {
@@ -113,7 +114,7 @@ impl Tasks {
         }
         let (hold, client, at, id) = (hold.clone(), client.clone(), at.clone(), task.id.clone());
         let stop = self.background.stop().clone();
-        // What it brings is for the client's next request, so it counts for an account of its own.
+        // What this request brings is for the client's next request, so it counts for an account of its own.
         let account = Some(self.queues.account());
         let terms = Terms { account, ..at.terms(&client, client.mailbox()) };
         self.background.spawn_whole(async move {
@@ -139,7 +140,7 @@ async fn keep_open(hold: &Hold, client: &Client, at: &At, id: &str, terms: Terms
             Item::Withdrawn(id) => hold.withdraw(&at.connection, &id),
             Item::Done(outcome) => return Some(outcome),
             Item::Lost(_) => return None,
-            // Tasks of 2026-07-28 have neither progress nor log lines.
+            // Tasks of 2026-07-28 have neither progress nor log messages.
             Item::Progress(_) | Item::Log(_) | Item::HangUp(_) => {}
         }
     }

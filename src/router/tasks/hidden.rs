@@ -1,5 +1,5 @@
-//! A tool that runs only as a task, for a client that knows no tasks: the task is begun, waited for, and answered as one
-//! call. A call that is dropped cancels the task.
+//! Runs a tool that its server runs only as a task, for a client that knows no tasks. The host begins the task, waits
+//! for it, and answers as if it were one call. If the call is dropped, the task is cancelled.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::router::toward::Toward;
 use crate::upstream::{Connection, Exchange, Upstream};
 
 impl Tasks {
-    /// Waits for a task that the client does not know of.
+    /// Waits for a task that the client does not know of, and returns the answer to the client's call.
     pub(super) async fn run_hidden(
         &self,
         client: &Arc<Client>,
@@ -54,14 +54,15 @@ impl Tasks {
                 Err(failed @ NoResult::Failed(_)) => return Ok(Err(failed)),
             }
         }
-        // It is over, or asks something: both come on the stream of this request.
+        // The task is over, or asks something. The `tasks/result` request brings either.
         let outcome = self.task_result(client, at, sent, toward, (end, Some(exchange))).await?;
         unfinished.is_over = true;
         let outcome = outcome.map(|result| task::unrelated(&result));
         Ok(self.finish.adapted(client, forward, version, outcome))
     }
 
-    /// Waits for the result of a task at a server with sessions, however long the server is silent.
+    /// Waits for the result of a task at a server with sessions, at most until `end`, however long the server is
+    /// silent.
     async fn task_result(
         &self,
         client: &Client,
@@ -73,7 +74,7 @@ impl Tasks {
         let id = at.connection.next_id();
         let terms = at.terms(client, client.mailbox());
         let mut exchange = at.connection.open(id, &Method::TasksResult, Some(sent), &terms);
-        // Progress of the task comes under the token of the call.
+        // The task's progress comes under the progress token of the call that began it.
         if let Some(call) = call {
             call.goes_on_in(&exchange);
         }
@@ -90,7 +91,7 @@ impl Tasks {
         running.wait(id, &mut exchange).await
     }
 
-    /// Waits for the result of a task, where client and server both speak 2025-11-25.
+    /// Serves `tasks/result` if client and server both speak 2025-11-25.
     pub(super) async fn wait_for_result(
         &self,
         client: &Arc<Client>,
@@ -110,7 +111,7 @@ impl Tasks {
     }
 }
 
-/// A task without a client that knows it. If its call ends first, the task is cancelled.
+/// A task that no client knows. If the call that began it is dropped before the task is over, the task is cancelled.
 struct Unfinished {
     background: Background,
     client: Arc<Client>,

@@ -1,8 +1,9 @@
-//! Questions of a task at a server with sessions to a client without one (`docs/bridging.md` 11).
+//! Questions that a task at a server with sessions puts to a client without a session (`docs/bridging.md` 11).
 //!
-//! The server asks by requests of its own on the stream of `tasks/result`, and waits for their answers. The client finds
-//! the questions in `tasks/get`, and answers by `tasks/update`. In between, one `tasks/result` is held open here.
-//! **Invariant:** an answer reaches the server once, and a key is never used twice in a task's life.
+//! The server asks by requests of its own on the stream of `tasks/result`, and waits for the responses. The client
+//! finds the questions in the result of `tasks/get`, and answers by `tasks/update`. Meanwhile the host keeps one
+//! `tasks/result` request open at the server. **Invariant:** an answer reaches the server once, and no two questions of
+//! a task have the same key.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,32 +27,33 @@ pub(super) struct Hold {
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    /// Whether a `tasks/result` is open.
+    /// Whether a `tasks/result` request is open.
     pub(super) is_open: bool,
     questions: BTreeMap<u64, Ask>,
-    /// The room of the questions. The client may never come for them, so they get room only where there is plenty.
+    /// Counts the bytes of the questions. The client may never come for them, so they are kept only while there is
+    /// plenty of room.
     room: Spare,
     keys: u64,
     pub(super) outcome: Option<Outcome>,
 }
 
-/// How long questions are gathered after the first one, since servers ask several things concurrently.
+/// How long the host waits for further questions after the first one, since servers ask several things concurrently.
 const GATHER: Duration = Duration::from_millis(25);
-/// How long a server that says it waits for input gets to ask.
+/// How long the host waits for the first question of a task whose status says that it needs input.
 const ASKING: Duration = Duration::from_secs(1);
 
 /// The error for a question that there is no room for.
 const NO_ROOM: &str = "too much waits for clients (host.limits.clientQueues): ask again later";
 
 impl Hold {
-    /// Makes an empty hold. What it keeps for a client counts for `account`.
+    /// Makes an empty hold. The questions that it keeps count in the queues of `account`.
     pub(super) fn of(account: &Account) -> Self {
         let room = account.spare();
         let inner = Inner { is_open: false, questions: BTreeMap::new(), room, keys: 0, outcome: None };
         Self { inner: Mutex::new(inner), news: Notify::new() }
     }
 
-    /// Takes a question of the task.
+    /// Takes a question from the task: answers it at once if possible, otherwise keeps it for the client.
     pub(super) fn ask(&self, at: &At, client: &Client, ask: Ask) {
         let Some(ask) = question::judge(&at.server, at.server.declared(client.profile()), ask) else { return };
         let Some(ask) = question::reword(&at.server, ask, ProtocolVersion::LATEST_MODERN) else { return };
@@ -70,7 +72,7 @@ impl Hold {
         self.news.notify_waiters();
     }
 
-    /// Returns the bytes of the result that it keeps.
+    /// Returns how many bytes the kept result has.
     pub(super) fn weight(&self) -> usize {
         let inner = self.lock();
         inner.outcome.as_ref().and_then(|outcome| outcome.as_ref().ok()).map_or(0, |result| result.as_bytes().len())
@@ -136,14 +138,14 @@ impl Hold {
         }
     }
 
-    /// Notes that the `tasks/result` is over.
+    /// Records that the `tasks/result` request is over. `outcome` is `None` if it got no answer.
     pub(super) fn close(&self, outcome: Option<Outcome>) {
         let mut inner = self.lock();
         inner.is_open = false;
         if inner.outcome.is_none() {
             inner.outcome = outcome;
         }
-        // The server no longer waits for answers to open questions.
+        // The server no longer waits for responses to the open questions.
         let keys: Vec<u64> = inner.questions.keys().copied().collect();
         let questions: Vec<Ask> = keys.into_iter().filter_map(|key| inner.take(key)).collect();
         drop(inner);
@@ -157,7 +159,7 @@ impl Hold {
 }
 
 impl Inner {
-    /// Takes a question out.
+    /// Removes and returns a question.
     fn take(&mut self, key: u64) -> Option<Ask> {
         let ask = self.questions.remove(&key)?;
         self.room.take(ask.weight());

@@ -1,4 +1,5 @@
-//! `tasks/list` (2025-11-25): the tasks of one person at the servers that list them, and those that were over at once.
+//! `tasks/list` (2025-11-25): one principal's tasks at the servers that list tasks, and those that were over at once,
+//! which the host itself keeps.
 
 use std::sync::Arc;
 
@@ -34,7 +35,8 @@ impl Tasks {
     }
 }
 
-/// Returns the tasks of the client that one server lists. A server that fails never fails the whole list.
+/// Returns the client's tasks that one server lists. If the server fails, returns what it listed before, so that one
+/// server never fails the whole list.
 async fn list_at(client: &Client, at: &At, mine: &[Arc<Task>], leg: &Mailbox) -> Vec<Raw> {
     let mine: Vec<&Arc<Task>> = mine.iter().filter(|task| task.is_on(&at.connection)).collect();
     let mut found = Vec::new();

@@ -1,18 +1,20 @@
-//! Tasks: calls that continue after they were answered (`docs/bridging.md` 11). Both sides may have the core of 2025-11-25
-//! or the extension of 2026-07-28, in any pairing.
+//! MCP tasks: calls that continue after they were answered (`docs/bridging.md` 11). Client and server may each have the
+//! tasks of the core protocol of 2025-11-25 or those of the extension of 2026-07-28, in any pairing.
 //!
-//! A task outlives the request that began it, so nothing here remembers the way back. Instead, the id that a client knows
-//! is sealed for its principal and holds the server and the server's id of the task. At a server with sessions it also
-//! holds the lease, since the task is lost with the lease. Requests about a task are short requests of their own.
+//! A task outlives the request that began it, so there is no open call to bring its answer back. Instead, the id that
+//! the client gets (the *handle*) is sealed for its principal and contains the server and the server's own task id. For
+//! a server with sessions it also contains the lease (connection), since the task is lost with the lease. Requests
+//! about a task are short requests of their own.
 //!
-//! A call begins a task (`create.rs`), and requests ask about it by its id. If the two sides differ, each keeps its habit.
-//! A modern client polls `tasks/get`, so `tasks/result` of a legacy server is held open for it, and questions wait there
-//! under a key (`held.rs`, `hold.rs`). A legacy client waits on `tasks/result`, so a modern server is polled
-//! for it, and the questions found are put to it (`driven.rs`). A client that knows no tasks never sees one: its call
-//! waits, and cancels the task if it is dropped (`hidden.rs`).
+//! A call begins a task (`create.rs`), and later requests ask about it by its id. If the two sides have different kinds
+//! of tasks, each keeps its own way. A modern client polls with `tasks/get`; so for it a `tasks/result` request is kept
+//! open at a legacy server, and questions wait in the host under a key (`held.rs`, `hold.rs`). A legacy client waits
+//! for the response to `tasks/result`; so for it a modern server is polled, and the questions found are put to the
+//! client (`driven.rs`). A client that knows no tasks never sees one: its call waits for the task, and cancels it if
+//! the call is dropped (`hidden.rs`).
 //!
-//! **Invariant:** a sealed id opens for its principal only, and no id shows the server's own id. Start reading at
-//! [`Tasks::serve`].
+//! **Invariant:** a sealed id opens only for its principal, and the server's own id cannot be read from it. Start
+//! reading at [`Tasks::serve`].
 
 mod create;
 mod driven;
@@ -48,14 +50,14 @@ use crate::seal::Purpose;
 use crate::upstream::{Connection, Terms, Upstream};
 use registry::TaskPlace;
 
-/// The sealed content of a task's id.
+/// The content that is sealed in the id of a task that a client gets.
 #[derive(Debug, Serialize, Deserialize)]
 struct Handle {
     server: String,
     id: String,
-    /// The lease, at a server with sessions.
+    /// The number of the lease, for a server with sessions.
     lease: Option<u64>,
-    /// Whether only the host knows the task.
+    /// Whether only the host knows the task, because the call was over at once.
     #[serde(default)]
     here: bool,
 }
@@ -90,7 +92,7 @@ struct About<'a> {
     leg: &'a Arc<Mailbox>,
 }
 
-/// Returns the error for an id that leads nowhere.
+/// Returns the error for an id by which no task is found.
 fn unknown() -> ErrorObject {
     ErrorObject::invalid_params("unknown task: none of yours has this id, or the server that ran it is gone")
 }
@@ -142,7 +144,7 @@ impl Tasks {
         reworded(answered, |outcome| self.finish.across(client, &at.server, at.version, method, outcome))
     }
 
-    /// Relays a request between sides with the same kind of tasks. Only ids are changed.
+    /// Relays a request about a task between sides with the same kind of tasks. Only ids and URIs are changed.
     async fn relay_task(&self, about: About<'_>, method: &Method, params: &Raw) -> Answered {
         let About { client, task, at, leg } = about;
         if *method == Method::TasksResult {
@@ -158,7 +160,8 @@ impl Tasks {
             return Ok(told);
         }
         let told = task::renamed(&exposed(&told, &at.server), &task.handle);
-        // Examples in the proposal say `task` here, but by its rules only a result that creates a task does.
+        // Examples in the extension's proposal have the type `task` here, but by its rules only a result that creates a
+        // task has that type.
         Ok(if at.version.is_modern() { told.with_member("resultType", br#""complete""#) } else { told })
     }
 
@@ -190,7 +193,8 @@ impl Tasks {
         Ok(At { server, upstream, connection, version })
     }
 
-    /// Returns the task that a client knows by this id.
+    /// Returns the task that a client knows by this id, also if the table has forgotten a task of a server without
+    /// sessions.
     fn known(&self, client: &Client, handle: &str) -> Result<Arc<Task>, ErrorObject> {
         let principal = client.principal();
         let sealed =
@@ -198,7 +202,7 @@ impl Tasks {
         if let Some(task) = self.registry.find(handle).filter(|task| task.principal == *principal) {
             return Ok(task);
         }
-        // A server without sessions keeps its tasks itself.
+        // A server without sessions keeps its tasks itself, so the sealed id alone is enough.
         let is_elsewhere = sealed.lease.is_none() && !sealed.here;
         let servers = self.manager.callable_by(principal);
         let server = servers.iter().find(|server| server.config.alias.as_str() == sealed.server);
@@ -213,7 +217,7 @@ impl Tasks {
         }))
     }
 
-    /// Registers a task under an id for the client.
+    /// Makes the id that the client gets for a task, and registers the task under it.
     fn know(&self, client: &Client, server: &Server, id: &str, place: TaskPlace) -> Result<Arc<Task>, ErrorObject> {
         let principal = client.principal();
         let lease = match &place {
@@ -236,7 +240,7 @@ impl Tasks {
 }
 
 impl At {
-    /// Sends one short request about a task here.
+    /// Sends one short request about a task to the server where it runs.
     async fn ask(&self, client: &Client, method: &Method, params: &Raw, leg: &Mailbox) -> Answered {
         let terms = self.terms(client, leg);
         let exchange = self.connection.open(self.connection.next_id(), method, Some(params), &terms);
@@ -248,7 +252,7 @@ impl At {
         }
     }
 
-    /// Returns what a request about a task tells the server about the client.
+    /// Returns what the server learns about the client with a request about a task.
     fn terms(&self, client: &Client, leg: &Mailbox) -> Terms {
         let mut terms = client.terms(leg);
         terms.profile = self.server.declared(terms.profile);
@@ -265,7 +269,7 @@ fn undeclared() -> ErrorObject {
     ErrorObject::new(code::MISSING_CAPABILITY, text).with_data(Raw::from_value(&data))
 }
 
-/// Exposes the URIs in a task, or in the result of one, as the client may use them.
+/// Rewrites the URIs in a task, or in a task's result, to those that the client may use.
 fn exposed(told: &Raw, server: &Server) -> Raw {
     let (alias, uris) = (&server.config.alias, server.uris);
     let mut told = expose_content(told, alias, uris);

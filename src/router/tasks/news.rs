@@ -1,4 +1,4 @@
-//! What servers say about tasks unprompted: questions that name a task, status, and progress.
+//! What servers send about tasks without being asked: questions that name a task, status, and progress.
 
 use std::sync::{Arc, PoisonError};
 
@@ -12,8 +12,9 @@ use crate::router::question;
 use crate::upstream::{Ask, Connection, Upstream};
 
 impl Registry {
-    /// Takes a question that belongs to no call. If it belongs to a task of a client without a session, it waits for the
-    /// client to come. Other questions are returned.
+    /// Takes a question that belongs to no call. If it belongs to a task that a client without a session began, it is
+    /// kept for that client, and `None` is returned. Other questions are returned; one that names a task then names it
+    /// by the id that the client knows.
     pub(in crate::router) fn ask(
         &self,
         clients: &Clients,
@@ -23,7 +24,7 @@ impl Registry {
         ask: Ask,
     ) -> Option<Ask> {
         let Some(id) = ask.params.as_ref().and_then(task::related_to) else { return Some(ask) };
-        // Never guess: several people may know a task, and the question is for one of them.
+        // Never guess: several people may know a task with this id, and the question is for one of them.
         let tasks = self.on(connection, &id);
         let [task] = &*tasks else { return Some(ask) };
         let Some(client) = clients.get(task.owner) else { return Some(ask) };
@@ -38,12 +39,12 @@ impl Registry {
         }
     }
 
-    /// Tells the client that began a task its status.
+    /// Tells the client that began a task the task's status, if the client speaks 2025-11-25.
     pub(in crate::router) fn tell(&self, clients: &Clients, connection: &Arc<Connection>, told: &Raw) {
         let Some(id) = told.text("taskId") else { return };
         for task in self.on(connection, &id) {
             let client = clients.get(task.owner);
-            // Clients without a session poll or listen.
+            // Clients without a session poll the status, or listen (`watch.rs`).
             let Some(client) = client.filter(|client| client.revision() == ProtocolVersion::V2025_11_25) else {
                 continue;
             };
@@ -52,7 +53,7 @@ impl Registry {
         }
     }
 
-    /// Tells the client that began a task its progress, under the token of the request that began it.
+    /// Tells the client that began a task the task's progress, under the progress token of the request that began it.
     pub(in crate::router) fn tell_progress(
         &self,
         clients: &Clients,
@@ -61,7 +62,7 @@ impl Registry {
         params: &Raw,
     ) {
         let tasks = self.on(connection, id);
-        // Never guess here either: a server may use one id twice.
+        // Never guess here either: a server may use the same id twice.
         let [task] = &*tasks else { return };
         let TaskPlace::Session { progress, .. } = &task.place else { return };
         let message = progress.lock().unwrap_or_else(PoisonError::into_inner).step(params);

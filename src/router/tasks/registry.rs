@@ -1,4 +1,4 @@
-//! The tasks that clients know: their owners, and where they run.
+//! The table of the tasks that clients know: whose they are, and where they run.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,37 +14,38 @@ use crate::upstream::{Connection, Owner};
 /// One task.
 #[derive(Debug)]
 pub(in crate::router) struct Task {
-    /// Its id for the client.
+    /// The id by which the client knows it.
     pub(super) handle: Arc<str>,
     pub(super) principal: Principal,
     /// The client that began it.
     pub(super) owner: Owner,
     pub(super) server: ServerName,
-    /// Its id at the server.
+    /// The server's own id for it.
     pub(super) id: Box<str>,
     pub(super) place: TaskPlace,
 }
 
-/// Where a task is.
+/// Where a task runs, or its outcome is kept.
 #[derive(Debug)]
 pub(super) enum TaskPlace {
-    /// At a server with sessions: it is lost with the connection.
+    /// At a server with sessions. The task is lost with the connection.
     Session {
         lease: u64,
         connection: Weak<Connection>,
         hold: Arc<Hold>,
-        /// Progress under the token of the request that began the task. The token holds as long as the task runs.
+        /// Progress under the progress token of the request that began the task. The token is valid as long as the task
+        /// runs.
         progress: Mutex<Rising>,
     },
-    /// At a server without sessions. The request that puts its questions to the client holds the lock. `asked` are the keys
-    /// of questions that were put before.
+    /// At a server without sessions. `asked` are the keys of the questions that were put to the client before; the
+    /// request that puts questions to the client holds the lock.
     Open { asked: tokio::sync::Mutex<HashSet<String>> },
-    /// Here: the call was over at once. `at` is the time since 1970.
+    /// In the host itself: the call was over at once with this outcome. `at` is when, as the time since 1970.
     Here { outcome: Outcome, at: Duration },
 }
 
-/// All tasks, oldest first. Adding one removes those whose session is over and, if there are too many, the oldest of the
-/// principal that has most.
+/// All tasks, oldest first. Adding a task removes those whose server session is over. If there are still too many, the
+/// oldest tasks of the principal with the most are removed.
 #[derive(Debug, Default)]
 pub(in crate::router) struct Registry(Mutex<Records>);
 
@@ -54,9 +55,9 @@ struct Records {
     order: VecDeque<Arc<str>>,
 }
 
-/// The most tasks in the table. Tasks of servers without sessions are found without it.
+/// The most tasks in the table. Tasks at servers without sessions are found by their ids even if they are not in it.
 const KEPT: usize = 4096;
-/// The most bytes kept of them, mainly results.
+/// The most bytes that all of them may hold, mainly results.
 const HEAVY: usize = 64 << 20;
 
 impl Registry {
@@ -94,7 +95,7 @@ impl Registry {
         all.filter(|task| task.principal == *principal).cloned().collect()
     }
 
-    /// Takes back a question that a server withdraws outside of a request.
+    /// Takes back a question that a server withdraws by a message outside of calls.
     pub(in crate::router) fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
         for task in self.lock().by_handle.values().filter(|task| task.is_on(connection)) {
             if let TaskPlace::Session { hold, .. } = &task.place {
@@ -103,7 +104,8 @@ impl Registry {
         }
     }
 
-    /// Returns the tasks with this server's id on that connection: more than one if several people were given it.
+    /// Returns the tasks on that connection whose id at the server is `id`. There are several if the server gave the id
+    /// to several people.
     pub(super) fn on(&self, connection: &Arc<Connection>, id: &str) -> Vec<Arc<Task>> {
         let records = self.lock();
         let is_there = |task: &&Arc<Task>| *task.id == *id && task.is_on(connection);
@@ -124,8 +126,8 @@ impl Registry {
 }
 
 impl Records {
-    /// Takes out the oldest task of the principal that has most, where each task counts as `counts` says. The newest task
-    /// stays.
+    /// Removes and returns the oldest task of the principal that has most; `counts` says how much each task counts.
+    /// Never removes `newest`.
     fn take_of_fullest(&mut self, newest: &Arc<Task>, counts: impl Fn(&Task) -> usize) -> Option<Arc<Task>> {
         let mut of_each: HashMap<&Principal, usize> = HashMap::new();
         for task in self.by_handle.values() {
@@ -136,13 +138,14 @@ impl Records {
             *handle != newest.handle
                 && self.by_handle.get(handle).is_some_and(|task| principal.is_none_or(|of| task.principal == *of))
         };
-        // The newest task may be the only one of that principal.
+        // The newest task, which stays, may be the only one of that principal.
         let at = self.order.iter().position(|handle| is_of(handle, Some(fullest)));
         let at = at.or_else(|| self.order.iter().position(|handle| is_of(handle, None)))?;
         self.order.remove(at).and_then(|handle| self.by_handle.remove(&handle))
     }
 
-    /// Takes out the tasks that were lost with their session, since no request finds them any more.
+    /// Removes and returns the tasks that were lost with their server session, since no request can reach them any
+    /// more.
     fn take_over(&mut self) -> Vec<Arc<Task>> {
         let over: Vec<Arc<Task>> = self.by_handle.extract_if(|_, task| task.is_lost()).map(|(_, task)| task).collect();
         if !over.is_empty() {
@@ -153,7 +156,7 @@ impl Records {
 }
 
 impl Task {
-    /// Returns the bytes kept for it.
+    /// Returns how many bytes are kept for it.
     fn weight(&self) -> usize {
         let more = match &self.place {
             TaskPlace::Session { hold, progress, .. } => {
@@ -165,7 +168,7 @@ impl Task {
         self.handle.len() + self.id.len() + more
     }
 
-    /// Reports whether the session that it ran in is over.
+    /// Reports whether the server session that it ran in is over.
     fn is_lost(&self) -> bool {
         match &self.place {
             TaskPlace::Session { connection, .. } => {

@@ -1,5 +1,6 @@
-//! Tasks that a client without a session listens for (2026-07-28, `taskIds`). They are polled as often as their servers
-//! want, and told when something has changed. Servers may or may not send status unprompted; polling always works.
+//! Tasks for which a client without a session opened a change stream (2026-07-28, `taskIds`). The host polls them as
+//! often as their servers want, and tells the client when something has changed. Servers may or may not send the status
+//! unasked; polling always works.
 
 use std::sync::Arc;
 
@@ -12,16 +13,16 @@ use crate::protocol::{Method, Raw, object};
 use crate::router::Mailbox;
 use crate::router::client::Client;
 
-/// The most tasks of one listen.
+/// The most tasks that one change stream may watch.
 const WATCHED: usize = 64;
 
 impl Tasks {
-    /// Returns the tasks with these ids that the client knows.
+    /// Returns those of the tasks with these ids that belong to the client's principal.
     pub(in crate::router) fn watched(&self, client: &Client, ids: &[String]) -> Vec<Arc<Task>> {
         ids.iter().take(WATCHED).filter_map(|id| self.known(client, id).ok()).collect()
     }
 
-    /// Calls `put` with each change of the tasks, until all are over.
+    /// Calls `put` with a task's new state after each change, until all tasks are over.
     pub(in crate::router) async fn watch(
         &self,
         client: &Arc<Client>,
@@ -35,7 +36,7 @@ impl Tasks {
     async fn watch_one(&self, client: &Arc<Client>, task: &Task, leg: &Arc<Mailbox>, put: impl Fn(Raw)) {
         let params = task::renamed(&Raw::empty_object(), &task.handle);
         let mut last = (Status::Working, Vec::new());
-        // A task that is no longer known has no news.
+        // A task that is no longer known does not change any more.
         while let Ok(told) = self.serve(client, &Method::TasksGet, Some(params.clone()), leg).await {
             let status = Status::of(&told);
             let asked = told.value_of("inputRequests").and_then(object).unwrap_or_default();
@@ -53,7 +54,7 @@ impl Tasks {
 }
 
 impl Task {
-    /// Returns its id for the client.
+    /// Returns the id by which the client knows it.
     pub(in crate::router) fn handle(&self) -> &str {
         &self.handle
     }
