@@ -73,7 +73,7 @@ impl LargeSlot {
         }
     }
 
-    /// Records that `size` bytes of the response are held; so few that it is not large need no slot.
+    /// Records that only `size` bytes of the response are still held; a small rest needs no slot.
     pub(super) fn shrink(&mut self, size: usize) {
         if size < LARGE {
             self.leave();

@@ -300,7 +300,7 @@ impl Connection {
         self.served.load(Ordering::Relaxed)
     }
 
-    /// Returns true on the first call only, which is made for the first answered client request.
+    /// Returns true on the first call only: the call for the first answered client request.
     pub(crate) fn is_first_answer(&self) -> bool {
         !self.told_served.swap(true, Ordering::Relaxed)
     }
