@@ -30,7 +30,7 @@ pub(crate) struct Ladder {
 pub(super) struct Process {
     child: Child,
     group: Group,
-    /// Dropped last, so that the guard hears of the child's end only after it.
+    /// Dropped last, so that the guard is told of the child's end only after the child has been killed.
     #[cfg(unix)]
     _ward: Ward,
 }

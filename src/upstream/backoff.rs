@@ -9,8 +9,8 @@ use crate::config::Restart;
 /// The maximum number of reconnection attempts in flight at a time, and begun per second.
 pub(super) const AT_A_TIME: usize = 8;
 
-/// Returns the pause before the next attempt after `losses` losses in a row (at least one). `chance` is between 0 and
-/// 1.
+/// Returns the pause before the next attempt after `losses` losses in a row (at least one). `chance` (0 to 1) is the
+/// jitter.
 pub(super) fn delay(restart: &Restart, losses: u32, chance: f64) -> Duration {
     let doubled = 2f64.powi(i32::try_from(losses.saturating_sub(1).min(30)).unwrap_or(30));
     let cap = (restart.min_delay.as_secs_f64() * doubled).min(restart.max_delay.as_secs_f64());

@@ -27,7 +27,8 @@ impl Inferred {
     }
 }
 
-/// Sends `initialize` over the transport that the server turns out to speak. Afterwards the connection knows its peer.
+/// Sends `initialize` over the transport that the server turns out to speak. Afterwards the connection knows its peer,
+/// that is, the server's description of itself.
 ///
 /// # Errors
 /// When neither transport worked; the error names both failures.

@@ -283,7 +283,7 @@ impl Life {
     }
 
     /// If the process exited on the probe, starts another one that gets `initialize` first, and returns true. Old
-    /// servers exit on any other first request, so that is no loss. Returns false if it is one.
+    /// servers exit on any other first request, so that is no loss. Returns false if the error is a loss.
     fn ask_another(&mut self, error: &Error) -> bool {
         let ended = matches!(error, Error::Exited { .. } | Error::Closed | Error::Broken)
             && matches!(self.state, State::Initializing { .. })

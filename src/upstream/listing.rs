@@ -25,7 +25,8 @@ pub(crate) struct Listed {
     pub(crate) untouched: bool,
 }
 
-/// Performs the `initialize` handshake. Afterwards the connection knows its peer.
+/// Performs the `initialize` handshake. Afterwards the connection knows its peer, that is, the server's description of
+/// itself.
 pub(super) async fn shake(connection: &Arc<Connection>, profile: Profile, client_info: &Raw) -> Result<(), Error> {
     let mut version = ProtocolVersion::LATEST_HANDSHAKE;
     let peer = loop {

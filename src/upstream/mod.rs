@@ -259,7 +259,7 @@ pub(crate) struct Status {
     pub(crate) gone: Option<Instant>,
 }
 
-/// Why a lease has no connection to give.
+/// Why a lease cannot give a caller a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Unavailable {
     pub(crate) state: StateName,

@@ -25,7 +25,8 @@ const PROBE_HTTP: Duration = Duration::from_secs(10);
 /// How long a late answer to the probe is awaited after the server has refused `initialize`.
 const LATE: Duration = Duration::from_secs(2);
 
-/// Shakes hands in the era that the server speaks. Afterwards the connection knows its peer.
+/// Shakes hands in the era that the server speaks. Afterwards the connection knows its peer, that is, the server's
+/// description of itself.
 pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dialer: &Dialer) -> Result<(), Error> {
     let settings = &upstream.settings;
     let attempts = &upstream.attempts;
@@ -81,7 +82,8 @@ pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dia
 
 async fn discover_over_http(connection: &Arc<Connection>, upstream: &Upstream, dialer: &Dialer) -> Result<(), Error> {
     let mut again = true;
-    // Some servers let a request without a session wait: the next attempt must not wait as long for `initialize`.
+    // Some servers keep a request without a session waiting. The sooner this gives up, the sooner the next attempt
+    // begins, with `initialize`.
     let patience = (upstream.settings.start_timeout / 3).min(PROBE_HTTP);
     // Until there is an answer, the probe is inconclusive, whether it times out or fails.
     upstream.attempts.unclear.store(true, Ordering::Relaxed);

@@ -43,7 +43,7 @@ static CAN: AtomicBool = AtomicBool::new(false);
 static POST: Mutex<Post> =
     Mutex::new(Post { mark: None, pipe: None, replaced: 0, count: 0, children: BTreeMap::new() });
 
-/// This process's side of its guard.
+/// What this process, as a host, knows about its guard.
 #[derive(Debug)]
 struct Post {
     /// Identifies this host in the marks of its children.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::protocol::Profile;
 use crate::upstream::terms::Owner;
 
-/// The client that alone gets the questions of a lease's server, if one is bound; the binding outlives connections.
+/// The only client that gets the questions from a lease's server, if one is bound; the binding outlives connections.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct Binding {
     owner: AtomicU64,

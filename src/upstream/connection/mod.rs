@@ -51,7 +51,7 @@ pub(super) enum Link {
     Memory(Memory),
 }
 
-/// The inputs of a connection.
+/// What a new connection is created from.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) server: Arc<str>,
