@@ -96,8 +96,8 @@ impl Helper {
     }
 
     /// Judges the response to a request that carried the headers `sent`. Returns true if the request should be resent
-    /// with new headers. Each request is resent at most once (`replaced`: it was), and headers that replaced rejected
-    /// ones are not replaced if the server has never accepted them.
+    /// with new headers. Each request is resent at most once (`replaced` says that it was), and headers that replaced
+    /// rejected ones are not replaced if the server has never accepted them.
     pub(super) async fn judge(&self, status: u16, sent: &Arc<HelperHeaders>, replaced: bool) -> Result<bool, Error> {
         if status != 401 {
             if (200..300).contains(&status) {

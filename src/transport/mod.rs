@@ -78,7 +78,7 @@ pub(crate) enum Error {
     Helper {
         /// The program from the config.
         program: String,
-        /// What the program did instead, and its last line on standard error.
+        /// What the program did instead, and the line on standard error that explains it.
         reason: String,
     },
     /// The process ended, or closed its standard output.

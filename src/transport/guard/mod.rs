@@ -158,7 +158,8 @@ impl Post {
     }
 }
 
-/// Waits for the end of a guard, which should not end while the host lives, and replaces that guard.
+/// Waits for the end of a guard, which should not end while the host lives, and replaces that guard, at most
+/// [`REPLACEMENTS`] times.
 fn replace(mut child: Child) {
     let ended = child.wait();
     let mut post = post();
