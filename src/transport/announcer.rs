@@ -1,7 +1,7 @@
-//! Passes what one server says to people, its log messages and its stderr lines, to listeners.
+//! Passes to listeners what one server says to people: its log messages and its stderr lines.
 //!
-//! **Invariant:** an announcement never waits, and costs nothing if there are no listeners. A slow listener misses
-//! some.
+//! **Invariant:** an announcement never waits, and costs nothing if there are no listeners. A slow listener misses some
+//! announcements.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct LogMessage {
     pub level: String,
     /// The part of the server that logs, if the message names it.
     pub logger: Option<String>,
-    /// The content: any JSON, often a string.
+    /// The content: any JSON value, often a string.
     pub data: Raw,
 }
 
@@ -46,7 +46,7 @@ pub struct StderrLine {
     pub text: String,
 }
 
-/// A server's words to people.
+/// Something that a server says to people.
 #[derive(Clone, Debug)]
 pub(crate) enum Spoken {
     Log(LogMessage),

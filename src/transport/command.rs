@@ -1,7 +1,8 @@
-//! Checks whether a command can be started at all, and what to write if not. Looks at files; runs nothing.
+//! Checks whether a server's command can be started at all, and tells what to write into the config if not. This looks
+//! at files and runs nothing.
 //!
-//! `mcp-host check` asks before anything starts, and `process.rs` asks after a start has failed, so both report the
-//! same. **Invariant:** a command that would start is never rejected. Anything unknown to this file is left to the
+//! `mcp-host check` uses it before anything starts, and `process.rs` after a start has failed, so both report the same.
+//! **Invariant:** a command that would start is never rejected. A command that this module cannot judge is left to the
 //! start.
 
 use std::fmt;
@@ -89,7 +90,7 @@ mod unix {
     use crate::config::Stdio;
     use crate::redact;
 
-    /// How much of a file the system reads to find its interpreter.
+    /// How many bytes of a file the system reads to find its interpreter.
     const HEAD: u64 = 256;
     /// The search path of the C library if PATH is not set.
     const NO_PATH: &str = "/bin:/usr/bin";
@@ -108,7 +109,7 @@ mod unix {
         path: OsString,
         /// The base of relative paths; empty means our own working directory.
         base: PathBuf,
-        /// Whether PATH comes from the entry's own `env`.
+        /// Whether PATH comes from `env` in the server's config entry.
         own: bool,
     }
 
@@ -140,7 +141,7 @@ mod unix {
             second
         }
 
-        /// Returns what is wrong with an existing file.
+        /// Returns what is wrong with an existing file, and how to fix it; `None` if no problem is found.
         fn file(&self, stdio: &Stdio, file: &Path) -> Option<(String, String)> {
             let whole = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
             let name = whole.display();
@@ -189,7 +190,7 @@ mod unix {
             None
         }
 
-        /// Returns what is wrong with a command that names no file.
+        /// Returns what is wrong with a command that names no file, and how to fix it.
         fn missing(&self, stdio: &Stdio) -> (String, String) {
             let command = stdio.command.as_str();
             let mut words = self.words(command);
@@ -224,7 +225,7 @@ mod unix {
             (reason.to_owned(), help)
         }
 
-        /// Returns the words of a command that is a whole command line; else the command alone.
+        /// Returns the words of the command if it is a whole command line; else the command alone.
         fn words(&self, command: &str) -> Vec<String> {
             let alone = vec![command.to_owned()];
             if !command.contains(char::is_whitespace) {
@@ -260,7 +261,7 @@ mod unix {
         }
     }
 
-    /// Returns what to install for the commands that servers are usually started with.
+    /// Returns what to install for a command, if it is one that servers are usually started with.
     fn product(command: &str) -> Option<&'static str> {
         Some(match command {
             "npx" | "npm" | "node" => "Node.js",
@@ -296,7 +297,7 @@ mod unix {
         })
     }
 
-    /// Formats two members of an entry: `"command": "npx", "args": ["-y", "pkg"]`.
+    /// Formats two members of a config entry: `"command": "npx", "args": ["-y", "pkg"]`.
     fn entry(command: &str, args: impl Iterator<Item = String>) -> String {
         let json = |text: &str| serde_json::Value::from(text).to_string();
         let args: Vec<String> = args.collect();
@@ -320,7 +321,7 @@ mod unix {
         file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
     }
 
-    /// Whether a person could have written it: no binary format starts like this.
+    /// Whether a person could have written a file with this beginning: no binary format starts like this.
     fn is_text(head: &[u8]) -> bool {
         let end = match std::str::from_utf8(head) {
             Ok(_) => head.len(),

@@ -1,5 +1,5 @@
-//! The part of our environment that a child process inherits: a fixed list, and the names in the config
-//! (`docs/hazards.md` H16).
+//! The part of our environment that a child process inherits: the variables in a fixed list, and those that the config
+//! names (`docs/hazards.md` H16).
 
 use std::ffi::OsString;
 
@@ -39,7 +39,8 @@ const NAMES: &[&str] = &[
 /// Proxy settings. Each also passes in lower case.
 const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"];
 
-/// Trust settings: certificate authority files, and whether the system's count. None of them disables a check.
+/// Trust settings: files of certificate authorities, and whether the system's authorities count. None of them disables
+/// a check.
 const AUTHORITIES: &[&str] = &[
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
@@ -65,7 +66,8 @@ const AUTHORITIES: &[&str] = &[
     "HTTPLIB2_CA_CERTS",
 ];
 
-/// Variables that a program may miss but does not get unasked: they carry credentials, or change what code it loads.
+/// Variables that a program may miss but gets only if the config names them: they carry credentials, or change what
+/// code it loads.
 const MISSED: &[&str] = &[
     "DISPLAY",
     "WAYLAND_DISPLAY",
@@ -107,14 +109,14 @@ const MISSED: &[&str] = &[
     "PUPPETEER_EXECUTABLE_PATH",
 ];
 
-/// Returns the variables that pass, by name; `forward` holds further names and globs from the config.
+/// Returns those of our variables that a child inherits; `forward` holds further names and globs from the config.
 pub(super) fn inherited(forward: &[String]) -> impl Iterator<Item = (OsString, OsString)> + '_ {
     std::env::vars_os()
         .filter(move |(name, _)| name.to_str().is_some_and(|name| passes(name, forward)))
         .chain([("TERM".into(), "dumb".into())])
 }
 
-/// Returns the names of variables that are set here and commonly wanted, but not passed to this program.
+/// Returns the names of variables that are set here and commonly wanted, but not passed to the program of `settings`.
 pub(crate) fn withheld(settings: &config::Stdio) -> Vec<String> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     missing(names, settings)
@@ -128,7 +130,7 @@ fn missing(set: impl Iterator<Item = String>, settings: &config::Stdio) -> Vec<S
     names
 }
 
-/// Whether every program gets our variable of that name.
+/// Whether every child inherits our variable of that name, whatever the config says.
 #[cfg_attr(not(all(unix, feature = "server")), expect(dead_code, reason = "only a daemon is started with it"))]
 pub(crate) fn is_inherited(name: &str) -> bool {
     passes(name, &[])

@@ -1,9 +1,10 @@
-//! Headers from a program, for one connection. It runs when the first request needs them, and again when the server
-//! answers 401 to them.
+//! HTTP headers that a program prints for one connection. The program runs when the first request needs the headers,
+//! and again when the server answers 401 to a request with them.
 //!
 //! The program belongs to the user, like a server's command: no shell, the same environment, its own process group, and
-//! the guard. It may take ten seconds and must print one JSON object. Its output is never shown. Its standard error is
-//! shown only when it fails: the line that explains the failure, without anything that was also in the output.
+//! the guard. It may take ten seconds and must print one JSON object. Its output is never shown. Only if it fails, one
+//! line of its standard error is shown: the line that explains the failure, without anything that was also in the
+//! output.
 
 use std::fmt;
 use std::pin::pin;
@@ -25,16 +26,16 @@ use crate::config;
 use crate::config::{Secret, Stdio, is_own_header};
 use crate::redact::Scrubber;
 
-/// The time limit, the same as in the client that introduced such helpers.
+/// The program's time limit, the same as in the client that introduced such helpers.
 const LIMIT: Duration = Duration::from_secs(10);
-/// The maximum bytes of output.
+/// The maximum bytes that the program may print.
 const OUTPUT: u64 = 64 * 1024;
 /// The maximum number of headers.
 const HEADERS: usize = 100;
 /// How many words of the output are masked in the standard error.
 const WORDS: usize = 1000;
 
-/// The helper of one server, and its headers for one connection.
+/// The headers helper of one server, and the headers that it gave for one connection.
 #[derive(Debug)]
 pub(super) struct Helper {
     config: config::Helper,
@@ -44,11 +45,11 @@ pub(super) struct Helper {
     running: tokio::sync::Mutex<()>,
 }
 
-/// The result of one run.
+/// The result of one run of the program.
 #[derive(Debug)]
 pub(super) struct HelperHeaders {
     pub(super) headers: HeaderMap,
-    /// Whether it ran because the server had rejected earlier headers.
+    /// Whether the program ran because the server had rejected earlier headers.
     again: bool,
     /// Whether the server has accepted a request with these headers.
     worked: AtomicBool,
@@ -94,8 +95,9 @@ impl Helper {
         }
     }
 
-    /// Judges the response to a request with these headers and reports whether to resend it with new ones. Each request
-    /// is resent at most once, and headers that replaced rejected ones are not replaced if they are rejected as well.
+    /// Judges the response to a request that carried the headers `sent`. Returns true if the request should be resent
+    /// with new headers. Each request is resent at most once (`replaced` says that it was), and headers that replaced
+    /// rejected ones are not replaced if the server has never accepted them.
     pub(super) async fn judge(&self, status: u16, sent: &Arc<HelperHeaders>, replaced: bool) -> Result<bool, Error> {
         if status != 401 {
             if (200..300).contains(&status) {
@@ -137,7 +139,7 @@ impl Helper {
         Ok(given)
     }
 
-    /// Parses the output as headers. Errors contain nothing of it except names of legal headers.
+    /// Parses the output as headers. Errors contain nothing of the output except names of legal headers.
     fn parse(&self, output: &[u8]) -> Result<HeaderMap, String> {
         let Members(members) = serde_json::from_slice(output)
             .map_err(|_| "it did not print one JSON object of names and strings".to_owned())?;
@@ -163,7 +165,7 @@ impl Helper {
     }
 }
 
-/// Reads the output until the program has ended. Returns its exit status, and why its output is unusable, if it is.
+/// Reads the output until the program has ended. Returns the exit status, and, as an error, why the output is unusable.
 async fn read(
     process: &mut Process,
     ends: Ends,
@@ -207,7 +209,7 @@ fn without(line: &str, output: &[u8]) -> String {
     printed.scrub(line).into_owned()
 }
 
-/// Adds the setting that names the program to the error.
+/// Adds `headersHelper`, the setting that names the program, to the error.
 fn named(error: Error) -> Error {
     let from = |reason| format!("{reason} (headersHelper)");
     match error {

@@ -1,7 +1,7 @@
 //! A server behind a URL: Streamable HTTP.
 //!
-//! One POST per message; with a handshake (2025-03-26 to 2025-11-25) also one GET stream and one DELETE. The holder of
-//! a stream reads it.
+//! There is one POST per message; in the revisions with a handshake (2025-03-26 to 2025-11-25), also one GET stream and
+//! one DELETE. Whoever holds a stream reads it.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
@@ -37,13 +37,14 @@ pub(super) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stre
 const SESSION_ID_BYTES: usize = 1024;
 /// The maximum bytes of an event id, which must fit into a header; a longer one is ignored.
 const EVENT_ID_BYTES: usize = 1024;
-/// How much of the body of an error status is read, in bytes.
+/// How much of the body of an error response is read, in bytes.
 const REFUSAL_BYTES: usize = 64 * 1024;
-/// How long to wait for the headers of a response, if no call waits with its own limit (`docs/hazards.md` H20).
+/// How long to wait for the headers of a response, if no call waits with its own time limit (`docs/hazards.md` H20).
 pub(crate) const HEADERS: Duration = Duration::from_secs(60);
-/// How long a body may pause.
+/// How long a response body may pause.
 const PAUSE: Duration = Duration::from_secs(60);
-/// Error codes that only modern servers use: they are answers even if the server could not read the id.
+/// Error codes that only modern servers use: an error with such a code is an answer even without an id, which the
+/// server may have been unable to read.
 const MODERN_ERRORS: [i64; 3] = [code::HEADER_MISMATCH, code::MISSING_CAPABILITY, code::UNSUPPORTED_VERSION];
 
 /// One session with a server behind a URL.
@@ -56,12 +57,12 @@ pub(crate) struct Http {
     /// The URL as people see it: without its query, and with path segments that look like keys masked.
     pub(super) place: String,
     headers: HeaderMap,
-    /// Provides further headers.
+    /// The program that provides further headers, if one is configured.
     pub(super) helper: Option<Helper>,
     pub(super) tokens: Option<Arc<Authorizer>>,
     session: ArcSwapOption<HeaderValue>,
     version: ArcSwapOption<HeaderValue>,
-    /// Until when the server asked for no requests.
+    /// Until when the server asked us to send no requests.
     alone: Mutex<Option<Instant>>,
     pub(super) cap: usize,
     /// The maximum number of redirects that one request follows.
@@ -69,7 +70,7 @@ pub(crate) struct Http {
     large: Large,
 }
 
-/// Headers of one request, in addition to those of every request.
+/// The headers of one request, in addition to those that every request has.
 pub(crate) type Heads = Vec<(Cow<'static, str>, String)>;
 
 /// The response to a POST.
@@ -79,7 +80,7 @@ pub(crate) enum Reply {
     Accepted { status: u16 },
     /// One message.
     Json(Bytes),
-    /// One message, an error, under an error status.
+    /// One message, a JSON-RPC error, in a response with an error status.
     Refused { status: u16, body: Bytes },
     /// A stream of messages, the answer among them.
     Stream(Box<EventStream>),
@@ -167,7 +168,8 @@ impl Http {
         }
     }
 
-    /// Opens the stream of messages that answer no request, or resumes a broken one.
+    /// Opens the GET stream for messages that answer no request; with `last_event`, resumes a broken stream after that
+    /// event.
     pub(crate) async fn stream(&self, last_event: Option<&str>) -> Result<EventStream, Error> {
         let last_event = last_event.and_then(|id| HeaderValue::from_str(id).ok());
         let fill = |request: RequestBuilder| match &last_event {
@@ -193,7 +195,7 @@ impl Http {
         }
     }
 
-    /// Creates an error for a status of this server that carries no answer.
+    /// Creates the error for a response from this server that has this status and carries no answer.
     pub(crate) fn status(&self, status: u16) -> Error {
         Error::Status { place: self.place.clone(), status, body: None, retry: self.left() }
     }
@@ -203,7 +205,7 @@ impl Http {
         Error::Stalled { origin: self.origin.clone(), what, limit }
     }
 
-    /// Checks whether the server currently accepts requests, or asked for none (`Retry-After`).
+    /// Fails if the server asked us to send no requests (`Retry-After`) and that time is not over.
     pub(crate) fn may_ask(&self) -> Result<(), Error> {
         match self.left() {
             Some(left) => Err(Error::Paused { origin: self.origin.clone(), left }),
@@ -245,8 +247,8 @@ impl Http {
         self.session.load().is_some()
     }
 
-    /// Stores the session id of the response to `initialize`. A later response with another id is not ours
-    /// (`docs/hazards.md` H31).
+    /// Stores the session id of the response to `initialize`. A later response with another id belongs to another
+    /// session and is an error (`docs/hazards.md` H31).
     fn check_session(&self, response: &Response) -> Result<(), Error> {
         let mut ids = response.headers().get_all(SESSION).iter();
         let Some(id) = ids.next() else { return Ok(()) };
@@ -255,7 +257,7 @@ impl Http {
             return if is_ours { Ok(()) } else { Err(Error::SessionChanged) };
         }
         if self.version.load().is_some() {
-            // The response to `initialize` named none, so there is none.
+            // The response to `initialize` named no session, so there is none.
             return Ok(());
         }
         let legal = ids.next().is_none()
@@ -272,8 +274,8 @@ impl Http {
         Ok(())
     }
 
-    /// Interprets a status other than 2xx. Returns the body if it is the answer all the same: some servers send a
-    /// JSON-RPC error with a 4xx.
+    /// Interprets a response whose status is not 2xx. Returns the body if it is an answer nevertheless: some servers
+    /// send a JSON-RPC error with a 4xx.
     pub(super) async fn refused(&self, response: Response) -> Result<Bytes, Error> {
         let status = response.status();
         let place = self.place.clone();
@@ -290,7 +292,7 @@ impl Http {
         let body = match kind {
             // A body that is too large or breaks off counts as empty.
             Kind::Json => self.body(response, REFUSAL_BYTES).await.unwrap_or_default(),
-            // A sentence for people, not a page for browsers.
+            // Plain text is a sentence for people, not a page for browsers.
             Kind::Other(_) if is_text => self.body(response, REFUSAL_BYTES).await.unwrap_or_default(),
             Kind::Events | Kind::Other(_) => Bytes::new(),
         };
@@ -304,7 +306,7 @@ impl Http {
         Err(Error::Status { place, status: status.as_u16(), body, retry })
     }
 
-    /// Records how long the server asked for no requests, if its status allows that.
+    /// Records how long the server asked us to send no requests, if the status is 429 or 503. Returns that time.
     fn note_retry(&self, response: &Response) -> Option<Duration> {
         if !matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             return None;
@@ -352,14 +354,14 @@ impl Http {
         Ok(whole.take(whole.len()))
     }
 
-    /// Refuses a response whose length two readers could understand differently, and a compressed one: none was asked
-    /// for, and its size is unknown until it is decompressed (`docs/hazards.md` H21, H22).
+    /// Refuses a response whose length two readers could understand differently, and a compressed response: no
+    /// compression was asked for, and its size is unknown until it is decompressed (`docs/hazards.md` H21, H22).
     pub(super) fn check_framing(&self, response: &Response) -> Result<(), Error> {
         let headers = response.headers();
         let origin = &self.origin;
         if headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH) {
-            // Anything may follow on its connection, which the client keeps for the next request. So further requests
-            // get a new client.
+            // Anything may follow on its connection, which the HTTP client keeps for the next request. So further
+            // requests get a new HTTP client.
             if let Ok(client) = self.recipe.client() {
                 self.client.store(Arc::new(client));
             }

@@ -14,10 +14,10 @@ use crate::lock::lock;
 
 /// The number of large responses that are read at once.
 const AT_ONCE: usize = 2;
-/// The size from which a response counts as large, in bytes.
+/// The size in bytes from which a response counts as large.
 const LARGE: usize = 1024 * 1024;
-/// How long a slot may go unread before it is free again: its call may wait for a client that takes nothing, which must
-/// not affect other clients.
+/// How long the holder of a slot may read nothing before the slot is free again: its call may wait for a client that
+/// takes nothing, which must not affect other clients.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// The slots of one server, shared by all its leases.
@@ -53,7 +53,8 @@ impl Large {
 }
 
 impl LargeSlot {
-    /// Called before more is read of a response that has, or will have, `size` bytes. A large one waits for a slot.
+    /// Waits, if the response is large, until it has a slot. Call this before more of the response is read; `size` is
+    /// the number of bytes that it has or will have.
     ///
     /// # Cancel safety
     /// Dropping the future loses only its turn.
@@ -72,14 +73,14 @@ impl LargeSlot {
         }
     }
 
-    /// Records that `size` bytes are left; a small rest needs no slot.
+    /// Records that only `size` bytes of the response are still held; a small rest needs no slot.
     pub(super) fn shrink(&mut self, size: usize) {
         if size < LARGE {
             self.leave();
         }
     }
 
-    /// Takes or keeps a slot. Returns when one may become free if there is none.
+    /// Takes or keeps a slot, and returns `None`. If no slot is free, returns when one may become free.
     fn enter(&mut self) -> Option<Instant> {
         let (now, mut taken) = (Instant::now(), self.large.lock());
         taken.retain(|(number, read)| *number == self.number || now - *read < IDLE);

@@ -1,4 +1,4 @@
-//! A server in this process: messages cross by value; nothing is serialized or parsed.
+//! A server that runs inside this process: messages cross by value; nothing is serialized or parsed.
 
 use std::sync::Arc;
 #[cfg(test)]
@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 use super::Error;
 use crate::protocol::Message;
 
-/// A notification with which a server in this process asks to close the stream of its call for a while; never on a real
-/// wire.
+/// The method of a notification with which a server in this process asks to close the stream of its call for a while;
+/// it never appears on a real wire.
 pub(crate) const HANG_UP: &str = "mcp-host/hangUp";
 /// The maximum number of queued messages per direction.
 const QUEUE: usize = 1024;
@@ -28,15 +28,16 @@ pub(crate) struct Memory {
 /// The error that refuses every sent message, if set, as servers behind a URL do. Only simulated servers set it.
 pub(crate) type Refusal = Arc<ArcSwapOption<Error>>;
 
-/// A message of a server, and the request on whose behalf it is sent, if known: no real wire carries that.
+/// A message from a server, with the id of the request on whose behalf it is sent, if known. No real wire carries that
+/// id.
 pub(crate) type MemoryMessage = (Option<u64>, Message);
 
 /// The server's end of the link.
 #[derive(Debug)]
 pub(crate) struct Wire {
-    /// To the other side.
+    /// Messages to the host.
     pub(crate) out: mpsc::Sender<MemoryMessage>,
-    /// From the other side.
+    /// Messages from the host.
     pub(crate) input: mpsc::Receiver<Message>,
     /// Set to refuse the host's messages.
     #[cfg_attr(not(test), expect(dead_code, reason = "for simulated servers"))]
@@ -70,7 +71,7 @@ impl Memory {
         (memory, from_server, wire)
     }
 
-    /// Whether messages carry the request that they belong to.
+    /// Whether messages carry the id of the request that they belong to.
     pub(crate) fn tells_whose(&self) -> bool {
         #[cfg(test)]
         return !self.mute.load(std::sync::atomic::Ordering::Relaxed);

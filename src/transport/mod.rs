@@ -1,8 +1,8 @@
 //! Connections to servers: bytes to and from one server.
 //!
 //! In: frames to send. Out: [`Message`](crate::protocol::Message)s as they arrive, or why there are no more.
-//! **Invariant:** a transport knows no method and no session of ours; the floor above decides what belongs to what.
-//! Start reading at `stdio.rs`.
+//! **Invariant:** a transport knows no MCP method and no client's session; the layer above (`upstream`) decides which
+//! messages belong together. Start reading at `stdio.rs`.
 
 mod announcer;
 mod command;
@@ -78,7 +78,7 @@ pub(crate) enum Error {
     Helper {
         /// The program from the config.
         program: String,
-        /// What it did instead, and its last words.
+        /// What the program did instead, and the line on standard error that explains it.
         reason: String,
     },
     /// The process ended, or closed its standard output.
@@ -89,7 +89,7 @@ pub(crate) enum Error {
         /// The last thing it wrote to standard error.
         stderr: Option<String>,
     },
-    /// No connection to the URL.
+    /// No connection to the URL could be opened.
     #[error("cannot reach {origin}: {reason}")]
     Unreachable {
         /// Scheme, host, and port.
@@ -115,7 +115,7 @@ pub(crate) enum Error {
         /// The program that provided the rejected headers.
         helper: Option<String>,
     },
-    /// The server requires a token, and there is none that it accepts.
+    /// The server requires an access token, and we have none that it accepts.
     #[error("{origin} wants a token: {reason}; {help}")]
     SignIn {
         /// Scheme, host, and port.
@@ -137,10 +137,10 @@ pub(crate) enum Error {
         status: u16,
         /// The beginning of the body, escaped.
         body: Option<String>,
-        /// How long the server asked for no requests.
+        /// How long the server asked us to send no requests.
         retry: Option<Duration>,
     },
-    /// The server asked for no requests, and that time is not over.
+    /// The server asked us to send no requests for a while, and that time is not over.
     #[error("{origin} wants no requests for another {left:?} (Retry-After)")]
     Paused {
         /// Scheme, host, and port.
@@ -233,7 +233,7 @@ fn alone(retry: &Option<Duration>) -> String {
 }
 
 impl Error {
-    /// Creates the error of a server that accepts no token we have.
+    /// Creates the error of a server that accepts no access token that we have.
     pub(crate) fn sign_in(tokens: &auth::Authorizer, reason: auth::Error) -> Self {
         let name = tokens.server();
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
@@ -259,7 +259,7 @@ impl Error {
         }
     }
 
-    /// How long the server asked for no requests, if it did.
+    /// How long the server asked us to send no requests, if it did.
     #[must_use]
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -288,7 +288,7 @@ impl Error {
         self.wants_credentials() || matches!(self, Self::SignIn { reason: auth::Error::Scope { .. }, .. })
     }
 
-    /// What became of a request that ended with this error.
+    /// Returns what became of a request that ended with this error.
     #[must_use]
     pub(crate) fn fate(&self) -> Fate {
         match self {
@@ -326,15 +326,15 @@ impl Error {
 /// What became of a request that got no answer (`docs/hazards.md` H57).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// No byte of it was passed to the system.
+    /// No byte of the request was passed to the system.
     NeverLeft,
-    /// The server refused it before any work, and would not refuse it again.
+    /// The server refused the request before any work, and would not refuse it again.
     Refused,
-    /// The server or the host refused it before any work, and would refuse it again.
+    /// The server or the host refused the request before any work, and would refuse it again.
     TurnedAway,
-    /// It was sent, then the connection was lost: whether the work was done is unknown.
+    /// The request was sent, and the connection was lost: whether the work was done is unknown.
     Lost,
-    /// Another failure: resending it would end the same way.
+    /// Another failure: resending the request would end the same way.
     Final,
 }
 

@@ -10,7 +10,7 @@ use super::stderr::StderrTail;
 
 /// How long noise is collected before it is logged: most servers print a banner of a few lines.
 const GATHER: Duration = Duration::from_secs(1);
-/// The interval between log lines of a server that keeps printing.
+/// The interval between log lines about a server that keeps printing.
 const EVERY: Duration = Duration::from_secs(3600);
 /// The maximum number of lines per second that are logged in full, if that is enabled.
 const LINES_PER_SECOND: u32 = 100;
@@ -29,7 +29,7 @@ pub(super) struct Noise {
 }
 
 impl Noise {
-    /// Counts a line.
+    /// Counts a line that is not a message, and schedules the log line about it.
     pub(super) fn note(&mut self, server: &Label, tail: &StderrTail, line: &[u8], reason: &str) {
         self.lines += 1;
         if self.first.is_none() {
@@ -45,7 +45,8 @@ impl Noise {
         }
     }
 
-    /// Waits until a log line is due; forever if there is no noise.
+    /// Waits until `due`, when a log line must be written. Waits forever if it is `None`, that is, if there is no
+    /// noise.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.

@@ -14,12 +14,12 @@ use super::guard::{self, Ward};
 use super::{Error, Unstartable, environment};
 use crate::config;
 
-/// The steps to end a child: its standard input is closed, then it is terminated, then killed.
+/// The steps to end a child: its standard input is closed, then the child is terminated, then killed.
 #[derive(Clone, Debug)]
 pub(crate) struct Ladder {
-    /// How long it may take to end on its own.
+    /// How long the child may take to end on its own.
     pub(crate) close: Duration,
-    /// How long it may take to end after it is terminated.
+    /// How long the child may take to end after it is terminated.
     pub(crate) terminate: Duration,
     /// Skips both waits.
     pub(crate) kill: CancellationToken,
@@ -30,7 +30,7 @@ pub(crate) struct Ladder {
 pub(super) struct Process {
     child: Child,
     group: Group,
-    /// Dropped last, so that the guard hears of the end after it.
+    /// Dropped last, so that the guard is told of the child's end only after the child has been killed.
     #[cfg(unix)]
     _ward: Ward,
 }
@@ -121,8 +121,8 @@ impl Drop for Process {
     }
 }
 
-/// Returns why a command did not start: permanently, or because the machine is out of resources (`docs/hazards.md`
-/// H15).
+/// Returns the error for a command that did not start: a permanent one, or a passing one if the machine is out of
+/// resources (`docs/hazards.md` H15).
 fn not_started(settings: &config::Stdio, error: &std::io::Error) -> Error {
     let command = settings.command.clone();
     #[cfg(unix)]
@@ -187,9 +187,10 @@ impl Group {
         Self(child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw))
     }
 
-    /// Returns the group if its number still belongs to it. That is certain while its leader is `held`, that is, not
-    /// yet waited for. After that the number stays reserved while the group has members, and no new process can get it.
-    /// So if a process has it, the group is gone and the number belongs to another (`docs/hazards.md` H12).
+    /// Returns the group if its number still belongs to it. That is certain while the group's leader is `held`, that
+    /// is, not yet waited for. After that the number stays reserved while the group has members, and no new process can
+    /// get it as its pid. So if a process has that pid, the group is gone and the number belongs to another
+    /// (`docs/hazards.md` H12).
     fn checked(&self, held: bool) -> Option<rustix::process::Pid> {
         let free = |group| rustix::process::test_kill_process(group) == Err(rustix::io::Errno::SRCH);
         self.0.filter(|group| held || free(*group))

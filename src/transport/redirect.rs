@@ -1,5 +1,5 @@
 //! Redirects, followed manually: within the origin, a few at most, and a POST only if it stays a POST
-//! (`docs/hazards.md` H28). No header of the config and no message ever goes to another origin.
+//! (`docs/hazards.md` H28). No configured header and no message ever goes to another origin.
 
 use reqwest::header::{HeaderValue, LOCATION};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
@@ -9,7 +9,7 @@ use super::helper::HelperHeaders;
 use super::{Error, Http, excerpt};
 use crate::auth::{Authorizer, Held, Tries};
 
-/// What one request is sent with.
+/// The credentials that one request is sent with: the helper's headers, and an access token.
 #[derive(Clone, Copy)]
 struct Credentials<'a> {
     given: Option<&'a HelperHeaders>,
@@ -17,8 +17,8 @@ struct Credentials<'a> {
 }
 
 impl Http {
-    /// Sends a request that `fill` completes, with the helper's headers and a token if the server takes one. Retries
-    /// with new ones if they may be accepted.
+    /// Sends a request that `fill` completes, with the helper's headers and an access token, if there are any. Resends
+    /// it with new credentials if the server may accept those.
     pub(super) async fn send(
         &self,
         method: &Method,
@@ -91,7 +91,7 @@ impl Http {
         Err(Error::Malformed(format!("{} redirects more than {most} times (host.limits.redirects)", self.origin)))
     }
 
-    /// Returns the target of a redirect, if the response is one.
+    /// Returns the target of a redirect; `None` if the response is no redirect.
     fn target(&self, method: &Method, url: &Url, response: &Response) -> Result<Option<Url>, Error> {
         let keeps_method = match response.status() {
             StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,

@@ -14,10 +14,10 @@ pub(super) fn after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().unwrap_or_default().trim();
     let date = |name: &HeaderName| httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok();
     let wait = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than the number type holds mean a long time.
+        // A number that is too large for its type means the longest wait.
         text.parse().map_or(MOST, Duration::from_secs)
     } else {
-        // A date counts by the server's own clock, which may differ from ours. Nonsense means the shortest wait.
+        // A date is read by the server's own clock, which may differ from ours. Any other text means the shortest wait.
         let until = httpdate::parse_http_date(text).ok();
         until.and_then(|until| until.duration_since(date(&DATE).unwrap_or(now)).ok()).unwrap_or(LEAST)
     };

@@ -1,7 +1,8 @@
 //! A server behind a URL: HTTP with SSE, the transport of revision 2024-11-05.
 //!
-//! One GET whose stream carries every message of the server, responses included, and one POST per message to the
-//! endpoint that the stream's first event names. The stream is the session: neither outlives the other.
+//! There is one GET, whose stream carries every message from the server, responses included, and one POST per message
+//! to the server, at the endpoint that the stream's first event names. The stream is the session: neither outlives the
+//! other.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +38,7 @@ pub(crate) struct Sse {
     accepted: AtomicBool,
 }
 
-/// The messages of the server, one by one.
+/// The messages from the server, one by one.
 #[derive(Debug)]
 pub(crate) struct SseStream {
     response: Response,
@@ -101,8 +102,8 @@ impl Sse {
         Ok(stream)
     }
 
-    /// Resolves the URL of an `endpoint` event. Credentials of the config go along with every message, so it must have
-    /// the origin that they are meant for.
+    /// Resolves the URL of an `endpoint` event. The configured credentials are sent with every message, so the URL must
+    /// have the origin that they are meant for.
     fn resolve(&self, opened: &Url, data: &[u8]) -> Result<Url, Error> {
         let text = std::str::from_utf8(data).ok().map(str::trim).filter(|text| text.len() <= ENDPOINT_BYTES);
         let Some(mut endpoint) = text.and_then(|text| opened.join(text).ok()) else {
@@ -127,7 +128,8 @@ impl Sse {
         Ok(endpoint)
     }
 
-    /// Sends one message. A JSON-RPC error in the response is the answer.
+    /// Sends one message. Returns `None` if it was accepted; a JSON-RPC error in the response is the answer and is
+    /// returned.
     ///
     /// # Errors
     /// When the message was not accepted; [`Error::not_sent`] tells whether it was sent.
@@ -196,7 +198,7 @@ impl SseStream {
         Ok(None)
     }
 
-    /// Returns the next event that has data, and its type.
+    /// Returns the type and the data of the next event that has data; `None` at the end.
     async fn event(&mut self) -> Result<Option<(String, Bytes)>, Error> {
         loop {
             self.turn.pass().await;

@@ -33,7 +33,7 @@ struct Kept {
     open: Option<Arc<[u8]>>,
     /// The number of lines so far.
     count: u64,
-    /// The unscrubbed cause found in the lines, and the `count` it was found at.
+    /// The unscrubbed cause found in the lines, and the value of `count` when it was found.
     told: Option<(u64, Option<String>)>,
 }
 
@@ -41,13 +41,13 @@ struct Kept {
 const LINES: usize = 200;
 /// The bytes of one line that are kept; the rest is dropped.
 const LINE: usize = 8 * 1024;
-/// The bytes of one line that are weighed.
+/// The bytes of one line that are weighed to find the cause of a failure.
 const HEAD: usize = 1024;
 /// The number of lines that people see.
 const SHOWN: usize = 20;
 /// The characters of a line that people see.
 const WIDTH: usize = 300;
-/// How long a child must be silent in the middle of a line to count as waiting for something.
+/// How long a child must be silent in the middle of a line to count as waiting for input.
 const STILL: Duration = Duration::from_millis(500);
 const LINES_PER_SECOND: u32 = 100;
 
@@ -64,7 +64,7 @@ impl StderrTail {
 
     /// Formats output for display: escaped, without secrets, at most `limit` characters.
     fn shown(&self, bytes: &[u8], limit: usize) -> String {
-        // More is never shown, and a line may have megabytes.
+        // The rest is never shown, and a line may have megabytes.
         let bytes = &bytes[..bytes.len().min(4 * limit)];
         self.scrubber.scrub(&excerpt(&plain(bytes), limit)).into_owned()
     }
@@ -93,8 +93,8 @@ impl StderrTail {
         Some(self.scrubber.scrub(&self.told()?).chars().take(WIDTH).collect())
     }
 
-    /// Returns the unscrubbed cause: more secrets may be known by the time it is shown. The lines are weighed once, and
-    /// outside of the lock, because that takes a while.
+    /// Returns the cause, unscrubbed, because more secrets may be known by the time it is shown. The lines are weighed
+    /// once, and outside of the lock, because that takes a while.
     fn told(&self) -> Option<String> {
         let (count, lines) = {
             let kept = self.lock();
@@ -111,7 +111,7 @@ impl StderrTail {
         told
     }
 
-    /// Whether a package runner reported the failure, so that the program itself never ran.
+    /// Whether a package runner (such as npx) reported the failure, so that the program itself never ran.
     pub(crate) fn is_of_a_package(&self) -> bool {
         self.cause().is_some_and(|cause| telling::is_of_a_package(&cause))
     }
@@ -184,7 +184,8 @@ fn plain(line: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Reads standard error to its end into the tail, and into the log of a `server`. Unread output would block the child.
+/// Reads standard error to its end: into the tail, and, if there is a `server`, into the log under its name. Unread
+/// output would block the child.
 pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, tail: StderrTail, server: Option<Label>) {
     let mut buffer = [0u8; 4096];
     let mut turn = Turn::default();
@@ -219,7 +220,7 @@ pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, tail: StderrTail, 
 /// The line being read.
 struct Reader {
     line: Vec<u8>,
-    /// Whether the log already has its beginning.
+    /// Whether the log already has the beginning of the line.
     is_told: bool,
     tail: StderrTail,
     server: Option<Label>,

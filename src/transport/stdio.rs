@@ -26,14 +26,14 @@ use crate::lock::lock;
 use crate::protocol::lines::{Line, Lines};
 use crate::protocol::{Frame, Malformed, Message, RequestId, is_batch};
 
-/// The writing end of a child.
+/// The writing end of a child process.
 #[derive(Clone, Debug)]
 pub(crate) struct Pipe {
     queue: Arc<Queue>,
     pid: Option<u32>,
 }
 
-/// The reading end of a child, and the child itself.
+/// The reading end of a child process, and the process itself.
 #[derive(Debug)]
 pub(crate) struct PipeReader {
     stdout: ChildStdout,
@@ -63,13 +63,13 @@ struct Queue {
 #[derive(Debug, Default)]
 struct Waiting {
     pieces: Vec<Bytes>,
-    /// The queued requests, and where each begins.
+    /// The ids of the queued requests, and the offset in `pieces` at which each begins, in bytes.
     requests: Vec<(u64, usize)>,
-    /// The bytes of `pieces`.
+    /// The number of bytes in `pieces`.
     queued: usize,
     /// Requests of which no byte was taken when writing failed.
     refused: Vec<u64>,
-    /// The bytes of `pieces`, plus those being written.
+    /// The number of bytes in `pieces`, plus those being written.
     bytes: usize,
     closed: bool,
 }
@@ -78,7 +78,7 @@ struct Waiting {
 #[derive(Debug)]
 pub(crate) enum Heard {
     Message(Message),
-    /// A possible batch, and why it is not a single message.
+    /// A possible JSON-RPC batch, and why it is not a single message.
     Batch(Bytes, Malformed),
     /// A malformed or oversized answer to that request.
     Broken(RequestId, Error),
@@ -88,7 +88,7 @@ pub(crate) enum Heard {
 #[derive(Debug)]
 enum Leaving {
     Ended(Option<std::process::ExitStatus>),
-    /// It no longer takes input.
+    /// The child no longer takes input.
     Deaf,
 }
 
@@ -248,7 +248,8 @@ async fn write(mut stdin: ChildStdin, queue: Arc<Queue>) {
     queue.close();
 }
 
-/// Writes many messages in one system call; small ones are joined first. `count` is the number of bytes taken.
+/// Writes many messages in one system call; small ones are joined first. `count` becomes the number of bytes that the
+/// pipe took.
 async fn write_all(stdin: &mut ChildStdin, mut pieces: Vec<Bytes>, count: &mut usize) -> std::io::Result<()> {
     const TOGETHER: usize = 16 * 1024;
     if pieces.iter().map(Bytes::len).sum::<usize>() <= TOGETHER {
@@ -297,7 +298,7 @@ impl PipeReader {
                 self.turn.pass().await;
             }
             if self.leaving.is_none() && self.queue.deaf.is_cancelled() {
-                // If it is about to end, that is the better reason, and its last output still counts.
+                // If the child is about to end, that is the better reason, and its last output still counts.
                 self.leaving = Some((Instant::now() + LAST_WORDS, Leaving::Deaf));
             }
             let until = self.leaving.as_ref().map(|(until, _)| *until);
@@ -376,11 +377,11 @@ impl PipeReader {
         Error::Exited { status, stderr: self.tail.cause() }
     }
 
-    /// Stops the process and its group; returns once no member is alive.
+    /// Stops the process and its group; returns once no member of the group is alive.
     pub(crate) async fn stop(mut self, ladder: Ladder) {
         self.queue.close();
         self.noise.tell(&self.server);
-        // A child that writes its last words into a full pipe would never see the end of its input.
+        // Its output is read until then: a child that blocks on a full pipe would never see the end of its input.
         let Self { process, mut stdout, drain, .. } = self;
         let (gone, wait) = oneshot::channel::<()>();
         let swallow = async {

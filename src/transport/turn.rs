@@ -1,8 +1,9 @@
-//! Fair reading: a reader of a server that never stops talking yields to all others every [`TURN`] bytes.
+//! Fair reading: a task that reads from a server that never stops talking yields to all other tasks every [`TURN`]
+//! bytes.
 
-/// The bytes read in one turn; that takes well under a millisecond.
+/// The bytes that are read in one turn, which takes well under a millisecond.
 const TURN: usize = 32 * 1024;
-/// The cost of a message beyond its bytes.
+/// The cost of a message in addition to its own length, in bytes.
 const MESSAGE: usize = 512;
 
 /// The bytes read since the last yield.

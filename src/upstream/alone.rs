@@ -1,10 +1,10 @@
-//! Leases that only one client has called on, and the roots that their server is told.
+//! Leases that only one client has called on, and the roots that the host tells their server.
 
 use super::{Owner, Upstream};
 use crate::lock::lock;
 
 impl Upstream {
-    /// Whether the lease is bound to that client, or no other client has called on it.
+    /// Whether the lease is bound to that client, or is unbound and only that client has called on it.
     pub(crate) fn is_only(&self, owner: Owner) -> bool {
         self.bound_to().or_else(|| self.only_caller()) == Some(owner)
     }

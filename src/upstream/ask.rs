@@ -1,4 +1,5 @@
-//! A question of a server on its way to a client and back. It is always answered exactly once.
+//! A question (a request from a server to a client) on its way to the client and back. It is answered exactly once,
+//! unless the server withdraws it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +8,8 @@ use tokio::sync::oneshot;
 
 use crate::protocol::{ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, RequestId};
 
-/// A question of a server to the client: a request of a session, or an entry of an `input_required` result. If dropped
-/// unanswered, it is answered with an error.
+/// A question from a server to a client: a request in a session, or an entry of an `input_required` result. A question
+/// that is dropped unanswered is answered with an error.
 pub(crate) struct Ask {
     pub(crate) id: RequestId,
     pub(crate) method: Method,
@@ -29,7 +30,7 @@ pub(crate) trait Asker: Send + Sync {
     /// Reports whether the server still waits for the answer to that question.
     fn waits_for(&self, question: &RequestId) -> bool;
 
-    /// Sends the answer, if the server still waits.
+    /// Sends the answer, if the server still waits for it.
     fn answer(self: Arc<Self>, question: &RequestId, outcome: Outcome);
 }
 
@@ -37,12 +38,12 @@ pub(crate) trait Asker: Send + Sync {
 enum Back {
     /// To the server, as a response.
     Server(Arc<dyn Asker>),
-    /// To the task that gathers answers for a retry.
+    /// To the task that gathers all answers and then retries the request.
     Gatherer(oneshot::Sender<Outcome>),
 }
 
 impl Ask {
-    /// Creates a question of a server that speaks `revision`.
+    /// Creates a question from a server that speaks `revision`.
     pub(super) fn new(
         id: RequestId,
         method: Method,
@@ -65,7 +66,7 @@ impl Ask {
         (Self { id, method, params, back: Some(Back::Gatherer(sender)), fold: None, revision }, receiver)
     }
 
-    /// Rephrases the question; `fold` converts the answer back.
+    /// Replaces the params of the question; `fold` converts the answer back.
     pub(crate) fn put(mut self, params: Option<Raw>, fold: Fold) -> Self {
         self.params = params;
         self.fold = match self.fold.take() {
@@ -76,7 +77,7 @@ impl Ask {
         self
     }
 
-    /// The revision that the question is written in.
+    /// The protocol revision that the question is written in.
     pub(crate) fn revision(&self) -> ProtocolVersion {
         self.revision
     }
@@ -96,7 +97,7 @@ impl Ask {
         }
     }
 
-    /// The version string of the server that asks.
+    /// The version string of the server that asks; `None` if it is unknown or the answer is gathered here.
     pub(crate) fn server_version(&self) -> Option<String> {
         match &self.back {
             Some(Back::Server(asker)) => asker.version(),

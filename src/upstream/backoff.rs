@@ -1,15 +1,16 @@
-//! How long to wait: before the next attempt (full jitter over an exponential cap), before failed lists are read again,
-//! and to spread attempts of many servers. Pure.
+//! How long to wait before the next connection attempt (full jitter below an exponential cap), before lists are read
+//! again, and to spread the attempts to many servers; pure.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::config::Restart;
 
-/// The maximum number of attempts after a loss that are in flight at a time.
+/// The maximum number of reconnection attempts in flight at a time, and begun per second.
 pub(super) const AT_A_TIME: usize = 8;
 
-/// Returns the wait after `losses` losses in a row (at least one). `chance` is between 0 and 1.
+/// Returns the pause before the next attempt after `losses` losses in a row (at least one). `chance` (0 to 1) is the
+/// jitter.
 pub(super) fn delay(restart: &Restart, losses: u32, chance: f64) -> Duration {
     let doubled = 2f64.powi(i32::try_from(losses.saturating_sub(1).min(30)).unwrap_or(30));
     let cap = (restart.min_delay.as_secs_f64() * doubled).min(restart.max_delay.as_secs_f64());
@@ -21,15 +22,15 @@ pub(super) fn chance() -> f64 {
     getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX))
 }
 
-/// Schedules the attempts of many servers: at most [`AT_A_TIME`] begin in any second.
+/// Schedules the reconnection attempts to many servers: at most [`AT_A_TIME`] begin in any second.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
-    /// The starts of the most recent attempts, oldest first.
+    /// When the most recent attempts began, oldest first.
     begun: VecDeque<Instant>,
 }
 
 impl Rate {
-    /// Returns when an attempt that is ready now may begin, and counts it.
+    /// Returns when an attempt that is ready now may begin, and counts that attempt.
     pub(super) fn next(&mut self, now: Instant) -> Instant {
         let full = self.begun.len() >= AT_A_TIME;
         let oldest = if full { self.begun.pop_front() } else { None };
@@ -39,29 +40,29 @@ impl Rate {
     }
 }
 
-/// Schedules the rereading of a server's lists: a few times in a burst, then at a steady pace, so that a server that
-/// changes them constantly costs little.
+/// Schedules the rereading of a server's lists: a few readings in a burst, then a steady pace, so that a server that
+/// changes its lists constantly costs little.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    /// The time by which the readings so far are paid off.
+    /// When the readings so far no longer count: each counts for [`Pace::BETWEEN`].
     paid: Option<Instant>,
     /// The number of failures in a row.
     vain: u32,
-    /// The earliest start of the next reading.
+    /// The earliest start of the next reading after a failure.
     later: Option<Instant>,
 }
 
 impl Pace {
-    /// The size of a burst.
+    /// The number of readings in a burst.
     const AT_ONCE: u32 = 4;
-    /// The interval after a burst; no minute has more than 30 readings (H50).
+    /// The interval between readings after a burst, so that no minute has more than 30 readings (H50).
     const BETWEEN: Duration = Duration::from_millis(2400);
-    /// How often a failed reading is retried.
+    /// How often a failed reading is retried in a row.
     const AGAIN: u32 = 6;
     /// The pause before the first retry; it doubles with each further one.
     const LATER: Duration = Duration::from_secs(2);
 
-    /// Returns when a reading that is wanted now may begin, and counts it.
+    /// Returns when a reading that is wanted now may begin, and counts that reading.
     pub(super) fn next(&mut self, now: Instant) -> Instant {
         let paid = self.paid.map_or(now, |paid| paid.max(now));
         self.paid = Some(paid + Self::BETWEEN);
@@ -75,8 +76,8 @@ impl Pace {
         (self.vain, self.later) = (0, None);
     }
 
-    /// Records a failed reading and reports whether to retry. `alone` is how long the server asked to be left alone.
-    /// After the last retry, news from the server starts over.
+    /// Records a failed reading. Returns true if it should be retried. `alone` is how long the server asked us to send
+    /// no requests. After the last retry the count starts over with the next change that the server reports.
     pub(super) fn failed(&mut self, now: Instant, alone: Duration, chance: f64) -> bool {
         if self.vain >= Self::AGAIN {
             self.done();

@@ -1,8 +1,8 @@
-//! The reading side of a connection: a task for a pipe, a stream for HTTP with SSE, and the course of one request over
-//! HTTP.
+//! The reading side of a connection: a task that reads a pipe, a task that reads the one stream of HTTP with SSE, and a
+//! future for each request over Streamable HTTP.
 //!
-//! Closing the stream of a modern request cancels the request. A stream that breaks loses its request; the router
-//! decides whether to resend it, as for every loss.
+//! Closing the response stream of a modern request cancels that request. If the stream breaks, its request is lost; the
+//! router decides whether to resend it, as after every loss.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,11 @@ use super::{listing, renew, resume};
 use crate::protocol::{Frame, Message, Method, Raw, Response, code};
 use crate::transport::{Error, Heard, Http, Ladder, MemoryMessage, PipeReader, Reply, Sse, SseStream};
 
-/// How long a stream of HTTP with SSE may be silent. Many servers send no comments, and many proxies end a stream after
-/// a silent minute.
+/// How long a stream of HTTP with SSE may be silent before the server is pinged. Many servers send no comments on it,
+/// and many proxies end a stream after a silent minute.
 const SILENT: Duration = Duration::from_secs(30);
-/// Posts a request and reads its response, which may be a stream that breaks and is resumed (2025-11-25, transports).
+/// Posts a legacy request and reads its response, which may be a stream that breaks and is resumed (2025-11-25,
+/// transports).
 pub(super) async fn request(connection: Arc<Connection>, http: Arc<Http>, id: u64, frame: Frame) {
     if let Err(error) = http.may_ask() {
         return connection.lose_one(id, error);
@@ -59,7 +60,7 @@ pub(super) async fn modern_request(connection: Arc<Connection>, http: Arc<Http>,
     loop {
         let heads = connection.heads(&post.method, &post.params);
         let answer = match http.post_with(post.frame.clone(), Some(&heads)).await {
-            // A failing server reveals nothing about its era.
+            // A server that answers 500 or above reveals nothing about its era.
             Ok(Reply::Refused { status: status @ 500.., .. }) if post.method == Method::Discover => {
                 Err(http.status(status))
             }
@@ -109,8 +110,8 @@ async fn answer(connection: &Arc<Connection>, id: u64, reply: Reply, again: bool
     Err(Error::Broken)
 }
 
-/// Handles one message in the reply to a POST. A response there answers its request, even if the server could not read
-/// the id.
+/// Handles one message in the reply to the POST of request `id`. Returns `None` if the message is not the response. A
+/// response without an id counts as the answer: the server may have been unable to read the id.
 fn hear(connection: &Arc<Connection>, id: u64, message: Message, again: bool) -> Result<Option<PostOutcome>, Error> {
     let Response { id: named, outcome } = match message {
         Message::Response(response) => response,
@@ -140,8 +141,8 @@ pub(super) async fn attach(connection: &Arc<Connection>, sse: &Sse) -> Result<()
     Ok(())
 }
 
-/// Posts a request over HTTP with SSE. Runs in a task: the response may be on the stream before the server has accepted
-/// the POST, and aborting the POST then would cost the HTTP connection.
+/// Posts a request over HTTP with SSE. The POST runs in a task: the response may be on the stream before the server has
+/// accepted the POST, and aborting the POST then would cost the HTTP connection.
 pub(super) fn post(connection: &Arc<Connection>, sse: &Arc<Sse>, id: u64, frame: Frame) {
     let (task, sse, stop) = (connection.clone(), sse.clone(), connection.stop_token().clone());
     let post = async move { stop.run_until_cancelled(task.deliver(&sse, Some(id), frame)).await };
@@ -162,7 +163,7 @@ async fn read_sse(connection: Arc<Connection>, mut stream: SseStream) {
                     Err(error) => break error,
                 },
                 () = tokio::time::sleep_until(silent) => {
-                    // Comments may have arrived meanwhile.
+                    // SSE comments may have arrived meanwhile.
                     if stream.silent_for(SILENT) <= Instant::now() {
                         asked = Instant::now();
                         ping(&connection);
@@ -188,7 +189,7 @@ fn ping(connection: &Arc<Connection>) {
     });
 }
 
-/// Reads a child until it ends or the connection is stopped, then stops the child.
+/// Reads a child process until it ends or the connection is stopped, then stops the process.
 pub(super) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReader, ladder: Ladder) {
     let stop = connection.stop_token().clone();
     loop {
@@ -218,7 +219,7 @@ pub(super) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReade
     reader.stop(ladder).await;
 }
 
-/// Reads a server in this process.
+/// Reads the messages of a server that runs inside this process.
 pub(super) async fn read_memory(connection: Arc<Connection>, mut messages: tokio::sync::mpsc::Receiver<MemoryMessage>) {
     let stop = connection.stop_token().clone();
     loop {

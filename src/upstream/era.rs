@@ -1,23 +1,23 @@
-//! Era detection: which request comes first, and what the answer to the probe means (`server/discover`, 2026-07-28,
-//! versioning); pure.
+//! Era detection (a server is modern or legacy): which request comes first, and what the answer to the probe
+//! (`server/discover`, 2026-07-28, versioning) means; pure.
 //!
 //! Over HTTP `server/discover` comes first, over a pipe `initialize`: that told all of 38 tested stdio servers apart,
-//! and some old ones exit on anything that comes before it. `manager/known.rs` keeps the verdict, a legacy one for a
-//! day, so that an update is noticed.
+//! and some old ones exit on any request that comes before it. `manager/known.rs` keeps the verdict; a legacy verdict
+//! is kept for a day, so that an update of the server is noticed.
 //!
 //! | answer to the probe | over a pipe | over HTTP |
 //! |---|---|---|
 //! | a DiscoverResult with a revision of ours | modern | modern |
-//! | one with legacy revisions only | legacy | legacy |
-//! | one with others | refused | refused |
+//! | a DiscoverResult with legacy revisions only | legacy | legacy |
+//! | a DiscoverResult with other revisions | refused | refused |
 //! | -32022 that names a revision of ours | retry once, then refused | the same |
 //! | -32022 that names legacy revisions only | legacy | legacy |
-//! | -32022 that names others | refused, `initialize` is never sent | the same |
+//! | -32022 that names other revisions | refused, `initialize` is never sent | the same |
 //! | -32020, -32021 | refused: it is modern | the same |
 //! | any other error or result | legacy | legacy |
 //! | any other 4xx, no body, not a message | – | legacy |
 //! | 401, 403 | – | needs credentials: no verdict |
-//! | 429, 5xx, no connection, a broken one | – | no verdict |
+//! | 429, 5xx, no connection, a broken connection | – | no verdict |
 //! | no answer in time | legacy, a late answer still counts | no verdict |
 //! | exit | legacy, with another process | – |
 
@@ -30,15 +30,15 @@ use crate::config;
 use crate::protocol::{Era, ErrorObject, Outcome, ProtocolVersion, Theirs, code};
 use crate::transport::{Error, excerpt};
 
-/// Access to what is known about a server's era; the file behind it lives elsewhere.
+/// Access to what is known about a server's era; `manager/known.rs` has the file behind it.
 #[derive(Clone)]
 pub(crate) struct Memory {
-    /// Returns the known era while it is still valid.
+    /// Returns the known era; `None` if none is known or it is too old.
     pub(crate) recall: Arc<dyn Fn() -> Option<Era> + Send + Sync>,
     /// Records the era after a successful handshake or probe.
     pub(crate) note: Arc<dyn Fn(Era) + Send + Sync>,
-    /// Called after each handshake that begins with `initialize`, with whether the server took it; not called if it is
-    /// unclear.
+    /// Called after a handshake that begins with `initialize`: true if the server opened a session, false if it did
+    /// not. Not called if that is unclear.
     pub(crate) took: Arc<dyn Fn(bool) + Send + Sync>,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// The state that one attempt leaves for the next one of the same lease.
+/// What one connection attempt leaves for the next attempt of the same lease.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     /// A process is being probed by `server/discover` and may exit on it.
@@ -67,7 +67,7 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// Whether the process that just ended exited on the probe; true once.
+    /// Returns true, once, if the process that just ended exited on the probe; the next process then gets `initialize`.
     pub(super) fn ended_of_the_probe(&self) -> bool {
         let ended = self.probing.swap(false, Ordering::Relaxed);
         if ended {
@@ -84,8 +84,9 @@ pub(super) enum First {
     Discover,
 }
 
-/// Returns the first request to send. Over stdio it is `initialize`: in measurements old servers died on the probe, and
-/// others took it for their only handshake.
+/// Returns the first request to send; `skip` rules out the probe. Over stdio it is `initialize`, unless the config or
+/// an earlier connection says otherwise: in measurements old servers died on the probe, and others took it for their
+/// only handshake.
 pub(super) fn first(era: config::Era, over_http: bool, known: Option<Era>, skip: bool) -> First {
     match (era, known) {
         _ if skip => First::Initialize,
@@ -158,7 +159,7 @@ fn refusal(error: &ErrorObject) -> Verdict {
     }
 }
 
-/// Decides by revisions none of which is a modern one of ours.
+/// Decides by the revisions that a server names, none of which is a modern revision that we speak.
 fn others(versions: &[String]) -> Verdict {
     if versions.iter().any(|version| ProtocolVersion::parse_handshake(version).is_some()) {
         return Verdict::Legacy;

@@ -1,5 +1,5 @@
-//! One request to a server and everything that comes back for it: progress, log lines, questions, and finally the
-//! outcome.
+//! One request to a server and everything that comes back for it: progress, log lines, questions (requests from the
+//! server), and finally the outcome.
 //!
 //! Dropping an [`Exchange`] before its outcome cancels the request at the server.
 
@@ -12,7 +12,7 @@ use super::inbox::{Inbox, Item};
 use crate::protocol::Outcome;
 use crate::transport;
 
-/// The future that fetches the response of a request over HTTP; pipes have their own reader.
+/// The future that fetches the response to a request over HTTP; a pipe is read by a task instead.
 pub(super) type Drive = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// One request in flight.
@@ -26,8 +26,8 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// Returns the next item. After `Done` or `Lost` it waits forever, except for progress of a task that the request
-    /// was answered with.
+    /// Returns the next item. After `Done` or `Lost` it waits forever, unless the request was answered with a task:
+    /// then it still returns progress of that task.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
@@ -50,14 +50,14 @@ impl Exchange {
         }
     }
 
-    /// Detaches a request that was answered with a task: later messages about it arrive as messages of the server
-    /// itself.
+    /// Detaches a request that was answered with a task: from now on, progress of the task is relayed like other
+    /// messages that belong to no exchange.
     pub(crate) fn let_last(&self) {
         self.connection.let_last(self.id, &self.inbox);
     }
 
-    /// Redirects further messages about a request that was answered with a task into `other`, those still queued
-    /// included.
+    /// Redirects further messages about a request that was answered with a task to the exchange `other`, including
+    /// those that are still queued.
     pub(crate) fn goes_on_in(&self, other: &Self) {
         self.connection.goes_on_in(self.id, &self.inbox, &other.inbox);
     }

@@ -1,5 +1,5 @@
-//! Spreads the reconnection attempts of all leases (`docs/hazards.md` H58): a few at a time, and at most that many per
-//! second. The first start of a server does not pass here, so it is never delayed.
+//! Spreads the reconnection attempts of all leases (`docs/hazards.md` H58): at most [`AT_A_TIME`] at a time, and as
+//! many per second. The first start of a server does not pass this gate, so it is never delayed.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::backoff::{AT_A_TIME, Rate};
 use crate::lock::lock;
 
-/// After this time an attempt no longer counts: hanging servers must not keep others from coming back.
+/// After this time an attempt no longer counts toward the limit: hanging servers must not keep others from coming back.
 const SLOW: Duration = Duration::from_secs(5);
 
 /// Admits retries of all leases, first come, first served.
@@ -20,7 +20,7 @@ pub(crate) struct Gate {
     begun: Mutex<Rate>,
 }
 
-/// Represents an attempt in flight.
+/// An attempt in flight. It counts toward the limit until this is dropped.
 #[derive(Debug)]
 pub(super) struct Pass {
     _place: OwnedSemaphorePermit,
@@ -37,7 +37,8 @@ impl Gate {
     /// # Cancel safety
     /// Dropping the future returns its permit; at most its time slot is lost.
     pub(super) async fn admit(self: Arc<Self>) -> Option<Pass> {
-        // The semaphore is never closed; even without a permit a retry must not be blocked forever.
+        // The semaphore is never closed. If it were, `None` would let the retry begin without a pass, not block it
+        // forever.
         let _place = self.places.clone().acquire_owned().await.ok()?;
         let at = {
             let mut begun = lock(&self.begun);

@@ -11,7 +11,7 @@ use crate::transport::excerpt;
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) version: ProtocolVersion,
-    /// `serverInfo`; shown to users, decides nothing.
+    /// `serverInfo`: shown to users; no decision depends on it.
     pub(crate) info: Raw,
     pub(crate) instructions: Option<String>,
     pub(crate) offers: Offers,
@@ -19,7 +19,7 @@ pub(crate) struct Peer {
     pub(crate) extensions: Option<Raw>,
     /// The host id, if the server is a host like this one.
     pub(crate) host: Option<HostId>,
-    /// How long the description may be kept, and for whom; a legacy server says neither.
+    /// How long the description may be cached, and whether for all clients; a legacy server says neither.
     pub(crate) cache: Cache,
 }
 
@@ -37,7 +37,7 @@ impl Cache {
         Self { ttl: self.ttl.min(other.ttl), public: self.public && other.public }
     }
 
-    /// Reads the hints of a result.
+    /// Reads the caching hints in a result.
     pub(crate) fn of(result: &Raw) -> Self {
         let [ttl, scope] = result.members(["ttlMs", "cacheScope"]);
         Self {
@@ -56,9 +56,9 @@ pub(crate) struct Offers {
     pub(crate) subscribe: bool,
     pub(crate) completions: bool,
     pub(crate) logging: bool,
-    /// Tools that run as tasks (2025-11-25: `tasks.requests.tools.call`).
+    /// Whether tools may run as tasks (2025-11-25: `tasks.requests.tools.call`).
     pub(crate) tasks: bool,
-    /// `tasks.list`
+    /// Whether the server lists its tasks (`tasks.list`).
     pub(crate) tasks_list: bool,
     /// Whether the server reports changes of its tools.
     pub(crate) tools_changed: bool,
@@ -82,7 +82,7 @@ pub(super) fn params(version: ProtocolVersion, profile: Profile, client_info: &R
     Raw::trusted(text.into())
 }
 
-/// Returns the newest version that a server names in its error to `initialize` and that we also speak.
+/// Returns the newest of the revisions that a server names in its error to `initialize` and that we also speak.
 pub(super) fn mutual_version(error: &ErrorObject) -> Option<ProtocolVersion> {
     let supported = error.data.as_ref()?.member("supported")?;
     let supported: Vec<String> = supported.read().ok()?;
@@ -92,7 +92,7 @@ pub(super) fn mutual_version(error: &ErrorObject) -> Option<ProtocolVersion> {
 /// Reads the result of `initialize`.
 ///
 /// # Errors
-/// A sentence: the result has another shape, or names a revision that we do not speak.
+/// A sentence for people, when the result has another shape or names a revision that we do not speak.
 pub(super) fn read(result: &Raw) -> Result<Peer, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -133,7 +133,7 @@ pub(super) fn read(result: &Raw) -> Result<Peer, String> {
 /// Why the result of `server/discover` yields no peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoPeer {
-    /// The result is not a DiscoverResult; some servers answer everything with something.
+    /// The result is not a DiscoverResult; some servers answer any request with some result.
     NoResult,
     /// The server names these revisions, and we speak none of them without a handshake.
     NoneOfOurs(Vec<String>),
@@ -146,7 +146,7 @@ pub(super) fn discovered(result: &Raw) -> Result<Peer, NoPeer> {
     let versions = versions.filter(|_| kind.is_none_or(|kind| kind == "complete")).ok_or(NoPeer::NoResult)?;
     let Some(version) = newest_modern(&versions) else { return Err(NoPeer::NoneOfOurs(versions)) };
     let capabilities = result.value_of("capabilities");
-    // Drafts of the revision had it beside the capabilities.
+    // Drafts of the revision had `serverInfo` beside the capabilities instead of in `_meta`.
     let own = result.value_of("_meta");
     let info = own.and_then(|own| member(own, meta::SERVER_INFO));
     Ok(Peer {
@@ -180,7 +180,7 @@ fn cut(text: &mut String, limit: usize) {
     text.truncate(at);
 }
 
-/// Reads a host's id from the `_meta` of its answer.
+/// Reads the id of a host from the `_meta` in its answer.
 fn host(own: &RawValue) -> Option<HostId> {
     HostId::parse(&string(member(own, meta::HOST_ID)?)?)
 }
@@ -191,7 +191,7 @@ pub(super) fn extensions(capabilities: &RawValue) -> Option<Raw> {
     Some(Raw::from_value(extensions))
 }
 
-/// Reads the capabilities; one of unknown shape counts as absent.
+/// Reads the server's capabilities; one that is not an object counts as absent.
 fn offers(capabilities: &RawValue) -> Offers {
     let mut offers = Offers::default();
     for (name, value) in object(capabilities).unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! What comes back for one request, and the queue where it waits.
+//! The messages that come back for one request, and the queue where they wait.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
@@ -14,11 +14,11 @@ use crate::transport;
 /// A message that comes back for a request.
 #[derive(Debug)]
 pub(crate) enum Item {
-    /// The params of a progress notification, under our own token.
+    /// The params of a progress notification, under our own progress token.
     Progress(Raw),
     /// The params of a log message.
     Log(Raw),
-    /// The server asks the client something.
+    /// A question: a request from the server to the client.
     Ask(Ask),
     /// A server in this process asks to close the stream of its call for a while.
     HangUp(std::time::Duration),
@@ -62,13 +62,13 @@ struct Queue {
     share: Option<Share>,
 }
 
-/// The queue length above which progress and log lines are dropped: their reader is slower than the server.
+/// The number of queued items from which on progress and log lines are dropped: their reader is slower than the server.
 const ITEMS: usize = 256;
 /// The bytes of queued progress and log lines above which more of them are dropped.
 const DROPPABLE: usize = 1 << 20;
 
 impl Inbox {
-    /// Creates an empty inbox whose items are charged to `account`.
+    /// Creates an empty inbox whose items are charged to `account`, if there is one.
     pub(super) fn of(account: Option<&Account>) -> Self {
         let share = account.map(Account::share);
         Self { queue: Mutex::new(Queue { share, ..Queue::default() }), news: Notify::new() }

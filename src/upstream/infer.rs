@@ -27,7 +27,8 @@ impl Inferred {
     }
 }
 
-/// Sends `initialize` over the transport that the server turns out to speak. Afterwards the connection knows its peer.
+/// Sends `initialize` over the transport that the server turns out to speak. Afterwards the connection knows its peer,
+/// that is, the server's description of itself.
 ///
 /// # Errors
 /// When neither transport worked; the error names both failures.
@@ -55,7 +56,7 @@ pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dia
         Err(error) if error.wants_credentials() => return Err(error),
         Err(error) => {
             let (error, elsewhere) = (error.to_string(), refused.elsewhere());
-            // Both errors may contain it, and once is enough.
+            // Both errors may end with the same advice, and once is enough.
             let error = error.strip_suffix(&elsewhere).unwrap_or(&error);
             return Err(Error::Malformed(format!(
                 "it speaks neither Streamable HTTP ({refused}) nor HTTP with SSE ({error}){elsewhere}"
@@ -68,7 +69,7 @@ pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dia
     Ok(())
 }
 
-/// Whether the POST failed as if the URL did not know POST: 400, 404, 405, or a similar status, without a JSON-RPC
+/// Whether the POST failed as if the URL did not accept POST: 400, 404, 405, or a similar status, without a JSON-RPC
 /// error. Errors about credentials, load, or our own body do not count.
 fn speaks_of_transport(error: &Error) -> bool {
     match error {

@@ -1,4 +1,4 @@
-//! The task of one lease: it gathers inputs, `state.rs` decides, and it carries out the actions.
+//! The task of one lease: it gathers inputs, lets `state.rs` decide, and carries out the actions.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,12 +26,12 @@ use crate::transport::{Error, excerpt};
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// The maximum length of a state's cause, in bytes.
 const CAUSE: usize = 1024;
-/// How long to wait for the stream of messages that answer no request.
+/// How long a start waits until the stream for messages that answer no request is open.
 const OPENING: Duration = Duration::from_secs(1);
 /// How long a server may take to respond after the machine slept.
 const CHECK: Duration = Duration::from_secs(10);
 
-/// Work that the task waits for besides its inputs.
+/// Work in progress, whose end the task awaits together with other events.
 enum Work {
     /// The handshake and the first listing.
     Shake(BoxFuture<'static, Result<Listed, Error>>),
@@ -51,21 +51,21 @@ struct Life {
     connection: Option<Arc<Connection>>,
     work: Option<Work>,
     timer: Option<Instant>,
-    /// The count of slept time when the timer was set.
+    /// The total time that the machine had slept when the timer was set.
     awake: Mark,
-    /// When the last lists become too old to be shown.
+    /// When the last lists of a lost server become too old to be shown.
     stale: Option<Instant>,
-    /// Held while the attempt in flight counts toward the limit.
+    /// Held while the attempt in flight counts toward the limit on reconnections (`gate.rs`).
     pass: Option<Pass>,
     woken: watch::Receiver<u64>,
     cause: Option<String>,
-    /// The earliest time at which the server accepts another attempt.
+    /// The earliest time at which the server accepts another attempt (`Retry-After`).
     alone: Option<Instant>,
     refreshes: Pace,
     news: crate::auth::News,
     /// All tasks that any connection of this lease started.
     tasks: TaskTracker,
-    /// The stderr lines of failed starts that are already in the log.
+    /// The stderr lines of the last failed start, which are already in the log.
     told: Vec<String>,
     is_withheld_told: bool,
 }
@@ -109,7 +109,7 @@ pub(super) async fn live(upstream: Arc<Upstream>, world: World) {
 }
 
 impl Life {
-    /// Waits for the next event. `None` means that it does not concern the machine.
+    /// Waits for the next event. Returns its input, or `None` if the event does not concern the state machine.
     async fn input(&mut self) -> Option<Input> {
         let stopping = matches!(self.state, State::Disconnecting | State::Disconnected);
         let timer = self.timer;
@@ -166,7 +166,7 @@ impl Life {
             }
             () = self.upstream.wake.notified() => Some(Input::Start),
             () = self.upstream.again.notified() => Some(Input::Try),
-            // The news that follow carry the result.
+            // The notice that follows carries the result.
             () = self.upstream.settings.target.signed_in_elsewhere(), if self.state == State::Unauthorized => None,
             notice = self.news.next() => match notice {
                 Notice::Came => self.came(),
@@ -175,7 +175,7 @@ impl Life {
         }
     }
 
-    /// Handles a fired timer. An attempt interrupted by a sleep of the machine gets the slept time back.
+    /// Handles a fired timer. If the machine slept during an attempt, the attempt's deadline is extended by that time.
     fn due(&mut self) -> Option<Input> {
         let at = self.timer.take();
         if self.state.name().is_starting() {
@@ -191,7 +191,7 @@ impl Life {
         Some(Input::TimedOut)
     }
 
-    /// Handles a new token. If the login changed, the lists are read again under the new one.
+    /// Handles a new access token. If the login changed, the lists are read again under the new login.
     fn came(&self) -> Option<Input> {
         let listed = self.upstream.listed().filter(|listed| listed.login != self.upstream.settings.target.login());
         if let (Some(_), Some(connection)) = (listed, &self.connection) {
@@ -201,14 +201,14 @@ impl Life {
     }
 
     /// Handles a sign-out: nothing more is sent under that login. Requests in flight were admitted under it and finish
-    /// on their own; if cut off, their outcome would be unknown.
+    /// on their own; if they were cut off, their outcome would be unknown.
     fn signed_out(&mut self) -> Option<Input> {
         let error = self.upstream.settings.target.signed_out()?;
         self.connection.as_ref()?.failed(&error);
         Some(self.lost(Some(error)))
     }
 
-    /// Records what the lost connection has proven.
+    /// Tells the state machine what the lost connection has proven.
     fn note_proof(&mut self) {
         let Some(connection) = self.connection.clone() else { return };
         if connection.has_answered() {
@@ -282,8 +282,8 @@ impl Life {
         }
     }
 
-    /// Starts another process with `initialize` if this one exited on the probe: old servers exit on anything else that
-    /// comes first. That is no loss.
+    /// If the process exited on the probe, starts another one that gets `initialize` first, and returns true. Old
+    /// servers exit on any other first request, so that is no loss. Returns false if the error is a loss.
     fn ask_another(&mut self, error: &Error) -> bool {
         let ended = matches!(error, Error::Exited { .. } | Error::Closed | Error::Broken)
             && matches!(self.state, State::Initializing { .. })
@@ -397,7 +397,7 @@ impl Life {
     /// Marks the lease ready: calls may use the connection, and the server learns what clients want.
     fn connect(&self) {
         let Some(connection) = self.connection.clone() else { return };
-        // Held across: a client that stops watching meanwhile must reach this connection.
+        // Locked until the connection is stored: a client that stops watching meanwhile must find this connection.
         let mut wanted = self.upstream.wanted();
         set_level(&connection, wanted.level, &self.upstream.telling);
         if connection.is_modern() {
@@ -407,7 +407,7 @@ impl Life {
         } else {
             self.upstream.watch_again(&connection, &mut wanted);
         }
-        // Before any caller gets the connection.
+        // Set before any caller can get the connection.
         self.upstream.was_modern.fetch_or(connection.is_modern(), Ordering::Relaxed);
         self.upstream.connection.store(Some(connection));
     }
@@ -561,8 +561,9 @@ async fn work(work: &mut Option<Work>) -> Done {
     }
 }
 
-/// Opens the stream of messages that answer no request. Messages sent before it is open may be lost, so this waits for
-/// it, but not long: some servers send nothing on it, not even headers, until they have a message.
+/// Opens the stream for messages that answer no request. Messages that the server sends before the stream is open may
+/// be lost, so this waits until it is open, but not long: some servers send nothing on it, not even headers, until they
+/// have a message.
 async fn open_streams(connection: &Arc<Connection>, upstream: &Arc<Upstream>) {
     let (tell, ready) = tokio::sync::oneshot::channel();
     let stop = connection.stop_token().clone();
@@ -582,7 +583,7 @@ async fn open_streams(connection: &Arc<Connection>, upstream: &Arc<Upstream>) {
 
 async fn lists(connection: &Arc<Connection>, settings: &Settings, last: Option<&Offer>) -> Result<Listed, Error> {
     let peer = connection.peer().ok_or(Error::Closed)?;
-    // The login known at the handshake; one that signs in while the lists are read sees other lists.
+    // The login that is known before the lists are read; a user who signs in meanwhile may see other lists.
     let login = settings.target.login();
     let offer = listing::list(connection, peer, settings.caps, settings.limits.list_time, last).await?;
     Ok(Listed { offer: Arc::new(offer), login, untouched: connection.is_untouched() })

@@ -1,10 +1,11 @@
 //! The change streams of a modern server (`subscriptions/listen`, 2026-07-28), kept open for the life of its
 //! connection: one for its lists, one for all resources that any client watches.
 //!
-//! A stream opens before anything it covers is read. The filter of a stream never changes: a new set of resources gets
-//! a new stream, and the old one closes only once the new one is acknowledged (`docs/bridging.md` 6). After a gap,
-//! everything the stream covers counts as changed. The server reports a change only once, so lists that could not be
-//! read are retried a few times with increasing pauses (`backoff.rs`).
+//! A stream is opened before the lists and resources that it covers are read. The filter of a stream never changes: a
+//! new set of resources gets a new stream, and the old one closes only once the new one is acknowledged
+//! (`docs/bridging.md` 6). After a gap between streams, everything that the stream covers counts as changed. The server
+//! reports a change only once, so reading lists that failed is retried a few times with increasing pauses
+//! (`backoff.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,27 +23,27 @@ use super::{Relayed, Upstream};
 use crate::protocol::{ErrorObject, Method, Outcome, Raw, code};
 use crate::transport::Error;
 
-/// How long to wait for the acknowledgement before a listen counts as lost.
+/// How long to wait until the server acknowledges a new stream, before that stream counts as lost.
 const ACKNOWLEDGED: Duration = Duration::from_secs(10);
-/// How long a replaced stream stays open for messages on their way.
+/// How long a replaced stream stays open for messages that are still on their way.
 const GRACE: Duration = Duration::from_millis(250);
-/// The first pause between attempts; it doubles with each failure.
+/// The first pause between attempts to open a stream; it doubles with each failure.
 const RETRY: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(300);
 /// How long a stream must stay open to count as a success.
 const HEALTHY: Duration = Duration::from_secs(30);
 
-/// The resources that the server watches for us.
+/// A modern server's answer to the set of wanted resources: those that it watches for us.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Honored {
-    /// The generation of wanted resources that this answers.
+    /// The generation of the set of wanted resources that this answers.
     pub(super) generation: u64,
     pub(super) uris: Arc<BTreeSet<Arc<str>>>,
-    /// Why the server watches none of them.
+    /// Why the stream for that set was refused, if it was. Resources of an earlier stream may still be watched.
     pub(super) refused: Option<ErrorObject>,
 }
 
-/// One open stream; dropping it closes it.
+/// One open stream; dropping this closes the stream.
 struct Listen {
     end: oneshot::Receiver<Result<Outcome, Error>>,
     since: Instant,
@@ -51,14 +52,15 @@ struct Listen {
 
 /// Why a stream did not open.
 enum Refusal {
-    /// The server refused, and would again.
+    /// The server refused, and would refuse again.
     Said(ErrorObject),
-    /// It failed on the way.
+    /// The request or its connection failed; a retry may succeed.
     Lost,
 }
 
 impl Listen {
-    /// Opens a stream and waits for the part of the filter that the server grants.
+    /// Opens a stream and waits until the server acknowledges it. Returns it with the part of the filter that the
+    /// server grants.
     async fn open(connection: &Arc<Connection>, filter: &str) -> Result<(Self, Raw), Refusal> {
         let id = connection.next_id();
         let mut acknowledged = connection.expect_acknowledgement(id);
@@ -84,7 +86,7 @@ impl Listen {
         let _ = (&mut self.end).await;
     }
 
-    /// Closes the stream after another has replaced it; messages on their way still arrive.
+    /// Closes the stream after another has replaced it; messages that are on their way still arrive.
     fn retire(self, connection: &Connection) {
         let stop = connection.stop_token().clone();
         connection.tasks().spawn(async move {
@@ -99,7 +101,7 @@ fn is_final(error: &ErrorObject) -> bool {
     matches!(error.code, code::METHOD_NOT_FOUND | code::INVALID_PARAMS | code::MISSING_CAPABILITY)
 }
 
-/// Reads a stream to its end; the connection routes what it says.
+/// Reads a stream to its end and passes its outcome to `tell`; the connection routes its notifications.
 async fn follow(mut exchange: Exchange, close: CancellationToken, tell: oneshot::Sender<Result<Outcome, Error>>) {
     let end = async {
         loop {
@@ -124,7 +126,7 @@ fn pause(connection: &Connection, fruitless: u32) -> Duration {
     longest.mul_f64(0.5 + connection.chance() / 2.0)
 }
 
-/// Returns the lists whose changes the server reports.
+/// Returns the lists whose changes the server reports: their names in a filter, and their dirty bits.
 fn told_lists(connection: &Connection) -> Vec<(&'static str, u8)> {
     let Some(offers) = connection.peer().map(|peer| peer.offers) else { return Vec::new() };
     let flags = [
@@ -139,13 +141,13 @@ fn kinds_of(told: &[(&str, u8)]) -> u8 {
     told.iter().fold(0, |kinds, (_, kind)| kinds | kind)
 }
 
-/// Handles a gap in what a legacy server could tell us: everything it reports changes of counts as changed.
+/// Handles a gap in a legacy server's notifications: all lists and resources whose changes it reports count as changed.
 pub(super) fn missed(connection: &Arc<Connection>, upstream: &Upstream) {
     connection.mark(kinds_of(&told_lists(connection)));
     upstream.watched().1.iter().for_each(|uri| connection.relay(updated(uri)));
 }
 
-/// Keeps the stream of list changes open. `ready` fires once it is open, and is dropped if it will not open.
+/// Keeps the stream of list changes open. `ready` fires once the stream is open, and is dropped if it does not open.
 pub(super) async fn lists(connection: Arc<Connection>, ready: oneshot::Sender<()>) {
     let told = told_lists(&connection);
     if told.is_empty() {
@@ -228,17 +230,18 @@ struct Watch {
     connection: Arc<Connection>,
     upstream: Arc<Upstream>,
     live: Option<Listen>,
-    /// The resources the stream was opened with.
+    /// The resources that the stream was opened with.
     covered: BTreeSet<Arc<str>>,
-    /// The subset that the server watches.
+    /// The subset of them that the server watches.
     granted: BTreeSet<Arc<str>>,
-    /// Whether changes may have been missed.
+    /// Whether changes may have been missed since the last stream.
     gap: bool,
     fruitless: u32,
 }
 
 impl Watch {
-    /// Brings the stream in line with the wanted resources. Returns the pause before a retry if that failed for now.
+    /// Opens, replaces, or closes the stream so that it covers the wanted resources. Returns the pause before a retry;
+    /// `None` if no retry is needed or would help.
     async fn adjust(&mut self) -> Option<Duration> {
         let (generation, wanted) = self.upstream.watched();
         if wanted.is_empty() {
@@ -287,7 +290,7 @@ fn filter_of(uris: &BTreeSet<Arc<str>>) -> String {
     format!(r#""resourceSubscriptions":{}"#, Raw::from_value(&uris))
 }
 
-/// Returns the wanted resources that an acknowledgement grants.
+/// Returns those wanted resources that an acknowledgement grants.
 fn granted_of(granted: &Raw, wanted: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
     let granted = granted.member("resourceSubscriptions").and_then(|uris| uris.read::<BTreeSet<String>>().ok());
     let granted = granted.unwrap_or_default();

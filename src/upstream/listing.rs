@@ -25,7 +25,8 @@ pub(crate) struct Listed {
     pub(crate) untouched: bool,
 }
 
-/// Performs the `initialize` handshake. Afterwards the connection knows its peer.
+/// Performs the `initialize` handshake. Afterwards the connection knows its peer, that is, the server's description of
+/// itself.
 pub(super) async fn shake(connection: &Arc<Connection>, profile: Profile, client_info: &Raw) -> Result<(), Error> {
     let mut version = ProtocolVersion::LATEST_HANDSHAKE;
     let peer = loop {
@@ -45,11 +46,11 @@ pub(super) async fn shake(connection: &Arc<Connection>, profile: Profile, client
         }
     };
     connection.shake_done(peer)?;
-    // Some servers offer more once they have seen it, so it must arrive before the lists are requested.
+    // Some servers offer more once they have seen this notification, so it must arrive before the lists are requested.
     connection.say_first(Method::Initialized).await
 }
 
-/// Reads all pages of all lists that the server offers, all lists concurrently.
+/// Reads all pages of all lists that the server offers, all lists concurrently. A list that fails is taken from `last`.
 pub(super) async fn list(
     connection: &Arc<Connection>,
     peer: &Peer,
@@ -89,7 +90,7 @@ pub(super) async fn list(
     Ok(builder.finish())
 }
 
-/// Reads the current tools only.
+/// Reads the current tool list only.
 pub(super) async fn tools(connection: &Arc<Connection>, caps: Caps) -> Result<Offer, Error> {
     let builder = Mutex::new(builder(connection, caps));
     pages(connection, &builder, Kind::Tools, true).await?;
@@ -103,7 +104,7 @@ fn builder(connection: &Connection, caps: Caps) -> OfferBuilder {
     builder.below(own.as_str(), peer.map(HostId::as_str))
 }
 
-/// Arguments are mirrored in headers only by modern servers over HTTP.
+/// Tool arguments are mirrored in headers only for modern servers over HTTP.
 fn rule(connection: &Connection) -> ParamHeaders {
     let mirrors = connection.is_modern() && matches!(connection.link(), Link::Http(_));
     if mirrors { ParamHeaders::Mirror } else { ParamHeaders::Ignore }
@@ -164,8 +165,8 @@ async fn pages(
     }
 }
 
-/// Reads a page in slices: a page may hold more definitions than one server may list, and all other work waits
-/// meanwhile.
+/// Reads a page in slices and yields between them: a page may hold more definitions than one server may list, and
+/// during a slice all other work waits.
 async fn read(
     builder: &Mutex<OfferBuilder>,
     kind: Kind,
@@ -190,7 +191,7 @@ fn is_complete(result: &Raw) -> bool {
     result.member("resultType").is_none_or(|kind| kind.string().as_deref() == Some("complete"))
 }
 
-/// Sends a request of the host itself.
+/// Sends a request of the host itself and waits for its outcome.
 pub(super) async fn ask(connection: &Arc<Connection>, method: &Method, params: Option<&Raw>) -> Result<Outcome, Error> {
     connection.open(connection.next_id(), method, params, &Terms::host()).outcome().await
 }

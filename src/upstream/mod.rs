@@ -1,20 +1,22 @@
-//! One lease of one server: its connection, its life, its lists.
+//! One lease of one server: its connection, its lifecycle, and its tool, prompt, and resource lists. A lease is one
+//! instance of a server, or one session with it, for one client or several.
 //!
 //! In: requests for a connection, and the news that no client wants one any more. Out: a [`Connection`] to open
-//! exchanges on, a [`Status`] to watch, an offer of tools, prompts, and resources, and messages of the server that
-//! answer no request ([`Relayed`]).
+//! exchanges on, a [`Status`] to watch, the server's offer (its tools, prompts, and resources), and messages from the
+//! server that belong to no request ([`Relayed`]).
 //!
-//! `state.rs` alone decides what follows a loss. A call to a lost server waits at most five seconds and adds no
-//! attempt. An error that concerns the whole connection (404, 401, no route) ends the connection, but fails only its
-//! own request: the other requests over HTTP travel separately and finish on their own. The same holds when a user
-//! signs out, because those requests were already admitted.
+//! `state.rs` alone decides what follows a loss. A call to a lost server waits at most five seconds for it to come back
+//! and adds no attempt. An error that concerns the whole connection (404, 401, no route) ends the connection, but fails
+//! only its own request: the other requests over HTTP travel separately and finish on their own. When a user signs out,
+//! requests in flight finish, too, because they were already admitted.
 //!
-//! Above the connection both eras look alike. A request is opened with its `Terms`: the client it is for, what the
-//! server may ask meanwhile, which log lines are wanted. A modern server gets them in `_meta` and headers; a legacy one
-//! got them in the handshake.
+//! Above the connection both eras look alike: legacy (a handshake opens a session) and modern (2026-07-28, without a
+//! session). A request is opened with its `Terms`: the client that it is for, the questions that the server may ask
+//! meanwhile, and the log lines that are wanted. A question is a request from a server to a client. A modern server
+//! gets the terms in `_meta` and headers; a legacy server got them in the handshake.
 //!
-//! **Invariant:** a lease knows no other lease and no client, only [`Owner`]s. Start reading at `state.rs`, then
-//! `life.rs`.
+//! **Invariant:** a lease knows no other lease, and of its clients only their [`Owner`] ids. Start reading at
+//! `state.rs`, then `life.rs`.
 
 mod alone;
 mod ask;
@@ -79,7 +81,7 @@ use crate::redact::Scrubber;
 use crate::registry::{Caps, Offer};
 use crate::transport::{self, Announcer, StderrTail};
 
-/// Starts a server that lives in this process; each lease gets its own instance.
+/// Starts a server that runs inside this process; each lease gets its own instance.
 pub(crate) type Starter = Arc<dyn Fn(transport::Wire, &TaskTracker) + Send + Sync>;
 
 /// How to reach a server.
@@ -100,7 +102,7 @@ impl fmt::Debug for Target {
 }
 
 impl Target {
-    /// The authorizer of a server that may require tokens.
+    /// The authorizer of this server, if it may require access tokens.
     pub(crate) fn tokens(&self) -> Option<&Arc<auth::Authorizer>> {
         match self {
             Self::Http(endpoint) | Self::Sse(endpoint) | Self::Auto(endpoint, _) => endpoint.tokens.as_ref(),
@@ -108,12 +110,12 @@ impl Target {
         }
     }
 
-    /// Identifies the login that requests carry now.
+    /// Identifies the login whose token requests carry now, if there is one.
     fn login(&self) -> Option<String> {
         self.tokens()?.login_id_now()
     }
 
-    /// Waits until a user signs in through another process; forever if this target has no login.
+    /// Waits until a user signs in through another process. Waits forever if this target has no login.
     ///
     /// # Cancel safety
     /// Dropping the future loses only the time it has waited.
@@ -124,7 +126,7 @@ impl Target {
         }
     }
 
-    /// The error of a connection whose user has signed out.
+    /// The error of a connection whose user has signed out; `None` if this target has no login.
     fn signed_out(&self) -> Option<transport::Error> {
         let tokens = self.tokens()?;
         Some(transport::Error::sign_in(tokens, auth::Error::SignedOut))
@@ -168,9 +170,9 @@ pub(crate) struct World {
     pub(crate) dialer: Arc<crate::dial::Dialer>,
     pub(crate) relay: mpsc::Sender<(u64, Arc<Connection>, Relayed)>,
     pub(crate) changes: mpsc::Sender<Change>,
-    /// Cancelled when waiting is over: processes that still run are killed.
+    /// Cancelled when the host no longer waits for server processes to end: those that still run are killed.
     pub(crate) kill: CancellationToken,
-    /// Increases with every change of a state or a list.
+    /// A counter that increases whenever the state or a list of any lease changes.
     pub(crate) generation: watch::Sender<u64>,
     pub(crate) nature: Nature,
     pub(crate) vigil: Arc<Vigil>,
@@ -178,7 +180,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Creates the shared parts; messages of servers go into `relay` and `changes`.
+    /// Creates the shared parts; messages from servers go into `relay`, and state changes of leases into `changes`.
     pub(crate) fn new(
         dialer: Arc<crate::dial::Dialer>,
         relay: mpsc::Sender<(u64, Arc<Connection>, Relayed)>,
@@ -191,7 +193,7 @@ impl World {
     }
 }
 
-/// One state change of one lease.
+/// One state change of one lease. If `from` equals `to`, its lists have changed instead.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) lease: u64,
@@ -201,7 +203,7 @@ pub(crate) struct Change {
     pub(crate) at: SystemTime,
 }
 
-/// A message of the server that belongs to no exchange.
+/// A message from the server that belongs to no exchange, that is, to no request in flight.
 #[derive(Debug)]
 pub(crate) enum Relayed {
     Updated(Raw),
@@ -209,13 +211,13 @@ pub(crate) enum Relayed {
     ElicitationComplete(Raw),
     /// The progress or status of a task.
     Task(Raw),
-    /// Progress under the token of the request that created the task.
+    /// Progress of a task, sent under the progress token of the request that created the task.
     Progress {
         task: String,
         params: Raw,
     },
-    /// A question that belongs to no request in flight. `of` is the only client that has ever called, or `None` if none
-    /// has. `unclear` means that several have.
+    /// A question that belongs to no request in flight. `of` is the client that it is for, if known: the only one that
+    /// has ever called. `unclear` means that it could be for one of several calls or clients.
     Ask {
         ask: Ask,
         unclear: bool,
@@ -251,27 +253,28 @@ pub(crate) struct Status {
     pub(crate) restarts: u32,
     pub(crate) first_start: Option<Instant>,
     pub(crate) ready_after: Option<Duration>,
-    /// Whether the last listing failed and an older one is served.
+    /// Whether the last attempt to read the lists failed, so that older lists are served.
     pub(crate) degraded: bool,
     /// Since when the server has been away, if it was connected before.
     pub(crate) gone: Option<Instant>,
 }
 
-/// Why a lease has no connection to give.
+/// Why a lease cannot give a caller a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Unavailable {
     pub(crate) state: StateName,
     pub(crate) cause: Option<String>,
 }
 
-/// What clients want from a lease beyond calls; the server is told again after each reconnect.
+/// What clients want from a server in addition to calls: a log level, and watched resources. The server is told again
+/// after each reconnect.
 #[derive(Debug, Default)]
 pub(crate) struct Demand {
     pub(crate) level: Option<&'static str>,
     pub(crate) uris: BTreeMap<Arc<str>, watching::Watched>,
 }
 
-/// A handle of one lease.
+/// A handle to one lease.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) id: u64,
@@ -286,17 +289,17 @@ pub(crate) struct Upstream {
     wanted: Arc<Mutex<Demand>>,
     /// The number of `logging/setLevel` requests in flight.
     telling: Arc<watch::Sender<usize>>,
-    /// Admits one call at a time that the server may ask questions in, where a question does not name its call.
+    /// Admits one call at a time during which the server may ask questions, if a question does not name its call.
     lane: Arc<Semaphore>,
     /// The roots that answer the server's `roots/list`, if known.
     roots: Arc<Mutex<Option<Raw>>>,
     wake: Notify,
-    /// Whether the lease shows as starting while its start waits for its turn.
+    /// Whether the lease shows as starting although its start still waits for [`Upstream::begin`].
     held: AtomicBool,
     /// Notified when a call wants a server that was given up.
     again: Notify,
     attempts: era::Attempts,
-    /// Increases with every change of the watched resources.
+    /// A counter that increases whenever the set of watched resources changes.
     watching: watch::Sender<u64>,
     honored: watch::Sender<listen::Honored>,
     /// Whether any connection of this lease was modern.
@@ -310,13 +313,13 @@ pub(crate) struct Upstream {
 
 /// How long a call waits for a lost server to come back.
 const RECONNECTING: Duration = Duration::from_secs(5);
-/// How long a call waits for the server to learn its log level.
+/// How long a call waits until the server has confirmed its log level.
 const TELLING: Duration = Duration::from_secs(1);
-/// The minimum interval between retries of a given-up server by calls.
+/// How long a server stays given up before a call may retry it.
 const GIVEN_UP: Duration = Duration::from_secs(300);
 
 impl Upstream {
-    /// Creates a lease that starts at once if `start`, else on first use.
+    /// Creates a lease whose server starts at once if `start` is true, else on first use.
     #[cfg(test)]
     pub(crate) fn spawn(id: u64, settings: Settings, world: World, start: bool, tasks: &TaskTracker) -> Arc<Self> {
         let upstream = Self::spawn_held(id, settings, world, start, tasks);
@@ -324,8 +327,8 @@ impl Upstream {
         upstream
     }
 
-    /// Creates a lease and its task on `tasks`. If `start`, it starts on [`Self::begin`] or when a client wants it;
-    /// else on first use.
+    /// Creates a lease and spawns its task on `tasks`. If `start` is true, the server starts on [`Self::begin`] or when
+    /// a client wants it, whichever comes first; else on first use.
     pub(crate) fn spawn_held(id: u64, settings: Settings, world: World, start: bool, tasks: &TaskTracker) -> Arc<Self> {
         // An eager server must never show as idle, however late its task runs.
         let state = if start { StateName::Connecting } else { StateName::Idle };
@@ -370,7 +373,7 @@ impl Upstream {
         upstream
     }
 
-    /// Starts the server if it still waits for its turn.
+    /// Starts the server if its start was held back.
     pub(crate) fn begin(&self) {
         if self.held.swap(false, Ordering::Relaxed) {
             self.wake.notify_one();
@@ -386,7 +389,7 @@ impl Upstream {
         self.want(state, since);
     }
 
-    /// Retries on the user's behalf if the server was given up.
+    /// Starts the server anew on the user's behalf, if it was given up or lacked credentials.
     pub(crate) fn retry(&self) {
         if matches!(self.status.borrow().state, StateName::Failed | StateName::Unauthorized) {
             self.wake.notify_one();
@@ -397,7 +400,7 @@ impl Upstream {
     fn want(&self, state: StateName, since: Instant) -> bool {
         match state {
             StateName::Idle => self.wake.notify_one(),
-            // Nothing else brings it back, but clients ask all the time.
+            // Nothing but a call brings it back; but clients call all the time, so retries are spaced.
             StateName::Failed | StateName::Unauthorized if since.elapsed() > GIVEN_UP => self.again.notify_one(),
             StateName::Failed
             | StateName::Unauthorized
@@ -442,7 +445,8 @@ impl Upstream {
         self.tail.load().last_lines()
     }
 
-    /// The names of variables that are set here but were withheld from the program of a failed start.
+    /// The names of environment variables that are set here but were not passed to the server's program; empty if the
+    /// program never ran.
     pub(crate) fn withheld(&self) -> Vec<String> {
         match &self.settings.target {
             Target::Stdio(stdio) if self.ran.load(Ordering::Relaxed) && !self.tail.load().is_of_a_package() => {
@@ -452,7 +456,7 @@ impl Upstream {
         }
     }
 
-    /// Starts a new stderr record for a process about to start; the previous one's output no longer matters.
+    /// Starts a new stderr record for a process about to start; the output of the previous process no longer matters.
     fn new_tail(&self) -> StderrTail {
         self.ran.store(false, Ordering::Relaxed);
         let tail = StderrTail::of(self.settings.scrubber.clone()).announced(self.settings.announcer.clone());
@@ -460,17 +464,17 @@ impl Upstream {
         tail
     }
 
-    /// The server's most recent offer.
+    /// The server's most recent offer; `None` before its lists were first read.
     pub(crate) fn offer(&self) -> Option<Arc<Offer>> {
         self.listed.load().as_ref().map(|listed| listed.offer.clone())
     }
 
-    /// The most recent offer, with the login that it was listed under.
+    /// The most recent offer, with the login under which its lists were read.
     pub(crate) fn listed(&self) -> Option<Arc<Listed>> {
         self.listed.load_full()
     }
 
-    /// The current connection.
+    /// The current connection; `None` unless the server is connected.
     pub(crate) fn connection(&self) -> Option<Arc<Connection>> {
         self.connection.load_full()
     }
@@ -480,7 +484,7 @@ impl Upstream {
     /// # Errors
     /// When the server is given up, stopped, or still away when the wait is over.
     pub(crate) async fn ready(&self) -> Result<Arc<Connection>, Unavailable> {
-        // A connection that was just lost stays here until its task notices.
+        // A connection that was just lost stays here until the lease's task notices.
         let alive = |connection: &Arc<Connection>| !connection.is_gone();
         if let Some(connection) = self.connection.load().as_ref().filter(|connection| alive(connection)) {
             return Ok(connection.clone());
@@ -516,7 +520,7 @@ impl Upstream {
         }
     }
 
-    /// Waits until an unauthorized lease has noticed a new token.
+    /// Waits until an unauthorized lease has noticed a new access token, at most five seconds.
     #[cfg(feature = "server")]
     pub(crate) async fn knows_of_token(&self) {
         let mut status = self.status.subscribe();
@@ -536,12 +540,13 @@ impl Upstream {
         self.was_modern.load(Ordering::Relaxed)
     }
 
-    /// The lane for calls that must not be confused with each other (`docs/bridging.md` 5.3).
+    /// The lane: a semaphore that admits one call at a time whose questions must not be confused with another call's
+    /// (`docs/bridging.md` 5.3).
     pub(crate) fn lane(&self) -> &Arc<Semaphore> {
         &self.lane
     }
 
-    /// Sets the log level of the server, for all listeners of this lease.
+    /// Sets the server's log level, which all clients of this lease share. With `None`, the server is told nothing.
     pub(crate) fn want_level(&self, level: Option<&'static str>) {
         let changed = {
             let mut wanted = self.wanted();

@@ -34,8 +34,8 @@ pub(super) fn stamp(params: Option<&Raw>, terms: &Terms, client_info: &Raw, vers
     edits.apply()
 }
 
-/// The capabilities for questions during the request. `roots.listChanged` is omitted: such a change could not be
-/// reported.
+/// The client capabilities, which allow the server to ask questions during the request. `roots.listChanged` is omitted:
+/// such a change could not be reported.
 fn capabilities(terms: &Terms) -> String {
     let mut text = terms.profile.without(Profile::ROOTS_CHANGED).to_capabilities();
     if let Some(extensions) = &terms.extensions {
@@ -55,8 +55,8 @@ fn joined(theirs: &RawValue, own: &str) -> String {
     }
 }
 
-/// Returns the headers of a request over HTTP: its revision, its method, the name in its params, and for a tool the
-/// arguments that the server wants there.
+/// Returns the headers of a request over HTTP: its revision, its method, the name in its params, and for a tool call
+/// the arguments that the server wants in headers.
 pub(super) fn heads(method: &Method, params: &Raw, version: ProtocolVersion, wanted: &[ParamHeader]) -> Heads {
     let mut heads: Heads = vec![
         (Cow::Borrowed("mcp-protocol-version"), version.as_str().to_owned()),
@@ -82,7 +82,7 @@ pub(super) fn heads(method: &Method, params: &Raw, version: ProtocolVersion, wan
     heads
 }
 
-/// Returns the argument at a path as text; `None` if it is absent, `null`, or does not fit a header.
+/// Returns the argument at a path as text; `None` if it is absent, `null`, an object, or an array.
 fn argument<'a>(arguments: &'a RawValue, path: &[Arc<str>], opened: &mut Opened<'a>) -> Option<Cow<'a, str>> {
     let value = path.iter().try_fold(arguments, |value, name| opened.member(value, name))?;
     let text = value.get();
@@ -105,7 +105,8 @@ fn number(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Encodes text for a header: unchanged if it is visible ASCII with inner spaces only, else Base64 between markers.
+/// Encodes text for a header value: unchanged if it is visible ASCII with inner spaces only, else Base64 between
+/// markers.
 pub(crate) fn encode(text: &str) -> Cow<'_, str> {
     let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     let bare = text.trim_matches(' ').len() == text.len();

@@ -2,7 +2,7 @@
 //! so that tests and simulations can replace them. All other time comes from the runtime, which can be paused.
 //!
 //! A sleep of the machine shows as a clock that jumped ahead, or as a check that runs too late. Deadlines are extended
-//! by that time, and servers are checked before any of them counts as lost.
+//! by the time slept, and servers are checked before any of them counts as lost.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lineage::Lineage;
 
-/// Randomness and the clock that never stops; cheap to clone.
+/// Randomness, the clock that never stops, and this host's lineage; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Nature {
     /// Returns a number between 0 and 1.
@@ -67,7 +67,7 @@ pub(crate) struct Vigil {
     /// The time of the last check, in milliseconds after `start`. `u64::MAX` if no checks run, so that no sleep is
     /// seen.
     seen: AtomicU64,
-    /// The total time that deadlines ran while this process could not, in milliseconds.
+    /// The total time, in milliseconds, during which deadlines ran on but this process could not.
     slept: AtomicU64,
     woken: watch::Sender<u64>,
 }
@@ -91,7 +91,7 @@ impl Vigil {
             let late = self.late();
             let since = self.passed();
             let now = (self.nature.outside)();
-            // The jump of the other clock; one that was set back says nothing.
+            // The jump of the outside clock; a clock that was set back says nothing.
             let more = now.saturating_sub(outside).saturating_sub(since);
             outside = now;
             self.slept.fetch_add(milliseconds(late), Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl Vigil {
         }
     }
 
-    /// Increases after each sleep.
+    /// Returns a counter that increases after each sleep.
     pub(super) fn woken(&self) -> watch::Receiver<u64> {
         self.woken.subscribe()
     }
@@ -113,8 +113,8 @@ impl Vigil {
         Mark(Duration::from_millis(self.slept.load(Ordering::Relaxed)))
     }
 
-    /// Returns how much of the time since `mark` was slept through, and a new mark. A deadline that passed is extended
-    /// by that time.
+    /// Returns how long the machine slept since `mark`, and a new mark. A deadline that passed is extended by that
+    /// time.
     pub(crate) fn slept_since(&self, mark: Mark) -> (Duration, Mark) {
         let all = self.mark().0 + self.late();
         (all.saturating_sub(mark.0), Mark(all))
@@ -131,7 +131,7 @@ impl Vigil {
     }
 }
 
-/// A point in the count of slept time.
+/// The total slept time at one moment, to be compared with a later one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark(Duration);
 

@@ -46,7 +46,7 @@ pub(super) fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -
             let sizes = transport::Limits { message: limits.message, queue: limits.server_queue, depth: limits.depth };
             let mut stdio = stdio.clone();
             if let Some(chain) = world.nature.lineage.chain() {
-                // After the variables of the config, so that a config cannot drop it by mistake.
+                // Added after the config's own variables, so that the config cannot override it by mistake.
                 stdio.env.push((lineage::VARIABLE.to_owned(), config::Secret::new(chain)));
             }
             let (pipe, reader) = transport::spawn(&stdio, &sizes, settings.server.clone(), upstream.new_tail(), tasks)?;

@@ -18,14 +18,15 @@ use crate::dial::Dialer;
 use crate::protocol::{Era, Method, Outcome};
 use crate::transport::Error;
 
-/// The maximum time of a probe over a pipe; at most half of `startTimeout`.
+/// The maximum time for a probe over a pipe, which also gets at most half of `startTimeout`.
 const PROBE: Duration = Duration::from_secs(60);
-/// The maximum time of a probe over HTTP; at most a third of `startTimeout`.
+/// The maximum time for a probe over HTTP, which also gets at most a third of `startTimeout`.
 const PROBE_HTTP: Duration = Duration::from_secs(10);
 /// How long a late answer to the probe is awaited after the server has refused `initialize`.
 const LATE: Duration = Duration::from_secs(2);
 
-/// Shakes hands in the era that the server speaks. Afterwards the connection knows its peer.
+/// Shakes hands in the era that the server speaks. Afterwards the connection knows its peer, that is, the server's
+/// description of itself.
 pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dialer: &Dialer) -> Result<(), Error> {
     let settings = &upstream.settings;
     let attempts = &upstream.attempts;
@@ -56,7 +57,7 @@ pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dia
             if era::refuses_sessions(&refused) {
                 (settings.memory.took)(false);
             }
-            // A modern server answers here, but not with an InitializeResult.
+            // A modern server answers `initialize`, but not with an InitializeResult.
             let said_no = matches!(refused, Error::Malformed(_) | Error::Status { status: 400..=499, .. });
             if !said_no || settings.era == config::Era::Legacy || matches!(connection.link(), Link::Sse(_)) {
                 return Err(refused);
@@ -81,7 +82,8 @@ pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dia
 
 async fn discover_over_http(connection: &Arc<Connection>, upstream: &Upstream, dialer: &Dialer) -> Result<(), Error> {
     let mut again = true;
-    // Some servers keep clients without a session waiting: the next attempt must not wait as long.
+    // Some servers keep a request without a session waiting. The sooner this gives up, the sooner the next attempt
+    // begins, with `initialize`.
     let patience = (upstream.settings.start_timeout / 3).min(PROBE_HTTP);
     // Until there is an answer, the probe is inconclusive, whether it times out or fails.
     upstream.attempts.unclear.store(true, Ordering::Relaxed);
@@ -127,8 +129,9 @@ async fn discover_over_a_pipe(connection: &Arc<Connection>, upstream: &Upstream,
     }
 }
 
-/// Sends `initialize` while the probe has no answer. A late answer counts if `initialize` fails. If it succeeds, the
-/// pipe stays as it is, because the server may have fixed its era; the next connection begins with the probe.
+/// Sends `initialize` while the probe has no answer. A late answer to the probe counts if `initialize` fails. If
+/// `initialize` succeeds, this connection stays legacy, because the server may have fixed its era; after a late modern
+/// answer, the next connection begins with the probe.
 async fn initialize_meanwhile(
     connection: &Arc<Connection>,
     upstream: &Upstream,

@@ -1,4 +1,4 @@
-//! Renegotiates with a modern server that says that an agreement no longer holds.
+//! Renegotiates with a modern server that no longer accepts the agreed revision or the headers of a tool call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use super::terms::Terms;
 use crate::protocol::Method;
 use crate::transport::Error;
 
-/// How long to wait for the answer about its revision.
+/// How long to wait for the server's answer about its revisions.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Handles a refused revision (`-32022`) by asking whether the server still speaks it. If so, the request may be
-/// retried; if not, the connection ends, and the next one begins with era detection.
+/// Handles a refused revision (`-32022`) by asking the server whether it still speaks that revision. If so, the request
+/// may be retried; if not, the connection ends, and the next one begins with era detection.
 pub(super) async fn revision(connection: Arc<Connection>, id: u64) {
     let discover = connection.open(connection.next_id(), &Method::Discover, None, &Terms::host());
     let answer = tokio::time::timeout(PATIENCE, discover.outcome()).await;

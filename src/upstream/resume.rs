@@ -1,6 +1,7 @@
 //! Streams of a Streamable HTTP session, resumed when they break (2025-03-26 to 2025-11-25, transports, "Resumability
-//! and Redelivery"): the one that answers a request, and the one that answers none. If a stream cannot continue after a
-//! known event, everything it reports counts as changed.
+//! and Redelivery"): the response stream of a request, and the GET stream for messages that answer no request. If the
+//! GET stream cannot continue after a known event, every list and resource whose changes the server reports counts as
+//! changed.
 //!
 //! A server that repeatedly accepts a stream and ends it at once must not be asked faster and faster: only a message
 //! counts as progress (`docs/hazards.md` H26).
@@ -16,16 +17,16 @@ use super::{Upstream, listen};
 use crate::protocol::{Message, Method, RequestId};
 use crate::transport::{Error, EventStream, Http};
 
-/// How often a broken response stream is resumed without a message before the call counts as lost.
+/// How often a broken response stream is resumed without receiving a message before its call counts as lost.
 const RESUMES: u32 = 3;
-/// How often the optional GET stream is retried without a message before the server is used without it.
+/// How often the optional GET stream is retried without receiving a message before the server is used without it.
 const TRIES: u32 = 10;
 /// How long a silent GET stream must stay open to count as a success.
 const HELD: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(300);
 
-/// Reads the stream that answers a request, and its continuations after a break.
+/// Reads the response stream of a request, and resumes it after each break.
 pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, mut stream: EventStream) {
     let mut failures = 0;
     // A server may close the stream and have us reconnect as often as it likes (2025-11-25, SEP-1699). Without a
@@ -82,11 +83,11 @@ pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, m
     }
 }
 
-/// Whether a message on a resumed stream belongs to this request: a server that mixes up its streams replays messages
-/// meant for others (`docs/hazards.md` H25). Responses and progress name their request. So does a cancellation of a
-/// question that was `asked` during the request. Other notifications do not and are dropped, because they could be
-/// anyone's. A request passes: its answer goes back into our own session and no other, and a server may ask on a
-/// resumed stream (2025-11-25, transports).
+/// Whether a message on a resumed stream belongs to request `id`: a server that mixes up its streams replays messages
+/// that were meant for others (`docs/hazards.md` H25). A response or a progress notification names its request. A
+/// cancellation names a question, which must have been `asked` during the request. Other notifications name no request
+/// and are dropped, because they could be anyone's. A question passes: its answer goes back into our own session and no
+/// other, and a server may ask on a resumed stream (2025-11-25, transports).
 fn belongs(data: &bytes::Bytes, id: u64, asked: impl Fn(&RequestId) -> bool) -> bool {
     let named = match Message::passing(data, crate::protocol::DEPTH) {
         Ok(Message::Response(response)) => response.id,
@@ -104,11 +105,11 @@ fn belongs(data: &bytes::Bytes, id: u64, asked: impl Fn(&RequestId) -> bool) -> 
     named.is_some_and(|named: RequestId| matches!(named, RequestId::Number(number) if u64::try_from(number) == Ok(id)))
 }
 
-/// Keeps the stream of messages that answer no request open for the life of the connection. `ready` fires once it is
-/// open, and is dropped if it is refused.
+/// Keeps the GET stream, for messages that answer no request, open for the life of the connection. `ready` fires once
+/// the stream is open, and is dropped if the stream is refused.
 ///
-/// Messages sent while there was no stream are lost, unless the server replays them after the last event: everything
-/// they may have reported counts as changed once a stream is open again.
+/// Messages that the server sends while there is no stream are lost, unless it replays those after the last event. So,
+/// once a stream is open again, everything that lost messages may have reported counts as changed.
 pub(super) async fn listen(
     connection: Arc<Connection>,
     upstream: Arc<Upstream>,
@@ -150,7 +151,7 @@ pub(super) async fn listen(
                 last_event = stream.last_event.take().or(last_event);
                 retry = stream.retry.or(retry);
             }
-            // The server no longer keeps the events after that one: start from now.
+            // The server no longer keeps the events after the last one that we got: start from now.
             Err(Error::Status { status: 400..=428 | 430..=499, .. }) if last_event.is_some() => last_event = None,
             // The server offers no such stream.
             Err(Error::Status { status: 400..=428 | 430..=499, .. } | Error::Malformed(_)) => return,
@@ -181,8 +182,8 @@ pub(super) async fn until(at: Option<Instant>) {
     }
 }
 
-/// When possibly missed changes are reported: as soon as a stream is open again, but at most every [`HELD`] for streams
-/// that keep ending.
+/// Decides when possibly missed changes are reported: as soon as a stream is open again, but at most once per [`HELD`]
+/// if streams keep ending.
 #[derive(Debug, Default)]
 struct Gap {
     due: Option<Instant>,
@@ -201,7 +202,8 @@ impl Gap {
     }
 }
 
-/// Returns the pause before a stream is resumed: the server's `retry` or half a second, doubled with each failure.
+/// Returns the pause before a stream is resumed: the server's `retry` or half a second, doubled with each of `vain`
+/// failures.
 fn pause(retry: Option<u64>, vain: u32) -> Duration {
     let first = retry.map_or(RETRY, Duration::from_millis).clamp(RETRY, RETRY_MAX);
     (first * (1 << vain.min(6))).min(RETRY_MAX)

@@ -13,7 +13,7 @@ impl Connection {
     /// Sends a request under an id from [`Connection::next_id`].
     pub(crate) fn open(self: &Arc<Self>, id: u64, method: &Method, params: Option<&Raw>, terms: &Terms) -> Exchange {
         let inbox = Arc::new(Inbox::of(terms.account.as_ref()));
-        // Neither handshake is ever cancelled (2025-11-25, cancellation).
+        // Neither kind of handshake request is ever cancelled (2025-11-25, cancellation).
         let over = matches!(method, Method::Initialize | Method::Discover);
         let mut exchange = Exchange { id, connection: self.clone(), inbox: inbox.clone(), drive: None, over };
         let is_probe = *method == Method::Discover;

@@ -1,4 +1,4 @@
-//! The lifecycle of one lease; pure: inputs and the time come in, work goes out.
+//! The lifecycle of one lease, as a pure state machine: inputs and the current time come in, actions go out.
 //!
 //! | state | `Start` | `Try` | `Opened` | `Ready` | `Lost` | `Expired` | `Hopeless` | `Refused` | `TimedOut` | `Admitted` | `Stop` | `Closed` | `Itself` |
 //! |---|---|---|---|---|---|---|---|---|---|---|---|---|---|
@@ -7,18 +7,18 @@
 //! | `Connecting` | – | – | initializing | – | reconnecting or failed | as `Lost` | failed | unauthorized | as `Lost` | – | disconnecting | – | – |
 //! | `Initializing` | – | – | – | connected | reconnecting or failed | as `Lost` | failed | unauthorized | as `Lost` | – | disconnecting | – | disabled |
 //! | `Connected` | – | – | – | – | reconnecting or failed | reconnecting, at once | failed | unauthorized | – | – | disconnecting | – | – |
-//! | `Reconnecting` | = (adds no attempt) | = | – | – | – | – | – | – | = (queues for its turn) | connecting |
-//! disconnected | – | – |
+//! | `Reconnecting` | = (adds no attempt) | = | – | – | – | – | – | – | = (queues for its turn) | connecting | disconnected | – | – |
 //! | `Unauthorized` | connecting | reconnecting | – | – | – | – | – | – | – | – | disconnected | – | – |
 //! | `Failed` | connecting | reconnecting | – | – | – | – | – | – | – | – | disconnected | – | – |
 //! | `Disabled` | – | – | – | – | – | – | – | – | – | – | disconnected | – | – |
 //! | `Disconnecting` | – | – | – | – | – | – | – | – | – | – | = | disconnected | – |
 //!
-//! A dash keeps the state. "Reconnecting or failed" means failed after `restart.maxRetries` losses in a row. Earlier
-//! losses are forgotten when a connection lasted `limits.healthy` and answered a request before it was lost: a
-//! handshake alone proves nothing. `Try` is a single attempt; `Start` begins anew, because a server that was given up
-//! has no retries left. An expired session (`Expired`) counts as a loss only if it never served a client. `Answered`
-//! and `Served` are recorded while connected and change no state.
+//! A dash or `=` keeps the state. "Reconnecting or failed" means failed after `restart.maxRetries` losses in a row.
+//! Earlier losses are forgotten if the connection was healthy before it was lost: it lasted `limits.healthy` and
+//! answered a request, because a handshake alone proves nothing. A server that was given up has no retries left: `Try`
+//! allows a single attempt, and `Start` begins anew with all retries. An expired session (`Expired`) counts as a loss
+//! only if it neither served a client nor was healthy. `Answered` and `Served` are recorded while connected and change
+//! no state.
 
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ pub enum StateName {
     /// Not connected, and not wanted.
     #[default]
     Disconnected,
-    /// Lazy: starts at the first use.
+    /// Not started yet; starts on first use.
     Idle,
     /// The process is being started, or the URL dialed.
     Connecting,
@@ -48,13 +48,13 @@ pub enum StateName {
     Initializing,
     /// Ready for calls.
     Connected,
-    /// Lost; waits until the next attempt is due.
+    /// The connection was lost, and the next attempt is not due yet.
     Reconnecting,
     /// Being stopped.
     Disconnecting,
-    /// Requires credentials.
+    /// The server requires credentials that are missing or rejected.
     Unauthorized,
-    /// Given up; the cause is in the status.
+    /// The server was given up; the status has the cause.
     Failed,
     /// Disabled in the config, or because the server is this host itself.
     Disabled,
@@ -109,18 +109,18 @@ pub(super) enum State {
 /// What a connection has proven so far, in increasing order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Proof {
-    /// Nothing beyond the handshake.
+    /// Nothing but the handshake.
     None,
     /// A request other than the handshake was answered.
     Answered,
-    /// A request of a client was answered.
+    /// A client's request was answered.
     Served,
 }
 
-/// What happens to a lease.
+/// Something that happens to a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Input {
-    /// A first use, or a command of the user.
+    /// A first use, a user's command, or a new access token.
     Start,
     /// A call wants a server that was given up: one more attempt.
     Try,
@@ -140,7 +140,7 @@ pub(super) enum Input {
     Itself,
     /// A request other than the handshake was answered.
     Answered,
-    /// A request of a client was answered.
+    /// A client's request was answered.
     Served,
     /// The timer fired.
     TimedOut,
@@ -152,7 +152,7 @@ pub(super) enum Input {
     Closed,
 }
 
-/// What the task does next.
+/// What the lease's task must do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Open the transport.
@@ -161,7 +161,7 @@ pub(super) enum Action {
     Shake,
     /// Drop the connection immediately.
     Abandon,
-    /// Queue for a turn; `Admitted` follows.
+    /// Wait for a turn to reconnect; `Admitted` follows.
     Queue,
     /// Close the connection in good order; `Closed` follows.
     Close,
@@ -195,7 +195,7 @@ impl State {
         }
     }
 
-    /// Returns the next state and appends the actions to `todo`. `chance` (0 to 1) is the jitter.
+    /// Returns the next state and appends the actions to `todo`. `chance` (0 to 1) is the jitter of a retry delay.
     pub(super) fn on(self, input: Input, policy: &Policy, now: Instant, chance: f64, todo: &mut Vec<Action>) -> Self {
         use Input as I;
         match (self, input) {
@@ -273,7 +273,7 @@ impl State {
         }
     }
 
-    /// Lists every pair that changes nothing.
+    /// Returns the state unchanged; lists every pair of state and input that changes nothing.
     fn keeps(self, input: Input) -> Self {
         use Input as I;
         match (&self, input) {
@@ -319,7 +319,7 @@ impl State {
                 | I::Itself
                 | I::Closed,
             )
-            // Stopped, it may begin anew; until then it stays disabled, whatever comes.
+            // A disabled lease stays disabled, whatever comes, until it is stopped. A closing one waits for `Closed`.
             | (Self::Disabled | Self::Disconnecting, _) => self,
             (state, input) => {
                 debug_assert!(false, "{input:?} in {state:?} is spelled in `on`");
@@ -344,7 +344,7 @@ fn lose(losses: u32, policy: &Policy, now: Instant, chance: f64, todo: &mut Vec<
     State::Reconnecting { losses }
 }
 
-/// Reports whether earlier losses may be forgotten.
+/// Whether the connection was healthy, so that earlier losses may be forgotten.
 fn is_healthy(since: Instant, proof: Proof, policy: &Policy, now: Instant) -> bool {
     proof >= Proof::Answered && now.saturating_duration_since(since) >= policy.healthy
 }

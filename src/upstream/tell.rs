@@ -8,7 +8,7 @@ use super::{Connection, listing};
 use crate::protocol::{Method, Raw};
 use crate::transport::HEADERS;
 
-/// Sends a request in the background of the connection's life; resolves to whether the server agreed.
+/// Returns a future that sends a request and resolves to true if the server agreed. It ends with the connection.
 pub(super) fn asking(
     connection: &Arc<Connection>,
     method: Method,
@@ -49,7 +49,7 @@ pub(super) fn set_level(
     }
 }
 
-/// Decrements the counter when dropped.
+/// Decrements the count of requests in flight when dropped.
 struct TellingGuard(Arc<watch::Sender<usize>>);
 
 impl Drop for TellingGuard {

@@ -28,12 +28,12 @@ pub(crate) struct Terms {
     pub(crate) sessionless: bool,
     /// Whether the progress token outlives the request if it is answered with a task.
     pub(crate) lasts: bool,
-    /// The account that items are charged to while they wait.
+    /// The account that the request's items are charged to while they wait in its inbox.
     pub(crate) account: Option<Account>,
     /// Whether the config sets the roots, so that the client is not asked for them.
     pub(crate) has_fixed_roots: bool,
-    /// The turn of the lease at which it was checked for this client ([`super::Upstream::turn`]); in another turn the
-    /// request is not sent.
+    /// The turn of the lease when the lease was found to suit this client ([`super::Upstream::turn`]). In another turn
+    /// the request is not sent. `None` skips this check.
     pub(crate) turn: Option<u64>,
 }
 

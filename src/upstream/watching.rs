@@ -1,5 +1,6 @@
-//! Resources that clients watch. They are counted, so that the server gets one subscribe and, after the last client,
-//! one unsubscribe. How the server is told depends on the current connection: the next one may be of another era.
+//! Resources that clients watch. Their subscribers are counted, so that the server gets one subscribe and, after the
+//! last subscriber has left, one unsubscribe. How the server is told depends on the era of the current connection; the
+//! next one may be of another era.
 //!
 //! A legacy server is told about each resource in strict order: an unsubscribe never overtakes a later subscribe, and
 //! no client counts as subscribed before the server has agreed.
@@ -20,23 +21,23 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A resource that clients watch.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
-    /// The number of subscribers; 0 while the server is being told so.
+    /// The number of subscribers; 0 while the server is being told to unsubscribe.
     count: usize,
     told: WatchState,
 }
 
-/// Whether a legacy server watches the resource over the current connection. The holder of the lock tells the server.
+/// Whether a legacy server watches the resource over the current connection. Only the holder of the lock tells the
+/// server.
 type WatchState = Arc<tokio::sync::Mutex<bool>>;
 
 impl Upstream {
-    /// Watches a resource for one more subscriber; returns once the server has agreed. [`Upstream::unwant_uri`] undoes
-    /// it.
+    /// Watches a resource for one more subscriber; returns the server's answer. [`Upstream::unwant_uri`] undoes this.
     ///
     /// # Cancel safety
     /// Dropping the future subscribes nothing.
     ///
     /// # Errors
-    /// When there is no answer. A refusal by the server is an answer.
+    /// When the server gives no answer. A refusal is an answer.
     pub(crate) async fn subscribe(&self, uri: &Arc<str>) -> Result<Outcome, Unsubscribed> {
         let mut connection = self.ready().await.map_err(Unsubscribed::Unavailable)?;
         let generation = self.want_uri(uri);
@@ -74,8 +75,8 @@ impl Upstream {
         Ok(Err(honored.refused.clone().unwrap_or_else(unwatched)))
     }
 
-    /// Subscribes to a resource at a legacy server, unless it is subscribed already. Concurrent callers wait for the
-    /// same answer.
+    /// Subscribes to a resource at a legacy server, unless that was done already. Concurrent callers wait for the same
+    /// answer.
     async fn told(&self, connection: &Arc<Connection>, uri: &str) -> Result<Outcome, transport::Error> {
         let told = self.wanted().uris.get(uri).map(|watched| watched.told.clone()).unwrap_or_default();
         let Some(mut told) = connection.stop_token().run_until_cancelled(told.lock()).await else {
@@ -107,7 +108,7 @@ impl Upstream {
         }
     }
 
-    /// Adds a subscriber and returns the generation that includes it.
+    /// Adds a subscriber and returns the generation of the resource set that includes it.
     fn want_uri(&self, uri: &Arc<str>) -> u64 {
         let mut wanted = self.wanted();
         let watched = wanted.uris.entry(uri.clone()).or_default();
@@ -165,7 +166,7 @@ async fn unwatch(connection: Arc<Connection>, wanted: Arc<Mutex<Demand>>, told: 
         }
         watches
     };
-    // Held until the entry is gone, so that a new subscriber does not find another lock meanwhile.
+    // Locked until the entry is gone, so that a new subscriber does not find another lock meanwhile.
     let _held = connection.stop_token().run_until_cancelled(tell).await;
     let mut wanted = lock(&wanted);
     if is_over(&wanted) {
@@ -178,7 +179,7 @@ fn is_loss(error: &transport::Error) -> bool {
     error.not_sent() || matches!(error, transport::Error::Broken | transport::Error::Closed)
 }
 
-/// Why a subscription failed without an answer of the server.
+/// Why a subscription failed without an answer from the server.
 #[derive(Clone, Debug)]
 pub(crate) enum Unsubscribed {
     Unavailable(Unavailable),

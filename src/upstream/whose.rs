@@ -1,8 +1,8 @@
 //! Lease ownership: what a lease declares for its clients, which clients have called on it, and which client gets its
 //! server's questions.
 //!
-//! When a lease becomes free again, it may serve other clients than before, so its turn increases. A call that was
-//! admitted in an earlier turn is not sent.
+//! When a lease becomes free again, it may serve other clients than before, so its turn, a counter, increases. A call
+//! that was admitted in an earlier turn is not sent.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ impl Upstream {
         lock(&self.declared).0
     }
 
-    /// Declares `profile` from the next connection on.
+    /// Declares `profile` to the server from the next connection on.
     pub(crate) fn declare(&self, profile: Profile) {
         let running = self.status.borrow().first_start.is_some();
         let mut declared = lock(&self.declared);
@@ -56,8 +56,8 @@ impl Upstream {
         self.binding.clear();
     }
 
-    /// Increases whenever the lease may serve other clients than before. Read it before checking whether the lease
-    /// suits a client.
+    /// Returns a counter that increases whenever the lease may serve other clients than before. Read it before checking
+    /// whether the lease suits a client.
     pub(crate) fn turn(&self) -> u64 {
         self.binding.turn()
     }
@@ -96,7 +96,7 @@ impl Upstream {
         lock(&self.roots).clone()
     }
 
-    /// Keeps the roots that answer the server when no client can be asked.
+    /// Keeps the roots with which the host answers the server's `roots/list`.
     pub(crate) fn keep_roots(&self, roots: &Raw) {
         *lock(&self.roots) = Some(roots.detached());
     }

@@ -1,11 +1,12 @@
 //! The guard: a separate process that ends the servers of a host that was killed (`docs/hazards.md` H13).
 //!
-//! It is this program in a hidden mode, in its own session, and holds the read end of a pipe. The host reports each
-//! child *before* its start, then its group, and its end only *after* it, so the guard knows every moment in which a
-//! child may exist. End of file means that the host is gone. It cannot be missed or come early: the write end closes on
-//! `exec`, so a child that is being forked still holds it, and shows its mark when the guard scans.
+//! The guard is this program in a hidden mode, in its own Unix session, and holds the read end of a pipe. The host
+//! reports each child *before* the child starts, then the child's process group, and its end only *after* it has ended.
+//! So the guard knows every moment in which a child may exist. End of file on the pipe means that the host is gone.
+//! That can neither be missed nor come early: the write end closes on `exec`, so a child that is being forked still
+//! holds it, and a child that has let go of it shows its mark when the guard scans.
 //!
-//! The mark is a variable in each child's environment. Descendants inherit it in any group or session, and it exists
+//! The mark is an environment variable of each child. Descendants inherit it in any group or session, and it exists
 //! before anything else is known about a child. The guard uses it to find processes that left the group, and children
 //! that it was not told of.
 //!
@@ -28,8 +29,8 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use crate::hex;
 use crate::lock::lock;
 
-/// The variable that marks our children and their descendants. Each word is a mark: one per host in the chain. It does
-/// not begin with `MCP_HOST_`, because such names are settings.
+/// The environment variable that marks our children and their descendants. Each word of its value is a mark, one per
+/// host in the chain. It does not begin with `MCP_HOST_`, because such names are settings.
 pub(super) const VARIABLE: &str = "_MCP_HOST_GUARD";
 
 /// The argument that turns a program into the guard of its parent process.
@@ -42,7 +43,7 @@ static CAN: AtomicBool = AtomicBool::new(false);
 static POST: Mutex<Post> =
     Mutex::new(Post { mark: None, pipe: None, replaced: 0, count: 0, children: BTreeMap::new() });
 
-/// This process's side of its guard.
+/// What this process, as a host, knows about its guard.
 #[derive(Debug)]
 struct Post {
     /// Identifies this host in the marks of its children.
@@ -146,8 +147,8 @@ impl Post {
         }
     }
 
-    /// Sends a message to the guard. It is shorter than what a pipe takes in one piece. A guard that is gone is
-    /// replaced and told everything again; one that does not read, because it was stopped, is not waited for.
+    /// Sends a message to the guard. The message is shorter than what a pipe takes in one piece. A guard that is gone
+    /// is replaced and told everything again; one that does not read, because it was stopped, is not waited for.
     fn tell(&mut self, line: &str) {
         if let Some(pipe) = &mut self.pipe
             && let Err(error) = pipe.write_all(line.as_bytes())
@@ -157,7 +158,8 @@ impl Post {
     }
 }
 
-/// Waits for the end of a guard, which should not end while the host lives.
+/// Waits for the end of a guard, which should not end while the host lives, and replaces that guard, at most
+/// [`REPLACEMENTS`] times.
 fn replace(mut child: Child) {
     let ended = child.wait();
     let mut post = post();

@@ -1,4 +1,4 @@
-//! Finds what a host left behind, by mark, group, and descent, and kills it.
+//! Finds the processes that a host left behind, by mark, process group, and descent, and kills them.
 //!
 //! Linux shows all three under `/proc`; other systems show only groups. Scans repeat until several in a row find
 //! nothing, because a process in the middle of `exec` shows no environment. Processes older than the host are skipped,
@@ -10,7 +10,7 @@
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process};
 
-/// A process group, identified by its leader.
+/// A process group, identified by the pid of its leader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
     leader: Pid,
@@ -18,7 +18,7 @@ pub(super) struct Group {
     started: Option<u64>,
 }
 
-/// Selects processes.
+/// The processes to find.
 #[derive(Debug)]
 pub(super) struct Which<'a> {
     /// Matches a process if a word of its mark starts with one of these; a space stands for the end of the word.
@@ -37,7 +37,7 @@ impl Group {
     }
 
     /// Whether the number still belongs to the reported group. While a group has members, its number is not reused; so
-    /// a process that has it is the leader, or the group is gone and the number belongs to another.
+    /// a process that has this pid is the leader, or the group is gone and the number belongs to another.
     fn is_the_same(&self) -> bool {
         match started(self.leader.as_raw_pid()) {
             Some(now) => self.started == Some(now),
@@ -132,7 +132,7 @@ mod linux {
             })
         }
 
-        /// Kills the process and reports whether it was still there.
+        /// Kills the process. Returns whether it was still there.
         pub(super) fn kill(&self) -> bool {
             let Some(pid) = Pid::from_raw(self.pid) else { return false };
             match pidfd_open(pid, PidfdFlags::empty()) {

@@ -11,8 +11,8 @@ pub(super) fn run(host: &str) {
     // Ctrl-C and hangup from the terminal are for the host, which decides about its servers while it lives.
     let _ = rustix::process::setsid();
     sweep::name_this_process("mcp-host-guard");
-    // If the host is gone already, this is the age of the process that adopted us: the first process, the oldest of
-    // all.
+    // If the host is gone already, this is the start time of the process that adopted us: the first process, the oldest
+    // of all.
     let since = rustix::process::getppid().and_then(|host| sweep::started(host.as_raw_pid())).unwrap_or_default();
     let children = listen(host, since);
     let unsure = children.values().any(Option::is_none);
@@ -59,7 +59,7 @@ fn listen(host: &str, since: u64) -> BTreeMap<u64, Option<Group>> {
                 _ => {}
             }
         }
-        // The host has ended the group; what left the group is ended here.
+        // The host has ended the child's group; processes that left the group are ended here.
         if !ended.is_empty() {
             let marks: Vec<_> = ended.iter().map(|number| format!("{host}.{number} ")).collect();
             clear(&Which { marks: &marks, groups: &[], since }, &[Duration::ZERO]);
@@ -67,7 +67,7 @@ fn listen(host: &str, since: u64) -> BTreeMap<u64, Option<Group>> {
     }
 }
 
-/// Kills until as many scans in a row as there are pauses find nothing.
+/// Scans and kills until as many scans in a row as there are `pauses` find nothing.
 fn clear(which: &Which<'_>, pauses: &[Duration]) {
     let begun = Instant::now();
     let mut quiet = 0;
@@ -86,5 +86,5 @@ const SETTLING: [Duration; 4] =
     [Duration::ZERO, Duration::from_millis(10), Duration::from_millis(40), Duration::from_millis(100)];
 /// How long a killed process may take to disappear before the next scan.
 const DYING: Duration = Duration::from_millis(2);
-/// When to give up: a process that is not dead by then cannot be killed.
+/// How long to go on: a process that is not dead by then cannot be killed.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,18 +1,18 @@
 //! Finds the stderr line that explains why a program failed; pure.
 //!
-//! It is rarely the last line: package runners and runtimes end with the path of their log, a hint, or their version.
+//! That is rarely the last line: package runners and runtimes end with the path of their log, a hint, or their version.
 //! So each line is weighed by its words, and known closing lines never count.
 
 /// The explaining line, and the innermost of the causes listed below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Telling {
     line: usize,
-    /// The first line of a cause, and the line after its end; a cause may be wrapped.
+    /// The cause: the index of its first line, and the index after its last line; its text may be wrapped.
     because: Option<(usize, usize)>,
 }
 
 impl Telling {
-    /// Joins both into one line, given the text of each line.
+    /// Joins the line and its cause into one line; `text` returns the text of the line with that index.
     pub(super) fn of(self, text: impl Fn(usize) -> String) -> String {
         let head = squeeze(text(self.line).trim().trim_start_matches("× "));
         let head = head.trim_end_matches([':', '{', ' ']);
@@ -59,7 +59,7 @@ enum Weight {
     Trust,
 }
 
-/// Returns the line that explains most; of several, the last. `None` if no line says anything.
+/// Returns the line that explains most; if several do, the last of them. Returns `None` if no line says anything.
 pub(super) fn choose(lines: &[String]) -> Option<Telling> {
     let mut best: Option<(Weight, usize)> = None;
     let mut scene = Scene::Open;
@@ -220,7 +220,7 @@ enum Level {
     Error,
 }
 
-/// Returns the level that a logger wrote before its message.
+/// Returns the log level that a logger wrote before its message.
 fn level(text: &str) -> Option<Level> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).take(12);
     words
@@ -324,7 +324,7 @@ const EPILOGUES: &[&str] = &[
     "... ",
 ];
 
-/// What follows `npm error` and only repeats the error in fewer words.
+/// Beginnings of the text after `npm error` in lines that only repeat the error in fewer words.
 const NPM: &[&str] = &[
     "code ",
     "errno ",
@@ -335,7 +335,7 @@ const NPM: &[&str] = &[
     "'proxy' config is set properly",
 ];
 
-/// Whether it is a stack frame: `at main (/srv/index.js:3:9)`, or the location alone: `/srv/index.js:3`.
+/// Whether a line is a stack frame: `at main (/srv/index.js:3:9)`, or the location alone: `/srv/index.js:3`.
 fn is_of_a_stack(text: &str) -> bool {
     let text = text.trim_end_matches([' ', '{']);
     let ends = text.rsplit_once(':').is_some_and(|(_, end)| !end.is_empty() && end.bytes().all(|b| b.is_ascii_digit()));
@@ -345,7 +345,7 @@ fn is_of_a_stack(text: &str) -> bool {
     }
 }
 
-/// Whether it is a property of an error as Node prints it: `code: 'ENOENT',`.
+/// Whether a line is a property of an error as Node prints it: `code: 'ENOENT',`.
 fn is_property(text: &str) -> bool {
     let Some((name, value)) = text.split_once(": ") else { return false };
     let value = value.trim_end_matches(',');
@@ -359,7 +359,8 @@ fn is_property(text: &str) -> bool {
         )
 }
 
-/// Returns the text of a cause listed below an error; empty if the list only begins.
+/// Returns the text of a cause that is listed below an error: empty if the line only begins such a list, `None` if it
+/// is another line.
 fn cause(line: &str) -> Option<&str> {
     let text = line.trim_start_matches(|c: char| c.is_whitespace() || "╰├─▶│".contains(c));
     let listed = text.len() < line.len() && line.contains('▶');
@@ -370,7 +371,7 @@ fn cause(line: &str) -> Option<&str> {
         .or(listed.then_some(text))
 }
 
-/// Returns the innermost of the causes that follow an error.
+/// Returns the innermost of the causes that follow an error: the index of its first line, and the index after its last.
 fn innermost(lines: &[String], from: usize) -> Option<(usize, usize)> {
     let (mut found, mut listing) = (None, false);
     for (index, line) in lines.iter().enumerate().skip(from + 1) {

@@ -1,4 +1,5 @@
-//! Limits on the open questions of one server: their number, total size, and rate.
+//! Limits on one server's open questions, that is, its requests to clients that have no answer yet: their number, their
+//! total size, and their rate.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,21 +21,21 @@ const ID: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct Asks {
     open: BTreeMap<RequestId, Open>,
-    /// The start of the current window, and the questions counted in it.
+    /// The start of the current one-second window, and the questions counted in it.
     window: Option<(Instant, u32)>,
 }
 
 #[derive(Debug)]
 struct Open {
-    /// The exchange that the question went to.
+    /// The exchange that the question went to, if it belongs to one.
     exchange: Option<u64>,
     size: usize,
 }
 
-/// What happens to a question that is not put to a client.
+/// What happens to a question that no client is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Turned {
-    /// It is answered with an error of this text.
+    /// It is answered with an error that has this text.
     Away(String),
     /// It gets no answer, for this reason.
     Down(&'static str),
@@ -43,7 +44,7 @@ pub(super) enum Turned {
 impl Asks {
     /// Registers a question, for which `size` bytes are kept.
     pub(super) fn admit(&mut self, id: &RequestId, size: usize, now: Instant) -> Result<(), Turned> {
-        // Not even answered: each answer would hold the id until the server takes it.
+        // Such a question is not even answered: each answer would hold the id until the server takes it.
         if matches!(id, RequestId::Text(text) if text.len() > ID) {
             return Err(Turned::Down("a question whose id is longer than 1 KiB"));
         }
@@ -82,7 +83,7 @@ impl Asks {
         self.open.get(id)?.exchange
     }
 
-    /// Removes a question. Returns `None` if it was not open, else the exchange that it went to.
+    /// Removes a question. Returns `None` if it was not open; else the exchange that it went to, if any.
     pub(super) fn remove(&mut self, id: &RequestId) -> Option<Option<u64>> {
         Some(self.open.remove(id)?.exchange)
     }

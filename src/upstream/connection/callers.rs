@@ -1,19 +1,20 @@
 //! The clients that have called on a connection: none, one, or several.
 //!
-//! Over a pipe a question does not name its call, and a server may ask after the call has ended. So a question belongs
-//! to a client only if no other client has ever called (`docs/bridging.md` 15.2). That is decided under the lock of the
-//! connection's table: a call of another client that arrives at that moment goes elsewhere before a byte is sent.
+//! Over a pipe a question (a request from the server) does not name its call, and a server may ask after the call has
+//! ended. So a question belongs to a client only if no other client has ever called (`docs/bridging.md` 15.2). That is
+//! decided while the connection's table is locked: a call of another client that arrives at that moment goes elsewhere
+//! before a byte is sent.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::protocol::Profile;
 use crate::upstream::terms::Owner;
 
-/// The client that a lease is bound to, if any; it outlives connections.
+/// The only client that gets the questions from a lease's server, if one is bound; the binding outlives connections.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct Binding {
     owner: AtomicU64,
-    /// Increases whenever the binding is cleared, after which the lease may serve other clients.
+    /// A counter that increases whenever the binding is cleared, after which the lease may serve other clients.
     turn: AtomicU64,
 }
 
@@ -23,7 +24,7 @@ impl Binding {
         Some(Owner(self.owner.load(Ordering::Acquire))).filter(|owner| *owner != Owner::HOST)
     }
 
-    /// Binds the lease to that client, unless it is bound to another.
+    /// Binds the lease to that client, unless it is bound to another. Returns whether it is bound to that client now.
     pub(in crate::upstream) fn set(&self, owner: Owner) -> bool {
         let set = self.owner.compare_exchange(Owner::HOST.0, owner.0, Ordering::AcqRel, Ordering::Acquire);
         set.is_ok_and(|_| owner != Owner::HOST) || self.get() == Some(owner)
@@ -31,7 +32,7 @@ impl Binding {
 
     /// Removes the binding.
     pub(in crate::upstream) fn clear(&self) {
-        // First, so that a reader that sees it unbound also sees the new turn.
+        // The turn comes first, so that a reader that sees the lease unbound also sees the new turn.
         self.turn.fetch_add(1, Ordering::AcqRel);
         self.owner.store(Owner::HOST.0, Ordering::Release);
     }
@@ -50,12 +51,12 @@ pub(super) enum Callers {
     None,
     /// Only this client, which can answer these kinds of questions.
     One(Owner, Profile),
-    /// Several, or one that has since gone.
+    /// Several clients, or one that is gone by now.
     Many,
 }
 
 impl Callers {
-    /// Records a request of that client.
+    /// Records a request from that client, which can answer the kinds of questions in `profile`.
     pub(super) fn note(&mut self, owner: Owner, profile: Profile) {
         *self = match *self {
             _ if owner == Owner::HOST => return,
@@ -65,14 +66,14 @@ impl Callers {
         };
     }
 
-    /// Records that a client is gone: its work may still ask, but no client can answer.
+    /// Records that a client is gone: the server may still ask questions about its calls, but no client can answer.
     pub(super) fn forget(&mut self, owner: Owner) {
         if self.only() == Some(owner) {
             *self = Self::Many;
         }
     }
 
-    /// The only client that has called.
+    /// The only client that has called; `None` if none or several have.
     pub(super) fn only(self) -> Option<Owner> {
         match self {
             Self::One(owner, _) => Some(owner),

@@ -1,5 +1,5 @@
-//! Drops excess messages of a server: notifications over a rate, answers that no request waits for. They are counted
-//! and logged now and then.
+//! Limits excess messages from a server: notifications over the rate limit are dropped, and so are responses that no
+//! request waits for. Dropped messages are counted and logged now and then.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ const NOTICES_PER_SECOND: u32 = 1000;
 /// The minimum interval between log lines about drops.
 const TOLD: Duration = Duration::from_secs(60);
 
-/// The drop count of one server.
+/// Counts one server's notifications and dropped messages.
 #[derive(Debug, Default)]
 pub(super) struct Flood {
-    /// The start of the current window, and the notifications counted in it.
+    /// The start of the current one-second window, and the notifications counted in it.
     window: Option<(Instant, u32)>,
     told: Option<Instant>,
     dropped: u64,
 }
 
 impl Flood {
-    /// Counts a notification and reports whether it exceeds the rate.
+    /// Counts a notification. Returns true if it exceeds the rate limit.
     pub(super) fn is_too_much(&mut self, now: Instant) -> bool {
         let (since, count) = self.window.get_or_insert((now, 0));
         if now - *since >= Duration::from_secs(1) {

@@ -1,6 +1,6 @@
-//! Requests that were answered with a task: progress under their token continues as long as the task does (2025-11-25,
-//! tasks, "Task Progress Notifications"). It goes to the exchange of the request while that exists, else up, like other
-//! messages of the server itself.
+//! Requests that were answered with a task: progress under their progress token continues as long as the task does
+//! (2025-11-25, tasks, "Task Progress Notifications"). It goes to the exchange of the request while that exists; else
+//! it is relayed, like other messages that belong to no exchange.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::Connection;
 use crate::adapt::task::LONGEST_ID;
 use crate::protocol::Raw;
 
-/// The maximum number of such requests per connection; the oldest are dropped.
+/// The maximum number of such requests per connection; the oldest are forgotten.
 const LASTING: usize = 1024;
 
 /// A request that was answered with a task.
@@ -24,15 +24,15 @@ pub(super) struct Lasting {
 
 impl super::Table {
     /// Removes a request whose exchange was dropped, unless it was detached before. The caller drops the result after
-    /// releasing the table, because an undelivered question answers itself.
+    /// releasing the table, because an undelivered question in it answers itself, which takes the lock.
     #[must_use]
     pub(super) fn let_go(&mut self, id: u64) -> Option<Lasting> {
         let held = self.lasting.get(&id).is_some_and(|lasting| lasting.inbox.is_some());
         if held { self.lasting.remove(&id) } else { None }
     }
 
-    /// Keeps the token of a request that is answered with a task. Returns the oldest entry if there are too many; the
-    /// caller drops it as in [`Self::let_go`].
+    /// Keeps the progress token of a request that is answered with a task. Returns the oldest entry if there are too
+    /// many; the caller drops it as in [`Self::let_go`].
     #[must_use]
     pub(super) fn answer_lasts(&mut self, id: u64, inbox: &Arc<Inbox>, item: &Item) -> Option<Lasting> {
         let Item::Done(Ok(result)) = item else { return None };
@@ -44,7 +44,7 @@ impl super::Table {
 }
 
 impl Connection {
-    /// Routes progress under that token.
+    /// Routes a progress notification by its token; `None` is a token that cannot be ours.
     pub(super) fn receive_progress(self: &Arc<Self>, token: Option<u64>, params: Raw) {
         let table = self.lock();
         // Under the lock: otherwise the answer might be taken first, and the progress would never be read.
@@ -58,7 +58,7 @@ impl Connection {
                 drop(table);
                 self.relay(told);
             }
-            // Not one of our tokens, or no longer (`docs/hazards.md` H53).
+            // The token is not ours, or no longer in use (`docs/hazards.md` H53).
             None => {
                 drop(table);
                 self.drop_one("progress of no known request");
@@ -66,7 +66,7 @@ impl Connection {
         }
     }
 
-    /// Forgets the requests of a task that is over.
+    /// Forgets the requests that were answered with a task that is over.
     pub(super) fn lasts_no_longer(&self, task: &str) {
         let mut table = self.lock();
         let of_it = |(id, lasting): (&u64, &Lasting)| (lasting.task == task).then_some(*id);
@@ -83,7 +83,7 @@ impl Connection {
         lasting.inbox = None;
         let task = lasting.task.clone();
         let mut others = Vec::new();
-        // Under the lock, so that later progress stays behind it.
+        // Under the lock, so that later progress cannot overtake these items.
         while let Some(item) = inbox.pop() {
             match item {
                 Item::Progress(params) => self.relay(Relayed::Progress { task: task.clone(), params }),
@@ -95,7 +95,8 @@ impl Connection {
         drop(others);
     }
 
-    /// Redirects messages about a request that was answered with a task into `other`, those still queued included.
+    /// Redirects messages about a request that was answered with a task into the inbox `other`, including those still
+    /// queued.
     pub(in crate::upstream) fn goes_on_in(&self, id: u64, inbox: &Inbox, other: &Arc<Inbox>) {
         let mut table = self.lock();
         if let Some(lasting) = table.lasting.get_mut(&id) {

@@ -1,9 +1,10 @@
-//! One life of a transport: matches answers to waiting requests, and finds the call that a server's message belongs to.
+//! One connection, from its opening to its loss: matches responses to waiting requests, and finds the call that any
+//! other message from the server belongs to.
 //!
 //! **Invariant:** messages are passed on without waiting, so one slow client never stops a server's reader. The table
-//! of waiting requests is behind a plain lock that is never held across an `await`: a separate task would cost each
-//! call two wake-ups. No request waits for room in the table. If several clients use the lease, each gets at most half
-//! of `pendingPerServer`.
+//! of waiting requests is behind a plain lock that is never held across an `await`: a separate task that owns it would
+//! cost each call two wake-ups. No request waits for room in the table: it is refused. If several clients use the
+//! lease, each gets at most half of `pendingPerServer`.
 
 mod asks;
 mod callers;
@@ -50,7 +51,7 @@ pub(super) enum Link {
     Memory(Memory),
 }
 
-/// The inputs of a connection.
+/// What a new connection is created from.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) server: Arc<str>,
@@ -58,27 +59,28 @@ pub(super) struct Parts {
     pub(super) link: Link,
     pub(super) relay: Relay,
     pub(super) binding: Arc<Binding>,
-    /// The roots of the lease, if known.
+    /// The roots that answer the server's `roots/list`, if known.
     pub(super) roots: Arc<Mutex<Option<Raw>>>,
     pub(super) client_info: Raw,
     pub(super) caps: Caps,
     pub(super) pending_cap: usize,
-    /// The maximum bytes of messages queued over HTTP.
+    /// The maximum bytes of outgoing messages that are queued over HTTP.
     pub(super) queue: usize,
-    /// The maximum nesting depth of its messages.
+    /// The maximum nesting depth of the server's messages.
     pub(super) depth: usize,
-    /// The keys under `mcp-host/` that its server may use in answers.
+    /// The host's own JSON keys (`mcp-host/…`) that the server may use in answers: none, except for the user's own
+    /// daemon.
     pub(super) stays: &'static [&'static str],
     /// The number of clients that use the lease.
     pub(super) users: Arc<AtomicUsize>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
     pub(super) nature: Nature,
-    /// Asks whether a revision that the server just refused still holds, and ends the refused request.
+    /// Asks the server whether a revision that it just refused still holds, and ends the refused request.
     pub(super) renew: Renew,
 }
 
-/// An async function over a connection and one of its requests.
+/// An async function of a connection and the id of one of its requests.
 pub(super) type Renew = fn(Arc<Connection>, u64) -> BoxFuture<'static, ()>;
 
 /// One connection to one server.
@@ -102,22 +104,22 @@ pub(crate) struct Connection {
     speech: Speech,
     /// The most recent tool list, for the headers that its tools require.
     offer: ArcSwapOption<Offer>,
-    /// The caching hints of each list, and when it was read.
+    /// The caching hints of each list, and when that list was requested.
     caches: Mutex<[Option<(Cache, Instant)>; 4]>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     count: u64,
-    /// Oldest first: when all is lost, they are told in this order.
+    /// The requests in flight, oldest first: when the connection is lost, they fail in this order.
     waiting: BTreeMap<u64, Waiting>,
     /// The clients that have called here.
     callers: Callers,
     /// Requests that were answered with a task.
     lasting: BTreeMap<u64, Lasting>,
-    /// Open questions of the server.
+    /// The server's questions that have no answer yet.
     asks: Asks,
-    /// Listens that are not yet acknowledged.
+    /// Change streams (`subscriptions/listen`) that the server has not yet acknowledged.
     acknowledgements: HashMap<u64, oneshot::Sender<Raw>>,
     /// Recent resource updates: URI, stream, time.
     updates: Vec<(String, Option<u64>, Instant)>,
@@ -134,11 +136,11 @@ struct Waiting {
     /// Whether it is a `server/discover`, whose answer is about the revision itself.
     is_probe: bool,
     is_listen: bool,
-    /// Whether it requested log lines; without that a modern server sends none during it.
+    /// Whether the request asks for log lines; otherwise a modern server sends none during it.
     wants_logs: bool,
-    /// The task whose result it waits for.
+    /// The id of the task whose result the request waits for.
     task: Option<String>,
-    /// Whether its answer may be a task.
+    /// Whether its progress token outlives it if it is answered with a task.
     lasts: bool,
 }
 
@@ -177,12 +179,13 @@ impl Connection {
         self.peer.get()
     }
 
-    /// Whether each request carries its client and the questions allowed during it.
+    /// Whether the server is modern: each request describes its client and the questions allowed during it. False
+    /// before the handshake is done.
     pub(crate) fn is_modern(&self) -> bool {
         self.peer.get().is_some_and(|peer| peer.version.is_modern())
     }
 
-    /// Parses a message of the server.
+    /// Parses a message from the server.
     pub(super) fn read(&self, bytes: &bytes::Bytes) -> Result<Message, crate::protocol::Malformed> {
         Message::passing(bytes, self.parts.depth)
     }
@@ -191,7 +194,7 @@ impl Connection {
         self.parts.caps
     }
 
-    /// Uses the headers of that list for tool calls from now on.
+    /// From now on, tool calls get the headers that the tools in `offer` require.
     pub(super) fn keep_offer(&self, offer: Arc<Offer>) {
         self.offer.store(Some(offer));
     }
@@ -200,8 +203,9 @@ impl Connection {
         lock(&self.caches)[kind as usize] = Some((cache, since));
     }
 
-    /// Returns how long a modern server's list is still valid, and whether it may be shared; `None` for a legacy server,
-    /// which does not say. An expired list is reread for the next client that asks, unless the server reports its changes.
+    /// Returns how long a modern server's list is still valid, and whether it may be shared; `None` for a legacy
+    /// server, which does not say, and before the list is read. An expired list is reread for the next client that
+    /// asks, unless the server reports changes of that list.
     pub(crate) fn freshness(&self, kind: Kind) -> Option<Cache> {
         let peer = self.peer.get().filter(|peer| peer.version.is_modern())?;
         let (cache, since) = lock(&self.caches)[kind as usize]?;
@@ -268,7 +272,7 @@ impl Connection {
         (self.parts.nature.chance)()
     }
 
-    /// The identity of this host.
+    /// The id of this host, and the hosts above it.
     pub(super) fn lineage(&self) -> &Lineage {
         &self.parts.nature.lineage
     }
@@ -296,7 +300,7 @@ impl Connection {
         self.served.load(Ordering::Relaxed)
     }
 
-    /// Returns true on its first call only: for the first answered client request.
+    /// Returns true on the first call only: the call for the first answered client request.
     pub(crate) fn is_first_answer(&self) -> bool {
         !self.told_served.swap(true, Ordering::Relaxed)
     }
@@ -320,7 +324,7 @@ impl Connection {
         }
     }
 
-    /// Whether a question's stream identifies the request that it belongs to.
+    /// Whether the stream on which a question comes identifies the request that the question belongs to.
     pub(crate) fn tells_whose(&self) -> bool {
         match &self.parts.link {
             Link::Http(_) => true,
@@ -354,13 +358,14 @@ impl Connection {
         self.lock().waiting.values().filter(|waiting| waiting.owner != Owner::HOST).count()
     }
 
-    /// The number of open questions of the server.
+    /// The number of the server's questions that have no answer yet.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(crate) fn questions(&self) -> usize {
         self.lock().asks.len()
     }
 
-    /// Whether the lease is bound to another client, or has changed clients since the request was admitted.
+    /// Whether the lease is bound to another client, or has become free since the request was admitted. Never true for
+    /// the host's own requests or at a modern server.
     fn is_taken_from(&self, terms: &Terms) -> bool {
         if terms.owner == Owner::HOST || self.is_modern() {
             return false;
@@ -369,7 +374,7 @@ impl Connection {
         is_anothers || terms.turn.is_some_and(|turn| turn != self.parts.binding.turn())
     }
 
-    /// Binds the lease to that client if no other client has ever called here.
+    /// Binds the lease to that client if no other client has ever called here. Returns false if it cannot be bound.
     pub(super) fn claim(&self, owner: Owner) -> bool {
         let table = self.lock();
         let alone = table.callers == Callers::None || table.callers.only() == Some(owner);
@@ -407,14 +412,14 @@ impl Connection {
         (count << 20) | (self.salt.hash_one(count) & 0xf_ffff)
     }
 
-    /// Registers for the acknowledgement of the listen that is opened next under `id`.
+    /// Returns a receiver for the acknowledgement of the change stream that is opened next under `id`.
     pub(super) fn expect_acknowledgement(&self, id: u64) -> oneshot::Receiver<Raw> {
         let (sender, receiver) = oneshot::channel();
         self.lock().acknowledgements.insert(id, sender);
         receiver
     }
 
-    /// Registers a request that is sent next, unless it must not be sent.
+    /// Registers a request that is about to be sent.
     ///
     /// # Errors
     /// Why it must not be sent.
@@ -460,7 +465,8 @@ impl Connection {
         self.failed(error);
     }
 
-    /// Checks the limits: too many requests in total, or too many of one client while others use the lease.
+    /// Checks the limits on requests in flight: in total, and for one client while others use the lease. Returns the
+    /// error if a limit is reached.
     fn overload(&self, table: &Table, owner: Owner) -> Option<transport::Error> {
         let (all, cap) = (table.waiting.len(), self.parts.pending_cap);
         if all >= cap {
@@ -474,15 +480,15 @@ impl Connection {
         (own >= half).then_some(transport::Error::Share(half))
     }
 
-    /// Returns the params of a request to a modern server.
+    /// Returns the params of a request to a modern server, with the protocol's own members in `_meta`.
     pub(super) fn stamp(&self, params: Option<&Raw>, terms: &Terms) -> Raw {
         let version = self.peer.get().map_or(ProtocolVersion::LATEST_MODERN, |peer| peer.version);
         modern::stamp(params, terms, &self.parts.client_info, version)
     }
 
-    /// Handles an error that concerns more than its own request: the server is unreachable, or has forgotten the
-    /// session. No further request is sent here. Other requests in flight travel separately and may still be answered
-    /// (`docs/hazards.md` H30).
+    /// Handles an error that concerns more than its own request: the server is unreachable, has forgotten the session,
+    /// or wants credentials. Other errors are ignored. No further request is sent here. Other requests in flight travel
+    /// separately and may still be answered (`docs/hazards.md` H30).
     pub(super) fn failed(self: &Arc<Self>, error: &transport::Error) {
         use transport::Error as E;
         if !error.wants_credentials()
@@ -556,10 +562,10 @@ impl Connection {
     }
 }
 
-/// The prefix of probe ids. They are text, so no id of a later session equals one.
+/// The prefix of the ids of `server/discover` requests. They are text, so no id of a later session equals one.
 const PROBE_ID: &str = "discover-";
 
-/// Returns the id of a request on the wire.
+/// Returns the JSON-RPC id of a request.
 pub(super) fn rpc_id(id: u64, is_probe: bool) -> RequestId {
     if is_probe {
         return RequestId::Text(format!("{PROBE_ID}{id}").into());

@@ -1,4 +1,4 @@
-//! Routes the messages of a server: answers by their id, everything else by the call that it belongs to.
+//! Routes messages from a server: responses by their id, everything else to the call that it belongs to.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,13 +21,13 @@ use crate::protocol::{
 };
 use crate::transport::{Error, HANG_UP};
 
-/// The period within which two streams report the same change.
+/// Two streams that report the same resource update within this time mean the same change.
 const TWICE: Duration = Duration::from_millis(250);
-/// The maximum number of changes that are compared.
+/// The maximum number of recent resource updates that are kept for that comparison.
 const UPDATES: usize = 256;
 
 impl Connection {
-    /// Handles one message of the server. `origin` is the exchange on whose stream it came, if any.
+    /// Handles one message from the server. `origin` is the exchange on whose stream it came, if any.
     pub(in crate::upstream) fn receive(self: &Arc<Self>, origin: Option<u64>, message: Message) {
         match message {
             Message::Response(response) => self.receive_response(response),
@@ -65,7 +65,7 @@ impl Connection {
         (rpc_id(number, is_probe) == *id).then_some(number)
     }
 
-    /// Counts a notification and reports whether it exceeds the rate. Idempotent notifications always pass.
+    /// Counts a notification. Returns true if it exceeds the rate limit, which idempotent notifications never do.
     fn is_too_much(&self, method: &Method) -> bool {
         let light = matches!(
             method,
@@ -78,7 +78,7 @@ impl Connection {
         self.lock().flood.is_too_much(Instant::now()) && !light
     }
 
-    /// Counts a dropped message.
+    /// Counts a dropped message, and logs the total now and then.
     pub(in crate::upstream) fn drop_one(&self, what: &str) {
         let told = self.lock().flood.drop_one(Instant::now());
         if let Some(dropped) = told {
@@ -86,7 +86,7 @@ impl Connection {
         }
     }
 
-    /// Returns the number in one of our ids.
+    /// Returns the number in a request id of ours; `None` if the id cannot be ours.
     pub(in crate::upstream) fn id_of(id: &RequestId) -> Option<u64> {
         match id {
             RequestId::Number(id) => u64::try_from(*id).ok(),
@@ -94,7 +94,7 @@ impl Connection {
         }
     }
 
-    /// Completes a request. If the server refused its revision, that is renegotiated first.
+    /// Completes a request. If the server refused the request's revision, the revision is renegotiated first.
     pub(in crate::upstream) fn settle(self: &Arc<Self>, id: u64, outcome: Outcome) {
         match outcome {
             Err(error) if error.code == code::UNSUPPORTED_VERSION && self.is_modern() && self.is_request(id) => {
@@ -102,7 +102,7 @@ impl Connection {
                 let renewed = (self.parts.renew)(self.clone(), id);
                 self.parts.tasks.spawn(async move {
                     if stop.run_until_cancelled(renewed).await.is_none() {
-                        // Over HTTP nothing else ends it: its own future has finished.
+                        // Over HTTP nothing else ends the request: its own future has finished.
                         task.finish(id, Item::Lost(Error::Renegotiated));
                     }
                 });
@@ -111,12 +111,12 @@ impl Connection {
         }
     }
 
-    /// Ends a request; only the first call counts.
+    /// Ends a request in flight with its last item; later calls for the same request do nothing.
     pub(in crate::upstream) fn finish(&self, id: u64, item: Item) {
         let mut table = self.lock();
         let entry = table.waiting.remove(&id);
         if let Some(entry) = entry {
-            // Under the same lock, so that progress on another stream finds one entry or the other.
+            // Under the same lock, so that progress on another stream finds either the waiting or the lasting entry.
             let oldest = if entry.lasts { table.answer_lasts(id, &entry.inbox, &item) } else { None };
             drop(table);
             drop(oldest);
@@ -129,7 +129,7 @@ impl Connection {
                     self.served.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            // Answers to the host itself may hold our own keys: other hosts send their ids in them.
+            // Answers to the host itself may hold our own `_meta` keys: other hosts send their ids in them.
             let is_clients = entry.owner != Owner::HOST;
             entry.inbox.put(match item {
                 Item::Done(Ok(result)) if is_clients => Item::Done(Ok(ours::body(result, self.parts.stays))),
@@ -224,7 +224,7 @@ impl Connection {
         self.dirtied.notify_one();
     }
 
-    /// Waits until the server reports changed lists; returns their bits once.
+    /// Waits until the server has reported changed lists; returns and clears their dirty bits.
     pub(in crate::upstream) async fn changed(&self) -> u8 {
         loop {
             match self.dirty.swap(0, Ordering::Relaxed) {
@@ -288,7 +288,7 @@ impl Connection {
         self.lock().asks.holds(question)
     }
 
-    /// Finds the request that waits for the result of a task: the task's questions belong to it alone.
+    /// Finds the request that waits for the result of a task: the task's questions belong to that request alone.
     fn waiting_for(&self, task: &str) -> Whose {
         let table = self.lock();
         let found = table.waiting.iter().find(|(_, entry)| entry.task.as_deref() == Some(task));
@@ -316,21 +316,23 @@ impl Connection {
         }
     }
 
-    /// Withdraws the questions outside of calls after the connection has ended. Calls withdraw their own.
+    /// Withdraws the questions that belong to no call, after the connection has ended. Calls withdraw their own
+    /// questions.
     pub(super) fn withdraw_all(self: &Arc<Self>, asks: Vec<(RequestId, Option<u64>)>) {
         for (id, _) in asks.into_iter().filter(|(_, exchange)| exchange.is_none()) {
             self.relay(Relayed::Withdrawn(id));
         }
     }
 
-    /// Finds the owner of a question (`docs/bridging.md` 15.2): the call on whose stream it came; else the only client
-    /// that has ever called here, to which the lease is then bound if that client can be asked; else nobody. A call of
-    /// another client that arrives at this moment sees the binding and goes elsewhere.
+    /// Finds the call that a question belongs to (`docs/bridging.md` 15.2): the call on whose stream it came; else the
+    /// latest call of the only client that has ever called here; else none. If that only client can be asked, the lease
+    /// is bound to it: a call from another client that arrives at this moment sees the binding and goes to another
+    /// lease.
     fn asker(&self, origin: Option<u64>, ask: &Ask) -> Whose {
         let table = self.lock();
         let named = origin.map(|id| table.waiting.get(&id).map(|entry| (id, entry)));
         let named = match named {
-            // Its call is over, so it belongs to no other call.
+            // The call on whose stream it came is over, so it belongs to no other call.
             Some(None) => return Whose::Unclear,
             Some(Some((_, entry))) if entry.owner == Owner::HOST => None,
             named => named.flatten(),
@@ -342,7 +344,8 @@ impl Connection {
                 return named.map_or(Whose::Unclear, |(id, entry)| Whose::Exchange(id, entry.inbox.clone()));
             }
         };
-        // The host itself answers for roots that the lease knows: clients with equal roots keep sharing it.
+        // The host itself answers with the roots that the lease knows, so that clients with equal roots keep sharing
+        // the lease.
         let is_told = ask.method == Method::RootsList && lock(&self.parts.roots).is_some();
         if ask.is_for(profile) && !is_told {
             self.parts.binding.set(owner);
@@ -358,8 +361,8 @@ impl Connection {
         }
     }
 
-    /// Finds the call that a log line belongs to: that of its stream; else the latest call of the only client with
-    /// calls in flight. With two such clients it is unclear and never guessed.
+    /// Finds the call that a log line belongs to: the call on whose stream it came; else the latest call of the only
+    /// client with calls in flight. With two such clients the call is unclear and never guessed.
     fn correlate(&self, origin: Option<u64>) -> Whose {
         let modern = self.is_modern();
         let table = self.lock();
@@ -367,7 +370,7 @@ impl Connection {
             match table.waiting.get(&id) {
                 Some(entry) if entry.owner == Owner::HOST => {}
                 Some(entry) => return Whose::Exchange(id, entry.inbox.clone()),
-                // Its call is over, so it belongs to no other call.
+                // The call on whose stream it came is over, so it belongs to no other call.
                 None => return Whose::Unclear,
             }
         }
@@ -390,20 +393,21 @@ impl Connection {
     }
 
     pub(in crate::upstream) fn relay(self: &Arc<Self>, what: Relayed) {
-        // A full relay means that the host itself is behind: the message is dropped, and a question answers itself.
+        // A full relay means that the host itself is behind: the message is dropped, and a dropped question answers
+        // itself.
         if let Err(mpsc::error::TrySendError::Full(_)) = self.parts.relay.try_send(self, what) {
             tracing::warn!(server = &*self.parts.server, "news dropped: too many at once");
         }
     }
 }
 
-/// The number of the request that a token belongs to.
+/// The number of the request that a progress token belongs to; `None` if the token cannot be ours.
 fn number_of(token: &ProgressToken) -> Option<u64> {
     let RequestId::Number(token) = token else { return None };
     u64::try_from(*token).ok()
 }
 
-/// The listen that a message belongs to.
+/// The id of the change stream (`subscriptions/listen`) that a message names.
 fn subscription(params: &Raw) -> Option<u64> {
     let id = params.member("_meta")?.member(meta::SUBSCRIPTION_ID)?;
     Connection::id_of(&id.read::<RequestId>().ok()?)
@@ -411,12 +415,12 @@ fn subscription(params: &Raw) -> Option<u64> {
 
 enum Whose {
     Exchange(u64, Arc<Inbox>),
-    /// No request in flight; the client, if only one has ever called.
+    /// No request in flight. Holds the client, if only one has ever called.
     Nobody(Option<Owner>),
     Unclear,
 }
 
-/// The task that a question names (2025-11-25).
+/// The id of the task that a question names (2025-11-25).
 fn related_task(params: &Raw) -> Option<String> {
     params.member("_meta")?.member(meta::RELATED_TASK)?.text("taskId")
 }

@@ -2,8 +2,8 @@
 //!
 //! Over HTTP each message is a POST of its own. A server that accepts them and never responds would hold one of our
 //! sockets for each, so only a few are in flight at once, and the others wait in order, within `limits.serverQueue`.
-//! Messages that the server itself provokes have little room there, and a mere refusal has none (`docs/hazards.md`
-//! H18).
+//! Messages that the server itself provokes have little room in that queue, and a mere refusal has none
+//! (`docs/hazards.md` H18).
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -36,7 +36,7 @@ const LAST: Duration = Duration::from_secs(1);
 enum Why {
     /// The host or a client has something to say.
     Ours,
-    /// An answer to the server that no client had to give.
+    /// An answer that the host gives itself: to a ping, or to an unknown request.
     Echo,
     /// A refusal, because the server asks too much.
     Refusal,
@@ -63,7 +63,7 @@ impl Speech {
         lock(&self.queue)
     }
 
-    /// Returns the next message; if there is none, the calling speaker counts as ended.
+    /// Returns the next message. `None` means that there is none; the calling task then no longer counts as a speaker.
     fn next(&self) -> Option<Frame> {
         let mut queue = self.lock();
         let next = queue.waiting.pop_front();
@@ -96,7 +96,7 @@ impl Connection {
         self.say(Message::Notification(Notification { method, params }), Why::Ours);
     }
 
-    /// Sends a notification that must arrive before any later message.
+    /// Sends a notification that must arrive before any later message; over HTTP, waits until it is accepted.
     pub(in crate::upstream) async fn say_first(self: &Arc<Self>, method: Method) -> Result<(), transport::Error> {
         let notice = Notification { method, params: None };
         match self.link() {
@@ -109,12 +109,12 @@ impl Connection {
         }
     }
 
-    /// Answers a question of the server, if the server still waits.
+    /// Answers a question from the server, if the server still waits for the answer.
     pub(in crate::upstream) fn respond(self: &Arc<Self>, id: &RequestId, outcome: Outcome) {
         self.respond_because(Why::Ours, id, outcome);
     }
 
-    /// Answers a question that no client was asked for.
+    /// Answers a request from the server that no client had to answer.
     pub(super) fn echo(self: &Arc<Self>, id: &RequestId, outcome: Outcome) {
         self.respond_because(Why::Echo, id, outcome);
     }
@@ -184,8 +184,8 @@ impl Connection {
         }
     }
 
-    /// Ends the session in good order: requests in flight are cancelled at the server, its questions are answered, and
-    /// nothing is sent after that. Then the session may end.
+    /// Prepares the orderly end of the session: requests in flight are cancelled at the server, its open questions are
+    /// answered with an error, and nothing is sent after that. Once this returns, the session may end.
     pub(in crate::upstream) async fn part(self: &Arc<Self>) {
         let error = transport::Error::Closed;
         let (waiting, asks) = {
@@ -245,7 +245,7 @@ async fn speak(connection: Arc<Connection>) {
     };
     let over = async {
         stop.cancelled().await;
-        // Over HTTP with SSE the stream was the session.
+        // Over HTTP with SSE the session ended with its stream, so there is nothing to wait for.
         if matches!(connection.link(), Link::Http(_)) {
             tokio::time::sleep(LAST).await;
         }

@@ -1,4 +1,4 @@
-//! Takes incoming data off the wire: a message, or a batch.
+//! Parses incoming data, a message or a JSON-RPC batch, and passes its messages on.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::transport::Error;
 const BATCH: usize = 100;
 
 impl Connection {
-    /// Takes one incoming message or batch.
+    /// Takes one incoming message or batch. `origin` is the exchange on whose stream it came, if any.
     pub(in crate::upstream) fn take(self: &Arc<Self>, origin: Option<u64>, data: &bytes::Bytes) {
         match self.read(data) {
             Ok(message) => self.receive(origin, message),
