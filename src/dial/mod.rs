@@ -1,8 +1,8 @@
-//! The one HTTP client: TLS, timeouts, no redirects, and rules for URLs that are not in the config.
+//! Makes every HTTP client: TLS, timeouts, no redirects, and rules for URLs that are not in the config.
 //!
-//! Not here: credentials, and what is sent. A client is made when the first server needs one, because reading the
-//! platform's certificates costs more than starting a small server. Start at [`Dialer`]. `foreign.rs` requests URLs that
-//! servers named, `tls.rs` decides which certificates to trust, and `sight.rs` which ones to trust on first use.
+//! Not here: credentials, and what is sent. A client is made only when the first server needs one, because reading the
+//! platform's certificates costs more than starting a small server. Start at [`Dialer`]. `foreign.rs` requests URLs
+//! that servers named, `tls.rs` decides which certificates to trust, and `sight.rs` which ones to trust on first use.
 
 mod address;
 mod foreign;
@@ -47,7 +47,7 @@ impl Dialer {
         }
     }
 
-    /// Returns a recipe for a client of this server that shares no connection with any other.
+    /// Returns a recipe for a client to this server that shares no connection with any other client.
     pub(crate) fn recipe(&self, remote: &Remote) -> Recipe {
         Recipe { remote: remote.clone(), pins: self.pins.clone() }
     }
@@ -58,7 +58,7 @@ impl Dialer {
     }
 }
 
-/// Everything needed to make a client.
+/// Everything needed to make an HTTP client for one server.
 #[derive(Debug)]
 pub(crate) struct Recipe {
     remote: Remote,
@@ -66,7 +66,7 @@ pub(crate) struct Recipe {
 }
 
 impl Recipe {
-    /// Makes a client that shares no connection with any other.
+    /// Makes a client that shares no connection with any other client.
     pub(crate) fn client(&self) -> Result<reqwest::Client, String> {
         let Remote { url, tls, .. } = &self.remote;
         if url.scheme() != "https" {
@@ -85,7 +85,7 @@ impl Recipe {
 }
 
 fn builder() -> reqwest::ClientBuilder {
-    // Fails only if the program has already chosen a provider, which serves as well.
+    // This fails only if the program has already chosen a crypto provider, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
@@ -95,7 +95,7 @@ fn builder() -> reqwest::ClientBuilder {
         .user_agent(concat!("mcp-host/", env!("CARGO_PKG_VERSION")))
 }
 
-/// Without TLS no certificates are read.
+/// Returns a builder without TLS, which reads no certificates.
 fn plain() -> reqwest::ClientBuilder {
     builder().tls_certs_only([]).no_proxy().http1_only()
 }
@@ -104,7 +104,7 @@ fn made(builder: reqwest::ClientBuilder) -> Result<reqwest::Client, String> {
     builder.build().map_err(|error| error.to_string())
 }
 
-/// Returns the innermost cause, which is the most specific.
+/// Returns the innermost cause of an error, which is the most specific.
 pub(crate) fn explain(error: &reqwest::Error) -> String {
     if let Some(error) = in_tls(error) {
         return tls::explain(error).0;
@@ -118,7 +118,8 @@ pub(crate) fn explain(error: &reqwest::Error) -> String {
     text.rfind(" (os error ").map_or_else(|| text.clone(), |at| text[..at].to_owned())
 }
 
-/// Returns why the two ends do not trust each other, if that is the cause. It lasts until a person fixes it.
+/// Returns why the two ends do not trust each other, if that caused the error. Such an error lasts until a person fixes
+/// it.
 pub(crate) fn untrusted(error: &reqwest::Error) -> Option<String> {
     in_tls(error).map(tls::explain).filter(|(_, lasting)| *lasting).map(|(reason, _)| reason)
 }
