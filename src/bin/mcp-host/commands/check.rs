@@ -56,7 +56,7 @@ struct Broken<'a> {
     server: &'a Server,
     why: String,
     help: Option<String>,
-    /// The problems of its entry; empty if the entry is fine and the machine lacks something.
+    /// The problems of its config entry; empty if the entry is fine and the machine lacks something.
     found: Vec<Problem>,
 }
 
@@ -207,7 +207,7 @@ fn cells(row: &Row<'_>) -> [Cell; 4] {
         (None, None) => "ok".to_owned(),
     };
     let by = row.headers_helper.as_ref().map_or(String::new(), |program| format!(", headers by {program}"));
-    // An unusable entry has nothing to show.
+    // An unusable entry has no transport and no target to show.
     let (transport, target) = if row.target.is_empty() { ("-", "-") } else { (row.transport, row.target.as_str()) };
     [name.into(), transport.into(), Cell::state(&state), format!("{target}{by}").into()]
 }

@@ -70,7 +70,7 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
     }
 }
 
-/// Runs the hidden mode: the child process of the demo.
+/// Runs the demo server that is a child process: a hidden mode of this program.
 async fn demo_server() -> Result<Exit, Failure> {
     demo::echo().serve_stdio().await?;
     Ok(Exit::Ok)
