@@ -24,7 +24,7 @@ pub(crate) type Finding = (String, Option<String>);
 pub(crate) struct Verdict {
     /// Violations of the schema.
     pub(crate) wrong: Vec<Finding>,
-    /// Allowed, but probably a mistake.
+    /// Arguments that are allowed, but probably a mistake.
     pub(crate) doubtful: Vec<Finding>,
 }
 
@@ -90,7 +90,7 @@ impl Check<'_> {
         all
     }
 
-    /// Resolves a reference within the schema.
+    /// Resolves a reference within the schema. Returns `None` for any other reference.
     fn target(&self, reference: &str) -> Option<&Value> {
         self.root.pointer(reference.strip_prefix('#')?).filter(|_| !self.has_addresses)
     }
@@ -216,7 +216,7 @@ fn may_equal(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Returns the first bound that a value violates.
+/// Returns in words the first bound that a value violates.
 fn bounds(schema: &Map<String, Value>, value: &Value) -> Option<String> {
     let number = |key: &str| schema.get(key).filter(|limit| limit.is_number());
     if let Some(value) = value.as_f64() {
@@ -251,7 +251,7 @@ fn subject(path: &str) -> String {
 #[derive(Debug, Default)]
 struct Names {
     named: BTreeSet<String>,
-    /// The required ones.
+    /// The required arguments.
     required: Vec<String>,
     /// Whether the schema has a rule for arguments that it does not name.
     open: bool,
@@ -271,7 +271,7 @@ impl Names {
             self.open = true;
             return;
         }
-        // A schema that was already read says nothing new.
+        // A schema that was already read has no new names.
         if !seen.insert(std::ptr::from_ref(schema)) {
             return;
         }
@@ -319,9 +319,9 @@ impl Names {
     }
 }
 
-/// Findings to report at once.
+/// How many findings to report at once.
 const MOST: usize = 5;
-/// Schemas that one check may read.
+/// How many schemas one check may read.
 const STEPS: usize = 100_000;
 /// How deep schemas may be nested.
 const DEPTH: usize = 32;
