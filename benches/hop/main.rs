@@ -9,7 +9,7 @@
 //! out the host, and `--only` selects rows whose name contains the text.
 //!
 //! Figures are only comparable within one run. `taskset -c 0 cargo bench --bench hop` keeps everything on one core: the
-//! figures are steadier, and without the cost of waking another core, which is most of the latency on an idle machine.
+//! figures are steadier, and free of the cost of waking another core, which is most of the latency on an idle machine.
 //!
 //! This binary is also the echo server and the floors: it starts itself again in another role.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark reports to its user")]

@@ -1,4 +1,4 @@
-//! The CPU time and memory of a process, from `/proc`. Systems other than Linux have no figures.
+//! The CPU time and memory of a process, from `/proc`. On systems other than Linux, the results are `None`.
 
 use std::collections::HashMap;
 use std::fs;

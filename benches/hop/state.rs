@@ -179,7 +179,7 @@ async fn beside_slow(fast: &mut Callers, port: u16, calls: usize) -> Result<Vec<
     let stop = Arc::new(AtomicBool::new(false));
     let mut running = JoinSet::new();
     running.spawn(slow.until(Arc::clone(&stop)));
-    // Until the slow calls are running, there is no load.
+    // The fast calls wait until the slow ones run: before that, there is no load.
     tokio::time::sleep(UNDER_WAY).await;
     let took = fast.round(calls).await;
     stop.store(true, Ordering::Relaxed);

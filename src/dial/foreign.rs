@@ -1,8 +1,8 @@
 //! The only way to request a foreign URL, which a server and not the config named: authorization metadata, token
 //! endpoints, signing keys (`docs/hazards.md` H68).
 //!
-//! No redirects, no proxy, a timeout, a cap on bytes, and public addresses only. The address is checked where the name is
-//! resolved, so the checked address is the one that is connected to. Not here: what is sent, and when.
+//! No redirects, no proxy, a timeout, a cap on bytes, and public addresses only. The address is checked where the name
+//! is resolved, so the checked address is the one that is connected to. Not here: what is sent, and when.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

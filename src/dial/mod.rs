@@ -37,8 +37,8 @@ impl Dialer {
         Self { pins: Certificates::new(state), ..Self::default() }
     }
 
-    /// Returns the client for a configured server. A server with its own TLS settings gets its own client, built from the
-    /// current content of its files.
+    /// Returns the client for a configured server. A server with its own TLS settings gets its own client, built from
+    /// the current content of its files.
     pub(crate) fn client(&self, remote: &Remote) -> Result<reqwest::Client, String> {
         match remote.url.scheme() {
             "https" if remote.tls == Tls::default() => self.tls.get_or_init(|| made(builder())).clone(),
@@ -124,7 +124,8 @@ pub(crate) fn untrusted(error: &reqwest::Error) -> Option<String> {
     in_tls(error).map(tls::explain).filter(|(_, lasting)| *lasting).map(|(reason, _)| reason)
 }
 
-/// Finds the TLS error among the causes. An I/O error does not return its inner error as its source, and may nest.
+/// Finds the TLS error among an error's causes. An I/O error does not return its inner error as its source, and such
+/// errors may nest.
 fn in_tls<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
     if let Some(found) = error.downcast_ref() {
         return Some(found);

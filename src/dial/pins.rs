@@ -110,7 +110,7 @@ impl Certificates {
     /// Returns the servers whose certificate has changed.
     ///
     /// # Errors
-    /// If the file cannot be read or has another version.
+    /// Fails if the file cannot be read or has another version.
     pub fn changed(&self) -> Result<Vec<Changed>, Error> {
         self.read(|pins| {
             let changed = pins.certificates.iter().filter_map(|(origin, pin)| {
@@ -124,7 +124,7 @@ impl Certificates {
     /// Trusts `shown` if it is still what the server showed last. Returns false if it is not; then nothing changes.
     ///
     /// # Errors
-    /// If the file cannot be read or written.
+    /// Fails if the file cannot be read or written.
     pub async fn accept(&self, origin: &str, shown: &str) -> Result<bool, Error> {
         let (certificates, origin, shown) = (self.clone(), origin.to_owned(), shown.to_owned());
         keep::done(move || certificates.accepted(&origin, shown)).await

@@ -1,7 +1,7 @@
 //! TLS to one server: which certificates are trusted, and how failures are explained.
 //!
-//! Not here: certificates trusted on first use (`sight.rs`). **Invariant:** nothing turns off the certificate check. The
-//! config can only name another authority, or the certificate itself.
+//! Not here: certificates trusted on first use (`sight.rs`). **Invariant:** nothing turns off the certificate check.
+//! The config can only name another authority, or the certificate itself.
 
 use std::path::Path;
 use std::sync::Arc;

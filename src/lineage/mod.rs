@@ -7,8 +7,8 @@
 //!   answers with our own id is disabled before any other request.
 //! - Each child process gets the *marks* of all hosts above it, which are digests of their config files, in
 //!   [`VARIABLE`]. A host that finds its own marks there starts nothing.
-//! - If the environment was cleaned on the way, Linux names the processes above, and each host has left its marks in the
-//!   state directory (`notes.rs`).
+//! - If the environment was cleaned on the way, Linux names the processes above, and each host has left its marks in
+//!   the state directory (`notes.rs`).
 //!
 //! Hosts that list each other are handled elsewhere. `registry/through.rs` leaves out what comes back from hosts that
 //! identify themselves, `registry/circle.rs` what comes back through a plain proxy.

@@ -143,7 +143,7 @@ fn state_of(environment: &[u8]) -> Option<PathBuf> {
     state.map(|state| state.join("mcp-host"))
 }
 
-/// Returns when a process began, in ticks since boot.
+/// Returns when a process began, in ticks since boot; `None` if the process does not exist.
 #[cfg(target_os = "linux")]
 fn began(pid: u32) -> Option<u64> {
     stat(pid).map(|(_, began)| began)
@@ -206,7 +206,7 @@ mod tests {
         let note = Note::leave(state.path(), &super::super::chain(&[], &own)).unwrap();
         let pid = std::process::id();
         assert_eq!(note_of(state.path(), pid), Some(vec![own]));
-        // As if the pid now belonged to another process.
+        // The note looks as if the pid now belonged to another process.
         fs::write(&note.path, format!("1\n{}\n", "a".repeat(32))).unwrap();
         assert_eq!(note_of(state.path(), pid), None);
         let (parent, began) = stat(pid).unwrap();

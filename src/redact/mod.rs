@@ -44,8 +44,8 @@ pub struct Scrubber {
     learned: Vec<Learned>,
 }
 
-/// Values of one source that become known while the program runs. A scrubber that [follows](Scrubber::follow) the source
-/// removes them from then on.
+/// Values of one source that become known while the program runs. A scrubber that [follows](Scrubber::follow) the
+/// source removes them from then on.
 #[derive(Clone, Default)]
 pub(crate) struct Learned(Arc<ArcSwap<Vec<Box<str>>>>);
 
@@ -163,8 +163,8 @@ pub(crate) fn without_query(uri: &str) -> Cow<'_, str> {
     }
 }
 
-/// Finds where a value begins that was cut off at the end of the text. A prefix function (Knuth, Morris and Pratt)
-/// keeps the work linear in the value, whatever repeats in it.
+/// Finds where a value begins that was cut off at the end of the text. Returns `None` if no value is cut off there. A
+/// prefix function (Knuth, Morris and Pratt) keeps the work linear in the value, whatever repeats in it.
 fn stub(text: &str, value: &str) -> Option<usize> {
     let body = text.strip_suffix('…').unwrap_or(text);
     let (bytes, longest) = (value.as_bytes(), value.len().saturating_sub(1));

@@ -68,7 +68,7 @@ fn last_key(text: &str) -> Option<usize> {
     })
 }
 
-/// Prefixes of API keys and tokens of some vendors, and of JWTs.
+/// Prefixes of some vendors' API keys and tokens, and of JWTs.
 const MAKERS: [&str; 10] = ["sk-", "sk_", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "eyJ", "AKIA"];
 /// A run of letters and digits of this length looks like a key; words that contain a digit are shorter.
 const LONG: usize = 16;
@@ -193,8 +193,8 @@ fn pairs(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
     }
 }
 
-/// The last unquoted value that was scanned. A value that begins inside it has the same end, so the findings about that end
-/// still hold.
+/// The last unquoted value that was scanned. A value that begins inside it has the same end, so the findings about that
+/// end still hold.
 #[derive(Clone, Default)]
 struct Bare {
     range: Range<usize>,

@@ -1,6 +1,6 @@
 //! Returns memory to the system: what glibc's allocator keeps free, and code that was only needed at startup.
 //!
-//! It is a separate crate because neither has a safe interface, and `mcp-host` forbids unsafe code. Without glibc,
+//! This is a separate crate because neither has a safe interface, and `mcp-host` forbids unsafe code. Without glibc,
 //! nothing here has any effect.
 
 /// Returns every unused page to the system.
@@ -45,7 +45,7 @@ pub fn unused() -> Option<u32> {
     None
 }
 
-/// Gives allocations of this many bytes and more a mapping of their own from now on, which is returned as soon as it is
+/// Gives each allocation of this many bytes or more its own mapping from now on, which is returned as soon as it is
 /// freed. Free memory at the end of the heap is returned once it reaches twice that size.
 ///
 /// A mapping costs two system calls and a fault per page; without it, freed memory stays as a hole in the heap. By

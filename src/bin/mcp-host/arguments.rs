@@ -1,8 +1,8 @@
 //! Describes a tool's arguments from its input schema: in one line for the list of tools, in full for a single tool.
 //!
 //! References inside the schema are followed, `Optional` forms are unwrapped, and members of objects get a path
-//! (`options.depth`, `files[].name`). **Invariant:** reading a schema of any shape ends: its depth, its rows and the number
-//! of subschemas have caps.
+//! (`options.depth`, `files[].name`). **Invariant:** reading a schema of any shape ends: its depth, its rows and the
+//! number of subschemas have caps.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -52,8 +52,8 @@ fn members(root: &Root<'_>, view: &View, prefix: &str, depth: usize, rows: &mut 
     }
 }
 
-/// Returns the arguments in one line, such as `text= [from=]`: required ones first, then optional ones in brackets, as many
-/// as fit.
+/// Returns the arguments in one line, such as `text= [from=]`: required ones first, then optional ones in brackets, as
+/// many as fit.
 pub(crate) fn summary(schema: &Raw) -> String {
     let view = View::of(&Root::of(schema), schema);
     let required = view.required();
@@ -459,7 +459,7 @@ const BYTES: usize = 4 << 20;
 /// Marks a list of forms as incomplete.
 const MORE: &str = " or …";
 const VALUES: usize = 12;
-/// Characters in a line of arguments.
+/// How many characters a line of arguments has at most.
 const SUMMARY: usize = 48;
 const PATTERN: usize = 60;
 const SHORT: usize = 60;

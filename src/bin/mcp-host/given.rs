@@ -12,7 +12,7 @@ use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::text::quoted;
 
-/// Bytes to read at most: more than any server accepts as one message.
+/// How many bytes to read at most: more than any server accepts as one message.
 const MOST: u64 = 64 << 20;
 
 /// Returns the words of the command line, with file names replaced by the text of the files.

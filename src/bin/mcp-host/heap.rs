@@ -13,8 +13,8 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
-/// How often the process checks its memory. A burst of clients takes tens of MiB within a second and ends as fast. Small
-/// allocations between large ones then keep the heap from shrinking.
+/// How often the process checks its memory. A burst of clients takes tens of MiB within a second and ends as fast.
+/// Small allocations between large ones then keep the heap from shrinking.
 const LOOK: Duration = Duration::from_millis(250);
 /// The interval during a burst: memory is returned before the next clients take as much again.
 const CLOSE_LOOK: Duration = Duration::from_millis(50);
@@ -111,8 +111,9 @@ fn unused() -> Option<u64> {
     Some(u64::from(mcp_host_heap::unused()?) / 1024)
 }
 
-/// Returns the memory that this process has written and holds, in KiB. In `statm`, the second number counts resident pages
-/// and the third those backed by files (proc(5)), such as code, which the system reclaims by itself.
+/// Returns the memory that this process has written and holds, in KiB; `None` without `/proc`. In `statm`, the second
+/// number counts resident pages and the third those backed by files (proc(5)), such as code, which the system reclaims
+/// by itself.
 fn written() -> Option<u64> {
     let sizes = std::fs::read_to_string("/proc/self/statm").ok()?;
     let mut pages = sizes.split_whitespace().skip(1).map_while(|count| count.parse::<u64>().ok());

@@ -1,8 +1,8 @@
-//! Finds config entries that lead back to this host: our own program, which would serve the same config again, or our own
-//! address.
+//! Finds config entries that lead back to this host: our own program, which would serve the same config again, or our
+//! own address.
 //!
-//! Entries that start our program are never started. Entries that do so through a shell or a proxy are not found here,
-//! but by the library at run time.
+//! Entries of the first kind are disabled, and `check` warns about both. Entries that lead back through a shell or a
+//! proxy are not found here, but by the library at run time.
 
 use std::path::{Path, PathBuf};
 

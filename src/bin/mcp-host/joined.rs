@@ -118,7 +118,7 @@ pub(crate) async fn plan(common: &Common, demo: bool) -> Result<Plan, Failure> {
     Plan::load(common, demo, None)
 }
 
-/// Returns the config entry for the daemon that replaces these servers.
+/// Returns the config entry for the daemon that replaces these servers; `None` if this program's path is unknown.
 fn entry(servers: &[(String, String)], at: &At, purpose: Purpose) -> Option<Server> {
     let program = std::env::current_exe().ok()?.into_os_string().into_string().ok()?;
     let variable = |name: &str| Some((name.to_owned(), Secret::new(std::env::var(name).ok()?)));
@@ -235,8 +235,8 @@ mod door {
         tokio::task::spawn_blocking(join).await.ok()?
     }
 
-    /// Waits until no server of the plan is starting in the daemon, and returns their state. Returns `None` if the daemon lacks
-    /// one of them: then it has not reloaded the config files yet.
+    /// Waits until no server of the plan is starting in the daemon, and returns their state. Returns `None` if the
+    /// daemon lacks one of them, because it has not reloaded the config files yet.
     pub(super) async fn settled(plan: &Plan, joined: &Joined) -> Option<Vec<ServerStatus>> {
         let longest = plan.config.servers.iter().map(|server| server.start_timeout).max().unwrap_or_default();
         let end = Instant::now() + longest;

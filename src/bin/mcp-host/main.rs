@@ -115,8 +115,8 @@ fn start(cli: Cli, tried: bool) -> Exit {
     outcome.unwrap_or_else(|failure| failure.tell(&output))
 }
 
-/// Creates the runtime. It has one thread: a call crosses several tasks, and waking one on another core costs more than the
-/// work in between. Blocking work runs on other threads.
+/// Creates the runtime. It has one thread: a call crosses several tasks, and waking one on another core costs more than
+/// the work in between. Blocking work runs on other threads.
 pub(crate) fn runtime() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().event_interval(LOOK).build()
 }

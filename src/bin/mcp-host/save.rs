@@ -1,6 +1,6 @@
 //! Writes images, audio and blobs of an answer to files that the user names with `--out`.
 //!
-//! **Invariant:** no existing file is ever touched, and no text of a server becomes part of a path.
+//! **Invariant:** no existing file is ever touched, and no text from a server becomes part of a path.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -53,8 +53,8 @@ pub(crate) fn state_directory() -> Option<PathBuf> {
 }
 
 impl Plan {
-    /// Loads the servers of the config, and the demo servers if requested. The demo needs no config, so it reads only one that
-    /// was named.
+    /// Loads the servers of the config, and the demo servers if requested. The demo needs no config, so it reads only
+    /// one that was named.
     pub(crate) fn load(common: &Common, demo: bool, listen: Option<SocketAddr>) -> Result<Self, Failure> {
         let request = request(common, listen);
         if !demo {
@@ -74,7 +74,7 @@ impl Plan {
         Ok(Self { config, clock: true, demo: true, led: false, lent: false, request })
     }
 
-    /// Plans a command without a config: the servers of a daemon, by name and alias. They are only reachable through it.
+    /// Plans a command without a config: a daemon's servers, by name and alias, which are only reachable through it.
     #[cfg(unix)]
     pub(crate) fn of_daemon(common: &Common, servers: impl Iterator<Item = (String, String)>) -> Option<Self> {
         let server = |(name, alias): (String, String)| {
@@ -146,7 +146,7 @@ impl Plan {
         self.led = true;
     }
 
-    /// Returns the folder that was named to choose among the projects of a file.
+    /// Returns the folder that `--project` names to choose among the projects in a file, if it was given.
     pub(crate) fn project_directory(&self) -> Option<&Path> {
         self.request.project_directory.as_deref()
     }

@@ -109,8 +109,7 @@ impl Starter {
             self.turn = None;
         }
         let is_time = self.child.is_none() && self.next.is_none_or(|next| next <= Instant::now());
-        // A daemon that is too busy to answer may be that of our config. It is waited for; otherwise there would be
-        // two.
+        // A daemon that is too busy to answer may be ours. It is waited for; otherwise there would be two.
         let is_time = is_time && !self.may_be_ours(&error);
         if is_time && let Err(error) = self.start(client) {
             why = error;

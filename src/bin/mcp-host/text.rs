@@ -105,7 +105,7 @@ pub(crate) fn cut(text: &str, room: usize) -> String {
 pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut line, mut used) = (String::new(), 0);
-    // A long word is not measured, or it would be measured again for each of its pieces.
+    // A long word is not measured as a whole; otherwise its rest would be measured again after each piece.
     let fits = |word: &str| (word.len() <= MOST).then(|| width(word)).filter(|wide| *wide <= room);
     for mut word in text.split(' ') {
         if let Some(wide) = fits(word).filter(|wide| used > 0 && used + 1 + wide <= room) {
@@ -167,9 +167,9 @@ pub(crate) fn duration(millis: u64) -> String {
     }
 }
 
-/// Reports whether a character is hidden: control characters, line separators, and invisible characters that change or hide
-/// text (direction marks and overrides, zero-width spaces, tag characters). The two joiners are not: scripts and emoji need
-/// them.
+/// Reports whether a character is hidden: control characters, line separators, and invisible characters that change or
+/// hide text (direction marks and overrides, zero-width spaces, tag characters). The two joiners are not: scripts and
+/// emoji need them.
 fn hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'

@@ -119,7 +119,7 @@ fn explain(error: &clap::Error, line: &Line) -> Mistake {
     Mistake::new(wrong, usage(error).unwrap_or_else(|| HELP.to_owned()))
 }
 
-/// Finds a file where a server or tool belongs, in a command line that parses.
+/// Returns the mistake if a command line that parses has a file where a server or tool belongs.
 fn misread(matches: &ArgMatches) -> Option<Mistake> {
     let (command, given) = matches.subcommand()?;
     let (what, file) =
@@ -182,7 +182,7 @@ fn argument_of_tool(option: &str, line: &Line) -> Option<String> {
     Some(format!("arguments are written key=value: {name}={}", quoted(value)))
 }
 
-/// Returns our equivalent of another program's option.
+/// Returns our equivalent of another program's option, if we know the option.
 fn other_option(option: &str, line: &Line) -> Option<String> {
     let again = line.again();
     let command = line.command().unwrap_or("serve");

@@ -1,7 +1,7 @@
 //! The lines of `serve` about clients that come and go: one each, or one line per second if there are many.
 //!
-//! Clients choose their names and connect as often as they like. So names are cut, escaped, and quoted where they could be
-//! mistaken for our own words, and no client can fill the terminal.
+//! Clients choose their names and connect as often as they like. So names are cut, escaped, and quoted where they could
+//! be mistaken for our own words, and no client can fill the terminal.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Check, common: &Common, output: &Output) -> Result<Exit
     told(&broken).or_else(|| not_approved(&plan.config)).map_or(Ok(Exit::Ok), Err)
 }
 
-/// Returns one failure for all servers whose entries are incomplete.
+/// Returns one failure for all servers whose entries are incomplete; `None` if there are none.
 pub(crate) fn unusable(config: &Config) -> Option<Failure> {
     let broken: Vec<Broken<'_>> = config.servers.iter().filter_map(incomplete).collect();
     told(&broken)
@@ -128,7 +128,7 @@ fn told(broken: &[Broken<'_>]) -> Option<Failure> {
     (!broken.is_empty()).then(|| Failure::each(Exit::Usage, problems))
 }
 
-/// Returns one failure for all servers that need approval.
+/// Returns one failure for all servers that need approval; `None` if there are none.
 pub(crate) fn not_approved(config: &Config) -> Option<Failure> {
     let waiting = config.servers.iter().filter(|server| server.disabled.as_deref() == Some(NOT_APPROVED));
     let names: Vec<String> = waiting.map(|server| format!("`{}`", server.name)).collect();

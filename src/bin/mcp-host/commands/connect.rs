@@ -1,5 +1,5 @@
-//! `mcp-host check --connect`: starts each server once and reports the result. If a daemon serves the same config, reports
-//! the state of its servers.
+//! `mcp-host check --connect`: starts each server once and reports the result. If a daemon serves the same config,
+//! reports the state of its servers.
 
 use mcp_host::config::{NOT_APPROVED, Server};
 use mcp_host::{Host, ServerStatus, StateName};

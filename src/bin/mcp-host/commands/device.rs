@@ -1,5 +1,5 @@
-//! `mcp-host login SERVER --device`: signs in with a code that the user enters in a browser. The desk requests the token;
-//! this command shows the page and the code, and polls until the login is done.
+//! `mcp-host login SERVER --device`: signs in with a code that the user enters in a browser. The desk requests the
+//! token; this command shows the page and the code, and polls until the login is done.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Without a keyring, the first login creates the key for the encrypted files: after a confirmation at the terminal, and
-//! never over an existing file. Without a terminal, prints the commands for it.
+//! Without a keyring, the first login creates the key for the encrypted files: after a confirmation at the terminal,
+//! and never over an existing file. Without a terminal, prints the commands for it.
 
 use std::io;
 use std::path::Path;

@@ -76,7 +76,7 @@ async fn demo_server() -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// Asks the user to confirm.
+/// Asks the user to confirm. Returns false for any answer but yes.
 async fn agreed(question: &str, output: &Output) -> bool {
     output.ask(question);
     // A blocking read of stdin cannot be canceled: Ctrl-C leaves its thread behind.

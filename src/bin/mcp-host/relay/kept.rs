@@ -62,7 +62,7 @@ pub(super) struct Lost {
 #[derive(Debug)]
 pub(super) struct Again {
     pub(super) line: Vec<u8>,
-    /// Whether a daemon may have seen it.
+    /// Whether a daemon may have seen the message.
     pub(super) seen: bool,
 }
 
@@ -257,7 +257,7 @@ pub(super) fn is_own(id: &str) -> bool {
 
 const OWN: &str = "mcp-host/relay/";
 
-/// Returns the revision and capabilities in an answer to `initialize`.
+/// Returns the revision and capabilities in an answer to `initialize`; `None` if the answer is an error.
 pub(super) fn agreed(answer: &[u8]) -> Option<(String, Value)> {
     let mut answer: Value = serde_json::from_slice(answer).ok()?;
     let revision = answer["result"]["protocolVersion"].as_str()?.to_owned();

@@ -82,7 +82,8 @@ fn starter(words: &Words, error: &NotJoined) -> Option<Result<Starter, String>> 
     Starter::of_files(&common, &files)
 }
 
-/// Reports whether to join a daemon that was not named. Below another host, no: there, the marks decide (`lineage`).
+/// Reports whether to join a daemon that was not named. Returns false below another host, where the marks decide
+/// (`lineage`).
 pub(crate) fn is_wanted() -> bool {
     let is_below = std::env::var_os("_MCP_HOST_CHAIN").is_some_and(|chain| !chain.is_empty());
     !is_below && std::env::var_os("MCP_HOST_JOIN").is_none_or(|join| join != "never")

@@ -64,7 +64,7 @@ impl Peer {
         }
     }
 
-    /// Resumes the client's session, and returns whether the daemon agreed to the same revision. Blocks, but not for long.
+    /// Resumes the client's session. Returns false if the daemon agreed to another revision. Blocks, but not for long.
     pub(super) fn take_up(&mut self, kept: &Kept) -> io::Result<bool> {
         let Some((line, revision)) = kept.session() else { return Ok(true) };
         self.stream.set_read_timeout(Some(PATIENCE))?;

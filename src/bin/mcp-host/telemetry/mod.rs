@@ -1,5 +1,5 @@
-//! Log records on stderr: one line each, escaped, without secrets, at most 4 KiB, within a server's share. The library emits
-//! them; only this folder subscribes. Also prints panics, without their message.
+//! Log records on stderr: one line each, escaped, without secrets, at most 4 KiB, within a server's share. The library
+//! emits them; only this folder subscribes. Also prints panics, without their message.
 
 mod share;
 

@@ -131,12 +131,13 @@ impl Row {
         }
     }
 
-    /// Returns the age of the last error in milliseconds.
+    /// Returns the age of the last error in milliseconds, if the daemon says it.
     pub(super) fn error_age(&self) -> Option<u64> {
         self.last_error_ms
     }
 
-    /// Reports whether the last error still applies. Older daemons do not say; then it applies unless the server is connected.
+    /// Reports whether the last error still applies. Older daemons do not say; their errors apply unless the server is
+    /// connected.
     pub(super) fn error_stands(&self) -> bool {
         self.last_error_current.unwrap_or(self.state != "connected")
     }

@@ -1,7 +1,7 @@
 //! The loop of a relay: forwards bytes between its client and a daemon, on one thread that waits in `poll`.
 //!
-//! Whole messages are inspected before they are forwarded. A message longer than [`HELD`] is forwarded in pieces, so that
-//! memory does not grow with it.
+//! Whole messages are inspected before they are forwarded. A message longer than [`HELD`] is forwarded in pieces, so
+//! that memory does not grow with it.
 
 #[cfg(test)]
 mod tests;
@@ -26,9 +26,9 @@ const HELD: usize = 64 << 10;
 const FIRST: usize = 1 << 20;
 /// Bytes per read, which decide how much memory a long message takes.
 const PIECE: usize = 16 << 10;
-/// Bytes queued for one side before reading from the other pauses.
+/// Once this many bytes are queued for one side, reading from the other pauses.
 const WAITING: usize = 32 << 10;
-/// Bytes of messages to queue while there is no daemon.
+/// How many bytes of messages to queue while there is no daemon.
 const WITHOUT: usize = 1 << 20;
 /// How long a client with a message waits for another daemon before it gets its own host.
 const AWAY: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ const AWAY: Duration = Duration::from_secs(5);
 const SOON: Duration = Duration::from_millis(100);
 /// How often to look for a daemon while the client does not wait.
 const LATER: Duration = Duration::from_secs(1);
-/// How far above the previous daemon's ids a daemon's question ids begin. The previous one may still ask while it stops.
+/// How far above the previous daemon's question ids a daemon's begin. The previous one may still ask while it stops.
 const APART: u64 = 1 << 20;
 /// Timeout for the last answers once the client has closed its side.
 const LAST: Duration = Duration::from_millis(2500);

@@ -252,8 +252,8 @@ fn daemons_that_go_at_once_are_as_good_as_none() {
     assert!(pump.source.own.is_some(), "the client does not wait longer");
 }
 
-/// The client has closed its side. Requests that the daemon then leaves unanswered get no answer, as with a host of its
-/// own; only the death of a daemon is reported.
+/// The client has closed its side. Requests that the daemon leaves unanswered after that get no answer, as with a host
+/// of the client's own; only the death of a daemon is reported.
 #[test]
 fn the_end_of_a_session_is_no_death() {
     for ends_well in [true, false] {
