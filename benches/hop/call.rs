@@ -1,4 +1,4 @@
-//! The requests of the load, as bytes made once, and the check of their responses.
+//! The requests that the load client sends, as bytes made once, and the check of their responses.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The revision that the load client asks for: that of a plain client today.
+/// The protocol revision that the load client requests, as plain clients do today.
 pub(crate) const REVISION: &str = "2025-11-25";
 /// The first message of a client without capabilities.
 pub(crate) const INITIALIZE: &str = concat!(
@@ -20,7 +20,7 @@ const LIST: &str = r#","method":"tools/list"}"#;
 
 /// Above this size, only every sixteenth response is parsed whole: the client must not become the workload.
 const PARSE_ALWAYS: usize = 128 * 1024;
-/// Digits of the stamp that ties an echo to its call.
+/// The number of digits in the stamp, a part of a call's text that ties the echo to its call.
 const STAMP: usize = 8;
 
 /// One kind of request.
@@ -37,7 +37,7 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// Returns the name of the tool that does it, as the echo server lists it.
+    /// Returns the name of the tool that does this work, as the echo server lists it.
     pub(crate) fn tool(self) -> &'static str {
         match self {
             Self::Echo(_) | Self::List(_) => "echo",
@@ -76,7 +76,7 @@ impl Call {
         }
     }
 
-    /// Appends the request with this id.
+    /// Appends the request with this id to `out`.
     pub(crate) fn write(&self, id: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         out.extend_from_slice(id.to_string().as_bytes());
@@ -115,7 +115,7 @@ pub(crate) fn answer_id(answer: &[u8]) -> Result<u64> {
     Ok(envelope.id)
 }
 
-/// Returns the request for one page of the list.
+/// Returns the request for one page of the tool list; without a cursor, for the first page.
 pub(crate) fn list(id: u64, cursor: Option<&str>) -> String {
     match cursor {
         None => format!(r#"{{"jsonrpc":"2.0","id":{id}{LIST}"#),
@@ -126,8 +126,8 @@ pub(crate) fn list(id: u64, cursor: Option<&str>) -> String {
     }
 }
 
-/// Returns the cursor of the next page. Searches only the ends of a response, since no list puts its cursor among the
-/// tools.
+/// Returns the cursor of the next page, or `None` after the last page. Searches only the two ends of a response, since
+/// no server puts the cursor among the tools.
 pub(crate) fn next_cursor(answer: &[u8]) -> Result<Option<String>> {
     const END: usize = 512;
     #[derive(Deserialize)]
@@ -170,7 +170,7 @@ pub(crate) fn names(answer: &[u8]) -> Result<Vec<Cow<'_, str>>> {
 }
 
 /// Returns text like that of real tools: short lines with a quoted word, and thus with the escapes that slow down
-/// parsers. Its length counts bytes on the wire.
+/// parsers. `bytes` is its length on the wire, escapes included.
 pub(crate) fn text(bytes: usize) -> String {
     let mut text = String::with_capacity(bytes + 80);
     let mut line = 0_u32;

@@ -1,4 +1,5 @@
-//! The server behind every hop: answers at once, speaks the handshake revisions, over pipes or Streamable HTTP.
+//! The server behind every hop. It speaks the revisions that begin with `initialize`, over pipes or Streamable HTTP,
+//! and answers at once unless the tool is to sleep.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -29,11 +30,11 @@ const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11
 struct Echo {
     /// The complete `tools` array.
     tools: String,
-    /// The last blob requested: the same size is requested again and again.
+    /// The last blob that was requested, kept because the same size is requested again and again.
     blob: std::cell::RefCell<Rc<str>>,
 }
 
-/// What to do with one message.
+/// What to answer to one message, and when.
 enum Answer {
     Nothing,
     Now(Vec<u8>),
@@ -114,7 +115,7 @@ pub(crate) async fn serve_stdio(tools: usize) -> io::Result<()> {
     }
 }
 
-/// Serves on a loopback port until the lifeline ends.
+/// Serves on a loopback port until standard input, the lifeline, ends.
 pub(crate) async fn serve_http(port: u16, tools: usize) -> io::Result<()> {
     let echo = Rc::new(Echo::new(tools));
     accept(port, || {
@@ -157,7 +158,8 @@ impl Echo {
         };
         Response::builder()
             .header(CONTENT_TYPE, "application/json")
-            // One id for all: sessions hold nothing here. Only the one of the handshake is checked.
+            // All sessions have the same id, since they hold nothing here. Only the id in the handshake's response is
+            // checked.
             .header("Mcp-Session-Id", "echo-session-0123456789abcdef")
             .body(Full::from(answer))
             .expect("all headers are valid")
@@ -233,7 +235,7 @@ fn refusal(id: &str, code: i32, message: &str) -> Vec<u8> {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#).into_bytes()
 }
 
-/// Returns `count` tools: the three that do something, then filler.
+/// Returns the definitions of `count` tools: the three that do something, then filler.
 fn definitions(count: usize) -> String {
     let mut tools = vec![
         definition("echo", r#""text":{"type":"string","description":"What comes back"}"#, "text"),

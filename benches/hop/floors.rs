@@ -1,4 +1,5 @@
-//! The least that a hop costs: the same HTTP library without any logic, and one JSON-RPC id to rewrite.
+//! The floors, which do the least that a hop can do: one forwards HTTP with the host's HTTP library and no logic; one
+//! bridges HTTP to pipes and rewrites one JSON-RPC id per message.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -21,7 +22,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::process::{Process, Role, accept, loopback};
 
-/// Parses HTTP and passes it on, with one upstream connection per client connection.
+/// Parses HTTP requests and passes them on, with one upstream connection per client connection.
 pub(crate) async fn serve_http(port: u16, upstream: u16) -> io::Result<()> {
     accept(port, || {
         let sender: Rc<RefCell<Option<SendRequest<Incoming>>>> = Rc::default();
@@ -48,7 +49,7 @@ async fn connect(port: u16) -> io::Result<SendRequest<Incoming>> {
     let stream = TcpStream::connect(loopback(port)).await?;
     stream.set_nodelay(true)?;
     let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-    // Ends when its sender is dropped with the client's connection.
+    // This task ends when the sender is dropped with the client's connection.
     tokio::task::spawn_local(async move { connection.await.ok() });
     Ok(sender)
 }
@@ -75,7 +76,7 @@ pub(crate) async fn serve_bridge(port: u16, tools: usize) -> io::Result<()> {
 #[derive(Debug, Default)]
 struct Bridge {
     next: Cell<u64>,
-    /// Our id to the client's own id and the waiting client.
+    /// Maps our id to the client's own id, and to the channel on which the client waits.
     pending: RefCell<HashMap<u64, (Bytes, oneshot::Sender<Bytes>)>>,
     out: RefCell<Vec<u8>>,
     written: Notify,
@@ -136,7 +137,7 @@ impl Bridge {
             while let Some(at) = memchr::memchr(b'\n', &received[seen..]) {
                 let end = seen + at;
                 self.deliver(&received[..end]);
-                // Not split off: a buffer in one piece is reused instead of reallocated.
+                // The line is not split off: a buffer in one piece is reused instead of reallocated.
                 received.advance(end + 1);
                 seen = 0;
             }

@@ -1,4 +1,5 @@
-//! Rows of requests: the latency of the three ways, and the CPU time of the program in the middle; rounds alternate.
+//! Rows that measure requests: the latency of the three ways (direct, floor, host), and the CPU time of the program in
+//! the middle. The ways take turns.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -31,11 +32,12 @@ pub(crate) struct Figured {
     pub(crate) direct: Option<Figures>,
     pub(crate) floor: Option<Figures>,
     pub(crate) host: Option<Figures>,
-    /// CPU time of the host over that of the floor: the median of the ratios of single rounds, each from one moment.
+    /// The host's CPU time divided by the floor's: the median of one ratio per round, since the two times in a round
+    /// are from about the same moment.
     pub(crate) ratio: Option<f64>,
 }
 
-/// Who sends requests, and over which link.
+/// What sends the requests: callers over HTTP, one pipe, or clients that come and go.
 #[derive(Debug)]
 enum Load {
     Callers(Callers),
@@ -91,7 +93,7 @@ pub(crate) async fn churn(clients: usize, settings: &Settings) -> Result<Figured
     Ok(Figured::of(ways.first(), ways.get(1), ways.get(2)))
 }
 
-/// Measures how nine more servers affect calls of the tenth.
+/// Measures how nine more servers affect calls to the tenth.
 pub(crate) async fn ten(calls: usize, settings: &Settings) -> Result<Figured> {
     let one = Servers::one(Link::Http);
     let few = Host::start(one, None).await?;
@@ -111,7 +113,7 @@ async fn take_turns(ways: &mut [Way], calls: usize, settings: &Settings) -> Resu
         way.load.round(calls.div_ceil(4)).await.context("warming up")?;
     }
     for _ in 0..settings.rounds {
-        // In alternating order, so that no way always follows the same one.
+        // The order alternates, so that no way always follows the same one.
         ways.reverse();
         for way in ways.iter_mut() {
             tokio::time::timeout(ROUND, way.round(settings.calls(calls))).await.context("a round timed out")??;
@@ -169,7 +171,8 @@ impl Load {
     }
 }
 
-/// The servers of a row: one with all tools for the direct way and the floor; the host has its own.
+/// The processes that a row needs: one server with all tools for the direct way and the floor, and a host with its own
+/// servers.
 #[derive(Debug)]
 pub(crate) struct Ground {
     pub(crate) server_port: Option<u16>,

@@ -14,7 +14,7 @@ use crate::load;
 use crate::process::{PATIENCE, Process, Role, free_port, loopback};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_mcp-host");
-/// Time between two looks at an incomplete list.
+/// The time between two requests for a tool list that is still incomplete.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// How servers are reached.
@@ -31,7 +31,7 @@ pub(crate) enum Link {
 pub(crate) struct Servers {
     pub(crate) link: Link,
     pub(crate) count: usize,
-    /// Tools of each server.
+    /// The number of tools of each server.
     pub(crate) tools: usize,
 }
 
@@ -51,7 +51,7 @@ impl Servers {
 pub(crate) struct Host {
     pub(crate) process: Process,
     pub(crate) port: u16,
-    /// From the start of the program to a list with every tool.
+    /// The time from the start of the program to a tool list with every tool.
     pub(crate) started_in: Duration,
     _home: TempDir,
     _servers: Vec<Process>,
@@ -97,7 +97,7 @@ impl Host {
     }
 }
 
-/// Returns the config of one more server, and starts it if it is reached over HTTP.
+/// Returns the config entry for one more server, and starts the server if it is reached over HTTP.
 fn entry(servers: Servers, behind: &mut Vec<Process>) -> Result<Value> {
     let tools = servers.tools;
     Ok(match servers.link {

@@ -21,7 +21,7 @@ pub(crate) struct Connection {
     body: Vec<u8>,
 }
 
-/// One legacy session: the common start of its requests.
+/// One session in a revision with `initialize`: the common start of its requests.
 #[derive(Debug)]
 pub(crate) struct Session {
     head: String,
@@ -44,7 +44,7 @@ impl Connection {
         Ok(Self { stream, received: BytesMut::with_capacity(16 * 1024), sending: Vec::new(), body: Vec::new() })
     }
 
-    /// Posts a message and returns the one JSON-RPC response; empty after a 202.
+    /// Posts a message and returns the one JSON-RPC response, which is empty after HTTP 202.
     pub(crate) async fn post(&mut self, session: &Session, message: &[u8]) -> Result<&[u8]> {
         self.sending.clear();
         write!(self.sending, "POST {}Content-Length: {}\r\n\r\n", session.head, message.len())?;
@@ -95,7 +95,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Moves `length` bytes into the body, and reads directly those not buffered yet.
+    /// Moves `length` bytes into `body`. Bytes that are not buffered yet are read directly into it.
     async fn read_exactly(&mut self, length: usize) -> Result<()> {
         let there = self.received.len().min(length);
         self.body.extend_from_slice(&self.received[..there]);
@@ -195,7 +195,7 @@ impl Head {
     }
 }
 
-/// Returns the data of the last event that has any: the stream of a request ends with its response.
+/// Returns the data of the last SSE event that has data: the event stream of a request ends with the response.
 fn last_event(body: &[u8]) -> Result<Vec<u8>> {
     let mut last = Vec::new();
     let mut open = false;

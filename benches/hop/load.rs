@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::call::{self, Call, Work};
 use crate::http::{Connection, Session};
 
-/// How many ids one caller may use; the rest of the eight digits tells callers of one session apart.
+/// How many ids one caller may use. The rest of the eight digits keeps the ids of callers in one session apart.
 const IDS: u64 = 5_000_000;
 
 /// One caller with its own connection, in a session it may share.
@@ -71,7 +71,7 @@ impl Callers {
         Ok(took)
     }
 
-    /// Calls repeatedly until `stop`, and returns the number of calls.
+    /// Calls repeatedly until `stop` is set, and returns the number of calls.
     pub(crate) async fn until(mut self, stop: Arc<AtomicBool>) -> Result<usize> {
         let mut running = JoinSet::new();
         for mut caller in self.0.drain(..) {
@@ -107,7 +107,7 @@ impl Caller {
             self.call.check(id, answer)?;
             return Ok(took);
         }
-        // A paged list is complete with its last page.
+        // A tool list in pages is complete with its last page.
         while let Some(at) = cursor {
             self.next += 1;
             let page = call::list(self.next, Some(&at));
@@ -134,7 +134,8 @@ pub(crate) async fn list(connection: &mut Connection, session: &Session) -> Resu
     Ok(names)
 }
 
-/// Runs a client that comes and goes: connect, initialize, list, close.
+/// Runs `times` clients, one after another, that each connect, initialize, list, and close. Returns the duration of
+/// each.
 pub(crate) async fn churn(address: SocketAddr, times: usize) -> Result<Vec<Duration>> {
     let mut took = Vec::with_capacity(times);
     for _ in 0..times {
@@ -150,7 +151,8 @@ pub(crate) async fn churn(address: SocketAddr, times: usize) -> Result<Vec<Durat
     Ok(took)
 }
 
-/// Returns the exposed name of the tool that does `work`, the last one of several: hosts prefix the server's name.
+/// Returns the listed name of the tool that does `work`: it ends with the tool's own name, since hosts put the server's
+/// name first. If several tools match, the last one is taken.
 fn find(names: &[String], work: Work) -> Result<String> {
     if let Work::List(tools) = work {
         ensure!(names.len() == tools, "{} tools, expected {tools}", names.len());

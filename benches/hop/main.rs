@@ -1,15 +1,15 @@
 //! The cost of a hop through `mcp-host`, side by side with a direct connection and with purpose-built floors.
 //!
 //! `cargo bench --bench hop` measures everything in one run: requests directly to an echo server, through a floor (the
-//! least that a hop of this kind can do), and through the host, in turn. It prints the latency of each, the CPU time of
-//! the program in the middle, the ratio of the two, and the bounds that this project sets itself. Slow results do not
-//! fail the run.
+//! least that a hop of this kind can do), and through the host, in turn. It prints the latency of each way, the CPU
+//! time of the program in the middle, the ratio of the host's CPU time to the floor's, and the bounds that this project
+//! sets itself. Slow results do not fail the run.
 //!
-//! `cargo bench --bench hop -- [--quick] [--floors] [--only TEXT]...`: fewer rounds; without the host; only rows whose
-//! name contains the text.
+//! `cargo bench --bench hop -- [--quick] [--floors] [--only TEXT]...`: `--quick` runs fewer rounds, `--floors` leaves
+//! out the host, and `--only` selects rows whose name contains the text.
 //!
-//! Figures are only comparable within one run. `taskset -c 0 cargo bench --bench hop` keeps everything on one core:
-//! steadier, and without the cost of waking another core, which is most of the latency on an idle machine.
+//! Figures are only comparable within one run. `taskset -c 0 cargo bench --bench hop` keeps everything on one core: the
+//! figures are steadier, and free of the cost of waking another core, which is most of the latency on an idle machine.
 //!
 //! This binary is also the echo server and the floors: it starts itself again in another role.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark reports to its user")]

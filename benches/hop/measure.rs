@@ -1,4 +1,4 @@
-//! The CPU time and memory of a process, from `/proc`. Only Linux has an answer.
+//! The CPU time and memory of a process, from `/proc`. On systems other than Linux, the results are `None`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,9 +10,9 @@ const TICK: Duration = Duration::from_millis(10);
 /// CPU time used so far, user and system together.
 #[derive(Debug)]
 pub(crate) struct Cpu {
-    /// Each live thread, in nanoseconds.
+    /// The CPU time of each live thread, to the nanosecond.
     threads: HashMap<u64, Duration>,
-    /// The whole process, ended threads included, in ticks.
+    /// The CPU time of the whole process, ended threads included, to the tick.
     process: Duration,
 }
 
@@ -35,7 +35,7 @@ impl Cpu {
         Some(Self { threads, process })
     }
 
-    /// Returns the time used since `earlier`: by threads if all of them still live, else by ticks.
+    /// Returns the CPU time used since `earlier`: the threads' if all threads from then still live, else the process's.
     pub(crate) fn since(&self, earlier: &Self) -> Duration {
         let lost = earlier.threads.keys().any(|thread| !self.threads.contains_key(thread));
         if lost || self.threads.is_empty() {
@@ -52,12 +52,13 @@ pub(crate) fn resident(pid: u32) -> Option<u64> {
     memory(pid, "smaps_rollup", "Rss:").or_else(|| memory(pid, "status", "VmRSS:"))
 }
 
-/// Returns the resident memory that the process has written, in bytes: code pages come and go with what runs.
+/// Returns the resident memory that the process has written, in bytes. Code pages are left out: they come and go with
+/// what runs.
 pub(crate) fn written(pid: u32) -> Option<u64> {
     memory(pid, "smaps_rollup", "Anonymous:").or_else(|| memory(pid, "status", "RssAnon:"))
 }
 
-/// Returns a line of a file in `/proc`, in bytes.
+/// Returns the value in the line that begins with `key` in one of the process's `/proc` files, in bytes.
 fn memory(pid: u32, file: &str, key: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;

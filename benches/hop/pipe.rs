@@ -90,7 +90,7 @@ impl Pipe {
         self.stdin.write_all(&message).await.context("cannot write to the server")
     }
 
-    /// Returns the length of the first line, once it is complete.
+    /// Waits until the first line is complete, and returns its length.
     async fn line(&mut self) -> Result<usize> {
         let mut seen = 0;
         loop {

@@ -1,6 +1,8 @@
-//! Child processes: this binary in one of its roles, or the host. Each ends with its handle, by its own id.
+//! Child processes: this binary in one of its roles, or the host. Dropping the handle of a child kills it, by its own
+//! id.
 //!
-//! Also what a role needs in the child: its standard streams, and a port that is served until standard input ends.
+//! This module also has what a role needs in the child: its standard streams, and a port that is served until standard
+//! input ends.
 
 use std::future::Future;
 use std::io;
@@ -47,7 +49,7 @@ impl Role {
         std::iter::once(name.to_owned()).chain(numbers.iter().map(ToString::to_string)).collect()
     }
 
-    /// Parses what `arguments` wrote; `None` for the bench itself.
+    /// Parses what `arguments` wrote. Returns `None` if this process is the bench itself.
     pub(crate) fn parse(arguments: &[String]) -> Result<Option<Self>> {
         let number = |at: usize| -> Result<usize> {
             arguments
@@ -75,8 +77,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts this binary in a role that listens on a port. Its standard input is its lifeline: it ends with this
-    /// process.
+    /// Starts this binary in a role that listens on a port. Its standard input is its lifeline, so the child ends with
+    /// this process.
     pub(crate) fn start(role: Role) -> Result<Self> {
         let mut command = itself(role)?;
         command.stdin(Stdio::piped()).stdout(Stdio::null());
@@ -105,7 +107,7 @@ impl Process {
         self.pid
     }
 
-    /// Returns once the process accepts connections on `port`.
+    /// Waits until the process accepts connections on `port`.
     #[expect(clippy::disallowed_methods, reason = "it blocks, and nothing else runs at this time")]
     pub(crate) fn wait_for(&mut self, port: u16) -> Result<()> {
         let started = Instant::now();
@@ -121,7 +123,7 @@ impl Process {
         Ok(())
     }
 
-    /// Asks the process to end, and kills it if it does not.
+    /// Closes the standard input of the process, and kills it.
     pub(crate) async fn stop(mut self) -> Result<()> {
         drop(self.child.stdin.take());
         self.child.kill().await.context("cannot end a child")
@@ -177,7 +179,7 @@ where
         .await
 }
 
-/// Standard input without a thread between the runtime and the pipe.
+/// Returns standard input, without a thread between the runtime and the pipe.
 #[cfg(unix)]
 pub(crate) fn standard_input() -> io::Result<impl AsyncRead + Unpin> {
     use std::os::fd::AsFd as _;

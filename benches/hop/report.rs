@@ -71,7 +71,7 @@ fn state_line(row: &Row, unit: &str, values: &Values) -> Vec<String> {
     line
 }
 
-/// Returns the gate and the goal, each with its bound and whether it holds.
+/// Returns the cells for the row's gate and goal: of each, the bound, and whether the figure meets it.
 fn verdicts(row: &Row, figure: Option<f64>) -> Vec<String> {
     let verdict = |bound: Bound| {
         let (asked, most) = match bound {

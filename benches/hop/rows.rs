@@ -21,13 +21,13 @@ pub(crate) enum Kind {
     Ten { calls: usize },
     /// Clients that connect, initialize, list, and close.
     Churn { clients: usize },
-    /// Memory of idle sessions, in KB each.
+    /// The memory that each idle session takes, in KB.
     Idle { sessions: usize, after: After },
-    /// Memory after the first list, in MB.
+    /// The memory of the program in the middle after a tool list and some calls, in MB.
     Memory { servers: Servers },
-    /// From the start of the program to a list with all tools, in ms.
+    /// The time from the start of the program to a tool list with all tools, in ms.
     Start { servers: Servers },
-    /// The tail of fast calls while slow ones run, divided by their tail alone.
+    /// The tail latency of fast calls while slow calls run, divided by their tail latency alone.
     Slow { link: Link, calls: usize },
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum After {
     List,
 }
 
-/// Who calls.
+/// How many clients call at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Callers {
     One,
@@ -90,7 +90,7 @@ const FIFTY: Servers = Servers { link: Link::Stdio, count: 50, tools: 20 };
 const TEN: Servers = Servers { link: Link::Stdio, count: 10, tools: 20 };
 const ONE: Servers = Servers::one(Link::Stdio);
 
-/// Every workload, in the order of the report. Letters: `h` is HTTP to the server, `s` is pipes to a child.
+/// Every workload, in the order of the report. In the names, `h` is HTTP to the server, and `s` is pipes to a child.
 pub(crate) const ROWS: &[Row] = &[
     row("call32 h1", hop(Link::Http, SMALL, Callers::One, 2000), Bound::Times(4.0), Bound::Times(2.0)),
     row("call32 s1", hop(Link::Stdio, SMALL, Callers::One, 2000), Bound::Times(4.0), Bound::Times(1.8)),

@@ -1,4 +1,4 @@
-//! Rows of states: memory, start, and fairness between slow and fast calls.
+//! Rows that measure a state: memory, start time, and fairness between slow and fast calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,14 +20,14 @@ use crate::rows::After;
 
 /// How long a process may settle before its memory is read.
 const SETTLE: Duration = Duration::from_millis(500);
-/// Sessions beyond those that are counted: warming up needs some.
+/// Sessions in addition to those that are counted: warming up needs some.
 const SPARE: usize = 100;
-/// The default cap of a host.
+/// The default cap on a host's sessions.
 const SESSIONS: usize = 1024;
 /// Calls that trigger lazy initialization before memory is read.
 const WAKING: usize = 500;
-/// Slow calls at any time, and how many milliseconds each sleeps: long enough that fewer than one in a hundred fast
-/// calls coincides with the end of one.
+/// How many slow calls run at any time, and how many milliseconds each sleeps: long enough that fewer than one in a
+/// hundred fast calls coincides with the end of a slow one.
 const SLOW: (usize, u64) = (16, 300);
 /// How long slow calls need to get going.
 const UNDER_WAY: Duration = Duration::from_millis(20);
@@ -37,7 +37,7 @@ const QUIET: f64 = 0.1;
 /// Rounds for tails are shorter and more numerous by this factor, so that some of them are quiet.
 const SHORTER: usize = 4;
 
-/// One figure for each way that has one.
+/// One figure for each way; `None` for a way that has none.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
     pub(crate) direct: Option<f64>,
@@ -45,7 +45,7 @@ pub(crate) struct Values {
     pub(crate) host: Option<f64>,
 }
 
-/// Returns the kilobytes that the host holds for each session.
+/// Returns the kilobytes that the host holds for each idle session.
 pub(crate) async fn idle(sessions: usize, after: After, settings: &Settings) -> Result<Values> {
     if !settings.with_host() {
         return Ok(Values::default());
@@ -77,7 +77,7 @@ pub(crate) async fn idle(sessions: usize, after: After, settings: &Settings) -> 
     Ok(Values { host: grown.map(|bytes| bytes as f64 / 1024.0 / sessions as f64), ..Values::default() })
 }
 
-/// Returns the megabytes of the program in the middle once it has listed and called.
+/// Returns the megabytes that the program in the middle holds after a tool list and [`WAKING`] calls.
 pub(crate) async fn memory(servers: Servers, settings: &Settings) -> Result<Values> {
     let ground = Ground::start(servers, settings).await?;
     let floor = after_use(ground.floor_port, &ground.floor).await.context("floor")?;
@@ -141,7 +141,7 @@ async fn start_floor(tools: usize) -> Result<Duration> {
     Ok(took)
 }
 
-/// Returns the 99th percentile of fast calls beside slow ones, divided by that of fast calls alone.
+/// Returns the 99th percentile of the latency of fast calls beside slow ones, divided by that of fast calls alone.
 pub(crate) async fn slow(link: Link, calls: usize, settings: &Settings) -> Result<Values> {
     let ground = Ground::start(Servers::one(link), settings).await?;
     let ports = [ground.server_port, Some(ground.floor_port), ground.host.as_ref().map(|host| host.port)];
@@ -179,7 +179,7 @@ async fn beside_slow(fast: &mut Callers, port: u16, calls: usize) -> Result<Vec<
     let stop = Arc::new(AtomicBool::new(false));
     let mut running = JoinSet::new();
     running.spawn(slow.until(Arc::clone(&stop)));
-    // Until the slow calls are running, there is no load.
+    // The fast calls wait until the slow ones run: before that, there is no load.
     tokio::time::sleep(UNDER_WAY).await;
     let took = fast.round(calls).await;
     stop.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The file: any number of hosts append whole lines; a full file is rotated under a number.
+//! The audit file: any number of hosts append whole lines to it, and a full file is rotated to a numbered one.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -17,9 +17,9 @@ pub(super) struct File {
     file: fs::File,
 }
 
-/// How often to reopen a file that other hosts keep rotating.
+/// How many times to reopen a file that other hosts keep rotating.
 const ROUNDS: usize = 100;
-/// How long to wait for another host that holds the file.
+/// How long to wait for another host that holds the lock of the file.
 const HELD: Duration = Duration::from_secs(5);
 
 impl File {
@@ -28,7 +28,7 @@ impl File {
         Ok(Self { path: settings.file.clone(), max, keep: settings.keep, file: open(&settings.file)? })
     }
 
-    /// Appends lines: all of them or none.
+    /// Appends all of the lines, or none.
     pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         for _ in 0..ROUNDS {
             let held = keep::hold(self.file.try_clone()?, HELD)?;
@@ -82,7 +82,8 @@ fn ends_with_a_line(file: &mut fs::File, length: u64) -> io::Result<bool> {
     Ok(byte == *b"\n")
 }
 
-/// Renames `audit.jsonl` to `audit.jsonl.1`, that to `audit.jsonl.2`, and so on; drops the last.
+/// Renames `audit.jsonl` to `audit.jsonl.1`, the former `audit.jsonl.1` to `audit.jsonl.2`, and so on. At most `keep`
+/// numbered files remain: the oldest is replaced.
 fn put_aside(path: &Path, keep: usize) -> io::Result<()> {
     let numbered = |number: usize| {
         let mut name = path.as_os_str().to_owned();

@@ -1,4 +1,4 @@
-//! One line: who called, when, which server and what there, and how it ended. Arguments appear only as a hash.
+//! One audit line: who called what on which server, when, and how the call ended. Arguments appear only as a hash.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use crate::observe::{At, Begun, Ended};
 use crate::protocol::Raw;
 use crate::redact::without_query;
 
-/// Bytes of a name that are kept.
+/// How many bytes of a name are kept.
 const NAME: usize = 1024;
 
 /// One call. The fields are the members of the JSON line.
@@ -23,16 +23,16 @@ pub(super) struct Line {
     client: Option<String>,
     server: Option<String>,
     method: String,
-    /// The tool or prompt by the server's own name, or the URI of a resource without its query.
+    /// The server's own name for the tool or prompt, or the URI of the resource without its query.
     target: Option<String>,
-    /// Which approved definition was called; always null, since there is no approval yet.
+    /// Which approved definition was called; always null, since definitions cannot be approved yet.
     pin: Option<String>,
     /// The hash of the raw bytes of `arguments`.
     arguments: Option<String>,
     outcome: &'static str,
     /// The kind of failure, if there was no answer.
     kind: Option<&'static str>,
-    /// The code, if the server answered with a JSON-RPC error.
+    /// The JSON-RPC error code, if the server answered with an error.
     code: Option<i64>,
     bytes_in: usize,
     bytes_out: usize,
@@ -63,7 +63,7 @@ impl Line {
         }
     }
 
-    /// Adds where the call went and how it ended.
+    /// Adds which server the call went to and how the call ended.
     pub(super) fn end(&mut self, ended: &Ended<'_>) {
         if let Some(At { server, target, scrubber }) = ended.at {
             self.server = Some(server.as_ref().to_owned());
@@ -91,7 +91,7 @@ fn short(text: &str) -> String {
     text[..end].to_owned()
 }
 
-/// Formats a time: `2026-11-22T13:35:04.123Z`.
+/// Formats a time as `2026-11-22T13:35:04.123Z`.
 pub(super) fn timestamp(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);

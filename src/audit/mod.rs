@@ -1,9 +1,9 @@
 //! The audit: one line of JSON for each client call, in an append-only file (`docs/hazards.md` H99).
 //!
-//! In: calls as they begin and end. Out: lines in the order in which calls ended, written by one task.
-//! **Invariant:** no call goes to a server without a place for its line. The place is taken before the call begins and
-//! filled when it ends, however it ends. While the file cannot be written, no call begins. Start at `Audit::begin`;
-//! `file.rs` is the file, `line.rs` the line.
+//! In: client calls as they begin and end. Out: lines in the order in which calls ended, written by one task.
+//! **Invariant:** no call goes to a server without a place for its line in the queue of that task. The place is taken
+//! before the call begins and filled when the call ends, however it ends. While the file cannot be written, no call
+//! begins. Start at `Audit::begin`; `file.rs` is the file, `line.rs` the line.
 
 mod file;
 mod line;
@@ -27,7 +27,7 @@ use crate::lock::lock;
 use crate::observe::{Begun, Ended, Listener, Pending};
 use crate::protocol::Method;
 
-/// Calls that may be in flight or waiting to be written.
+/// How many calls may be in flight or have a line that waits to be written.
 const PLACES: usize = 16 * 1024;
 /// Lines per write.
 const BATCH: usize = 512;
@@ -48,7 +48,7 @@ struct Inner {
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Why the file cannot be written at the moment, if it cannot.
+/// Why the file cannot be written at the moment; `None` while it can.
 #[derive(Debug, Default)]
 struct Trouble(Mutex<Option<String>>);
 
@@ -62,8 +62,8 @@ impl Trouble {
     }
 }
 
-/// Reports whether requests of a method are audited: those that make a server do or reveal something. Lists, pings, session
-/// settings, and queries of a task's state are not.
+/// Reports whether requests with this method are audited: those that make a server do or reveal something. Lists,
+/// pings, session settings, and queries of a task's state are not.
 #[must_use]
 fn covers(method: &Method) -> bool {
     match method {
@@ -75,7 +75,7 @@ fn covers(method: &Method) -> bool {
         | Method::TasksResult
         | Method::TasksCancel
         | Method::TasksUpdate => true,
-        // A method of an extension.
+        // This is a method of an extension.
         Method::Other(_) => true,
         _ => false,
     }
@@ -85,7 +85,7 @@ impl Audit {
     /// Opens the file and starts the task that writes it.
     ///
     /// # Errors
-    /// One sentence, if the file cannot be opened or created.
+    /// Returns one sentence if the file cannot be opened or created.
     pub(crate) fn open(settings: &config::Audit) -> Result<Self, String> {
         let file = File::open(settings).map_err(|error| {
             format!("host.audit.file: {} cannot be written: {}", settings.file.display(), said(&error))
@@ -102,10 +102,10 @@ impl Listener for Audit {
         covers(method)
     }
 
-    /// Takes the place for a call that begins now.
+    /// Takes the place for the line of a call that begins now.
     ///
     /// # Errors
-    /// If no place is free, or the file cannot be written. Then the call must not be made.
+    /// Fails if no place is free or the file cannot be written. Then the call must not be made.
     fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed> {
         if let Some(trouble) = self.0.trouble.now() {
             return Err(refused(format!("the audit cannot be written, so no call is made: {trouble}"), Some(trouble)));
@@ -137,7 +137,7 @@ fn refused(text: String, cause: Option<String>) -> Failed {
     Failed { kind: Kind::Unavailable, server: None, text, cause, sent: false, retryable: true }
 }
 
-/// One call in flight: its line so far, and the place for it.
+/// One call in flight: its line so far, and the place for that line.
 #[derive(Debug)]
 struct Record {
     place: OwnedPermit<Line>,
@@ -173,7 +173,7 @@ async fn write(mut file: File, mut lines: Receiver<Line>, trouble: Arc<Trouble>,
     let _ = keep::aside(move || file.settle()).await;
 }
 
-/// Writes lines, retrying until it succeeds.
+/// Writes lines, and retries until that succeeds.
 async fn put(mut file: File, text: Vec<u8>, trouble: &Trouble) -> File {
     let text = Arc::new(text);
     loop {
@@ -204,7 +204,7 @@ async fn put(mut file: File, text: Vec<u8>, trouble: &Trouble) -> File {
     }
 }
 
-/// Returns the system's message, or what to do if that is known.
+/// Returns the system's error message, or what to do about the error if that is known.
 fn said(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such folder; make it first".to_owned(),

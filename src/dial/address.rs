@@ -1,8 +1,8 @@
-//! Which addresses a foreign URL may lead to (`docs/hazards.md` H28, H68); pure.
+//! Which addresses a foreign URL, one that a server named, may lead to (`docs/hazards.md` H28, H68). No I/O.
 //!
-//! The network behind this machine trusts it: services without a password for their neighbors, the metadata of a cloud. So
-//! a URL that a server names must lead to the public internet. The one exception: if the configured server itself is on an
-//! internal host, URLs to that same host are allowed.
+//! The network around this machine trusts it: it has services that need no password from neighbors, and a cloud's
+//! metadata. So a URL that a server names must lead to the public internet. The one exception: if the configured server
+//! itself is on an internal host, URLs to that same host are allowed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,7 +14,7 @@ use crate::protocol::Theirs;
 /// Why a URL is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
-    /// Not https, and not http from one loopback address to another.
+    /// The URL is not https, and not http from one loopback address to another.
     #[error("{} is not an https URL", Theirs(.0))]
     Scheme(String),
     /// The URL carries a user or a password.
@@ -38,7 +38,7 @@ impl Home {
         Self { host: configured.host_str().map(str::to_ascii_lowercase), loopback: is_loopback(configured) }
     }
 
-    /// Reports whether a name or address is the home itself. All names of this machine count as one.
+    /// Reports whether a host name or address is the home itself. All loopback names of this machine count as one.
     pub(super) fn is(&self, host: &str) -> bool {
         let same = self.host.as_deref().is_some_and(|home| home.eq_ignore_ascii_case(host));
         same || self.loopback && names_loopback(host)
@@ -69,7 +69,7 @@ impl Home {
     }
 }
 
-/// Reports whether an address belongs to the public internet. Unless known to be public, it does not.
+/// Reports whether an address belongs to the public internet. An address that is not known to be public does not.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -101,8 +101,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     SPECIAL.iter().all(|(prefix, length)| (bits ^ u32::from_be_bytes(*prefix)) >> (32 - length) != 0)
 }
 
-/// In IPv6 only 2000::/3 is public, except addresses that embed an IPv4 address or are reserved. So mapped, compatible,
-/// translated (64:ff9b::/96), unique local, link-local and site-local addresses need no entry.
+/// In IPv6, only 2000::/3 is public, and of that not the addresses that embed an IPv4 address or are reserved. So
+/// mapped, compatible, translated (64:ff9b::/96), unique local, link-local and site-local addresses need no entry.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     const SPECIAL: [([u16; 2], u32); 5] = [
         // Teredo, benchmarks, ORCHID, and the other protocol assignments.

@@ -1,8 +1,8 @@
-//! The one way to a foreign URL, which a server and not the config named: authorization metadata, token endpoints, keys
-//! (`docs/hazards.md` H68).
+//! The only way to request a foreign URL, which a server and not the config named: authorization metadata, token
+//! endpoints, signing keys (`docs/hazards.md` H68).
 //!
-//! No redirects, no proxy, a timeout, a cap on bytes, and public addresses only. The address is checked where the name is
-//! resolved, so the checked address is the one that is connected to. Not here: what is sent, and when.
+//! No redirects, no proxy, a timeout, a cap on bytes, and public addresses only. The address is checked where the name
+//! is resolved, so the checked address is the one that is connected to. Not here: what is sent, and when.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) enum Error {
         origin: String,
         /// What went wrong.
         reason: String,
-        /// Whether no byte of the request was sent.
+        /// Whether the request failed before any byte of it was sent.
         unsent: bool,
     },
     /// The answer is larger than its cap.
@@ -56,10 +56,10 @@ pub(crate) struct Document {
     pub(crate) body: Bytes,
 }
 
-/// Resolves a name to addresses; tests bring their own.
+/// Resolves a host name to addresses. Tests bring their own function.
 pub(super) type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, std::io::Result<Vec<SocketAddr>>> + Send + Sync>;
 
-/// A client for URLs that one configured server named, or that those documents named in turn.
+/// A client for URLs that one configured server named, or that the documents at such URLs named in turn.
 #[derive(Clone, Debug)]
 pub(crate) struct Foreign {
     client: reqwest::Client,
@@ -130,7 +130,7 @@ async fn read(request: reqwest::RequestBuilder, cap: usize) -> Result<Document, 
     Ok(Document { status, headers, body: body.freeze() })
 }
 
-/// Formats a URL for a message, without the query: its author may have put anything there.
+/// Formats a URL for a message, without the query, where the URL's author may have put anything.
 fn without_query(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
@@ -141,7 +141,7 @@ fn without_query(url: &Url) -> String {
     url.to_string()
 }
 
-/// Returns the resolver's refusal if that caused the error.
+/// Returns the resolver's refusal if it caused the error.
 fn internal(error: &reqwest::Error) -> Option<Refused> {
     let mut cause: Option<&dyn std::error::Error> = Some(error);
     while let Some(error) = cause {

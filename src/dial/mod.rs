@@ -1,8 +1,8 @@
-//! The one HTTP client: TLS, timeouts, no redirects, and rules for URLs that are not in the config.
+//! Makes every HTTP client: TLS, timeouts, no redirects, and rules for URLs that are not in the config.
 //!
-//! Not here: credentials, and what is sent. A client is made when the first server needs one, because reading the
-//! platform's certificates costs more than starting a small server. Start at [`Dialer`]. `foreign.rs` requests URLs that
-//! servers named, `tls.rs` decides which certificates to trust, and `sight.rs` which ones to trust on first use.
+//! Not here: credentials, and what is sent. A client is made only when the first server needs one, because reading the
+//! platform's certificates costs more than starting a small server. Start at [`Dialer`]. `foreign.rs` requests URLs
+//! that servers named, `tls.rs` decides which certificates to trust, and `sight.rs` which ones to trust on first use.
 
 mod address;
 mod foreign;
@@ -37,8 +37,8 @@ impl Dialer {
         Self { pins: Certificates::new(state), ..Self::default() }
     }
 
-    /// Returns the client for a configured server. A server with its own TLS settings gets its own client, built from the
-    /// current content of its files.
+    /// Returns the client for a configured server. A server with its own TLS settings gets its own client, built from
+    /// the current content of its files.
     pub(crate) fn client(&self, remote: &Remote) -> Result<reqwest::Client, String> {
         match remote.url.scheme() {
             "https" if remote.tls == Tls::default() => self.tls.get_or_init(|| made(builder())).clone(),
@@ -47,7 +47,7 @@ impl Dialer {
         }
     }
 
-    /// Returns a recipe for a client of this server that shares no connection with any other.
+    /// Returns a recipe for a client to this server that shares no connection with any other client.
     pub(crate) fn recipe(&self, remote: &Remote) -> Recipe {
         Recipe { remote: remote.clone(), pins: self.pins.clone() }
     }
@@ -58,7 +58,7 @@ impl Dialer {
     }
 }
 
-/// Everything needed to make a client.
+/// Everything needed to make an HTTP client for one server.
 #[derive(Debug)]
 pub(crate) struct Recipe {
     remote: Remote,
@@ -66,7 +66,7 @@ pub(crate) struct Recipe {
 }
 
 impl Recipe {
-    /// Makes a client that shares no connection with any other.
+    /// Makes a client that shares no connection with any other client.
     pub(crate) fn client(&self) -> Result<reqwest::Client, String> {
         let Remote { url, tls, .. } = &self.remote;
         if url.scheme() != "https" {
@@ -85,7 +85,7 @@ impl Recipe {
 }
 
 fn builder() -> reqwest::ClientBuilder {
-    // Fails only if the program has already chosen a provider, which serves as well.
+    // This fails only if the program has already chosen a crypto provider, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
@@ -95,7 +95,7 @@ fn builder() -> reqwest::ClientBuilder {
         .user_agent(concat!("mcp-host/", env!("CARGO_PKG_VERSION")))
 }
 
-/// Without TLS no certificates are read.
+/// Returns a builder without TLS, which reads no certificates.
 fn plain() -> reqwest::ClientBuilder {
     builder().tls_certs_only([]).no_proxy().http1_only()
 }
@@ -104,7 +104,7 @@ fn made(builder: reqwest::ClientBuilder) -> Result<reqwest::Client, String> {
     builder.build().map_err(|error| error.to_string())
 }
 
-/// Returns the innermost cause, which is the most specific.
+/// Returns the innermost cause of an error, which is the most specific.
 pub(crate) fn explain(error: &reqwest::Error) -> String {
     if let Some(error) = in_tls(error) {
         return tls::explain(error).0;
@@ -118,12 +118,14 @@ pub(crate) fn explain(error: &reqwest::Error) -> String {
     text.rfind(" (os error ").map_or_else(|| text.clone(), |at| text[..at].to_owned())
 }
 
-/// Returns why the two ends do not trust each other, if that is the cause. It lasts until a person fixes it.
+/// Returns why the two ends do not trust each other, if that caused the error. Such an error lasts until a person fixes
+/// it.
 pub(crate) fn untrusted(error: &reqwest::Error) -> Option<String> {
     in_tls(error).map(tls::explain).filter(|(_, lasting)| *lasting).map(|(reason, _)| reason)
 }
 
-/// Finds the TLS error among the causes. An I/O error does not return its inner error as its source, and may nest.
+/// Finds the TLS error among an error's causes. An I/O error does not return its inner error as its source, and such
+/// errors may nest.
 fn in_tls<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
     if let Some(found) = error.downcast_ref() {
         return Some(found);

@@ -1,8 +1,8 @@
 //! Certificates trusted on first use, kept for later connections (`tls.trustOnFirstUse`).
 //!
-//! One file in the state directory, shared by all hosts of a user. A server whose certificate changed is refused until the
-//! user accepts the new one, which is kept beside the old one for that. Writing waits for other hosts, so it runs on a
-//! thread that may block (`sight.rs`).
+//! They are in one file in the state directory, shared by all hosts of a user. A server whose certificate changed is
+//! refused until the user accepts the new certificate; so that the user can, it is kept beside the old one. Writing
+//! waits for other hosts, so it runs on a thread that may block (`sight.rs`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +27,7 @@ use crate::lock::lock;
 #[derive(Clone, Debug, Default)]
 pub struct Certificates {
     keep: Option<Keep>,
-    /// Used without a state directory; lasts as long as the process.
+    /// The certificates if there is no state directory. They last as long as this value and its clones.
     own: Arc<Mutex<Pins>>,
 }
 
@@ -49,7 +49,7 @@ pub struct Changed {
     pub shown: String,
 }
 
-/// One server's certificate.
+/// What is kept of one server's certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pin {
     /// The trusted fingerprint.
@@ -62,11 +62,11 @@ pub(super) struct Pin {
 /// The verdict on a certificate that no authority vouches for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The trusted certificate of this server.
+    /// The certificate is the trusted one of this server.
     Known,
-    /// The first certificate of this server.
+    /// The certificate is the first one of this server, and trusted from now on.
     First,
-    /// Not the trusted certificate.
+    /// A certificate other than the trusted one, whose fingerprint is `known`.
     Changed { known: String },
 }
 
@@ -85,12 +85,12 @@ impl Certificates {
         Self { keep: directory.map(|directory| Keep::new(directory.join(FILE), VERSION)), own: Arc::default() }
     }
 
-    /// Returns what is known of a server. Takes no file lock.
+    /// Returns what is kept of a server, if anything. Takes no file lock.
     pub(super) fn look(&self, origin: &str) -> Result<Option<Pin>, Error> {
         self.read(|pins| pins.certificates.get(origin).cloned())
     }
 
-    /// Judges the certificate that a server shows and keeps it if it is the first. Blocks.
+    /// Judges the certificate that a server shows, and trusts it if it is the server's first. Blocks.
     pub(super) fn judge(&self, origin: &str, shown: Fingerprint) -> Result<Verdict, Error> {
         let shown = shown.to_string();
         self.change(|pins| match pins.certificates.get_mut(origin) {
@@ -110,7 +110,7 @@ impl Certificates {
     /// Returns the servers whose certificate has changed.
     ///
     /// # Errors
-    /// If the file cannot be read or has another version.
+    /// Fails if the file cannot be read or has another version.
     pub fn changed(&self) -> Result<Vec<Changed>, Error> {
         self.read(|pins| {
             let changed = pins.certificates.iter().filter_map(|(origin, pin)| {
@@ -121,10 +121,10 @@ impl Certificates {
         })
     }
 
-    /// Trusts `shown` if that is still what the server showed last, and returns whether it was.
+    /// Trusts `shown` if it is still what the server showed last. Returns false if it is not; then nothing changes.
     ///
     /// # Errors
-    /// If the file cannot be read or written.
+    /// Fails if the file cannot be read or written.
     pub async fn accept(&self, origin: &str, shown: &str) -> Result<bool, Error> {
         let (certificates, origin, shown) = (self.clone(), origin.to_owned(), shown.to_owned());
         keep::done(move || certificates.accepted(&origin, shown)).await
@@ -146,7 +146,7 @@ impl Certificates {
         }
     }
 
-    /// Runs `work` on the kept certificates and writes them if it reports a change.
+    /// Runs `work` on the kept certificates, and writes them if `work` reports a change.
     fn change<T>(&self, work: impl FnOnce(&mut Pins) -> (T, bool)) -> Result<T, Error> {
         match &self.keep {
             Some(keep) => keep.revise(work),

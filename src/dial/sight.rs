@@ -1,9 +1,10 @@
 //! Trust on first use (`tls.trustOnFirstUse`): judges certificates that no authority vouches for, once per connection.
 //!
-//! The handshake must not block, but the file of certificates can: on a disk, or on another host that holds its lock. So
-//! the file is read before the handshake, and a certificate that differs from the known one ends the handshake. A new
-//! certificate is written after the handshake and before the first request. **Invariant:** a connection is used only after
-//! its certificate is judged. Not here: the file (`pins.rs`), and authorities (`tls.rs`).
+//! The handshake must not block, but access to the file of certificates can: it waits for a disk, or for another host
+//! that holds the file's lock. So the file is read before the handshake, and a certificate that differs from the known
+//! one ends the handshake. A new certificate is written after the handshake and before the first request.
+//! **Invariant:** a connection is used only after its certificate is judged. Not here: the file (`pins.rs`), and
+//! authorities (`tls.rs`).
 
 use std::error::Error as StdError;
 use std::pin::Pin as Pinned;
@@ -23,10 +24,10 @@ tokio::task_local! {
     static SIGHT: Arc<Sight>;
 }
 
-/// One handshake.
+/// What is known about one handshake.
 #[derive(Debug)]
 struct Sight {
-    /// What was known before the handshake.
+    /// What was kept of the server before the handshake.
     before: Result<Option<Pin>, Error>,
     shown: OnceLock<Fingerprint>,
 }
@@ -44,7 +45,8 @@ impl Sight {
     }
 }
 
-/// Reports whether a handshake continues with a certificate that no authority vouches for. Only judged handshakes do.
+/// Reports whether the current handshake continues with a certificate that no authority vouches for. It does only if
+/// this task judges the connection afterwards.
 pub(super) fn admits(shown: Fingerprint) -> bool {
     SIGHT.try_with(|sight| sight.admits(shown)).unwrap_or(false)
 }
@@ -118,7 +120,7 @@ where
             let connected = SIGHT.scope(sight.clone(), connect.call(request)).await;
             match sight.shown.get() {
                 Some(shown) => judging.judge(&sight.before, *shown, connected).await,
-                // An authority vouched for it, or there was no certificate.
+                // An authority vouched for the certificate, or there was none.
                 None => connected,
             }
         })
@@ -165,7 +167,7 @@ impl Judging {
     }
 }
 
-/// Returns an error that may pass with a retry: the disk may have room again, and the lock may be free.
+/// Returns an error that a retry may get past: the disk may have room again, and the lock may be free.
 fn unkept(error: &Error) -> Failed {
     format!("the trusted certificates cannot be kept: {error}").into()
 }

@@ -1,7 +1,7 @@
 //! TLS to one server: which certificates are trusted, and how failures are explained.
 //!
-//! Not here: certificates trusted on first use (`sight.rs`). **Invariant:** nothing turns off the certificate check. The
-//! config can only name another authority, or the certificate itself.
+//! Not here: certificates trusted on first use (`sight.rs`). **Invariant:** nothing turns off the certificate check.
+//! The config can only name another authority, or the certificate itself.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::protocol::Theirs;
 /// Builds the TLS client config for these settings.
 ///
 /// # Errors
-/// If a file cannot be used: one line that names it.
+/// Returns one line that names the file if a file cannot be used.
 pub(super) fn client_config(tls: &Tls) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let authorities = match &tls.ca {
@@ -54,7 +54,7 @@ pub(super) fn client_config(tls: &Tls) -> Result<ClientConfig, String> {
         None => builder.with_no_client_auth(),
     };
     if tls.trust_on_first_use {
-        // A resumed session shows no certificate, and a refused connection leaves a session, too.
+        // A resumed TLS session shows no certificate, and even a refused connection leaves a session to resume.
         config.resumption = Resumption::disabled();
     }
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -96,11 +96,11 @@ pub(crate) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String>
 /// Which certificates to trust.
 #[derive(Debug)]
 enum Belief {
-    /// Those that an authority vouches for.
+    /// Trusts certificates that an authority vouches for.
     Authorities,
-    /// This one only.
+    /// Trusts only the certificate with this fingerprint.
     Pinned(Fingerprint),
-    /// Those that an authority vouches for; otherwise the first one seen.
+    /// Trusts certificates that an authority vouches for; otherwise the first one that the server shows.
     FirstUse,
 }
 
@@ -163,19 +163,20 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Reports whether a certificate is only unknown. Expired, revoked and forged ones are never trusted.
+/// Reports whether nothing is wrong with a certificate except that no authority vouches for it, or not for this name.
+/// Expired, revoked and forged ones are never trusted.
 fn nobody_vouches(error: &rustls::Error) -> bool {
     use CertificateError as C;
     let rustls::Error::InvalidCertificate(error) = error else { return false };
     match error {
         C::UnknownIssuer | C::NotValidForName | C::NotValidForNameContext { .. } => true,
-        // A self-signed certificate that may also sign others.
+        // This is a self-signed certificate that may also sign others.
         C::Other(other) => other.to_string().contains("CaUsedAsEndEntity"),
         _ => false,
     }
 }
 
-/// Explains a TLS error, and reports whether retrying is pointless.
+/// Explains a TLS error. The second value is whether the error lasts, so that retrying is pointless.
 pub(crate) fn explain(error: &rustls::Error) -> (String, bool) {
     use CertificateError as C;
     let text = match error {

@@ -9,10 +9,10 @@ use crate::protocol::lines::{Line, Lines};
 use crate::protocol::sse::{Event, Events, TooLarge};
 use crate::protocol::{DEPTH, Edits, Message, Raw};
 
-/// Checks that lines equal those of a plain split, wherever the bytes are cut.
+/// Checks that the lines equal those of a plain split, wherever the bytes are cut.
 pub fn lines(data: &[u8]) {
     let (cuts, pieces) = pieces(data);
-    // Room for the byte order mark.
+    // At least 4, which leaves room for the byte order mark.
     let cap = cuts.first().map_or(4, |first| usize::from(*first) * 4 + 4);
     let text: Vec<u8> = pieces.concat();
     let (expected, open) = plain_lines(&text, cap);
@@ -28,14 +28,14 @@ pub fn lines(data: &[u8]) {
                 Line::Whole(line) => assert_eq!(line, wanted),
                 Line::TooLong(head) => {
                     assert!(wanted.len() > cap, "{wanted:?} fits in {cap}");
-                    // The end may be missing except for its first byte.
+                    // Of the line's end, the head has at most the first byte.
                     let head = head.strip_suffix(b"\r").unwrap_or(&head);
                     assert!(wanted.starts_with(head), "{wanted:?} does not begin with {head:?}");
                 }
                 // Nothing is read after an error.
                 Line::Endless => return,
             }
-            // The next read may report it as too long; the first byte of its end counts, too.
+            // The next read may report this line as too long, since the first byte of its end counts, too.
             if wanted.len() >= 4 * cap {
                 return;
             }
@@ -44,7 +44,7 @@ pub fn lines(data: &[u8]) {
     assert_eq!(expected.next(), None, "a line is lost");
 }
 
-/// Splits by the simplest possible rule; returns the lines and the rest after the last one.
+/// Splits by the simplest possible rule. Returns the lines, and the rest after the last line.
 fn plain_lines(text: &[u8], cap: usize) -> (Vec<&[u8]>, &[u8]) {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let (whole, open) = match text.iter().rposition(|byte| *byte == b'\n') {
@@ -67,7 +67,7 @@ pub fn sse(data: &[u8]) {
     let bytes: Vec<u8> = pieces.concat();
     assert_eq!(events(cap, &bytes.chunks(1).collect::<Vec<_>>()), whole);
     for event in whole.0 {
-        // A byte that is not UTF-8 becomes a character.
+        // A byte that is not UTF-8 becomes a character of three bytes, so characters are counted.
         assert!(event.data.len() + event.kind.chars().count() <= cap);
         assert!(!event.kind.contains(['\r', '\n']) && !event.id.unwrap_or_default().contains(['\r', '\n', '\0']));
     }
@@ -88,7 +88,7 @@ fn events(cap: usize, pieces: &[&[u8]]) -> (Vec<Event>, Result<(), TooLarge>) {
     (found, Ok(()))
 }
 
-/// Checks that an accepted message is JSON to another reader, means the same there, and survives writing and reading.
+/// Checks that an accepted message is JSON to another parser, means the same to it, and survives writing and reading.
 pub fn envelope(data: &[u8]) {
     let bytes = Bytes::copy_from_slice(data);
     let _ = Message::answered_by(data);
@@ -99,12 +99,12 @@ pub fn envelope(data: &[u8]) {
     assert_eq!(message.frame().len(), written.len());
     assert_eq!(Message::parse(&written).as_ref(), Ok(&message), "another one once it is written");
     assert!(!message.frame().on_one_line().into_bytes().contains(&b'\n'));
-    // The other reader cannot handle deep nesting, or numbers that no double holds.
+    // The other parser cannot handle deep nesting, or numbers that no double holds.
     let (Ok(theirs), Ok(again)) = (serde_json::from_slice::<Value>(data), serde_json::from_slice::<Value>(&written))
     else {
         return;
     };
-    // Members of the other kind of message are ignored here.
+    // A response may have members of a request and the reverse; those are ignored.
     let own: &[&str] = if matches!(message, Message::Response(_)) {
         &["jsonrpc", "id", "result"]
     } else {
@@ -119,7 +119,7 @@ pub fn envelope(data: &[u8]) {
     }
 }
 
-/// Checks that members are found and edited as in a tree, and that every other byte stays.
+/// Checks that members are found and edited as in a parsed tree, and that every other byte stays.
 pub fn raw(data: &[u8]) {
     let Ok(raw) = Raw::parse(&Bytes::copy_from_slice(data)) else {
         assert!(serde_json::from_slice::<Value>(data).is_err(), "JSON, and not taken");
@@ -149,7 +149,7 @@ pub fn raw(data: &[u8]) {
     }
 }
 
-/// Reports whether the outermost object has a duplicate key: readers differ in which one wins.
+/// Reports whether the outermost object has a duplicate key: parsers differ in which one wins.
 fn has_a_key_twice(raw: &Raw) -> bool {
     let Some(mut members) = crate::protocol::object(raw.as_value()) else { return false };
     let all = members.len();

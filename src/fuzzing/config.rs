@@ -12,10 +12,10 @@ const NAMES: [&str; 8] = [
     "goose/config.yaml",
     "opencode.json",
 ];
-/// The value of every variable: it may appear in a loaded config and nowhere else.
+/// The value of every environment variable. It may appear in a loaded config and nowhere else.
 const PLANTED: &str = "planted-in-a-variable";
 
-/// Checks that a text loads or is refused with reasons, and that no variable's value is shown either way.
+/// Checks that a config text loads or is refused with reasons, and that no variable's value is shown either way.
 pub fn config(data: &[u8]) {
     let Some((first, text)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(text) else { return };

@@ -1,4 +1,5 @@
-//! Client bytes at the HTTP door, over a pipe in this process and with a clock that jumps ahead.
+//! Sends client bytes to the door, the HTTP endpoint for clients, over a pipe in this process and with a clock that
+//! jumps ahead.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,9 +20,9 @@ use crate::protocol::Raw;
 use crate::router::Router;
 use crate::upstream::Starter;
 
-/// Inputs per door; then a new door has room for sessions again.
+/// Inputs per door. After these, a new door has room for sessions again.
 const INPUTS: usize = 256;
-/// How long an answer may take. A stream never ends, and time advances whenever all tasks are idle.
+/// How long an answer may take. An event stream never ends, and time advances whenever all tasks are idle.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a connection may outlive its client: as long as a call, if more requests are queued.
@@ -98,7 +99,7 @@ impl World {
     }
 }
 
-/// A request with an immediate answer.
+/// Returns a request that is answered immediately.
 fn good() -> String {
     let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"f","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
     let params = format!(r#"{{"name":"echo","arguments":{{"text":"still here"}},{meta}}}"#);

@@ -1,7 +1,7 @@
 //! The targets of the fuzzers in `fuzz/`: each function takes arbitrary bytes and panics if a property does not hold.
 //!
-//! Hidden, and only present with the feature `fuzzing`. Where a simpler reader exists, results are compared with it. The
-//! functions are not part of the public interface.
+//! This module is hidden, and only present with the feature `fuzzing`. Where a simpler parser exists, results are
+//! compared with its results. The functions are not part of the public interface.
 
 mod bytes;
 mod config;
@@ -13,7 +13,7 @@ pub use config::config;
 pub use door::http;
 pub use text::{challenge, headers, redact, sealed};
 
-/// Splits the bytes at positions that the first bytes define. Returns those first bytes and the pieces.
+/// Splits the bytes at positions that their first four define. Returns those four and the pieces of the rest.
 fn pieces(data: &[u8]) -> (&[u8], Vec<&[u8]>) {
     let (cuts, mut rest) = data.split_at(data.len().min(4));
     let mut pieces = Vec::new();

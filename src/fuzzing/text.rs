@@ -1,4 +1,4 @@
-//! Header values, challenges, handles, and the scrubber.
+//! Header values, authentication challenges, sealed handles, and the scrubber.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -12,7 +12,8 @@ use crate::registry::fuzzing::cursor;
 use crate::seal::{Purpose, Seal};
 use crate::upstream::encode;
 
-/// Checks that a value survives its header, and that a door without a config admits only loopback.
+/// Checks that a value survives its encoding for a header, and that a door without a config admits only the loopback
+/// names in `Host` and `Origin`.
 pub fn headers(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let encoded = encode(&text);
@@ -35,7 +36,7 @@ pub fn headers(data: &[u8]) {
     }
 }
 
-/// Checks that a challenge is read in one way only, and within its bounds.
+/// Checks that an authentication challenge is read in one way only, and within its bounds.
 pub fn challenge(data: &[u8]) {
     let values: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
     let Ok(found) = crate::auth::challenges(values.iter().copied()) else { return };

@@ -1,13 +1,14 @@
-//! Keeps a host from starting or dialing itself without end. Four mechanisms:
+//! Keeps a host from starting or dialing itself without end. A host is *above* a process if that process descends from
+//! it. There are four mechanisms:
 //!
-//! - The program leaves out entries of a config that are its own file with a config of its own
+//! - The program leaves out config entries that start this same program with a config file that it serves
 //!   (`bin/mcp-host/itself.rs`).
 //! - A host has a random *id* for its lifetime and sends it in `initialize` and `server/discover`. An endpoint that
 //!   answers with our own id is disabled before any other request.
-//! - Each child gets the *marks* of all hosts above it, digests of their config files, in [`VARIABLE`]. A host that
-//!   finds its own marks there starts nothing.
-//! - If the environment was cleaned on the way, Linux names the processes above, and each host has left its marks in the
-//!   state directory (`notes.rs`).
+//! - Each child process gets the *marks* of all hosts above it, which are digests of their config files, in
+//!   [`VARIABLE`]. A host that finds its own marks there starts nothing.
+//! - If the environment was cleaned on the way, Linux names the processes above, and each host has left its marks in
+//!   the state directory (`notes.rs`).
 //!
 //! Hosts that list each other are handled elsewhere. `registry/through.rs` leaves out what comes back from hosts that
 //! identify themselves, `registry/circle.rs` what comes back through a plain proxy.
@@ -27,15 +28,16 @@ use crate::config::Config;
 use crate::hex;
 use crate::lock::lock;
 
-/// The variable that carries the marks of the hosts above. Names that begin with `MCP_HOST_` are settings, so it does not.
+/// The environment variable that carries the marks of the hosts above. Variables that begin with `MCP_HOST_` are
+/// settings, so this one does not.
 pub(crate) const VARIABLE: &str = "_MCP_HOST_CHAIN";
-/// Hosts that may be nested. A circle of more hosts than the variable can name would go unnoticed.
+/// How many hosts may be nested in one another. A circle of more hosts than fit into the variable would go unnoticed.
 const MOST_ABOVE: usize = 3;
-/// Hosts of one user that may run the same config at once: the last safety net.
+/// How many hosts of one user may run the same config at once: the last safety net.
 const MOST_ALIKE: usize = 64;
-/// Config files of one host that leave marks.
+/// How many config files of one host leave marks.
 const FILES: usize = 16;
-/// Bytes of the variable that are read.
+/// How many bytes of the variable are read.
 const LONGEST: usize = 16 * 1024;
 
 /// The id of one host for its lifetime: 32 hex digits.
@@ -73,11 +75,11 @@ pub(crate) struct Files(Vec<(PathBuf, Option<[u8; 32]>)>);
 /// One host and the hosts above it.
 #[derive(Debug, Default)]
 pub(crate) struct Lineage {
-    /// `None` for a server that only happens to be built on this crate.
+    /// The id of this host; `None` for a server that only happens to be built on this crate.
     id: Option<HostId>,
     above: Vec<Host>,
     own: Mutex<Host>,
-    /// Removed with the host.
+    /// The note that this host leaves, removed with the host.
     _note: Option<notes::Note>,
 }
 
@@ -88,7 +90,7 @@ struct Host(Vec<String>);
 /// Why a host must not start here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// A host with the same config is above it.
+    /// A host with the same config is above this one.
     #[error(
         "{} has mcp-host itself as a server, with this same config: it would start itself without end",
         named(files)
@@ -97,7 +99,7 @@ pub(crate) enum Refusal {
         /// The config files.
         files: Vec<PathBuf>,
     },
-    /// Too many hosts are above it.
+    /// Too many hosts are above this one.
     #[error("{MOST_ABOVE} mcp-hosts are above this one, each started by a server of the one before")]
     TooDeep,
     /// Too many hosts have the same config.
@@ -109,7 +111,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// Returns what to do about it.
+    /// Returns what to do about the refusal.
     pub(crate) fn help(&self) -> String {
         match self {
             Self::Below { files } => format!(
@@ -130,7 +132,7 @@ impl Lineage {
     /// Finds the hosts above this process, and leaves a note of this host for hosts below it.
     ///
     /// # Errors
-    /// If a host of this config must not run here.
+    /// Fails if a host with this config must not run here.
     pub(crate) fn enter(files: &Files, state: Option<&Path>) -> Result<Self, Refusal> {
         let own = files.marks();
         let mut above = hosts(&std::env::var_os(VARIABLE).unwrap_or_default());
@@ -156,7 +158,7 @@ impl Lineage {
         Ok(Self { id, above, own: Mutex::new(own), _note: note })
     }
 
-    /// Returns the id that our answers carry.
+    /// Returns the id that this host's answers carry, if it has one.
     pub(crate) fn id(&self) -> Option<&HostId> {
         self.id.as_ref()
     }
@@ -166,7 +168,7 @@ impl Lineage {
         *lock(&self.own) = Files::of(config).marks();
     }
 
-    /// Returns the value of [`VARIABLE`] for a child process.
+    /// Returns the value of [`VARIABLE`] for a child process; `None` if there are no marks.
     pub(crate) fn chain(&self) -> Option<String> {
         let chain = chain(&self.above, &lock(&self.own));
         (!chain.is_empty()).then_some(chain)
@@ -202,7 +204,7 @@ fn mark(kind: &str, bytes: &[u8]) -> String {
     hex::encode(&Sha256::new().chain_update(kind).chain_update([0]).chain_update(bytes).finalize()[..16])
 }
 
-/// Formats one word per host, the outermost first.
+/// Formats the marks of hosts: one word per host, the outermost first.
 fn chain(above: &[Host], own: &Host) -> String {
     let hosts = above.iter().chain(std::iter::once(own)).filter(|host| !host.0.is_empty());
     hosts.map(|host| host.0.join(",")).collect::<Vec<_>>().join(" ")

@@ -1,8 +1,9 @@
 //! The note that a host leaves for hosts below it whose environment was cleaned, and how they find it.
 //!
-//! A note is the file `hosts/PID` in the state directory: the start time of that process, and the marks of the chain that
-//! ends with it. The host holds a lock on its note for life, so notes of ended hosts are recognized and removed. The locks
-//! also count the hosts of one config. Only Linux names the processes above; elsewhere the notes only serve the count.
+//! A note is the file `hosts/PID` in the state directory: the start time of that process, and the marks of the hosts
+//! above it and its own. The host holds a lock on its note for life, so notes of ended hosts are recognized and
+//! removed. The locks also serve to count the hosts that run one config. Only Linux names the processes above;
+//! elsewhere the notes only serve the count.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -19,13 +20,14 @@ pub(super) struct Note {
     _lock: File,
 }
 
-/// Notes that are read.
+/// How many notes are read.
 const MOST: usize = 4096;
-/// Hosts in one process that leave notes.
+/// How many hosts in one process leave notes.
 const OF_A_PROCESS: usize = 64;
 
 impl Note {
-    /// Leaves a note in that state directory. If the directory cannot be written, only the note is missing.
+    /// Leaves a note in that state directory. Returns `None` if the directory cannot be written; the host runs without
+    /// a note.
     pub(super) fn leave(state: &Path, chain: &str) -> Option<Self> {
         let folder = state.join(FOLDER);
         keep::make_folder(&folder).ok()?;
@@ -53,7 +55,7 @@ impl Note {
         for path in entries.flatten().take(MOST).map(|entry| entry.path()).filter(|path| *path != self.path) {
             let Ok(mut file) = OpenOptions::new().read(true).write(true).open(&path) else { continue };
             if keep::try_lock(&file).unwrap_or(false) {
-                // Its host has ended, or it would hold the lock.
+                // The host of this note has ended; otherwise it would hold the lock.
                 let _ = fs::remove_file(&path);
                 continue;
             }
@@ -102,7 +104,7 @@ pub(super) fn above() -> Vec<Host> {
     Vec::new()
 }
 
-/// Reads the chain that a process noted, if the note belongs to this user and to that very process.
+/// Reads the hosts in the note of a process, if the note belongs to this user and to that very process.
 #[cfg(target_os = "linux")]
 fn note_of(folder: &Path, pid: u32) -> Option<Vec<Host>> {
     use std::os::unix::fs::MetadataExt as _;
@@ -141,7 +143,7 @@ fn state_of(environment: &[u8]) -> Option<PathBuf> {
     state.map(|state| state.join("mcp-host"))
 }
 
-/// Returns when a process began, in ticks since boot.
+/// Returns when a process began, in ticks since boot; `None` if the process does not exist.
 #[cfg(target_os = "linux")]
 fn began(pid: u32) -> Option<u64> {
     stat(pid).map(|(_, began)| began)
@@ -165,10 +167,10 @@ fn stat(pid: u32) -> Option<(u32, u64)> {
 
 /// The folder for notes in a state directory.
 const FOLDER: &str = "hosts";
-/// Bytes of an environment that are read at most.
+/// How many bytes of an environment are read at most.
 #[cfg(target_os = "linux")]
 const ENVIRONMENT: u64 = 256 * 1024;
-/// Initial capacity; enough for most environments.
+/// The initial capacity of the buffer, which is enough for most environments.
 #[cfg(target_os = "linux")]
 const AT_ONCE: usize = 8 * 1024;
 
@@ -187,7 +189,7 @@ mod tests {
         assert_eq!([first.alike(&own), second.alike(&own)], [2, 2]);
         drop(first);
         assert_eq!(second.alike(&own), 1);
-        // A killed host leaves its file, but no lock.
+        // A killed host leaves the file of its note, but no lock.
         let left = state.path().join("hosts/1");
         fs::write(&left, format!("0\n{chain}\n")).unwrap();
         assert_eq!(second.alike(&own), 1);
@@ -204,7 +206,7 @@ mod tests {
         let note = Note::leave(state.path(), &super::super::chain(&[], &own)).unwrap();
         let pid = std::process::id();
         assert_eq!(note_of(state.path(), pid), Some(vec![own]));
-        // As if the pid now belonged to another process.
+        // The note looks as if the pid now belonged to another process.
         fs::write(&note.path, format!("1\n{}\n", "a".repeat(32))).unwrap();
         assert_eq!(note_of(state.path(), pid), None);
         let (parent, began) = stat(pid).unwrap();

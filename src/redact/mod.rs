@@ -1,9 +1,9 @@
 //! Removes secrets from text that is about to be shown: the last line of defense behind types that cannot be printed.
 //!
-//! In: text for a log, an error, a status. Out: the same text with `***` for values that the config marks as secret, and
-//! for everything that looks like a credential (`shape.rs`). Servers may repeat what they were given, so this covers causes
-//! of failures and standard error. Headers that a helper program prints are learned as they come (`Learned`), by every
-//! scrubber of that config.
+//! In: text for a log, an error, a status. Out: the same text with `***` for values that the config marks as secret,
+//! and for everything that looks like a credential (`shape.rs`). Servers may repeat secrets that they were given, so
+//! this also covers the causes of their failures and their standard error. Headers that a helper program prints are
+//! learned when it prints them (`Learned`), by every scrubber of that config.
 //!
 //! **Invariant:** it only removes, and never fails. Not here: messages between clients and servers pass untouched.
 
@@ -24,12 +24,12 @@ pub use shape::{arguments, looks_secret};
 /// What replaces a value.
 pub const MASK: &str = "***";
 
-/// Shorter values are common words, and not hidden.
+/// Values with fewer bytes are common words, and not hidden.
 const SHORTEST: usize = 6;
-/// How many bytes identify a value that was cut off at the end of a text.
+/// How many first bytes identify a value that was cut off at the end of a text.
 const STUB: usize = 6;
 
-/// Values that must not be shown. `Debug` shows how many.
+/// Values that must not be shown. `Debug` shows only how many there are.
 ///
 /// ```
 /// # fn show(config: &mcp_host::Config, line: &str) {
@@ -38,18 +38,18 @@ const STUB: usize = 6;
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Scrubber {
-    /// The longest first, so that none hides a part of another.
+    /// The longest value is first: masking a part of it before the whole would leave the rest readable.
     known: Vec<Box<str>>,
     /// Sources of values that become known later.
     learned: Vec<Learned>,
 }
 
-/// Values of one source that become known while the program runs. A scrubber that [follows](Scrubber::follow) the source
-/// removes them from then on.
+/// Values of one source that become known while the program runs. A scrubber that [follows](Scrubber::follow) the
+/// source removes them from then on.
 #[derive(Clone, Default)]
 pub(crate) struct Learned(Arc<ArcSwap<Vec<Box<str>>>>);
 
-/// Values that one source keeps: the last ones.
+/// How many values one source keeps: the last ones that it learned.
 const LEARNED: usize = 1024;
 
 impl Learned {
@@ -88,7 +88,7 @@ impl fmt::Debug for Scrubber {
 }
 
 impl Scrubber {
-    /// Adds a value: each of its lines, also as escaped in JSON and in URLs.
+    /// Adds a value: each of its lines, plain and as escaped in JSON and in URLs.
     pub(crate) fn know(&mut self, value: &str) {
         for line in value.lines().map(str::trim) {
             self.add(line);
@@ -108,7 +108,7 @@ impl Scrubber {
         other.learned.iter().for_each(|learned| self.follow(learned));
     }
 
-    /// Also removes what a source learns, as soon as it learns it.
+    /// Makes this scrubber remove what a source has learned and will learn.
     pub(crate) fn follow(&mut self, learned: &Learned) {
         if !self.learned.contains(learned) {
             self.learned.push(learned.clone());
@@ -163,8 +163,8 @@ pub(crate) fn without_query(uri: &str) -> Cow<'_, str> {
     }
 }
 
-/// Finds where a value begins that was cut off at the end of the text. Linear in the value, whatever repeats in it: a prefix
-/// function (Knuth, Morris and Pratt).
+/// Finds where a value begins that was cut off at the end of the text. Returns `None` if no value is cut off there. A
+/// prefix function (Knuth, Morris and Pratt) keeps the work linear in the value, whatever repeats in it.
 fn stub(text: &str, value: &str) -> Option<usize> {
     let body = text.strip_suffix('…').unwrap_or(text);
     let (bytes, longest) = (value.as_bytes(), value.len().saturating_sub(1));
@@ -174,7 +174,7 @@ fn stub(text: &str, value: &str) -> Option<usize> {
     if !bytes.contains(&last) || !tail.windows(STUB).any(|window| window == first) {
         return None;
     }
-    // At each position, the length of the longest proper prefix of the value that ends there.
+    // For each position in the value, the length of the longest proper prefix of the value that ends there.
     let mut again = vec![0; longest];
     for at in 1..longest {
         again[at] = step(bytes, &again, again[at - 1], bytes[at]);
@@ -183,7 +183,7 @@ fn stub(text: &str, value: &str) -> Option<usize> {
     (matched >= STUB).then(|| body.len() - matched)
 }
 
-/// Returns how many bytes of the value match after `byte`, if `matched` matched before.
+/// Returns how many bytes of the value match after `byte`, if `matched` bytes matched before it.
 fn step(value: &[u8], again: &[usize], mut matched: usize, byte: u8) -> usize {
     while matched > 0 && value[matched] != byte {
         matched = again[matched - 1];

@@ -1,8 +1,8 @@
-//! Finds what looks like a credential: values of telling names, bearer and basic tokens, keys of known vendors, users and
-//! queries of URLs.
+//! Finds what looks like a credential: values after telling names, bearer and basic tokens, API keys of known vendors,
+//! and the users and queries in URLs.
 //!
 //! **Invariant:** the work is linear in the text. The text may repeat the start of a credential many times, so the tail
-//! that they share is scanned once for all of them.
+//! that all these starts share is scanned only once.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -52,12 +52,12 @@ fn begins_a_secret(text: &str) -> bool {
 }
 
 fn is_uuid(text: &str) -> bool {
-    // In this order, because the first check stops at the first other letter.
+    // The checks are in this order because the first one stops at the first other letter.
     text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
         && text.bytes().filter(u8::is_ascii_hexdigit).count() == 32
 }
 
-/// Returns where the last long run of letters and digits begins.
+/// Returns where the last run of letters and digits begins that is long enough for a key.
 fn last_key(text: &str) -> Option<usize> {
     let mut at = text.len();
     text.rsplit(|c: char| !c.is_ascii_alphanumeric()).find_map(|run| {
@@ -68,18 +68,18 @@ fn last_key(text: &str) -> Option<usize> {
     })
 }
 
-/// Prefixes of API keys and tokens of some vendors, and of JWTs.
+/// Prefixes of some vendors' API keys and tokens, and of JWTs.
 const MAKERS: [&str; 10] = ["sk-", "sk_", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "eyJ", "AKIA"];
-/// Words that contain a digit are shorter, keys are longer.
+/// A run of letters and digits of this length looks like a key; words that contain a digit are shorter.
 const LONG: usize = 16;
 /// OAuth parameters whose names do not say that they are secret.
 const OAUTH: [&str; 3] = ["code", "code_verifier", "assertion"];
 /// Authentication schemes in headers.
 const SCHEMES: [&str; 5] = ["bearer", "basic", "digest", "token", "dpop"];
-/// Parameters of a challenge, after its scheme.
+/// Parameters of an authentication challenge, which follow its scheme.
 const PARAMETERS: [&str; 7] =
     ["realm", "scope", "error", "error_description", "error_uri", "resource_metadata", "algs"];
-/// A shorter value after a telling name is a word (`key=value`, `"key": "value"`).
+/// A value after a telling name that has fewer bytes is a word (`key=value`, `"key": "value"`).
 const WORD: usize = 6;
 
 /// Masks each credential in the text.
@@ -105,12 +105,12 @@ pub(super) fn masked(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Finds users, passwords and queries of URLs.
+/// Finds the users, passwords and queries in URLs.
 fn urls(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
     let mut from = 0;
     while let Some(first) = text[from..].find("://").map(|at| from + at) {
         let end = end_of(text, first, |c| c.is_whitespace() || "\"'<>`|\\{}".contains(c));
-        // A URL may contain another in its path; one in its query is hidden with the query.
+        // A URL may contain another URL in its path; another URL in its query is hidden with the query.
         let query = text[first..end].find(['?', '#']).map(|query| first + query);
         let path = &text[..query.unwrap_or(end)];
         for (at, sign) in path[first..].match_indices("://") {
@@ -136,7 +136,7 @@ fn schemes(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
         for (at, _) in lower.match_indices(scheme) {
             let start = at + scheme.len();
             let blank = text[start..].find(|c: char| c != ' ').unwrap_or(0);
-            // Without a blank it is part of a word, which may repeat itself.
+            // Without a blank, the scheme is part of a word, which the text may repeat many times.
             if blank == 0 {
                 continue;
             }
@@ -174,7 +174,7 @@ fn pairs(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
         let hide = match (sign, in_quotes) {
             _ if shown.is_empty() || shown == MASK || is_reference(shown) => false,
             _ if cookie => true,
-            // A sentence may end or continue after it; any other character belongs to the password.
+            // A sentence may end or continue after the value; any other character belongs to the password.
             ("=", _) => shown.strip_suffix([':', '.']).unwrap_or(shown).len() >= WORD,
             // A name in quotes is JSON; otherwise it may be a sentence.
             (_, true) => quoted && shown.len() >= WORD || value.looks_secret(text),
@@ -193,14 +193,14 @@ fn pairs(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
     }
 }
 
-/// The last unquoted value that was scanned. A value that begins inside it has the same end, so the findings about that end
-/// still hold.
+/// The last unquoted value that was scanned. A value that begins inside it has the same end, so the findings about that
+/// end still hold.
 #[derive(Clone, Default)]
 struct Bare {
     range: Range<usize>,
-    /// The position of its last `=`.
+    /// The position of the last `=` in it.
     equals: Option<usize>,
-    /// Where its last run begins that looks like a key.
+    /// The start of the last run in it that looks like a key.
     key: Option<usize>,
 }
 
@@ -235,7 +235,8 @@ impl Value<'_> {
     }
 }
 
-/// Finds the credential after a scheme in a header; the scheme itself is no secret.
+/// Finds the credential after an authentication scheme in a header. Returns false, because the scheme itself is no
+/// secret.
 fn credential(text: &str, scheme: Range<usize>, found: &mut Vec<(Range<usize>, &'static str)>) -> bool {
     if SCHEMES.iter().any(|known| text[scheme.clone()].eq_ignore_ascii_case(known)) {
         let start = scheme.end + text[scheme.end..].find(|c: char| c != ' ').unwrap_or(0);
@@ -247,7 +248,7 @@ fn credential(text: &str, scheme: Range<usize>, found: &mut Vec<(Range<usize>, &
     false
 }
 
-/// Returns the value that begins at `from`, without its quotes.
+/// Returns the value that begins at `from`, without its quotes. `last` is the unquoted value that was scanned last.
 fn value<'a>(text: &str, from: usize, last: &'a mut Bare) -> Value<'a> {
     let start = from + text[from..].find(|c: char| c != ' ').unwrap_or(0);
     let escaped = usize::from(text[start..].starts_with('\\'));
@@ -297,8 +298,8 @@ fn makers(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
     }
 }
 
-/// Reports whether a value only names a variable, maybe after a scheme: `Bearer ${TOKEN}`. A variable with a default does
-/// not count.
+/// Reports whether a value only names an environment variable, maybe after a scheme: `Bearer ${TOKEN}`. A variable with
+/// a default value does not count.
 fn is_reference(value: &str) -> bool {
     let bare = match value.split_once(' ') {
         Some((scheme, bare)) if SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known)) => bare,
@@ -309,7 +310,7 @@ fn is_reference(value: &str) -> bool {
     name.is_some_and(|name| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
 }
 
-/// Reports whether this is the placeholder of a help text, maybe at the end of a sentence, and not a token.
+/// Reports whether this is the placeholder that our help texts use, maybe at the end of a sentence, and not a token.
 fn is_placeholder(token: &str) -> bool {
     token.trim_end_matches('.') == "TOKEN"
 }

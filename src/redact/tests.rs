@@ -127,7 +127,7 @@ fn h97_what_begins_a_credential_again_and_again_is_gone_through_once() {
         "\\",
     ];
     let mut scrubber = Scrubber::default();
-    // Its prefix occurs at nearly every position, and its end at none.
+    // The value's prefix occurs at nearly every position, and its end at none.
     scrubber.know(&format!("{}y", "x".repeat(SIZE)));
     let (done, all) = mpsc::channel();
     std::thread::spawn(move || {

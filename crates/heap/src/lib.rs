@@ -1,6 +1,6 @@
 //! Returns memory to the system: what glibc's allocator keeps free, and code that was only needed at startup.
 //!
-//! It is a separate crate because neither has a safe interface, and `mcp-host` forbids unsafe code. Without glibc,
+//! This is a separate crate because neither has a safe interface, and `mcp-host` forbids unsafe code. Without glibc,
 //! nothing here has any effect.
 
 /// Returns every unused page to the system.
@@ -15,7 +15,7 @@
 /// ```
 pub fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: it takes a number, touches nothing that is in use, and may be called from any thread at any time.
+    // SAFETY: the call takes a number, touches nothing that is in use, and may be made from any thread at any time.
     unsafe {
         libc::malloc_trim(0);
     }
@@ -23,7 +23,8 @@ pub fn trim() {
 
 /// Returns how many bytes of the heap are unused, modulo 4 GiB; `None` if the allocator does not say.
 ///
-/// Pages that were returned count as well, so only its change shows how much there is to return.
+/// Pages that the system already has back count, too, so only a change of this number shows how much there is to
+/// return.
 ///
 /// # Examples
 ///
@@ -35,8 +36,8 @@ pub fn trim() {
 pub fn unused() -> Option<u32> {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
-        // Its wider sibling, `mallinfo2`, is missing before glibc 2.33.
-        // SAFETY: it takes nothing and returns numbers, under the allocator's own locks.
+        // `mallinfo2`, whose fields are wider, is missing before glibc 2.33. SAFETY: the call takes nothing and returns
+        // numbers, under the allocator's own locks.
         let info = unsafe { libc::mallinfo() };
         Some(info.fordblks.cast_unsigned())
     }
@@ -44,12 +45,12 @@ pub fn unused() -> Option<u32> {
     None
 }
 
-/// Gives allocations of this many bytes and more a mapping of their own from now on, which is returned as soon as it is
-/// freed. Free memory at the end of the heap is returned from twice that size.
+/// Gives each allocation of this many bytes or more its own mapping from now on, which is returned as soon as it is
+/// freed. Free memory at the end of the heap is returned once it reaches twice that size.
 ///
-/// A mapping costs two system calls and a fault per page, while the heap keeps holes. By default glibc starts at 128
-/// KiB and raises that up to 32 MiB as such allocations are freed; after the first call of this function it no longer
-/// does.
+/// A mapping costs two system calls and a fault per page; without it, freed memory stays as a hole in the heap. By
+/// default, glibc starts at 128 KiB and raises this size up to 32 MiB as such allocations are freed. After the first
+/// call of this function, glibc no longer raises it.
 ///
 /// # Examples
 ///
@@ -62,7 +63,7 @@ pub fn map_from(bytes: u32) {
     {
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
         for (setting, value) in [(libc::M_MMAP_THRESHOLD, bytes), (libc::M_TRIM_THRESHOLD, bytes.saturating_mul(2))] {
-            // SAFETY: it sets a number of the allocator, under the allocator's own lock.
+            // SAFETY: the call sets a number of the allocator, under the allocator's own lock.
             unsafe {
                 libc::mallopt(setting, value);
             }
@@ -117,8 +118,8 @@ mod code {
         found
     }
 
-    /// Parses the first line of a mapping (proc(5)): its start, its length, and its file if it is private and holds
-    /// code.
+    /// Parses the first line of a mapping (proc(5)). Returns its start, its length, and its file if the mapping is
+    /// private and holds code; `None` for any other line.
     fn mapping(line: &str) -> Option<(usize, usize, Option<&str>)> {
         let (range, rest) = line.split_once(' ')?;
         let (start, end) = range.split_once('-')?;

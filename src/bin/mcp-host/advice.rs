@@ -1,6 +1,6 @@
-//! Suggests a fix for a server that did not start, from the cause. Suggests nothing if unsure.
+//! Suggests a fix for a server that did not start, judging by the cause. Suggests nothing if unsure.
 
-/// Returns the line of help for a common cause. `name` is the server's name as shown.
+/// Returns one line of help if the cause is a common one. `name` is the server's name as shown.
 pub(crate) fn mend(name: &str, cause: &str) -> Option<String> {
     let lower = cause.to_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
@@ -45,7 +45,7 @@ pub(crate) fn mend(name: &str, cause: &str) -> Option<String> {
     None
 }
 
-/// Splits a cause from the help that we appended to it. Text of a server is never taken for help.
+/// Splits a cause from the help that we appended to it, if we did. A server's own text is never taken for help.
 pub(crate) fn split(cause: &str) -> (&str, Option<&str>) {
     let both = |at: usize| (&cause[..at], Some(&cause[at + "; ".len()..]));
     if let Some(ours) = cause.strip_prefix("cannot start `")
@@ -53,7 +53,7 @@ pub(crate) fn split(cause: &str) -> (&str, Option<&str>) {
     {
         return both(cause.len() - ours.len() + at);
     }
-    // The cause begins with a key of the config, followed by the problem.
+    // The cause begins with a config key, followed by the problem.
     let key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '[' | ']');
     if let Some((head, _)) = cause.split_once(": ")
         && head.chars().all(key)
@@ -69,7 +69,7 @@ pub(crate) fn split(cause: &str) -> (&str, Option<&str>) {
     at.or_else(|| cause.rfind(OF_URLS[0])).map_or((cause, None), both)
 }
 
-/// Beginnings of our help about URLs.
+/// How our help about URLs begins, in each form.
 const OF_URLS: [&str; 4] = [
     "; put a token into `headers` or `auth`",
     "; sign in with: mcp-host login ",
@@ -77,7 +77,7 @@ const OF_URLS: [&str; 4] = [
     "; put the final URL into the config",
 ];
 
-/// Beginnings of our help about commands.
+/// How our help about commands begins, in each form.
 const MENDS: [&str; 6] =
     ["; install it, or ", "; chmod +x ", "; begin ", "; write \"command\"", "; mkdir -p ", "; give its full path"];
 
@@ -141,7 +141,7 @@ mod tests {
             let mend = mend("s", &cause);
             assert!(mend.as_deref().is_some_and(|mend| mend.contains(part)), "{cause}: {mend:?}");
         }
-        // A server at a URL that mentions a certificate means another one.
+        // A server at a URL that mentions a certificate means one that this machine does not check.
         assert_eq!(mend("s", "https://a answered 400: self-signed certificate"), None);
         assert_eq!(mend("s", &ended("KeyError: 'KEY'")), None);
     }

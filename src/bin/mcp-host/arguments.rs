@@ -1,8 +1,8 @@
 //! Describes a tool's arguments from its input schema: in one line for the list of tools, in full for a single tool.
 //!
 //! References inside the schema are followed, `Optional` forms are unwrapped, and members of objects get a path
-//! (`options.depth`, `files[].name`). **Invariant:** reading a schema of any shape ends: its depth, its rows and the number
-//! of subschemas have caps.
+//! (`options.depth`, `files[].name`). **Invariant:** reading a schema of any shape ends: its depth, its rows and the
+//! number of subschemas have caps.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -16,14 +16,14 @@ use crate::text::{self, quoted};
 /// One argument, or a member of one.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Argument {
-    /// The path from the top.
+    /// The path from the top of the arguments.
     pub(crate) path: String,
-    /// The type and limits, `default` last.
+    /// The type and limits in words, the default last.
     pub(crate) kind: String,
     pub(crate) description: String,
 }
 
-/// Returns every argument that a schema names, in its order, each followed by its members.
+/// Returns every argument that a schema names, in the schema's order, each followed by its members.
 pub(crate) fn all(schema: &Raw) -> Vec<Argument> {
     let (mut rows, root) = (Vec::new(), Root::of(schema));
     members(&root, &View::of(&root, schema), "", 0, &mut rows);
@@ -52,8 +52,8 @@ fn members(root: &Root<'_>, view: &View, prefix: &str, depth: usize, rows: &mut 
     }
 }
 
-/// Returns the arguments in one line, such as `text= [from=]`: required ones first, then optional ones in brackets, as many
-/// as fit.
+/// Returns the arguments in one line, such as `text= [from=]`: required ones first, then optional ones in brackets, as
+/// many as fit.
 pub(crate) fn summary(schema: &Raw) -> String {
     let view = View::of(&Root::of(schema), schema);
     let required = view.required();
@@ -87,7 +87,7 @@ pub(crate) fn example(tool: &str, schema: &Raw, again: &str) -> String {
     }
     let values: Vec<(&str, Value)> =
         shown.iter().map(|(name, of)| (name.as_str(), View::of(&root, of).example(&root, name, 0))).collect();
-    // In a word, the key ends at the first `=`.
+    // In a `key=value` word, the key ends at the first `=`.
     let words =
         match values.iter().any(|(name, _)| name.is_empty() || name.contains('=') || name.starts_with(['{', ' '])) {
             true => {
@@ -100,8 +100,8 @@ pub(crate) fn example(tool: &str, schema: &Raw, again: &str) -> String {
     format!("mcp-host call {}{words}{again}", quoted(tool))
 }
 
-/// Returns the typed call with the missing arguments added, or `None` if none is missing or the call has no `key=value`
-/// form. A value that came from a file stays `key=@FILE`.
+/// Returns the call as the user typed it with the missing arguments added, or `None` if none is missing or the call has
+/// no `key=value` form. A value that came from a file stays `key=@FILE`.
 pub(crate) fn completed(tool: &str, schema: &Raw, words: &[String], given: &Raw, again: &str) -> Option<String> {
     let root = Root::of(schema);
     let view = View::of(&root, schema);
@@ -139,7 +139,7 @@ fn pair(name: &str, value: &str) -> String {
     quoted(&format!("{name}={value}"))
 }
 
-/// The whole schema, and how much more of it may be read. A few lines may refer to all of it, over and over.
+/// The whole schema, and how many more bytes of it may be read: a few lines may refer to all of it, over and over.
 struct Root<'a> {
     schema: &'a Raw,
     left: Cell<usize>,
@@ -177,7 +177,7 @@ impl<'a> Root<'a> {
 
 /// A schema together with the schemas that it refers to.
 struct View {
-    /// The schema, then those of its references and `allOf`.
+    /// The schema itself, then the schemas that its `$ref` and `allOf` name.
     parts: Vec<Raw>,
     /// Whether one of its forms is `null`.
     nullable: bool,
@@ -454,12 +454,12 @@ const PARTS: usize = 16;
 /// How many levels of nested objects to show.
 const NESTED: usize = 4;
 const ROWS: usize = 200;
-/// Bytes to read of one schema; bytes that are read again count again.
+/// How many bytes of one schema to read; bytes that are read again count again.
 const BYTES: usize = 4 << 20;
 /// Marks a list of forms as incomplete.
 const MORE: &str = " or …";
 const VALUES: usize = 12;
-/// Characters in a line of arguments.
+/// How many characters a line of arguments has at most.
 const SUMMARY: usize = 48;
 const PATTERN: usize = 60;
 const SHORT: usize = 60;

@@ -1,6 +1,6 @@
-//! Elicitation during a one-shot call: questions go to stderr, answers come from stdin.
+//! Elicitation during a one-shot call: servers' questions go to stderr, the user's answers come from stdin.
 //!
-//! Only form elicitation with primitive fields. Without a terminal, the answer is "decline".
+//! Supports only form elicitation with primitive fields. Without a terminal, the answer is "decline".
 
 use mcp_host::{ClientHandler, ElicitAnswer, Elicitation, Profile, Raw};
 use serde_json::value::RawValue;
@@ -55,7 +55,7 @@ impl ClientHandler for Terminal {
     }
 }
 
-/// Characters of a question that fit into a line.
+/// How many characters of a question fit into a line.
 const WIDTH: usize = 60;
 
 /// One field of a form.
@@ -78,7 +78,7 @@ enum Kind {
     Many(Vec<String>),
 }
 
-/// Returns the fields in the order of the schema.
+/// Returns the fields of a form in the order of its schema.
 fn fields(params: &Raw) -> Vec<Field> {
     let Some(schema) = params.member("requestedSchema") else { return Vec::new() };
     let required: Vec<String> = schema.member("required").and_then(|list| list.read().ok()).unwrap_or_default();
@@ -105,14 +105,14 @@ fn kind(schema: &Value) -> Kind {
     }
 }
 
-/// Returns the values to choose from, in either notation.
+/// Returns the values to choose from, in either notation: `enum`, or titled `oneOf` and `anyOf`.
 fn choices(schema: &Value) -> Vec<String> {
     let list = |key: &str| schema[key].as_array().into_iter().flatten();
     let titled = list("oneOf").chain(list("anyOf")).filter_map(|choice| choice["const"].as_str());
     list("enum").filter_map(Value::as_str).chain(titled).map(str::to_owned).collect()
 }
 
-/// Asks field by field. Returns `None` if the input ends.
+/// Asks for field after field. Returns `None` if the input ends.
 async fn fill(output: &Output, answers: &mut Lines<BufReader<Stdin>>, fields: &[Field]) -> Option<Map<String, Value>> {
     let mut content = Map::new();
     for field in fields {
@@ -149,7 +149,7 @@ fn question(field: &Field) -> String {
     format!("{}{kind}{default}:", field.title)
 }
 
-/// Converts an answer to a value of the field's type; `None` skips the field.
+/// Converts an answer to a value of the field's type; `Ok(None)` skips the field. An error says what the field takes.
 fn read(field: &Field, answer: &str) -> Result<Option<Value>, String> {
     if answer.is_empty() {
         return match &field.default {

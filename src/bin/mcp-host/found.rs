@@ -44,7 +44,7 @@ impl Folders {
         Self { home, config, data }
     }
 
-    /// Returns the paths of all known clients.
+    /// Returns where all known clients keep their config files.
     fn places(&self) -> Vec<(&'static str, PathBuf)> {
         let all = [(&self.home, HOME), (&self.config, CONFIG), (&self.data, DATA)];
         let places = all.into_iter().filter_map(|(folder, places)| Some((folder.as_ref()?, places)));
@@ -92,7 +92,7 @@ const DATA: &[(&str, &str)] = &[
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 16 * 1024 * 1024;
 
-/// Returns ready commands for the files that exist.
+/// Returns commands, ready to run, for the files that exist.
 pub(crate) fn commands() -> Vec<String> {
     let folders = Folders::of_process();
     let found = find(&folders.places());
@@ -103,7 +103,7 @@ pub(crate) fn commands() -> Vec<String> {
     lines
 }
 
-/// Added because a host named in the file that it serves would start itself.
+/// This line is added because a host that is named in the file that it serves would start itself.
 const APART: &str =
     "to put mcp-host into a client as well, serve a copy of its file: the file served must not name mcp-host";
 

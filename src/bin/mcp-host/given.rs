@@ -1,4 +1,4 @@
-//! Arguments from stdin and files: `-` and `@FILE` for all of them, `key=@FILE` for one.
+//! Reads arguments from stdin and files: all of them for `-` and `@FILE`, one for `key=@FILE`.
 //!
 //! `key=@@text` is the text `@text`. Files are read once, before anything starts. Not here: what the words mean
 //! (`parameters.rs`).
@@ -12,10 +12,10 @@ use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::text::quoted;
 
-/// Bytes to read at most: more than any server accepts as one message.
+/// How many bytes to read at most: more than any server accepts as one message.
 const MOST: u64 = 64 << 20;
 
-/// Returns the words, with file names replaced by the text of the files.
+/// Returns the words of the command line, with file names replaced by the text of the files.
 pub(crate) async fn read(words: &[String], output: &Output) -> Result<Vec<String>, Failure> {
     if let [word] = words
         && let Some(source) = Source::of(word)
@@ -50,7 +50,7 @@ pub(crate) async fn read(words: &[String], output: &Output) -> Result<Vec<String
     Ok(given)
 }
 
-/// Reads the JSON object of all arguments.
+/// Reads the JSON object with all arguments.
 async fn object(source: Source<'_>, output: &Output) -> Result<String, Failure> {
     let usage = "mcp-host call TOOL @FILE takes all arguments from a file, as one JSON object";
     let text = source.text(output).await.map_err(|failure| failure.or_help(usage))?;

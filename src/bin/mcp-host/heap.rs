@@ -1,10 +1,10 @@
 //! Returns memory to the system: code that was only needed to start, and the allocator's free memory after a burst.
 //!
-//! The allocator of glibc keeps free memory below the last block in use. Here much is allocated and freed at once, and some
-//! blocks always stay for a while. So the process checks its memory four times a second, and twenty times while it holds
-//! 16 MiB more than its minimum so far. Then, and for three seconds after, it trims the heap whenever 8 MiB of it are free.
-//! In a burst, allocations from 64 KiB on get mappings of their own. Blocks over 2 MiB, and bodies from 128 KiB on, have
-//! their own mappings anyway (`protocol/whole.rs`).
+//! The allocator of glibc keeps free memory below the last block in use. This program allocates and frees much at once,
+//! and some blocks always stay for a while. So it checks its memory four times a second, and twenty times a second in a
+//! burst: while it holds 16 MiB more than its minimum so far. In a burst, and for three seconds after it, the program
+//! trims the heap whenever 8 MiB of it are free. In a burst, allocations from 64 KiB on get mappings of their own.
+//! Blocks over 2 MiB, and bodies from 128 KiB on, have their own mappings anyway (`protocol/whole.rs`).
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -13,20 +13,20 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
-/// How often the process checks its memory. A burst of clients takes tens of MiB within a second and ends as fast. Small
-/// allocations between large ones then keep the heap from shrinking.
+/// How often the process checks its memory. A burst of clients takes tens of MiB within a second and ends as fast.
+/// Small allocations between large ones then keep the heap from shrinking.
 const LOOK: Duration = Duration::from_millis(250);
 /// The interval during a burst: memory is returned before the next clients take as much again.
 const CLOSE_LOOK: Duration = Duration::from_millis(50);
-/// When to drop code pages: once the program has started, and once its slow servers have.
+/// When to drop code pages: once the program has started, and once its slow servers have started.
 const STARTED: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(10)];
 /// The heap is checked once the process holds this much more than its minimum so far, in KiB.
 const CROWD: u64 = 16 * 1024;
-/// This much newly freed heap is returned at once, in KiB. Other threads wait for the allocator meanwhile.
+/// This much newly freed heap is returned at once, in KiB. During a trim, other threads wait for the allocator.
 const WORTH: u64 = 8 * 1024;
-/// This much is returned if the last trim is [`LOOKS`] checks ago, in KiB.
+/// This much newly freed heap is returned if the last trim is [`LOOKS`] checks ago, in KiB.
 const LITTLE: u64 = 1024;
-/// Checks between trims of little memory, and checks that continue after a burst.
+/// The number of checks between trims of little memory, and of checks that still trim after a burst.
 const LOOKS: u32 = 12;
 /// In a burst, allocations from this size on get mappings of their own, in bytes.
 const CROWDED: u32 = 64 * 1024;
@@ -59,7 +59,7 @@ pub(crate) async fn give_back() -> Infallible {
     pending().await
 }
 
-/// Decides when to trim; memory in KiB.
+/// Decides when to trim the heap. All sizes are in KiB.
 #[derive(Debug)]
 struct Pace {
     /// The least memory held so far.
@@ -79,19 +79,20 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Reports whether `now` is much more than the minimum so far.
+    /// Reports whether there is a burst: `now` is much more than the minimum so far.
     fn is_crowded(&mut self, now: u64) -> bool {
         self.least = self.least.min(now);
         now >= self.least.saturating_add(CROWD)
     }
 
-    /// Reports whether to check the heap: during a burst, and right after one, while its memory is still to be returned.
+    /// Reports whether to check the heap, which is so in a burst and right after it, while its memory is still to be
+    /// returned.
     fn looks_on(&mut self, crowded: bool) -> bool {
         self.calm = if crowded { 0 } else { self.calm.saturating_add(1) };
         self.calm <= LOOKS
     }
 
-    /// Records a check and reports whether to trim. Memory unused since the last trim is already returned.
+    /// Records a check, and reports whether to trim. Heap that has been unused since the last trim is already returned.
     fn is_time(&mut self, unused: u64) -> bool {
         self.unused = self.unused.min(unused);
         self.looks += 1;
@@ -99,19 +100,20 @@ impl Pace {
         freed >= WORTH || (self.looks >= LOOKS && freed >= LITTLE)
     }
 
-    /// Records a trim that left this much unused.
+    /// Records a trim that left this much of the heap unused.
     fn tried(&mut self, unused: u64) {
         (self.unused, self.looks) = (unused, 0);
     }
 }
 
-/// Returns the unused heap in KiB.
+/// Returns how much of the heap is unused, in KiB; `None` if the allocator does not say.
 fn unused() -> Option<u64> {
     Some(u64::from(mcp_host_heap::unused()?) / 1024)
 }
 
-/// Returns the memory that this process has written and holds, in KiB. In `statm`, the second number counts resident pages
-/// and the third those backed by files (proc(5)), such as code, which the system reclaims by itself.
+/// Returns the memory that this process has written and holds, in KiB; `None` without `/proc`. In `statm`, the second
+/// number counts resident pages and the third those backed by files (proc(5)), such as code, which the system reclaims
+/// by itself.
 fn written() -> Option<u64> {
     let sizes = std::fs::read_to_string("/proc/self/statm").ok()?;
     let mut pages = sizes.split_whitespace().skip(1).map_while(|count| count.parse::<u64>().ok());

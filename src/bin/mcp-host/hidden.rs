@@ -1,6 +1,7 @@
 //! The secrets of every config that this process has read, which it must not show.
 //!
-//! One set for the whole process, because everything that prints uses it, including the log and the panic hook.
+//! There is one set for the whole process, because everything that prints uses it, including the log and the panic
+//! hook.
 
 use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock};
@@ -15,7 +16,7 @@ pub(crate) fn learn(config: &Config) {
     KNOWN.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().join(&config.scrubber());
 }
 
-/// Removes those secrets, and everything that looks like a credential.
+/// Removes the secrets of all configs, and everything that looks like a credential.
 pub(crate) fn all(text: &str) -> Cow<'_, str> {
     match &*KNOWN.read().unwrap_or_else(PoisonError::into_inner) {
         Some(known) => known.scrub(text),
@@ -23,7 +24,7 @@ pub(crate) fn all(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Removes only those secrets, for data that a machine reads.
+/// Removes only the secrets of all configs, for data that a machine reads.
 pub(crate) fn known(text: &str) -> Cow<'_, str> {
     match &*KNOWN.read().unwrap_or_else(PoisonError::into_inner) {
         Some(known) => known.without_known(text),

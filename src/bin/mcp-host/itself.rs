@@ -1,7 +1,8 @@
-//! Finds config entries that lead back to this host: our own program, which would serve the same config again, or our own
-//! address.
+//! Finds config entries that lead back to this host: our own program, which would serve the same config again, or our
+//! own address.
 //!
-//! Such entries are never started. Those behind a shell or a proxy are not found here, but by the library at run time.
+//! Entries of the first kind are disabled, and `check` warns about both. Entries that lead back through a shell or a
+//! proxy are not found here, but by the library at run time.
 
 use std::path::{Path, PathBuf};
 
@@ -48,7 +49,7 @@ pub(crate) fn at_our_address(config: &Config) -> Vec<&Server> {
     config.servers.iter().filter(|server| server.disabled.is_none()).filter(of_server).collect()
 }
 
-/// Returns the real paths of the files that a command would serve, if it is this program.
+/// Returns the real paths of the config files that a command would serve, if the command is this program.
 fn would_serve(stdio: &Stdio, own: Identity, request: &LoadRequest) -> Option<Vec<PathBuf>> {
     if identity(&found(stdio)?)? != own {
         return None;
@@ -57,7 +58,7 @@ fn would_serve(stdio: &Stdio, own: Identity, request: &LoadRequest) -> Option<Ve
     let cli = Cli::try_parse_from(words).ok()?;
     let common = cli.common();
     if common.project.as_ref().is_some_and(|project| Some(project) != request.project_directory.as_ref()) {
-        // The same file, but other servers in it.
+        // The child would serve the same file, but other servers in it.
         return None;
     }
     let named = common.config;
@@ -68,7 +69,7 @@ fn would_serve(stdio: &Stdio, own: Identity, request: &LoadRequest) -> Option<Ve
     }
     let folder = stdio.cwd.clone().or_else(|| std::env::current_dir().ok())?;
     let files = if named.is_empty() {
-        // It searches with its own environment, which contains little of ours.
+        // The child searches for a config with its own environment, which contains little of ours.
         let mut theirs = request.clone();
         theirs.files = Vec::new();
         theirs.vars = stdio.env.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();

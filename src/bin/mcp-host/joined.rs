@@ -1,10 +1,11 @@
 //! One-shot commands beside a daemon that serves the same config: they become its clients and start no server a second
 //! time.
 //!
-//! The servers of the plan are replaced by one, the daemon, reached through a relay (`relay`). The command declares to it
-//! what it can answer. The daemon exposes everything under its own names, so the command asks the status socket which
-//! server a name belongs to (`owners`) and for the servers' state (`status`). The daemon's state and errors become those of
-//! the command. Without any config, a command takes the servers of the one running daemon.
+//! The servers of the plan are replaced by one, the daemon, reached through a relay (`relay`). The command declares to
+//! the daemon which questions, requests from servers such as elicitation, it can answer. The daemon exposes everything
+//! under its own names, so the command asks the status socket which server a name belongs to (`owners`) and for the
+//! servers' state (`status`). The daemon's state and errors become those of the command. Without any config, a command
+//! takes the servers of the one running daemon.
 
 #![cfg_attr(not(unix), allow(dead_code, unused_imports, reason = "there are no such sockets"))]
 
@@ -22,12 +23,12 @@ use crate::args::Common;
 use crate::report::Failure;
 use crate::servers::Plan;
 
-/// What a command does with the servers.
+/// What a command does with the servers, which decides which questions it can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Lists, and cannot answer questions.
+    /// The command lists what servers offer, and cannot answer questions.
     List,
-    /// Calls, and asks questions on the terminal.
+    /// The command calls a server, and asks servers' questions on the terminal.
     Call,
 }
 
@@ -46,9 +47,9 @@ impl Daemon {
         &self.status
     }
 
-    /// Returns the alias of the server of an entry, and the server's own name for it.
+    /// Returns the alias of the server that an entry belongs to, and the server's own name for the entry.
     pub(crate) fn owner<'a>(&'a self, kind: Kind, entry: &'a Entry) -> (&'a str, &'a str) {
-        // An entry that appeared since the daemon was asked may have a known prefix.
+        // The daemon did not name the owner of an entry that appeared later, but such an entry may have a known prefix.
         let by_prefix = || {
             let named = |(_, alias): &&(String, String)| entry.name().starts_with(alias.as_str());
             let alias =
@@ -58,7 +59,7 @@ impl Daemon {
         self.owners.owner(kind, entry.name()).unwrap_or_else(by_prefix)
     }
 
-    /// Reports whether a URI names its server, so that the server itself has answered.
+    /// Reports whether a resource URI names a server of the plan, so that the answer came from that server.
     pub(crate) fn leads(&self, uri: &str) -> bool {
         let interface = uri.strip_prefix("ui://").unwrap_or_default();
         self.servers.iter().any(|(_, alias)| {
@@ -91,13 +92,14 @@ impl Daemon {
     }
 }
 
-/// The member of `_meta` with the hosts that a definition came through.
+/// The member of `_meta` that names the hosts that a definition came through.
 const PATH: &str = "mcp-host/path";
-/// The daemon applies the timeouts of each server; this one only makes sure that every wait ends.
+/// The daemon applies the timeouts of each server; this timeout only makes sure that every wait ends.
 const LONG: Duration = Duration::from_secs(24 * 3600);
-/// Variables that a relay needs to find the socket.
+/// Environment variables that a relay needs to find the socket.
 const PLACES: [&str; 3] = ["HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"];
-/// The alias of the daemon. None of its names begins with it, or they would be mistaken for our own names coming back.
+/// The alias of the daemon. No name that the daemon exposes begins with it; otherwise such names would be mistaken for
+/// our own names that come back.
 const ALIAS: &str = "daemon-of-this-config";
 /// The daemon's name if it replaces several servers.
 const SEVERAL: &str = "mcp-host";
@@ -116,7 +118,7 @@ pub(crate) async fn plan(common: &Common, demo: bool) -> Result<Plan, Failure> {
     Plan::load(common, demo, None)
 }
 
-/// Returns the config entry for the daemon that replaces these servers.
+/// Returns the config entry for the daemon that replaces these servers; `None` if this program's path is unknown.
 fn entry(servers: &[(String, String)], at: &At, purpose: Purpose) -> Option<Server> {
     let program = std::env::current_exe().ok()?.into_os_string().into_string().ok()?;
     let variable = |name: &str| Some((name.to_owned(), Secret::new(std::env::var(name).ok()?)));
@@ -129,8 +131,9 @@ fn entry(servers: &[(String, String)], at: &At, purpose: Purpose) -> Option<Serv
     let mut server = Server::new(ALIAS, transport).ok()?;
     server.name = if let [(name, _)] = servers { name.clone() } else { SEVERAL.to_owned() };
     server.prefix = Prefix::Never;
-    // In this era each request declares exactly what can be answered here; more would cost a process in the daemon. And the
-    // first list is complete without waiting for sessions with servers that speak both eras.
+    // In the modern era, each request declares exactly which questions can be answered here; declaring more would cost
+    // a process in the daemon. And the first list is complete without waiting for sessions with servers that speak both
+    // eras.
     server.era = Era::Modern;
     if purpose == Purpose::List {
         server.sharing = Sharing::Host;
@@ -142,7 +145,8 @@ fn entry(servers: &[(String, String)], at: &At, purpose: Purpose) -> Option<Serv
     Some(server)
 }
 
-/// Replaces the servers of a plan with a daemon, if one serves the same config. `patience` is the timeout of a call.
+/// Replaces the servers of a plan with a daemon, if one serves the same config; otherwise returns `None`. `patience` is
+/// the timeout of a call.
 #[cfg(unix)]
 pub(crate) async fn lead(plan: &mut Plan, purpose: Purpose, patience: Option<Duration>) -> Option<Daemon> {
     // The daemon would cut off a call whose timeout is longer than the config's.
@@ -161,13 +165,14 @@ pub(crate) async fn lead(plan: &mut Plan, purpose: Purpose, patience: Option<Dur
     Some(Daemon { servers, status, owners })
 }
 
-/// There are no such sockets on this system.
+/// Returns `None`: there are no such sockets on this system.
 #[cfg(not(unix))]
 pub(crate) async fn lead(_: &mut Plan, _: Purpose, _: Option<Duration>) -> Option<Daemon> {
     None
 }
 
-/// Returns the state of the servers of a plan in the daemon that serves the same config, if one runs.
+/// Returns the address of the daemon that serves the same config, and the state of the plan's servers there. Returns
+/// `None` if no such daemon runs.
 #[cfg(unix)]
 pub(crate) async fn state(plan: &Plan) -> Option<(At, Vec<ServerStatus>)> {
     let joined = door::open(plan).await?;
@@ -175,7 +180,7 @@ pub(crate) async fn state(plan: &Plan) -> Option<(At, Vec<ServerStatus>)> {
     Some((joined.at, status))
 }
 
-/// There are no such sockets on this system.
+/// Returns `None`: there are no such sockets on this system.
 #[cfg(not(unix))]
 pub(crate) async fn state(_: &Plan) -> Option<(At, Vec<ServerStatus>)> {
     None
@@ -230,8 +235,8 @@ mod door {
         tokio::task::spawn_blocking(join).await.ok()?
     }
 
-    /// Waits until no server of the plan is starting in the daemon, and returns their state. Returns `None` if the daemon lacks
-    /// one of them: then it has not reloaded the config files yet.
+    /// Waits until no server of the plan is starting in the daemon, and returns their state. Returns `None` if the
+    /// daemon lacks one of them, because it has not reloaded the config files yet.
     pub(super) async fn settled(plan: &Plan, joined: &Joined) -> Option<Vec<ServerStatus>> {
         let longest = plan.config.servers.iter().map(|server| server.start_timeout).max().unwrap_or_default();
         let end = Instant::now() + longest;

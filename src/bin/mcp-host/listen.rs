@@ -30,7 +30,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     Ok(SocketAddr::new(ip, port))
 }
 
-/// Parses the address of a daemon, or the name of one without a port.
+/// Parses the address of a daemon, or the name of a daemon that has no port.
 pub(crate) fn daemon(text: &str) -> Result<At, String> {
     At::config(text).map_or_else(|| Ok(At::Port(address(text)?.port())), Ok)
 }

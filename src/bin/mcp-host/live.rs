@@ -1,4 +1,4 @@
-//! Progress on stderr: a line for each server that is starting, a bar for a call.
+//! Shows progress on stderr: a line for each server that is starting, a bar for a call.
 
 use std::collections::BTreeMap;
 use std::pin::pin;

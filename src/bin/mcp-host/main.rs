@@ -52,13 +52,14 @@ use output::Output;
 use report::{Exit, Failure};
 use usage::{Mistake, Misunderstood};
 
-/// How many task polls to run between checks for I/O. A server that sends without end always has another poll ready, and
-/// each reads as much as its turn allows: with the default, other servers would wait for megabytes of it.
+/// How many task polls to run between checks for I/O. A server that sends without end always has another poll ready,
+/// and each poll reads as much as its turn allows: with the default, other servers would wait for megabytes from this
+/// one.
 const LOOK: u32 = 8;
 
 fn main() -> ExitCode {
     mcp_host::guard();
-    // The servers must not inherit the files of this process, such as a lock.
+    // The servers must not inherit open files of this process, such as a lock.
     #[cfg(unix)]
     close_fds::set_fds_cloexec(3, &[]);
     let words: Vec<OsString> = std::env::args_os().collect();
@@ -79,7 +80,7 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-/// Runs a command. `tried`: a daemon was already tried and did not let us in.
+/// Runs a command. `tried` says that a daemon was already tried and did not let us in.
 fn start(cli: Cli, tried: bool) -> Exit {
     #[cfg(unix)]
     if !tried && let Some(exit) = relay::Words::of(&cli).and_then(|words| relay::attempt(&words)) {
@@ -89,11 +90,11 @@ fn start(cli: Cli, tried: bool) -> Exit {
     let _ = tried;
     let common = cli.common();
     let output = Output::new(common.json, common.quiet, common.color.unwrap_or_default());
-    // Only the log tells the state of the servers of `stdio`. Problems with the config are printed by each command.
+    // For `stdio`, only the log tells the state of the servers. Problems with the config are printed by each command.
     let told = match cli.command {
         Some(Command::Stdio(_) | Command::Daemon(_)) => ",mcp_host::host=error",
         Some(Command::Serve(_)) => ",mcp_host::upstream=error,mcp_host::host=error",
-        // These print themselves why a server did not start.
+        // The other commands print themselves why a server did not start.
         _ => ",mcp_host::upstream=error,mcp_host::host=error,mcp_host::start=error,mcp_host::stderr=error",
     };
     telemetry::install(&output, common.verbose, common.quiet, told);
@@ -114,8 +115,8 @@ fn start(cli: Cli, tried: bool) -> Exit {
     outcome.unwrap_or_else(|failure| failure.tell(&output))
 }
 
-/// Creates the runtime. It has one thread: a call crosses several tasks, and waking one on another core costs more than the
-/// work in between. Blocking work runs on other threads.
+/// Creates the runtime. It has one thread: a call crosses several tasks, and waking one on another core costs more than
+/// the work in between. Blocking work runs on other threads.
 pub(crate) fn runtime() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().event_interval(LOOK).build()
 }

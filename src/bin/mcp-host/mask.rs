@@ -21,7 +21,7 @@ pub(crate) fn target(transport: &Transport) -> String {
     }
 }
 
-/// Returns the command of its headers helper, if it has one.
+/// Returns the command that prints headers for a server, safe to show, if the server has one.
 pub(crate) fn helper(transport: &Transport) -> Option<String> {
     match transport {
         Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote) => {

@@ -1,4 +1,5 @@
-//! Finds a tool or prompt by a typed name: its own, or server and name separated by `.`, `/`, `:` or a blank.
+//! Finds a tool or prompt by a name that the user typed: the exposed name, or server and tool separated by `.`, `/`,
+//! `:` or a blank.
 //!
 //! **Invariant:** an exact name always wins. No exposed name contains one of those separators, so nothing is ambiguous.
 
@@ -8,7 +9,7 @@ use mcp_host::registry::Kind;
 use crate::servers::of_server;
 use crate::session::Session;
 
-/// Returns the entry that the typed name means.
+/// Returns the entry that the typed name means; `None` if it means none or several.
 pub(crate) fn entry<'a>(session: &Session<'_>, kind: Kind, entries: &[&'a Entry], typed: &str) -> Option<&'a Entry> {
     if let Some(exact) = entries.iter().copied().find(|entry| entry.name() == typed) {
         return Some(exact);
@@ -22,6 +23,6 @@ pub(crate) fn entry<'a>(session: &Session<'_>, kind: Kind, entries: &[&'a Entry]
             |raw: &str| entry.name().strip_prefix(alias).is_some_and(|rest| rest.trim_start_matches('_') == raw);
         [alias, name].iter().filter_map(|server| of_server(typed, server)).any(|raw| raw == own || renamed(raw))
     });
-    // Two server names may begin alike. Then it is unclear which one is meant.
+    // Two server names may begin alike. Then it is unclear which entry is meant.
     meant.next().filter(|_| meant.next().is_none())
 }

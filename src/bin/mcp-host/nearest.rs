@@ -2,7 +2,7 @@
 
 pub(crate) use mcp_host::nearest::nearest;
 
-/// Formats `did you mean a, b or c?`
+/// Formats `did you mean a, b or c?`; `None` without names.
 pub(crate) fn question(names: &[&str]) -> Option<String> {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{}`", crate::text::line(name))).collect();
     match quoted.split_last()? {

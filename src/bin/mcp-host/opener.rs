@@ -19,7 +19,7 @@ const PAGE_BYTES: usize = 8 * 1024;
 /// Starts the browser and does not wait for it.
 ///
 /// # Errors
-/// If there is no program to open pages with.
+/// Fails if there is no program to open pages with.
 pub(crate) fn open(page: &Url) -> io::Result<()> {
     let (program, arguments) = command(page);
     let mut child = Command::new(program)
@@ -32,7 +32,7 @@ pub(crate) fn open(page: &Url) -> io::Result<()> {
             io::ErrorKind::NotFound => io::Error::new(error.kind(), format!("{program} is not installed")),
             _ => error,
         })?;
-    // It exits at once, or lives on as the browser. Either way its exit must be collected.
+    // The program exits at once, or lives on as the browser. Either way, its exit must be collected.
     std::thread::spawn(move || child.wait());
     Ok(())
 }

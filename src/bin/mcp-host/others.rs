@@ -1,9 +1,9 @@
 //! Commands of other programs, and our equivalents.
 //!
-//! People type what they know from other programs. A guess by spelling would mislead them (`logs` is near `logout`), so
-//! each of these words has its own line. Our own commands are never looked up here.
+//! People type commands that they know from other programs. A guess by spelling would mislead them (`logs` is near
+//! `logout`), so each of these commands has its own line. Our own commands are never looked up here.
 
-/// Returns our equivalent of another program's command.
+/// Returns our equivalent of another program's command, if we know the command.
 pub(crate) fn meant(command: &str) -> Option<&'static str> {
     let command = command.to_ascii_lowercase();
     TABLE.iter().find(|(names, _)| names.contains(&command.as_str())).map(|(_, line)| *line)

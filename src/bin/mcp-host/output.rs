@@ -16,7 +16,7 @@ use crate::text;
 /// Where a command writes. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
-    /// Whether data is for a machine.
+    /// Whether data is for a machine, and so in JSON.
     pub(crate) json: bool,
     quiet: bool,
     /// The colors of stdout.
@@ -26,7 +26,7 @@ pub(crate) struct Output {
     bars: MultiProgress,
 }
 
-/// Hides all bars until dropped.
+/// Hides all progress bars until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Still(Output);
 
@@ -36,7 +36,7 @@ impl Drop for Still {
     }
 }
 
-/// Returns the target of bars, which is hidden unless stderr is a terminal.
+/// Returns where progress bars are drawn: on stderr, and nowhere if that is no terminal.
 fn target(quiet: bool) -> ProgressDrawTarget {
     if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() }
 }
@@ -54,12 +54,12 @@ impl Output {
         self.paint
     }
 
-    /// Returns the columns of stdout, if it is a terminal.
+    /// Returns the number of columns of stdout, if it is a terminal.
     pub(crate) fn width(&self) -> Option<usize> {
         Term::stdout().size_checked().map(|(_, columns)| usize::from(columns))
     }
 
-    /// Draws a table as lines for stdout, without the secrets of the config.
+    /// Draws a table as lines for stdout, without the secrets in the config.
     pub(crate) fn drawn(&self, mut table: Table) -> Vec<String> {
         table.scrub(hidden::known);
         table.draw(self.width(), self.paint)
@@ -70,7 +70,7 @@ impl Output {
         self.lines(self.drawn(table))
     }
 
-    /// Writes lines of data, without the secrets of the config. Foreign text must already be escaped.
+    /// Writes lines of data, without the secrets in the config. Foreign text must already be escaped.
     pub(crate) fn lines<I: IntoIterator<Item: AsRef<str>>>(&self, lines: I) -> io::Result<()> {
         self.as_it_is(lines.into_iter().map(|line| hidden::known(line.as_ref()).into_owned()))
     }
@@ -137,7 +137,7 @@ impl Output {
         }
     }
 
-    /// Asks a question on stderr and leaves the cursor behind it. Escapes it.
+    /// Prints a question on stderr and leaves the cursor behind it. Escapes it.
     pub(crate) fn ask(&self, question: &str) {
         self.above_bars(|| {
             let mut stderr = io::stderr().lock();
@@ -156,7 +156,7 @@ impl Output {
         self.above_bars(|| drop(io::stderr().lock().write_all(record)));
     }
 
-    /// Shows a bar under everything else.
+    /// Shows a progress bar under everything else.
     pub(crate) fn bar(&self, bar: ProgressBar) -> ProgressBar {
         self.bars.add(bar)
     }

@@ -5,7 +5,7 @@
 
 use console::{Color, Style, Term};
 
-/// When to use colors, by `--color`.
+/// When to use colors, as `--color` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum When {
     /// On a terminal that supports them, unless `NO_COLOR` is set.
@@ -37,7 +37,7 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
-    /// Returns the tone of a server's state, by its name.
+    /// Returns the tone for a server's state, given the state's name.
     pub(crate) fn of_state(state: &str) -> Self {
         match state {
             "connected" | "ok" => Self::Good,
@@ -64,7 +64,7 @@ impl Tone {
     }
 }
 
-/// The colors of one stream: all, or none.
+/// Whether one stream gets colors: all of them, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Paint {
     pub(crate) on: bool,
@@ -104,7 +104,7 @@ impl Paint {
     }
 }
 
-/// Colors as requested by the environment.
+/// What environment variables request about colors.
 #[derive(Clone, Copy, Debug)]
 struct Wishes {
     no: bool,

@@ -62,7 +62,7 @@ fn object(words: &[String], value: impl Fn(&str, &str) -> Result<String, Failure
         .map_err(|error| Failure::new(Exit::Usage, error.to_string()).help("give all arguments as one JSON object"))
 }
 
-/// The types that a schema allows for one value; empty if it does not say.
+/// The JSON types that a schema allows for one value; empty if the schema does not say.
 #[derive(Debug, Default, PartialEq)]
 struct Types(Vec<String>);
 
@@ -101,14 +101,15 @@ impl Types {
     fn allow(&self, value: &Value) -> bool {
         match type_of(value) {
             "integer" => self.has("integer") || self.has("number"),
-            // 2.0 is an integer, too.
+            // 2.0 counts as an integer, too.
             "number" => self.has("number") || self.has("integer") && value.as_f64().is_some_and(|f| f.fract() == 0.0),
             other => self.has(other),
         }
     }
 }
 
-/// Returns the value as JSON: of the schema's type, else as JSON if it parses, else as text.
+/// Returns the value as JSON text of a type that the schema allows. If the schema names no type, returns the value as
+/// it is if it parses as JSON, else as text.
 fn typed(key: &str, value: &str, types: &Types) -> Result<String, Failure> {
     let parsed = serde_json::from_str::<Value>(value).ok();
     if types.0.is_empty() {

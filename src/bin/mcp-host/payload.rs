@@ -1,4 +1,4 @@
-//! Formats answers for people: text as text, everything else as one line that describes it.
+//! Formats servers' answers for people: text as text, everything else as one line that describes it.
 
 use std::borrow::Cow;
 
@@ -19,9 +19,9 @@ pub(crate) struct Media {
 #[derive(Debug)]
 pub(crate) enum Notes {
     None,
-    /// How to save it.
+    /// How to save the content.
     Hint(&'static str),
-    /// Where each was saved, in order.
+    /// Where each content was saved, in order.
     Each(std::vec::IntoIter<String>),
 }
 
@@ -104,7 +104,7 @@ fn block(block: &Raw, notes: &mut Notes) -> String {
             let data = block.text("data");
             summary(&[&mime, &size(data.as_deref().unwrap_or_default())], data.and_then(|_| notes.next()))
         }
-        // A kind that is newer than this program.
+        // This kind of block is newer than this program.
         _ => pretty(block),
     }
 }
@@ -127,7 +127,7 @@ fn summary(parts: &[&str], note: Option<String>) -> String {
     format!("[{}{note}]", parts.join(", "))
 }
 
-/// Returns how many bytes a base64 text encodes.
+/// Returns in words how many bytes a base64 text encodes.
 fn size(base64: &str) -> String {
     let digits = base64.trim_end_matches('=').len();
     match digits * 3 / 4 {
@@ -184,7 +184,7 @@ fn indent(value: &RawValue, depth: usize, out: &mut String) {
     }
 }
 
-/// Deeper levels stay on one line: each level parses its value again.
+/// How many levels are indented. Deeper levels stay on one line, because each level parses its value again.
 const DEEPEST: usize = 8;
 
 #[cfg(test)]

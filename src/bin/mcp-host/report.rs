@@ -1,4 +1,4 @@
-//! How a command ends: the exit code, and on stderr one line about what is wrong and one about what to do.
+//! How a command ends: with an exit code, and on stderr with one line about what is wrong and one about what to do.
 
 use std::io;
 use std::process::ExitCode;
@@ -40,7 +40,7 @@ pub(crate) struct Failure {
     /// Lines of help for the failure as a whole.
     help: Option<Vec<String>>,
     findings: Vec<config::Problem>,
-    /// Whether the user wants it this way.
+    /// Whether the user wants it this way, as with a disabled server.
     pub(crate) is_wanted: bool,
 }
 
@@ -85,7 +85,7 @@ impl Failure {
         self
     }
 
-    /// Sets the help of the last problem, if there is any. It is printed before the help for the whole.
+    /// Sets the help of the last problem, if `help` has any. It is printed before the help for the failure as a whole.
     #[must_use]
     pub(crate) fn maybe_first(mut self, help: Option<String>) -> Self {
         if let Some((_, first)) = self.problems.last_mut() {
@@ -94,7 +94,7 @@ impl Failure {
         self
     }
 
-    /// Sets the help, if there is any.
+    /// Sets the help for the failure as a whole, if `help` has any.
     #[must_use]
     pub(crate) fn maybe_help(mut self, help: Option<String>) -> Self {
         self.help = help.map(|help| vec![help]).or(self.help);
@@ -176,7 +176,7 @@ impl From<config::Error> for Failure {
     }
 }
 
-/// Help if no problem has its own.
+/// Returns help if a problem has none of its own: how to check that problem's file again.
 fn again(findings: &[config::Problem]) -> Option<String> {
     let problem = findings.iter().find(|problem| problem.help.is_none())?;
     let file = quoted(&problem.file.to_string_lossy());
@@ -186,7 +186,7 @@ fn again(findings: &[config::Problem]) -> Option<String> {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let exit = exit_of(error.kind());
-        // The outermost cause comes first; a cause that only repeats the text so far is left out.
+        // The outermost cause comes first. A cause that only repeats what the text already says is left out.
         let mut text = error.to_string();
         let mut source = std::error::Error::source(&error);
         while let Some(cause) = source {
@@ -241,7 +241,8 @@ fn help_for(kind: ErrorKind, text: &str, server: Option<&str>) -> String {
     }
 }
 
-/// Returns help for a server that wants other credentials: a login if its refusal mentions one, else the config.
+/// Returns help for a server that wants other credentials. It depends on whether the refusal mentions a token or a
+/// login.
 pub(crate) fn credentials(refusal: &str, server: &str) -> String {
     if refusal.contains("put a token into `headers` or `auth`") {
         format!(

@@ -1,6 +1,6 @@
 //! Writes images, audio and blobs of an answer to files that the user names with `--out`.
 //!
-//! **Invariant:** no existing file is ever touched, and no text of a server becomes part of a path.
+//! **Invariant:** no existing file is ever touched, and no text from a server becomes part of a path.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ use crate::text::quoted;
 pub(crate) enum Target {
     /// In this folder, under names that we choose.
     Folder(PathBuf),
-    /// The first one at this path, others beside it.
+    /// The first content at this path, the others beside it.
     File(PathBuf),
 }
 
 impl Target {
-    /// Checks the path before anything is called.
+    /// Checks the path before any server is called.
     pub(crate) fn of(path: &Path) -> Result<Self, Failure> {
         let shown = path.display().to_string();
         if path.is_dir() {
@@ -70,7 +70,7 @@ pub(crate) struct Saved {
 }
 
 impl Saved {
-    /// Prints the notes if the data is for a machine, or that there was nothing to save.
+    /// Prints the notes if stdout has JSON, or says that there was nothing to save.
     pub(crate) fn tell(&self, output: &Output) {
         if self.notes.is_empty() && self.failure.is_none() {
             output.remark("note: the answer holds nothing to save, only text");
@@ -125,7 +125,7 @@ fn one(media: &Media, base: &str, number: &mut usize, to: &Target) -> Result<Pat
     Err("too many files have such a name".to_owned())
 }
 
-/// Returns the file extension of a known type.
+/// Returns the file extension for a media type.
 fn extension(mime: &str) -> &'static str {
     match mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
         "image/png" => "png",
@@ -153,9 +153,9 @@ fn extension(mime: &str) -> &'static str {
     }
 }
 
-/// Names to try before giving up.
+/// How many file names to try before giving up.
 const TRIES: usize = 10_000;
-/// Characters of a chosen name.
+/// How many characters a name that we choose has at most.
 const NAME: usize = 80;
 
 #[cfg(test)]
@@ -184,7 +184,7 @@ mod tests {
         assert!(saved.failure.is_some());
         assert_eq!(std::fs::read(here.join("s__shot-1.png")).unwrap(), b"mine");
         assert_eq!(std::fs::read(here.join("s__shot-2.png")).unwrap(), b"ABC");
-        // A named file: the second goes beside it.
+        // With a named file, the second content goes beside it.
         let file = here.join("a.jpg");
         let saved = all(answer[..2].to_vec(), "../../etc", Target::of(&file).unwrap()).await;
         assert_eq!(names(&saved), ["saved as ~/a.jpg", "saved as ~/a-2.jpg"]);

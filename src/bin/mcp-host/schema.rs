@@ -1,10 +1,10 @@
-//! Checks arguments against the tool's input schema before they are sent: missing arguments, unknown ones, and wrong types
-//! or values.
+//! Checks arguments against the tool's input schema before they are sent: missing arguments, unknown ones, and wrong
+//! types or values.
 //!
-//! **Invariant:** arguments that the schema may allow are never refused. This reads the usual keywords of tool schemas and
-//! ignores all others (patterns, conditions, formats): the server has the last word. An argument that the schema neither
-//! names nor forbids only causes a warning. The work is bounded for every schema: no external reference is followed, and
-//! steps are counted.
+//! **Invariant:** arguments that the schema may allow are never refused. This reads the usual keywords of tool schemas
+//! and ignores all others (patterns, conditions, formats): the server has the last word. An argument that the schema
+//! neither names nor forbids only causes a warning. The work is bounded for every schema: no external reference is
+//! followed, and steps are counted.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashSet};
@@ -24,7 +24,7 @@ pub(crate) type Finding = (String, Option<String>);
 pub(crate) struct Verdict {
     /// Violations of the schema.
     pub(crate) wrong: Vec<Finding>,
-    /// Allowed, but probably a mistake.
+    /// Arguments that are allowed, but probably a mistake.
     pub(crate) doubtful: Vec<Finding>,
 }
 
@@ -90,7 +90,7 @@ impl Check<'_> {
         all
     }
 
-    /// Resolves a reference within the schema.
+    /// Resolves a reference within the schema. Returns `None` for any other reference.
     fn target(&self, reference: &str) -> Option<&Value> {
         self.root.pointer(reference.strip_prefix('#')?).filter(|_| !self.has_addresses)
     }
@@ -140,7 +140,8 @@ impl Check<'_> {
         }
     }
 
-    /// Checks a value against several forms. Reports the findings of the only form with the right type, else the allowed types.
+    /// Checks a value against several forms. Reports the findings of the only form with the right type, else the
+    /// allowed types.
     fn forms(&self, path: &str, forms: &[Value], value: &Value, depth: usize) -> Vec<Finding> {
         let told: Vec<_> = forms.iter().map(|form| self.value(path, form, value, depth - 1)).collect();
         if told.iter().any(Vec::is_empty) {
@@ -207,7 +208,7 @@ fn wrong_value(schema: &Map<String, Value>, value: &Value) -> Option<Finding> {
     Some((format!("be one of {}", text::cut(&list, LINE)), near))
 }
 
-/// Reports whether two values may be equal. Numbers are compared by value; contents of lists and objects are not compared.
+/// Reports whether two values may be equal. Numbers are compared by value; the contents of lists and objects are not.
 fn may_equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
@@ -216,7 +217,7 @@ fn may_equal(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Returns the first bound that a value violates.
+/// Returns in words the first bound that a value violates; `None` if it violates none.
 fn bounds(schema: &Map<String, Value>, value: &Value) -> Option<String> {
     let number = |key: &str| schema.get(key).filter(|limit| limit.is_number());
     if let Some(value) = value.as_f64() {
@@ -251,7 +252,7 @@ fn subject(path: &str) -> String {
 #[derive(Debug, Default)]
 struct Names {
     named: BTreeSet<String>,
-    /// The required ones.
+    /// The required arguments.
     required: Vec<String>,
     /// Whether the schema has a rule for arguments that it does not name.
     open: bool,
@@ -271,7 +272,7 @@ impl Names {
             self.open = true;
             return;
         }
-        // A schema that was already read says nothing new.
+        // A schema that was already read has no new names.
         if !seen.insert(std::ptr::from_ref(schema)) {
             return;
         }
@@ -292,7 +293,7 @@ impl Names {
         }
     }
 
-    /// Returns the given argument that is probably a misspelling of `missing`.
+    /// Returns the given argument that is probably a misspelling of `missing`, if there is one.
     fn mistyped<'a>(&self, missing: &str, given: &'a Value) -> Option<&'a str> {
         let given = given.as_object().filter(|given| !given.contains_key(missing))?;
         let unknown = given.keys().map(String::as_str).filter(|name| !self.named.contains(*name));
@@ -319,9 +320,9 @@ impl Names {
     }
 }
 
-/// Findings to report at once.
+/// How many findings to report at once.
 const MOST: usize = 5;
-/// Schemas that one check may read.
+/// How many schemas one check may read.
 const STEPS: usize = 100_000;
 /// How deep schemas may be nested.
 const DEPTH: usize = 32;

@@ -22,13 +22,13 @@ pub(crate) enum Selection<'a> {
     All,
     /// The server with this name or alias.
     Server(&'a str),
-    /// The server of this tool or prompt; all servers if the name does not tell.
+    /// The server of this tool or prompt; all servers if the name does not tell which.
     Named(&'a str),
-    /// The server of this resource; all servers if the URI does not tell.
+    /// The server of this resource; all servers if the URI does not tell which.
     Uri(&'a str),
 }
 
-/// The servers to start.
+/// The servers that a command starts, and the config that they come from.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) config: Config,
@@ -46,15 +46,15 @@ pub(crate) struct Plan {
 
 /// Returns the directory for what the host learns of servers and what the user approved: `$XDG_STATE_HOME/mcp-host`.
 pub(crate) fn state_directory() -> Option<PathBuf> {
-    // A relative path would be under control of the owner of the working directory.
+    // Relative paths are ignored: the working directory's owner would control what is there.
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
     state.map(|state| state.join("mcp-host"))
 }
 
 impl Plan {
-    /// Loads the servers of the config, and the demo servers if requested. The demo needs no config, so it reads only one that
-    /// was named.
+    /// Loads the servers of the config, and the demo servers if requested. The demo needs no config, so it reads only
+    /// one that was named.
     pub(crate) fn load(common: &Common, demo: bool, listen: Option<SocketAddr>) -> Result<Self, Failure> {
         let request = request(common, listen);
         if !demo {
@@ -74,7 +74,7 @@ impl Plan {
         Ok(Self { config, clock: true, demo: true, led: false, lent: false, request })
     }
 
-    /// Plans a command without a config: the servers of a daemon, by name and alias. They are only reachable through it.
+    /// Plans a command without a config: a daemon's servers, by name and alias, which are only reachable through it.
     #[cfg(unix)]
     pub(crate) fn of_daemon(common: &Common, servers: impl Iterator<Item = (String, String)>) -> Option<Self> {
         let server = |(name, alias): (String, String)| {
@@ -93,7 +93,7 @@ impl Plan {
         self.lent
     }
 
-    /// Returns the plan for use without a daemon. Fails if its servers came from one.
+    /// Returns the plan for use without a daemon. Fails if its servers came from a daemon.
     pub(crate) fn alone(self) -> Result<Self, Failure> {
         if !self.lent {
             return Ok(self);
@@ -102,7 +102,7 @@ impl Plan {
         Err(Failure::new(Exit::Unreachable, "the mcp-host that was running has ended"))
     }
 
-    /// Returns a function that reloads the config from the same files, whatever else may be found by then.
+    /// Returns a function that reloads the config from the same files, even if other files would be found by then.
     pub(crate) fn again(&self) -> impl Fn() -> Result<Config, config::Error> + Send + Sync + 'static {
         let (files, project) = (self.config.files.clone(), self.config.project);
         let request = LoadRequest { files, project, ..self.request.clone() };
@@ -146,7 +146,7 @@ impl Plan {
         self.led = true;
     }
 
-    /// Returns the folder that was named to choose among the projects of a file.
+    /// Returns the folder that `--project` names to choose among the projects in a file, if it was given.
     pub(crate) fn project_directory(&self) -> Option<&Path> {
         self.request.project_directory.as_deref()
     }
@@ -156,7 +156,7 @@ impl Plan {
         self.names().contains(&name)
     }
 
-    /// Reports whether a tool may have that name: with a server's prefix, or without one where a server has none.
+    /// Reports whether a tool may have that name: it begins with a server's prefix, or a server may have no prefix.
     pub(crate) fn may_have_tool(&self, name: &str) -> bool {
         let separator = &self.config.host.naming.separator;
         let bare = self.config.servers.iter().any(|server| server.prefix != Prefix::Always);
@@ -164,7 +164,7 @@ impl Plan {
         bare || self.names().iter().any(|server| begins(server) || of_server(name, server).is_some())
     }
 
-    /// Returns the names in the config and the aliases.
+    /// Returns the servers' names in the config and their aliases.
     pub(crate) fn names(&self) -> Vec<&str> {
         let names = self.config.servers.iter().flat_map(|server| [server.name.as_str(), server.alias.as_str()]);
         let mut names: Vec<&str> = names.chain(self.clock.then_some(CLOCK)).collect();
@@ -185,7 +185,8 @@ impl Plan {
         Failure::new(Exit::Usage, format!("no server is called `{name}`")).maybe_help(help)
     }
 
-    /// Returns a host builder for this plan. It has already searched for hosts above, while the program does nothing else.
+    /// Returns a host builder for this plan. The builder has already searched for hosts above this one, now while the
+    /// program does nothing else.
     pub(crate) fn builder(self) -> Result<HostBuilder, Failure> {
         let led = self.led;
         let mut builder = Host::builder().client_info("mcp-host", env!("CARGO_PKG_VERSION")).config(self.config);
@@ -208,7 +209,7 @@ impl Plan {
     }
 }
 
-/// Returns the tool in `typed` if it begins with that server: `read` in `files.read`.
+/// Returns the tool in `typed` if `typed` begins with that server: `read` in `files.read`.
 pub(crate) fn of_server<'a>(typed: &'a str, server: &str) -> Option<&'a str> {
     let rest = typed.strip_prefix(server).filter(|_| !server.is_empty())?;
     rest.strip_prefix(SIGNS).filter(|tool| !tool.is_empty())
@@ -271,7 +272,7 @@ fn demo_child() -> Result<Server, Failure> {
         .map_err(|error| Failure::new(Exit::Failed, error.to_string()).help(BUG))
 }
 
-/// Separators between a server's name and its tool's.
+/// Separators that users type between the name of a server and that of its tool.
 const SIGNS: [char; 4] = ['.', '/', ':', ' '];
 const CLOCK: &str = "clock";
 /// Help for errors that only a bug can cause.

@@ -22,7 +22,7 @@ use crate::text::{self, quoted};
 #[derive(Debug)]
 pub(crate) struct Session<'a> {
     pub(crate) host: Host,
-    /// The daemon that replaces them, if one does.
+    /// The daemon that replaces these servers, if one does.
     daemon: Option<Daemon>,
     /// The options that make a suggested command use the same servers.
     again: String,
@@ -54,7 +54,8 @@ impl<'a> Session<'a> {
             plan = plan.alone()?;
         }
         for server in &mut plan.config.servers {
-            // The call needs a process that knows of the terminal; an eager one, started for lists, would be a second process.
+            // The call needs a server process that knows of the terminal. One that is started early, for lists, would
+            // be a second process.
             server.start = Start::Lazy;
             // A timeout on the command line overrides a shorter one in the config.
             server.call_timeout = server.call_timeout.max(patience.unwrap_or_default());
@@ -102,7 +103,8 @@ impl<'a> Session<'a> {
             server.restart.max_retries = 0;
             plan.config.host.startup_wait = plan.config.host.startup_wait.max(server.start_timeout);
         }
-        // A start that hangs fails by its own timeout, which gives the reason; there may be a second attempt in between.
+        // A start that hangs fails by its own timeout, which gives the reason. There may be a second attempt, so the
+        // limit is twice that.
         let limit = plan.config.servers.iter().map(|server| server.start_timeout).max().unwrap_or_default() * 2 + SLACK;
         let host = with(plan.builder()?).live_lists().start().await?;
         let ready = async {
@@ -123,13 +125,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Returns the servers' entries of that kind.
+    /// Returns the catalog's entries of that kind that belong to these servers.
     pub(crate) fn entries<'c>(&self, kind: Kind, catalog: &'c Catalog) -> Vec<&'c Entry> {
         let entries = catalog.entries(kind).iter();
         entries.filter(|entry| self.daemon.as_ref().is_none_or(|daemon| daemon.has(kind, entry))).collect()
     }
 
-    /// Returns the alias of the server of an entry, and the server's own name for it.
+    /// Returns the alias of the server that an entry belongs to, and the server's own name for the entry.
     pub(crate) fn owner<'c>(&'c self, kind: Kind, entry: &'c Entry) -> (&'c str, &'c str) {
         match &self.daemon {
             Some(daemon) => daemon.owner(kind, entry),
@@ -137,7 +139,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Returns the server's definition of an entry.
+    /// Returns the definition of an entry as the server gave it.
     pub(crate) fn definition(&self, entry: &Entry) -> Raw {
         match &self.daemon {
             Some(_) => Daemon::plain(entry.definition()),
@@ -188,7 +190,7 @@ impl<'a> Session<'a> {
 
     /// Explains a failed call. For an unknown name, adds similar names and the servers that are missing.
     fn failed(&self, error: mcp_host::Error, asked: &Lookup<'_>) -> Failure {
-        // A daemon reports an unknown name in its answer; a host in this process would know.
+        // A daemon reports an unknown name in its answer; a host in this process reports [`ErrorKind::Unknown`].
         let is_unknown = self.daemon.as_ref().is_some_and(|daemon| !daemon.leads(asked.name))
             && !asked.known.contains(&asked.name)
             && error.answer().is_some_and(|answer| UNKNOWN.contains(&answer.code));
@@ -221,7 +223,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Codes of a daemon's answer for an unknown tool, prompt or resource.
+/// The JSON-RPC error codes in a daemon's answer about an unknown tool, prompt or resource.
 const UNKNOWN: [i64; 2] = [code::INVALID_PARAMS, code::RESOURCE_NOT_FOUND];
 
 /// The name that a command asked for, and the names that exist.
@@ -233,7 +235,7 @@ pub(crate) struct Lookup<'a> {
     pub(crate) known: Vec<&'a str>,
 }
 
-/// Returns why a server cannot be used, if it cannot.
+/// Returns why a server cannot be used; `None` if it can.
 pub(crate) fn failure(server: &ServerStatus, again: &str) -> Option<Failure> {
     let name = &server.name;
     let cause = server.last_error.as_deref();
@@ -268,7 +270,7 @@ pub(crate) fn failure(server: &ServerStatus, again: &str) -> Option<Failure> {
     Some(failure)
 }
 
-/// A process is started; a URL is connected to.
+/// Says that a server is missing: a URL cannot be connected to, or a process did not start.
 fn missing(server: &ServerStatus) -> String {
     let name = &server.name;
     if matches!(server.transport, "http" | "sse") {
@@ -278,7 +280,7 @@ fn missing(server: &ServerStatus) -> String {
     }
 }
 
-/// Suggests how to pass variables that a server may be missing.
+/// Suggests how to pass environment variables that a server may be missing.
 pub(crate) fn not_inherited(names: &[String]) -> Option<String> {
     const MOST: usize = 6;
     let (names, more) = names.split_at(names.len().min(MOST));

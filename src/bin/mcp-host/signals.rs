@@ -1,8 +1,8 @@
-//! Signals: end, or reload the config.
+//! Signals, which end this process or reload its config.
 //!
-//! A hangup means one of two things. For a process on a terminal, the terminal is gone, and the process ends, as the person
-//! who closed it expects. For a service without a terminal, it means to reload the config; likewise for a process that is
-//! to outlive its terminal: started by `nohup`, or with all its streams redirected.
+//! A hangup means one of two things. For a process on a terminal, the terminal is gone, and the process ends, as the
+//! person who closed it expects. For a service without a terminal, it means to reload the config; likewise for a
+//! process that is to outlive its terminal: started by `nohup`, or with all its streams redirected.
 
 use std::io;
 
@@ -72,7 +72,8 @@ fn ignores_hangups() -> bool {
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
-/// Guesses from the streams, because there is no safe way to ask: `nohup` redirects output from the terminal.
+/// Guesses from the streams whether the process was started with hangups ignored, because there is no safe way to ask:
+/// `nohup` redirects output from the terminal.
 #[cfg(all(unix, not(target_os = "linux")))]
 fn ignores_hangups() -> bool {
     use std::io::IsTerminal as _;

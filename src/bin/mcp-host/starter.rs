@@ -1,6 +1,7 @@
 //! `join: "start"`: the first process of a config starts its daemon, and all others find it.
 //!
-//! Needs no runtime, because a relay has none. Only one process starts a daemon at a time; all others poll for it meanwhile.
+//! This needs no async runtime, because a relay has none. Only one process starts a daemon at a time; all others poll
+//! for that daemon meanwhile.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use crate::servers::{Plan, state_directory};
 
 /// How long to wait until a daemon lets us in.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often to look for it meanwhile.
+/// How often to look for the daemon meanwhile.
 const LOOK: Duration = Duration::from_millis(10);
 /// How long to wait before the next try if a daemon exited at once: an earlier one may still be shutting down.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -27,22 +28,22 @@ pub(crate) struct Starter {
     turn: Option<(Turn, Instant)>,
     child: Option<Child>,
     log: PathBuf,
-    /// When to try next.
+    /// The earliest time of the next try; `None` if there is no limit.
     next: Option<Instant>,
 }
 
 /// Why there is no daemon.
 #[derive(Debug)]
 pub(crate) enum Not {
-    /// It may still come up.
+    /// The daemon may still come up.
     Yet(String),
-    /// It runs, but does not let us in.
+    /// The daemon runs, but does not let us in.
     Ever(String),
 }
 
 impl Starter {
-    /// Returns the starter for these files if their config wants one, or the reason why it is impossible. The files are loaded
-    /// only if one of them may say so.
+    /// Returns the starter for these files, or why there can be none. Returns `None` if their config wants none. The
+    /// files are loaded only if one of them may ask for it.
     pub(crate) fn of_files(common: &Common, files: &[PathBuf]) -> Option<Result<Self, String>> {
         let says = match std::env::var("MCP_HOST_JOIN") {
             Ok(join) => join == "start",
@@ -87,7 +88,7 @@ impl Starter {
         }
     }
 
-    /// Joins the daemon if it is up. Starts it unless another process does.
+    /// Joins the daemon if it is up. Otherwise starts it, unless another process does, and returns why it is not up.
     pub(crate) fn look(&mut self, client: &Introduction) -> Result<Joined, Not> {
         let error = match admin::join(client, None) {
             Ok(joined) => {
@@ -108,7 +109,7 @@ impl Starter {
             self.turn = None;
         }
         let is_time = self.child.is_none() && self.next.is_none_or(|next| next <= Instant::now());
-        // A busy daemon may be that of our config. It is waited for; otherwise there would be two.
+        // A daemon that is too busy to answer may be ours. It is waited for; otherwise there would be two.
         let is_time = is_time && !self.may_be_ours(&error);
         if is_time && let Err(error) = self.start(client) {
             why = error;
@@ -134,7 +135,7 @@ impl Starter {
             let turn = self.launch.turn().map_err(|error| format!("no folder for its socket: {error}"))?;
             let Some(turn) = turn else { return Ok(()) };
             self.turn = Some((turn, Instant::now()));
-            // The process that had the turn before may have started it.
+            // The process that had the turn before may have started the daemon.
             if admin::join(client, None).is_ok() {
                 return Ok(());
             }
@@ -155,7 +156,7 @@ impl Starter {
         Ok(())
     }
 
-    /// Names the log, and quotes its last line.
+    /// Returns the path of the daemon's log, and a quote of its last line.
     fn told(&self) -> String {
         let text = std::fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -165,7 +166,7 @@ impl Starter {
     }
 }
 
-/// Reports whether a config file may ask for a daemon; only then it is loaded.
+/// Reports whether a config file may ask for a daemon. Only then is the file loaded.
 fn may_say_so(file: &Path) -> bool {
     let text = std::fs::read(file).unwrap_or_default();
     let has = |word: &[u8]| memchr::memmem::find(&text, word).is_some();

@@ -1,4 +1,4 @@
-//! Tables for people: as wide as the terminal, and uncut without one.
+//! Tables for people: at most as wide as the terminal, and uncut without a terminal.
 //!
 //! Each column says how it gives way when there is no room: names stay as they are, descriptions are cut, and remedies
 //! wrap or move under their row, but are never cut. If even that does not fit, each row becomes a block of lines.
@@ -16,7 +16,7 @@ enum Fit {
     Wraps,
 }
 
-/// One column: its heading, and whether it may be cut.
+/// One column: its heading, and how it gives way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     head: &'static str,
@@ -122,7 +122,7 @@ impl Table {
         if let Some(widths) = self.fitted(natural.clone(), limit) {
             return self.lines(&widths, None, paint);
         }
-        // Causes go under their rows, so that the rest has room.
+        // The last column that wraps goes under its rows, so that the rest has room.
         let under = self.columns.iter().rposition(|column| column.fit == Fit::Wraps);
         if let Some(under) = under.filter(|&under| under > 0) {
             let mut rest = natural;
@@ -145,7 +145,7 @@ impl Table {
             let may = |column: usize, width: usize| {
                 self.columns[column].fit == fit && width > least.max(text::width(self.columns[column].head))
             };
-            // Capped at the limit, which leaves few steps.
+            // Widths are capped at the limit first, so that few steps are left.
             for (column, width) in widths.iter_mut().enumerate() {
                 *width = if may(column, *width) { (*width).min(limit) } else { *width };
             }
@@ -158,7 +158,7 @@ impl Table {
         (total(&widths) <= limit).then_some(widths)
     }
 
-    /// Draws the rows under their heads. The column in `under` goes below each row, in lines of at most that width.
+    /// Draws the rows under their headings. The column in `under` goes below each row, in lines of at most that width.
     fn lines(&self, widths: &[usize], under: Option<(usize, usize)>, paint: Paint) -> Vec<String> {
         let shown: Vec<(usize, usize)> = widths
             .iter()
@@ -192,7 +192,7 @@ impl Table {
 
     /// Draws each row as a block: its first cell, and the others under it.
     fn blocks(&self, limit: usize, paint: Paint) -> Vec<String> {
-        // A single second column needs no label.
+        // A second column that is the last one needs no label.
         let label = self.columns.len() > 2;
         let mut lines = Vec::new();
         for row in &self.rows {
@@ -232,7 +232,7 @@ impl Table {
 }
 
 impl Column {
-    /// Returns the lines of a cell in that width.
+    /// Returns the lines of a cell that has that width.
     fn fitted(self, text: &str, width: usize) -> Vec<String> {
         match self.fit {
             Fit::Stays => vec![text.to_owned()],
@@ -242,7 +242,7 @@ impl Column {
     }
 }
 
-/// Joins cells, padded, without trailing blanks.
+/// Joins cells into a line, padded, without trailing blanks.
 fn joined(cells: &[(String, Tone)], widths: &[usize], paint: Paint) -> String {
     let last = cells.iter().rposition(|(text, _)| !text.is_empty());
     let mut line = String::new();
@@ -259,7 +259,7 @@ fn joined(cells: &[(String, Tone)], widths: &[usize], paint: Paint) -> String {
     line
 }
 
-/// Returns the width of the columns and the gaps between them.
+/// Returns the total width of the columns and of the gaps between them.
 fn total(widths: &[usize]) -> usize {
     let shown = widths.iter().filter(|width| **width > 0).count();
     widths.iter().sum::<usize>() + GAP * shown.saturating_sub(1)

@@ -54,7 +54,8 @@ pub(crate) fn block(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Returns the same JSON on one line, without hidden characters: between tokens they become blanks, in strings `\u` escapes.
+/// Returns the same JSON on one line, without hidden characters. Between JSON tokens they become blanks, in strings
+/// `\u` escapes.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
     if !text.chars().any(hidden) {
         return Cow::Borrowed(text);
@@ -62,7 +63,7 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         match c {
-            // Strings cannot contain these three raw, so they are between tokens.
+            // JSON strings cannot contain these three raw, so they are between tokens.
             '\n' | '\r' | '\t' => out.push(' '),
             c if hidden(c) => {
                 for unit in c.encode_utf16(&mut [0; 2]) {
@@ -104,7 +105,7 @@ pub(crate) fn cut(text: &str, room: usize) -> String {
 pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut line, mut used) = (String::new(), 0);
-    // Avoids measuring a long word again for each of its pieces.
+    // A long word is not measured as a whole; otherwise its rest would be measured again after each piece.
     let fits = |word: &str| (word.len() <= MOST).then(|| width(word)).filter(|wide| *wide <= room);
     for mut word in text.split(' ') {
         if let Some(wide) = fits(word).filter(|wide| used > 0 && used + 1 + wide <= room) {
@@ -121,7 +122,7 @@ pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
                 break wide;
             }
             let (end, _) = fitting(word, room);
-            // At least one character, even if it is too wide.
+            // Each piece has at least one character, even if it is too wide.
             let end = if end == 0 { word.chars().next().map_or(word.len(), char::len_utf8) } else { end };
             lines.push(word[..end].to_owned());
             word = &word[end..];
@@ -134,7 +135,7 @@ pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
     lines
 }
 
-/// Returns the end of the longest prefix that fits into `room` columns, and its width.
+/// Returns the end of the longest prefix of a text that fits into `room` columns, and the width of that prefix.
 fn fitting(text: &str, room: usize) -> (usize, usize) {
     let mut found = (0, 0);
     for (at, c) in text.char_indices() {
@@ -166,9 +167,9 @@ pub(crate) fn duration(millis: u64) -> String {
     }
 }
 
-/// Reports whether a character is hidden: control characters, line separators, and invisible characters that change or hide
-/// text (direction marks and overrides, zero-width spaces, tag characters). The two joiners are not: scripts and emoji need
-/// them.
+/// Reports whether a character is hidden: control characters, line separators, and invisible characters that change or
+/// hide text (direction marks and overrides, zero-width spaces, tag characters). The two joiners are not: scripts and
+/// emoji need them.
 fn hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'

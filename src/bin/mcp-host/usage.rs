@@ -1,4 +1,4 @@
-//! Parses the command line. If that fails, explains what is wrong and suggests the line that was meant.
+//! Parses the command line. If that fails, explains what is wrong and suggests the command line that was meant.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -61,7 +61,7 @@ impl Line {
         Self(words.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect())
     }
 
-    /// Returns the value of an option, in either form.
+    /// Returns the value of an option, as `--option value` or `--option=value`.
     fn value(&self, options: &[&str]) -> Option<&str> {
         self.0.iter().enumerate().find_map(|(at, word)| {
             if options.contains(&word.as_str()) {
@@ -119,7 +119,7 @@ fn explain(error: &clap::Error, line: &Line) -> Mistake {
     Mistake::new(wrong, usage(error).unwrap_or_else(|| HELP.to_owned()))
 }
 
-/// Finds a file in the place of a server or tool, in a line that parses.
+/// Returns the mistake if a command line that parses has a file where a server or tool belongs.
 fn misread(matches: &ArgMatches) -> Option<Mistake> {
     let (command, given) = matches.subcommand()?;
     let (what, file) =
@@ -182,7 +182,7 @@ fn argument_of_tool(option: &str, line: &Line) -> Option<String> {
     Some(format!("arguments are written key=value: {name}={}", quoted(value)))
 }
 
-/// Returns our equivalent of another program's option.
+/// Returns our equivalent of another program's option, if we know the option.
 fn other_option(option: &str, line: &Line) -> Option<String> {
     let again = line.again();
     let command = line.command().unwrap_or("serve");
@@ -217,7 +217,7 @@ fn other_option(option: &str, line: &Line) -> Option<String> {
     })
 }
 
-/// Returns the address that `--host` and `--port` mean.
+/// Returns the address for `--listen` that `--host` and `--port` mean.
 fn wanted_address(line: &Line) -> String {
     let host = line.value(&["--host", "--hostname", "--bind", "--address", "--addr", "-b"]);
     let port = line.value(&["--port", "-p", "-P"]);
@@ -231,7 +231,8 @@ fn wanted_address(line: &Line) -> String {
     address.to_string()
 }
 
-/// Reports whether a word names a config file. A server may have the name of an existing file, so the extension counts.
+/// Reports whether a word names a config file. A server may have the name of an existing file, so the extension counts,
+/// or a path separator.
 fn is_file(word: &str) -> bool {
     let path = Path::new(word);
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();

@@ -66,7 +66,7 @@ fn cells(row: &Row) -> Vec<Cell> {
     ]
 }
 
-/// Describes where a token is kept.
+/// Describes where the token of a login is kept.
 pub(super) fn place(kept: &str) -> &'static str {
     match kept {
         "keyring" => "a file, its key in the keyring",

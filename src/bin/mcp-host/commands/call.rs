@@ -44,7 +44,7 @@ pub(crate) async fn run(args: &CallArgs, common: &Common, output: &Output) -> Re
     }
 }
 
-/// Returns the tool and its arguments. Server and tool may be two words.
+/// Returns the tool and its arguments. The user may type server and tool as two words.
 async fn meant<'a>(args: &'a CallArgs, common: &Common) -> (String, &'a [String]) {
     if let Some((first, rest)) = args.arguments.split_first()
         && !first.contains('=')
@@ -56,7 +56,8 @@ async fn meant<'a>(args: &'a CallArgs, common: &Common) -> (String, &'a [String]
     (args.tool.clone(), &args.arguments)
 }
 
-/// Calls the tool. Returns its exposed name and its answer. `line` has the arguments as typed, `words` with files read.
+/// Calls the tool. Returns its exposed name and its answer. `line` has the arguments as typed; in `words`, the texts of
+/// files replace their names.
 async fn call(
     args: &CallArgs,
     typed: &str,
@@ -83,7 +84,7 @@ async fn call(
                 quoted(name),
                 session.again()
             );
-            // If arguments are missing and nothing else is wrong, the whole call is the best help.
+            // If arguments are missing and nothing else is wrong, the completed call is the best help.
             let is_short = verdict.wrong.iter().all(|(what, help)| help.is_none() && what.contains("` needs `"));
             let schema = tool.and_then(|tool| tool.definition().member("inputSchema")).filter(|_| is_short);
             let whole = schema.and_then(|schema| completed(name, &schema, line, &arguments, session.again()));

@@ -1,7 +1,7 @@
 //! The lines of `serve` about clients that come and go: one each, or one line per second if there are many.
 //!
-//! Clients choose their names and connect as often as they like. So names are cut, escaped, and quoted where they could be
-//! mistaken for our own words, and no client can fill the terminal.
+//! Clients choose their names and connect as often as they like. So names are cut, escaped, and quoted where they could
+//! be mistaken for our own words, and no client can fill the terminal.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -24,8 +24,8 @@ impl Callers {
         Self { events: host.client_events(), room: Room::new(Instant::now()) }
     }
 
-    /// Waits for the next line; `None` when the host is gone. While there is no room for a line, clients that come and go
-    /// do not wake this task.
+    /// Waits for the news that the next line is about. Returns `None` when the host is gone. While there is no room for
+    /// a line, clients that come and go do not wake this task.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -38,7 +38,7 @@ impl Callers {
     }
 }
 
-/// Prints the line.
+/// Prints the line about some news.
 pub(super) fn tell(news: &ClientNews, output: &Output) {
     if output.json {
         // The reader of stdout may be gone; the daemon stays.
@@ -84,9 +84,9 @@ fn as_json(news: &ClientNews) -> Value {
     }
 }
 
-/// Characters of a name that are shown.
+/// How many characters of a name are shown.
 const NAME: usize = 40;
-/// Characters of a version that are shown.
+/// How many characters of a version are shown.
 const VERSION: usize = 20;
 
 /// Formats a client's name and version.
@@ -106,15 +106,15 @@ pub(super) fn word(text: &str, width: usize) -> String {
     if text.chars().all(plain) { cut } else { format!("\"{}\"", cut.replace('"', "'")) }
 }
 
-/// Lines at once; then one per second.
+/// How many lines may come at once. After these, there is one per second.
 const AT_ONCE: u32 = 8;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Room for lines. The last one is reserved for a summary of everything that waits.
+/// The room for lines: how many may be printed now. The last one is reserved for a summary of everything that waits.
 #[derive(Debug)]
 struct Room {
     lines: u32,
-    /// Since when it grows again.
+    /// Since when the room grows again.
     since: Instant,
 }
 
@@ -123,7 +123,7 @@ impl Room {
         Self { lines: AT_ONCE, since: now }
     }
 
-    /// Returns when there is room.
+    /// Returns from when on there is room for a line.
     fn ready(&self) -> Instant {
         if self.lines > 0 { self.since } else { self.since + SECOND }
     }

@@ -56,7 +56,7 @@ struct Broken<'a> {
     server: &'a Server,
     why: String,
     help: Option<String>,
-    /// The problems of its entry; empty if the entry is fine and the machine lacks something.
+    /// The problems of its config entry; empty if the entry is fine and the machine lacks something.
     found: Vec<Problem>,
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Check, common: &Common, output: &Output) -> Result<Exit
     told(&broken).or_else(|| not_approved(&plan.config)).map_or(Ok(Exit::Ok), Err)
 }
 
-/// Returns one failure for all servers whose entries are incomplete.
+/// Returns one failure for all servers whose entries are incomplete; `None` if there are none.
 pub(crate) fn unusable(config: &Config) -> Option<Failure> {
     let broken: Vec<Broken<'_>> = config.servers.iter().filter_map(incomplete).collect();
     told(&broken)
@@ -128,7 +128,7 @@ fn told(broken: &[Broken<'_>]) -> Option<Failure> {
     (!broken.is_empty()).then(|| Failure::each(Exit::Usage, problems))
 }
 
-/// Returns one failure for all servers that need approval.
+/// Returns one failure for all servers that need approval; `None` if there are none.
 pub(crate) fn not_approved(config: &Config) -> Option<Failure> {
     let waiting = config.servers.iter().filter(|server| server.disabled.as_deref() == Some(NOT_APPROVED));
     let names: Vec<String> = waiting.map(|server| format!("`{}`", server.name)).collect();
@@ -207,7 +207,7 @@ fn cells(row: &Row<'_>) -> [Cell; 4] {
         (None, None) => "ok".to_owned(),
     };
     let by = row.headers_helper.as_ref().map_or(String::new(), |program| format!(", headers by {program}"));
-    // An unusable entry has nothing to show.
+    // An unusable entry has no transport and no target to show.
     let (transport, target) = if row.target.is_empty() { ("-", "-") } else { (row.transport, row.target.as_str()) };
     [name.into(), transport.into(), Cell::state(&state), format!("{target}{by}").into()]
 }

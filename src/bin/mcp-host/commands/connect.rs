@@ -1,5 +1,5 @@
-//! `mcp-host check --connect`: starts each server once and reports the result. If a daemon serves the same config, reports
-//! the state of its servers.
+//! `mcp-host check --connect`: starts each server once and reports the result. If a daemon serves the same config,
+//! reports the state of its servers.
 
 use mcp_host::config::{NOT_APPROVED, Server};
 use mcp_host::{Host, ServerStatus, StateName};
@@ -63,7 +63,7 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
     Ok(worst.unwrap_or(Exit::Ok))
 }
 
-/// What is odd about the tools of servers that are there. None of it is a failure.
+/// Returns what is odd about the tools that the servers list. None of it is a failure.
 async fn remarks(servers: &[Server], host: &Host) -> Vec<String> {
     let mut lines = invalid_schemas(host).await;
     lines.extend(suspects::lines(servers, &host.catalog()));
@@ -75,7 +75,8 @@ async fn invalid_schemas(host: &Host) -> Vec<String> {
     host.invalid_schemas().await.into_iter().map(|schema| format!("note: {schema}")).collect()
 }
 
-/// The compiler of schemas costs each host memory, so it is in the program only with the feature `schemas`.
+/// Returns nothing: the compiler of schemas costs each host memory, so it is in the program only with the feature
+/// `schemas`.
 #[cfg(not(feature = "schemas"))]
 async fn invalid_schemas(_: &Host) -> Vec<String> {
     Vec::new()
@@ -101,7 +102,7 @@ fn lines(status: &[ServerStatus], output: &Output) -> Vec<String> {
     lines
 }
 
-/// Returns the last lines on standard error of a failed server, unless its cause already quotes the only one.
+/// Returns a failed server's last lines on standard error, unless there is only one and the cause already quotes it.
 fn last_words(server: &ServerStatus) -> Vec<String> {
     let cause = server.last_error.as_deref().unwrap_or_default();
     let told = matches!(server.stderr.as_slice(), [line] if cause.contains(line.as_str()));
@@ -114,7 +115,7 @@ fn last_words(server: &ServerStatus) -> Vec<String> {
     std::iter::once(heading).chain(said).collect()
 }
 
-/// Lines of standard error under a server.
+/// How many lines of standard error are shown under a server.
 const LINES: usize = 10;
 
 fn row(server: &ServerStatus) -> [Cell; 8] {

@@ -15,7 +15,7 @@ pub(crate) async fn run(
     signals: &mut Signals,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    // Detached from the terminal and the session of the process that started it.
+    // Detaches this process from the terminal and the session of the process that started it.
     #[cfg(unix)]
     let _ = rustix::process::setsid();
     let at = At::config(&args.name).ok_or_else(|| Failure::new(Exit::Usage, "that is not the name of a daemon"))?;

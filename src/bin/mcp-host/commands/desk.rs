@@ -1,5 +1,5 @@
-//! Decides who handles logins: the running daemon, or this process if none runs or the daemon does not know the server.
-//! Both take the same requests, and both keep tokens where every host of the user finds them.
+//! The desk, which handles logins: the running daemon, or this process if none runs or the daemon does not know the
+//! server. Both take the same requests, and both keep tokens where every host of the user finds them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::report::{Exit, Failure};
 use crate::servers::{Plan, Selection};
 use crate::text::{self, quoted};
 
-/// The handler of logins.
+/// The handler of logins, and what to suggest if it fails.
 pub(super) struct Desk {
     at: At,
     /// The command with its server, for suggested commands.
@@ -33,11 +33,11 @@ enum At {
     Here(Box<Host>),
 }
 
-/// What a command wants done.
+/// What a command wants to have done.
 pub(super) struct Errand<'a> {
     /// `login`, `logout` or `auth`.
     pub(super) command: &'static str,
-    /// The server; `None` for all.
+    /// The server; `None` for all servers.
     pub(super) server: Option<&'a str>,
     pub(super) listen: Option<SocketAddr>,
 }
@@ -69,7 +69,7 @@ struct RunningServer {
 const PATIENCE: Duration = Duration::from_secs(4);
 
 impl Desk {
-    /// Finds the handler for the errand, and prints a note if that may surprise.
+    /// Finds the handler for the errand, and prints a note if the choice may surprise.
     pub(super) async fn find(errand: &Errand<'_>, common: &Common, output: &Output) -> Result<Self, Failure> {
         let Errand { command, server, listen } = *errand;
         let name = server.map(|server| format!(" {}", quoted(server))).unwrap_or_default();
@@ -77,7 +77,7 @@ impl Desk {
             Self { at: At::Daemon(listen), command: format!("mcp-host {command}{name}"), again: common.again(false) };
         let line: Raw = match admin::ask(listen.map(|listen| listen.port())).await {
             Ok(line) => line,
-            // A given address means only that daemon.
+            // If an address was given, only the daemon there will do.
             Err(AskError::NotRunning { .. } | AskError::Unsupported) if listen.is_none() => {
                 output.remark("note: no mcp-host is running; the config is used");
                 return daemon.here(server, common, output).await;
@@ -114,13 +114,13 @@ impl Desk {
         for server in &mut plan.config.servers {
             server.start = Start::Lazy;
         }
-        // No server is started here, so it may be below a host of the same config.
+        // No server is started here, so this host may run below a host with the same config.
         plan.config.files.clear();
         let host = plan.builder()?.start().await?;
         Ok(Self { at: At::Here(Box::new(host)), ..self })
     }
 
-    /// Asks where a login with that server would be kept. Older daemons do not tell.
+    /// Asks where a login with that server would be kept. The result is empty for older daemons, which do not tell.
     pub(super) async fn keeping(&self, server: &str) -> Result<Keeping, Failure> {
         let asked = self.ask::<Keeping>(&SignIn::Keeping { server: server.to_owned() }).await;
         match self.at {
@@ -129,7 +129,7 @@ impl Desk {
         }
     }
 
-    /// Reports whether this process is the handler. Logins in its memory end with it.
+    /// Reports whether this process is the handler. Then logins that are kept in memory end with it.
     pub(super) fn is_here(&self) -> bool {
         matches!(self.at, At::Here(_))
     }
@@ -166,7 +166,7 @@ impl Desk {
     fn refused(&self, refused: &Refused) -> Failure {
         let error = text::line(&refused.error).into_owned();
         let (command, again) = (&self.command, &self.again);
-        // Already quoted for a shell; empty for `auth`, which is about all servers.
+        // The server is already quoted for a shell. It is empty for `auth`, which is about all servers.
         let server = command.splitn(3, ' ').nth(2).unwrap_or_default();
         if error.contains(NOT_APPROVED) {
             return Failure::new(Exit::Denied, error).help(format!("mcp-host approve {server}"));

@@ -1,5 +1,5 @@
-//! `mcp-host login SERVER --device`: signs in with a code that the user enters in a browser. The desk requests the token;
-//! this command shows the page and the code, and polls until the login is done.
+//! `mcp-host login SERVER --device`: signs in with a code that the user enters in a browser. The desk requests the
+//! token; this command shows the page and the code, and polls until the login is done.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::report::{Exit, Failure};
 use crate::signals::Signals;
 use crate::text;
 
-/// The answer that begins a login.
+/// The desk's answer to the request that begins a login.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Begun {
@@ -28,7 +28,7 @@ struct Begun {
     expires_in: u64,
 }
 
-/// The answer to a poll.
+/// The desk's answer to a poll.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Looked {
@@ -65,14 +65,14 @@ async fn sign_in(args: &Login, desk: &Desk, signals: &mut Signals, output: &Outp
     let begin = SignIn::BeginByCode { server: args.server.clone() };
     let begun: Begun = tokio::select! {
         begun = desk.ask(&begin) => begun?,
-        // An unfinished login that is not polled expires.
+        // The login, if it has begun, expires when nobody polls it.
         _ = signals.next() => return interrupted(),
     };
     tokio::select! {
         kept = show_and_wait(args, &begun, desk, output) => kept,
         _ = signals.next() => {
             let abandon = SignIn::Abandon { login: begun.login };
-            // It would also expire by itself.
+            // The login would also expire by itself.
             let _ = timeout(PARTING, desk.ask::<Abandoned>(&abandon)).await;
             interrupted()
         }

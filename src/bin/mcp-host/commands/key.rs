@@ -1,5 +1,5 @@
-//! Without a keyring, the first login creates the key for the encrypted files: after a confirmation at the terminal, and
-//! never over an existing file. Without a terminal, prints the commands for it.
+//! Without a keyring, the first login creates the key for the encrypted files: after a confirmation at the terminal,
+//! and never over an existing file. Without a terminal, prints the commands for it.
 
 use std::io;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::text::quoted;
 
-/// Makes sure that a login will be kept. Otherwise it would end with this command, unless a daemon handles it.
+/// Makes sure that a login will be kept. Otherwise the login would end with this command, unless a daemon handles it.
 pub(super) async fn secure(desk: &Desk, server: &str, output: &Output) -> Result<(), Failure> {
     let keeping = desk.keeping(server).await?;
     if keeping.kept != "memory" {
@@ -52,7 +52,7 @@ fn nowhere(desk: &Desk, server: &str, reason: &str, output: &Output) -> Result<(
 async fn made(path: &Path, output: &Output) -> Result<(), Failure> {
     match make_key_file(path).await {
         Ok(()) => output.talk(&format!("made {}; every mcp-host of yours finds it there", path.display())),
-        // Another login has created it meanwhile.
+        // Another login has created the file meanwhile.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => {
             let error = format!("cannot make {}: {error}", path.display());

@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::table::{Column, Table};
 use crate::text;
 
-/// The kind of list.
+/// What is listed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Tools,
@@ -22,7 +22,7 @@ pub(crate) enum Kind {
     Prompts,
 }
 
-/// One entry in JSON.
+/// One entry of a list, as `--json` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Item<'a> {
@@ -49,7 +49,7 @@ pub(super) async fn all(kind: Kind, plan: Plan, again: String, output: &Output) 
     let session = Session::look(plan, again, output).await?;
     let catalog = session.host.catalog();
     let mut failures = session.failures();
-    // A failed server never fails the list of the others. If all fail, the first failure is the answer.
+    // A failed server never fails the list of the others. If all servers fail, the first failure is the outcome.
     let nobody = !failures.is_empty() && failures.len() == session.status().len();
     let first = nobody.then(|| failures.remove(0));
     session.warn(&failures);

@@ -16,7 +16,7 @@ use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::text::{self, quoted};
 
-/// The answer that begins a login.
+/// The desk's answer to the request that begins a login.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Begun {
@@ -32,7 +32,7 @@ struct Done {
     kept: String,
 }
 
-/// Bytes of a pasted address at most.
+/// How many bytes a pasted address may have at most.
 const PASTED: u64 = 16 * 1024;
 
 pub(super) async fn run(args: &Login, common: &Common, output: &Output) -> Result<Exit, Failure> {
@@ -93,7 +93,7 @@ pub(super) fn checked(page: &str) -> Result<Url, Failure> {
     opener::checked(page).ok_or_else(wrong)
 }
 
-/// Prints whose sign-in page comes next, and for which issuer.
+/// Prints at which site the sign-in page comes next, and for which token issuer.
 pub(super) fn announce(server: &str, page: &Url, issuer: &str, output: &Output) {
     output.talk(&format!("sign in to `{}` at {}", text::line(server), text::line(page.host_str().unwrap_or("?"))));
     output.talk(&format!("for {}:", text::line(issuer)));

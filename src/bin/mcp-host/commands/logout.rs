@@ -1,4 +1,4 @@
-//! `mcp-host logout SERVER`: revokes the token at its issuer, and forgets it.
+//! `mcp-host logout SERVER`: revokes the login's token at its issuer, and forgets it.
 
 use mcp_host::admin::SignIn;
 use serde::Deserialize;

@@ -70,13 +70,13 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
     }
 }
 
-/// Runs the hidden mode: the child process of the demo.
+/// Runs the demo server that is a child process: a hidden mode of this program.
 async fn demo_server() -> Result<Exit, Failure> {
     demo::echo().serve_stdio().await?;
     Ok(Exit::Ok)
 }
 
-/// Asks the user to confirm.
+/// Asks the user to confirm. Returns false for any answer but yes.
 async fn agreed(question: &str, output: &Output) -> bool {
     output.ask(question);
     // A blocking read of stdin cannot be canceled: Ctrl-C leaves its thread behind.

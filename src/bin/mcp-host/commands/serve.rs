@@ -26,12 +26,12 @@ pub(crate) async fn run(
     Host::check_endpoint(&plan.config.host)?;
     let auth = plan.config.host.auth.clone();
     let scheme = if plan.config.host.tls.is_some() { "https" } else { "http" };
-    // The address first: if it is taken, no server needs to start.
+    // The address is opened first: if it is taken, no server needs to start.
     let listener = bind(plan.config.host.listen).await?;
     let address = listener.local_addr()?;
     let follow = plan.again();
     let host = plan.builder()?.start().await?;
-    // Everything is open before the line is printed.
+    // Everything is open before the line about the endpoint is printed.
     let endpoint = host.open_http(listener)?;
     watch::listening(&url(scheme, address), output);
     let mut watch = Watch::new(&host, common.again(args.demo), output);
@@ -109,7 +109,7 @@ fn next_steps(auth: &HostAuth, url: &str, listen: &str, output: &Output) {
     output.remark(&format!("see what goes on    mcp-host status{listen}"));
 }
 
-/// Returns the flag with which other commands find this daemon, if they need one.
+/// Returns the `--listen` flag with which other commands find this daemon; empty if they need none.
 fn listen_flag(address: SocketAddr) -> String {
     if address.port() == DEFAULT_PORT { String::new() } else { format!(" --listen {address}") }
 }

@@ -1,4 +1,5 @@
-//! The life of a serving host: until its door closes or a signal comes, then the drain.
+//! Runs a serving host until its door, the endpoint or stream for its clients, closes or a signal comes. Then drains
+//! the host: calls in flight still get their answers.
 
 use std::pin::{Pin, pin};
 use std::time::Duration;
@@ -11,7 +12,8 @@ use crate::report::{Exit, Failure};
 use crate::signals::{Signals, Wish};
 use crate::text;
 
-/// Serves until told to end. The first signal drains, a second one cuts that short; a hangup reloads the config.
+/// Serves until told to end. The first signal begins the drain, and a second one cuts it short. A hangup may reload the
+/// config instead (`signals.rs`).
 pub(crate) async fn until_told(
     host: &Host,
     kind: Kind,
@@ -25,7 +27,7 @@ pub(crate) async fn until_told(
     let mut heap = pin!(heap::give_back());
     loop {
         tokio::select! {
-            // The door is polled first, so that an early signal finds it open and closing it is noticed.
+            // The door is polled first, so that an early signal finds it open, and its closing is noticed.
             biased;
             // The client has closed its side and has its last answers; now the servers are stopped.
             closed = &mut door => {
@@ -89,7 +91,7 @@ async fn drained(
     if cut_short == Exit::Ok { Ok(cut_short) } else { Err(Failure::silent(cut_short)) }
 }
 
-/// Visible if the terminal still exists and the signal came from elsewhere.
+/// This message is visible only if the terminal still exists and the signal came from elsewhere.
 const HUNG_UP: &str =
     "stopping: SIGHUP ends what was started from a terminal; changes of config files are followed without a signal";
 
@@ -104,15 +106,15 @@ pub(crate) enum Kind {
 
 /// Clients kill a server one second after they told it to end; our servers must be gone by then.
 const HURRY: Duration = Duration::from_millis(700);
-/// Clients signal a server two seconds after they closed its input, and kill it after two more. Calls may have taken up the
-/// time before the signal, which cuts this short.
+/// Clients signal a server two seconds after they closed its input, and kill it after two more. Calls may have used up
+/// the time before their signal, which cuts this wait short.
 const PATIENCE: Duration = Duration::from_millis(2500);
-/// A longer drain is explained.
+/// A drain that takes longer than this is explained to the user.
 const LONG: Duration = Duration::from_secs(1);
 /// How long killed processes may take to exit.
 const KILLED: Duration = Duration::from_secs(1);
 
-/// Waits for the future, or forever if there is none.
+/// Waits for the future, or forever if there is none. Never returns `None`.
 async fn some<T>(mut future: Pin<&mut Option<impl Future<Output = T>>>) -> Option<T> {
     match future.as_mut().as_pin_mut() {
         Some(future) => Some(future.await),

@@ -10,7 +10,7 @@ const BROWSER: &str = "browser_";
 /// The option that gives each browser process its own profile.
 const ISOLATED: &str = "--isolated";
 
-/// Returns a line for each server whose clients may want a process each.
+/// Returns a line for each server whose clients may each want their own process.
 pub(super) fn lines(servers: &[Server], catalog: &Catalog) -> Vec<String> {
     servers.iter().filter_map(|server| line(server, catalog)).collect()
 }

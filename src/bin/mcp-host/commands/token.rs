@@ -1,5 +1,5 @@
-//! `mcp-host token`: makes a token for a client of the endpoint. It is shown once. The user puts its hash into the config;
-//! this command changes no file.
+//! `mcp-host token`: makes a bearer token for a client of the endpoint. It is shown once. The user puts its hash into
+//! the config; this command changes no file.
 
 use std::ffi::OsStr;
 
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Token, common: &Common, output: &Output) -> Result<Exit
         let failure = Failure::new(Exit::Usage, "a client cannot be called that");
         failure.help("use up to 64 letters, digits, - _ and .")
     })?;
-    // A config that is missing, or incomplete without this token, does not prevent making one.
+    // A config that is missing, or incomplete without this token, does not prevent making a token.
     let config = Plan::load(common, false, None).map(|plan| plan.config).unwrap_or_default();
     let file = config.files.last().or(common.config.last());
     let syntax = file.and_then(|file| file.extension()).and_then(OsStr::to_str).unwrap_or_default();

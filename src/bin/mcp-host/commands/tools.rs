@@ -27,7 +27,7 @@ pub(crate) async fn run(args: &Tools, common: &Common, output: &Output) -> Resul
     let servers: Vec<String> = plan.names().into_iter().map(str::to_owned).collect();
     let is_near = !nearest(&typed, servers.iter().map(String::as_str)).is_empty();
     if is_near && !plan.may_have_tool(&typed) {
-        // This is known without starting anything.
+        // That no such tool exists is known without starting anything.
         return Err(plan.unknown_server(&typed));
     }
     plan.keep(Selection::Named(&typed))?;
@@ -95,7 +95,7 @@ fn nature(annotations: &Raw) -> Vec<&'static str> {
             (_, Some(false)) => Some("changes things"),
             _ => None,
         },
-        // The next two do not apply to a tool that only reads.
+        // The next two hints do not apply to a tool that only reads.
         match hint("destructiveHint").filter(|_| !read_only) {
             Some(true) => Some("destructive"),
             Some(false) => Some("not destructive"),
@@ -115,7 +115,7 @@ fn nature(annotations: &Raw) -> Vec<&'static str> {
     words.into_iter().flatten().collect()
 }
 
-/// Formats text of a server: keeps its lines and indents them.
+/// Formats a server's text: keeps its lines, and indents them.
 fn prose(said: &str, indent: usize, width: Option<usize>) -> Vec<String> {
     let room = width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(NARROWEST));
     let said = text::block(said.trim());
@@ -126,7 +126,7 @@ fn prose(said: &str, indent: usize, width: Option<usize>) -> Vec<String> {
     wrapped.map(|line| format!("{:indent$}{line}", "").trim_end().to_owned()).collect()
 }
 
-/// Formats a schema as rows under a heading; `None` if it names nothing.
+/// Formats a schema as rows under a heading. Returns `None` if the schema names no argument.
 fn block(heading: &str, schema: &Raw, terminal: Option<usize>) -> Option<Vec<String>> {
     let rows = arguments::all(schema);
     if rows.is_empty() {
@@ -144,5 +144,5 @@ fn block(heading: &str, schema: &Raw, terminal: Option<usize>) -> Option<Vec<Str
 
 /// The narrowest prose in columns.
 const NARROWEST: usize = 20;
-/// A longer argument name only moves its own line.
+/// The widest column of argument names; a longer name only moves its own line.
 const WIDEST: usize = 28;

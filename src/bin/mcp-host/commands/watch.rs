@@ -54,7 +54,7 @@ impl<'a> Watch<'a> {
         self.sync();
         let first_round = async {
             let mut settled = pin!(host.settled());
-            // A server that is retried may take long to settle. One printed line for it is enough.
+            // A server that is retried may take long to settle, so one printed line per server is enough.
             while !self.is_all_told {
                 tokio::select! {
                     () = &mut settled => break,
@@ -81,7 +81,7 @@ impl<'a> Watch<'a> {
         std::future::pending().await
     }
 
-    /// Prints an event and all that are queued: the status is computed once for all of them.
+    /// Prints an event and all that are queued behind it; the status is computed once for all of them.
     fn events(&mut self, first: Event) {
         let mut next = Some(first);
         let mut changes = Vec::new();
@@ -183,7 +183,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Prints the first line.
+/// Prints the first line, once the endpoint is open.
 pub(crate) fn listening(url: &str, output: &Output) {
     // The reader of stdout may be gone already; the daemon serves anyway.
     let _ = if output.json {
@@ -193,7 +193,7 @@ pub(crate) fn listening(url: &str, output: &Output) {
     };
 }
 
-/// Prints the last line.
+/// Prints the last line, once everything has ended.
 pub(crate) fn stopped(output: &Output) {
     if output.json {
         let _ = output.value(&json!({ "event": "stopped", "at": unix_ms(SystemTime::now()) }));
@@ -237,7 +237,7 @@ fn offer(server: &ServerStatus) -> String {
     }
 }
 
-/// Returns the symbol of a state that is worth a line.
+/// Returns the symbol of a state that is worth a line; `None` for any other state.
 fn glyph(state: StateName) -> Option<&'static str> {
     match state {
         StateName::Connected => Some("✓"),

@@ -14,10 +14,10 @@ use super::scan::Scan;
 
 /// Where the next daemon comes from.
 pub(super) trait Source {
-    /// Returns a daemon that lets us in, if there is one now. The ids of its questions begin above `asked`. `is_wanted`: the
-    /// client waits, so a daemon may be started.
+    /// Returns a daemon that lets us in, if there is one now. The ids of its questions begin above `asked`. `is_wanted`
+    /// says that the client waits, so a daemon may be started.
     fn find(&mut self, asked: u64, is_wanted: bool) -> Option<Joined>;
-    /// Starts a host in this process. Fails with `NotFound` if only the named daemon will do.
+    /// Starts a host in this process and returns its socket. Fails with `NotFound` if only the named daemon will do.
     fn own(&mut self, asked: u64) -> io::Result<UnixStream>;
     /// Prints a message for the user.
     fn tell(&self, text: &str);
@@ -38,7 +38,7 @@ pub(super) enum End {
 pub(super) struct Ends {
     pub(super) input: io::Stdin,
     pub(super) output: io::Stdout,
-    /// Readable once the process must end.
+    /// Becomes readable once the process must end.
     pub(super) signal: UnixStream,
 }
 
@@ -65,7 +65,7 @@ impl Ends {
 /// A long message of the client that is forwarded in pieces.
 #[derive(Debug)]
 pub(super) struct Passing {
-    /// The daemon that receives it; `None` if the rest is dropped.
+    /// The number of the daemon that receives it; `None` if the rest is dropped.
     pub(super) to: Option<usize>,
     pub(super) scan: Scan,
     pub(super) start: kept::At,
@@ -73,24 +73,24 @@ pub(super) struct Passing {
     pub(super) line: Option<Vec<u8>>,
 }
 
-/// The state without a daemon.
+/// The state while there is no daemon.
 #[derive(Debug)]
 pub(super) struct Away {
     /// When to look for a daemon next.
     pub(super) next: Instant,
-    /// Since when the client has been waiting.
+    /// Since when the client has been waiting; `None` if it is not.
     pub(super) waits: Option<Instant>,
-    /// The daemon that disconnected without notice. If it still runs, it has cut us off.
+    /// Identifies the daemon that disconnected without notice. If that daemon still runs, it has cut us off.
     pub(super) boot: Option<String>,
 }
 
-/// Operations that will not block.
+/// Which operations will not block.
 #[derive(Default)]
 pub(super) struct Ready {
     pub(super) signal: bool,
     pub(super) input: bool,
     pub(super) output: bool,
-    /// Indexes of daemons.
+    /// The indexes of daemons whose sockets can be written.
     pub(super) writable: Vec<usize>,
     pub(super) readable: Vec<usize>,
 }

@@ -1,4 +1,4 @@
-//! The part of its client's session that a relay keeps for the next daemon: how it began, and what is in flight.
+//! What a relay keeps of its client's session for the next daemon: how the session began, and what is in flight.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::scan::{Envelope, Item};
 
-/// Bytes of messages to keep in total.
+/// How many bytes of messages to keep in total.
 const MOST: usize = 1 << 20;
-/// A longer message is not kept.
+/// The longest message that is kept, in bytes.
 pub(super) const LONGEST: usize = 128 << 10;
-/// Resource subscriptions to resume.
+/// How many resource subscriptions to resume.
 const WATCHED: usize = 1000;
 
 /// The position of a message among those sent to one daemon.
@@ -20,7 +20,7 @@ pub(super) struct At {
     pub(super) peer: usize,
     /// The number of the message on the connection, from 1.
     pub(super) index: u64,
-    /// Bytes queued before it.
+    /// The number of bytes queued on the connection before the message.
     pub(super) start: u64,
 }
 
@@ -30,7 +30,7 @@ struct Request {
     method: String,
     line: Option<Vec<u8>>,
     at: At,
-    /// Whether an earlier daemon may have seen it, and may have died of it.
+    /// Whether an earlier daemon may have seen the request, and may have died of it.
     again: bool,
 }
 
@@ -49,7 +49,7 @@ struct Agreed {
     changes: Vec<&'static str>,
 }
 
-/// What to do about messages that a daemon left unanswered.
+/// What to do about messages that a daemon left unanswered or did not take.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
     /// Messages for the next daemon.
@@ -62,7 +62,7 @@ pub(super) struct Lost {
 #[derive(Debug)]
 pub(super) struct Again {
     pub(super) line: Vec<u8>,
-    /// Whether a daemon may have seen it.
+    /// Whether a daemon may have seen the message.
     pub(super) seen: bool,
 }
 
@@ -81,7 +81,8 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Records a message of the client. `line` is the whole message, if available. `seen`: another daemon may have seen it.
+    /// Records a message of the client. `line` is the whole message, if available. `seen` says that another daemon may
+    /// have seen it.
     pub(super) fn said(&mut self, envelope: &Envelope, line: Option<&[u8]>, at: At, seen: bool) {
         let parts = if envelope.is_batch { line.and_then(parts) } else { None };
         for (number, item) in envelope.items.iter().enumerate() {
@@ -97,7 +98,7 @@ impl Kept {
     fn item(&mut self, item: &Item, line: Option<&[u8]>, at: At, seen: bool) {
         let Some(method) = item.method.as_deref() else { return };
         match method {
-            // The last one before an agreement counts: earlier ones were refused.
+            // The last `initialize` before an agreement counts: earlier ones were refused.
             "initialize" if self.agreed.is_none() => {
                 self.initialize = line.map(<[u8]>::to_vec).or(self.initialize.take());
             }
@@ -128,7 +129,8 @@ impl Kept {
         }
     }
 
-    /// Removes an answered request and returns its method. Notifications sent before it were taken, too.
+    /// Removes an answered request and returns its method. Notifications sent before it are removed, too: the daemon
+    /// has taken them.
     pub(super) fn answered(&mut self, id: &str, peer: usize) -> Option<String> {
         let position = self.requests.iter().position(|request| request.id == id && request.at.peer == peer)?;
         let request = self.requests.remove(position);
@@ -144,7 +146,7 @@ impl Kept {
         Some(request.method)
     }
 
-    /// Returns the daemon that has a request in flight.
+    /// Returns the daemon that a request was sent to, while the request is in flight.
     pub(super) fn peer_of(&self, id: &str) -> Option<usize> {
         self.requests.iter().find(|request| request.id == id).map(|request| request.at.peer)
     }
@@ -167,12 +169,13 @@ impl Kept {
         self.agreed = Some(Agreed { revision, changes });
     }
 
-    /// Returns the messages that a stopping daemon, which took `taken` messages, did not take.
+    /// Returns what to do about the messages that a stopping daemon did not take: all after the first `taken`.
     pub(super) fn left(&mut self, peer: usize, taken: u64) -> Lost {
         self.take(|at| at.peer == peer && at.index > taken, |_| false)
     }
 
-    /// Returns what to do about the messages of a daemon that is gone and was sent `written` bytes.
+    /// Returns what to do about the unanswered messages of a daemon that is gone. It was sent the first `written`
+    /// bytes.
     pub(super) fn lost(&mut self, peer: usize, written: u64) -> Lost {
         self.take(|at| at.peer == peer, |at| at.start < written)
     }
@@ -208,7 +211,8 @@ impl Kept {
         lost
     }
 
-    /// Returns the `initialize` request for another daemon and the agreed revision, if the client has a session.
+    /// Returns the `initialize` request for another daemon, and the revision agreed before, if the client has a
+    /// session.
     pub(super) fn session(&self) -> Option<(Vec<u8>, &str)> {
         let agreed = self.agreed.as_ref()?;
         let mut line: Value = serde_json::from_slice(self.initialize.as_ref()?).ok()?;
@@ -253,7 +257,7 @@ pub(super) fn is_own(id: &str) -> bool {
 
 const OWN: &str = "mcp-host/relay/";
 
-/// Returns the revision and capabilities in an answer to `initialize`.
+/// Returns the revision and capabilities in an answer to `initialize`; `None` if the answer is an error.
 pub(super) fn agreed(answer: &[u8]) -> Option<(String, Value)> {
     let mut answer: Value = serde_json::from_slice(answer).ok()?;
     let revision = answer["result"]["protocolVersion"].as_str()?.to_owned();
@@ -267,7 +271,7 @@ pub(super) fn withdrawal(id: &str) -> Vec<u8> {
     written(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }))
 }
 
-/// Reports whether a request can be repeated. A tool call may already have done its work.
+/// Reports whether a request may be sent again. A tool call may not: it may already have done its work.
 fn may_be_repeated(method: &str) -> bool {
     matches!(
         method,
@@ -289,13 +293,14 @@ fn may_be_repeated(method: &str) -> bool {
     )
 }
 
-/// Returns the answers to the requests of a message that no daemon will receive.
+/// Returns the answers to the requests in a message that no daemon will answer. `sent` says that one may have seen
+/// them.
 pub(super) fn endings(envelope: &Envelope, sent: bool) -> Vec<u8> {
     let request = |item: &Item| Some(ending(item.id.as_deref()?, item.method.as_deref()?, sent));
     envelope.items.iter().filter_map(request).flatten().collect()
 }
 
-/// Returns the final answer to a request that gets no other.
+/// Returns the final answer to a request that gets no answer from a daemon.
 fn ending(id: &str, method: &str, sent: bool) -> Vec<u8> {
     let id: Value = serde_json::from_str(id).unwrap_or_default();
     if method == "subscriptions/listen" {
@@ -388,7 +393,7 @@ mod tests {
         let answers: Vec<Value> = lost.answers.iter().map(|line| serde_json::from_slice(line).unwrap()).collect();
         assert_eq!(answers[0]["result"]["_meta"]["mcp-host/error"]["kind"], "outcome_unknown");
         assert_eq!((&answers[1]["id"], answers[1]["result"].is_object()), (&json!(2), true));
-        // There is no second retry.
+        // A request is not sent a third time.
         let line = call(1, "tools/list");
         kept.said(&Scan::line(line.as_bytes()), Some(line.as_bytes()), At { peer: 1, index: 1, start: 0 }, true);
         let lost = kept.lost(1, 10);

@@ -1,21 +1,21 @@
-//! `mcp-host stdio` beside a daemon of the same user and config: no host of its own, only a relay between the client
-//! and the daemon's socket (`docs/bridging.md` 16).
+//! `mcp-host stdio` beside a daemon of the same user and config: this process is no host, only a relay between the
+//! client and the daemon's socket (`docs/bridging.md` 16).
 //!
 //! In: the client's messages on stdin. Out: the daemon's answers on stdout. The relay is one thread in `poll`. It runs
 //! before the runtime and clap, so that it starts in milliseconds and holds little memory.
 //!
 //! The relay asks to be let in at the status socket (`downstream/admin/client.rs`). Both ends check the other's user,
-//! and the daemon compares config files, working directory, and variables with its own. From then on the socket is one
-//! more stdio door.
+//! and the daemon compares config files, working directory, and variables with its own. From then on, the daemon treats
+//! the socket like the stdin and stdout of one more client.
 //!
 //! A daemon that stops says how many messages it has taken; it answers those, and the next daemon gets the rest. When a
 //! daemon dies, a tool call that was sent to it is answered with `outcome_unknown`, reads are sent once more, and
-//! questions are withdrawn. The ids of questions begin far above those of the previous daemon, so a late answer matches
-//! none. If no daemon is found within five seconds of the client's next message, the relay starts a host in this process
-//! (`own.rs`).
+//! questions (requests to the client) are withdrawn. The ids of questions begin far above those of the previous daemon,
+//! so a late answer matches no new question. If no daemon is found within five seconds of the client's next message,
+//! the relay starts a host in this process (`own.rs`).
 //!
-//! **Invariant:** each request of the client gets one answer, whatever happens to the daemon: from it, from the next
-//! one, from a host in this process, or from the relay. Start at `pump/mod.rs`.
+//! **Invariant:** each request of the client gets one answer, whatever happens to the daemon: from that daemon, from
+//! the next one, from a host in this process, or from the relay. Start at `pump/mod.rs`.
 
 mod ends;
 mod kept;
@@ -71,7 +71,8 @@ pub(crate) fn attempt(words: &Words) -> Option<Exit> {
     }
 }
 
-/// Returns the starter for the daemon of our config, if it is wanted and would help, or why it cannot start one.
+/// Returns the starter for the daemon of our config, or why it cannot start one. Returns `None` if no starter is wanted
+/// or it would not help.
 fn starter(words: &Words, error: &NotJoined) -> Option<Result<Starter, String>> {
     let (files, is_project) = files(&words.config);
     let common = Common { config: words.config.clone(), project: words.project.clone(), ..Common::default() };
@@ -81,7 +82,8 @@ fn starter(words: &Words, error: &NotJoined) -> Option<Result<Starter, String>> 
     Starter::of_files(&common, &files)
 }
 
-/// Reports whether to join a daemon that was not named. Not below another host: there the marks decide (`lineage`).
+/// Reports whether to join a daemon that was not named. Returns false below another host, where the marks decide
+/// (`lineage`).
 pub(crate) fn is_wanted() -> bool {
     let is_below = std::env::var_os("_MCP_HOST_CHAIN").is_some_and(|chain| !chain.is_empty());
     !is_below && std::env::var_os("MCP_HOST_JOIN").is_none_or(|join| join != "never")
@@ -96,7 +98,7 @@ fn introduction(words: &Words) -> Option<Introduction> {
     Introduction::of(&files, project, words.project.as_deref())
 }
 
-/// Returns the config files, and whether they are a project's. If there are none, any daemon will do.
+/// Returns the config files, and whether they belong to a project. If there are none, any daemon will do.
 pub(crate) fn files(named: &[PathBuf]) -> (Vec<PathBuf>, bool) {
     if named.is_empty() {
         return LoadRequest::from_process().standing().unwrap_or_default();
@@ -136,14 +138,14 @@ fn relay(words: &Words, client: Introduction, joined: Joined, output: &Output) -
 struct Daemons<'a> {
     words: &'a Words,
     client: Introduction,
-    /// Starts a daemon if the config wants it; empty until needed.
+    /// Starts a daemon. The outer `None` means that it was not needed yet, the inner one that there can be no starter.
     starter: Option<Option<Starter>>,
     output: &'a Output,
     own: Option<JoinHandle<()>>,
 }
 
 impl Daemons<'_> {
-    /// Lets another process start a daemon, since this one does not need to.
+    /// Notes that a host serves the client: any other process may start a daemon now, since this one need not.
     fn is_served(&mut self) {
         if let Some(Some(starter)) = &mut self.starter {
             starter.give_way();

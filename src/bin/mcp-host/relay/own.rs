@@ -1,5 +1,6 @@
-//! A host in this process, for a client whose daemon is gone and does not come back. It is connected by one more socket. A
-//! client that has left gets no host: its requests are answered as not sent, or as unknown.
+//! A host in this process, for a client whose daemon is gone and does not come back. The relay reaches it through one
+//! more socket. A client that has left gets no host: the relay answers its requests as not sent, or with an unknown
+//! outcome.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -14,10 +15,11 @@ use crate::output::Output;
 use crate::report::Failure;
 use crate::servers::Plan;
 
-/// How long its servers have to exit after the client has left.
+/// How long the host's servers have to exit after the client has left.
 const PATIENCE: Duration = Duration::from_millis(2500);
 
-/// Starts the host. Returns the client's end of the socket and the thread. The ids of its questions begin above `asked`.
+/// Starts the host. Returns the client's end of the socket, and the host's thread. The ids of the host's questions
+/// begin above `asked`.
 pub(super) fn start(words: &Words, asked: u64, output: &Output) -> io::Result<(UnixStream, JoinHandle<()>)> {
     let common = Common { config: words.config.clone(), project: words.project.clone(), ..Common::default() };
     let plan = Plan::load(&common, false, None).map_err(|failure| {
@@ -36,7 +38,7 @@ pub(super) fn start(words: &Words, asked: u64, output: &Output) -> io::Result<(U
 
 async fn serve(mut plan: Plan, door: UnixStream, asked: u64, output: &Output) {
     for server in &mut plan.config.servers {
-        // The client may not need all of them.
+        // The client may not need all servers.
         server.start = Start::Lazy;
     }
     let follow = plan.again();

@@ -11,7 +11,7 @@ use super::scan::Scan;
 
 /// How long a daemon may take to resume a session.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of its answer at most.
+/// How many bytes the daemon's answer to `initialize` may have at most.
 const ANSWER: usize = 16 << 20;
 
 /// A connection to a daemon and its state.
@@ -24,21 +24,21 @@ pub(super) struct Peer {
     out: Vec<u8>,
     /// Total bytes put into `out` so far.
     queued: u64,
-    /// How many of them are written.
+    /// How many of these bytes are written.
     pub(super) written: u64,
-    /// Messages ever put into `out`.
+    /// How many messages were ever put into `out`.
     lines: u64,
     /// Received bytes that are not a whole line yet.
     pub(super) input: Vec<u8>,
     /// A long line whose rest is forwarded as it arrives.
     pub(super) passing: Option<Scan>,
-    /// Ids of questions that wait for the client.
+    /// Ids of the daemon's questions that wait for the client's answer.
     pub(super) questions: Vec<String>,
-    /// Whether it has a long message that must wait for the end of another daemon's.
+    /// Whether the daemon has a long message that must wait for the end of another daemon's.
     pub(super) held: bool,
-    /// Whether it is stopping: it answers only what it has taken.
+    /// Whether the daemon is stopping: it answers only what it has taken.
     pub(super) leaving: bool,
-    /// Whether it has closed its side.
+    /// Whether the daemon has closed its side.
     pub(super) gone: bool,
     /// Whether we have closed our side.
     closed: bool,
@@ -64,7 +64,7 @@ impl Peer {
         }
     }
 
-    /// Resumes the client's session, and returns whether the daemon agreed to the same revision. Blocks, but not for long.
+    /// Resumes the client's session. Returns false if the daemon agreed to another revision. Blocks, but not for long.
     pub(super) fn take_up(&mut self, kept: &Kept) -> io::Result<bool> {
         let Some((line, revision)) = kept.session() else { return Ok(true) };
         self.stream.set_read_timeout(Some(PATIENCE))?;
@@ -89,7 +89,7 @@ impl Peer {
             return Ok(false);
         }
         let resumed = kept.resumed();
-        // The daemon counts the first message and these.
+        // The daemon counts `initialize` and these messages.
         self.lines = 1 + resumed.iter().filter(|byte| **byte == b'\n').count() as u64;
         self.put(&resumed);
         Ok(true)
@@ -100,12 +100,12 @@ impl Peer {
         self.stream.set_nonblocking(true)
     }
 
-    /// Reports whether this question waits for the client.
+    /// Reports whether the question with this id waits for the client's answer.
     pub(super) fn has_asked(&self, id: &str) -> bool {
         self.questions.iter().any(|question| question == id)
     }
 
-    /// Counts the next message and returns its position.
+    /// Counts the next message, unless the line is blank, and returns its position.
     pub(super) fn next(&mut self, is_blank: bool) -> At {
         if !is_blank {
             self.lines += 1;
@@ -124,7 +124,7 @@ impl Peer {
         self.out.len()
     }
 
-    /// Writes as much as possible without blocking.
+    /// Writes as many queued bytes as possible without blocking.
     pub(super) fn write(&mut self) {
         let mut done = 0;
         while done < self.out.len() {
@@ -133,7 +133,7 @@ impl Peer {
                 Ok(count) => done += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // The end is noticed when reading: there may be answers left.
+                // The end of the connection is noticed when reading: there may be answers left.
                 Err(_) => {
                     self.written += done as u64;
                     self.out.clear();
@@ -144,12 +144,12 @@ impl Peer {
         self.written += done as u64;
         self.out.drain(..done);
         if self.out.is_empty() {
-            // After a burst.
+            // A burst may have left a large buffer.
             self.out.shrink_to(8 << 10);
         }
     }
 
-    /// Reads what is available, which may be nothing.
+    /// Reads what is available, which may be nothing, into `piece`.
     pub(super) fn read<'a>(&mut self, piece: &'a mut [u8]) -> &'a [u8] {
         loop {
             match self.stream.read(piece) {
@@ -163,11 +163,11 @@ impl Peer {
         }
     }
 
-    /// Closes our side once everything is written.
+    /// Closes our side if everything is written.
     pub(super) fn close(&mut self) {
         if self.out.is_empty() && !self.closed {
             self.closed = true;
-            // Fails if the daemon is gone already.
+            // This fails if the daemon is gone already.
             let _ = self.stream.shutdown(Shutdown::Write);
         }
     }

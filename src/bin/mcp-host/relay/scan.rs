@@ -2,7 +2,7 @@
 
 use memchr::memchr2;
 
-/// One message of a line. A batch has several.
+/// One message in a line. A batch has several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Item {
     /// The id as JSON.
@@ -22,7 +22,7 @@ impl Item {
 pub(super) struct Envelope {
     pub(super) items: Vec<Item>,
     pub(super) is_batch: bool,
-    /// Whether it is only white space, and no message.
+    /// Whether the line is only white space, and no message.
     pub(super) is_blank: bool,
 }
 
@@ -53,9 +53,9 @@ pub(super) struct Scan {
     items: Vec<Item>,
 }
 
-/// Bytes of an id or method to keep. Nothing waits for a longer one.
+/// How many bytes of an id or method to keep. Nothing waits for a longer one.
 const LONGEST: usize = 1024;
-/// Messages of a batch to keep.
+/// How many messages of a batch to keep.
 const MOST: usize = 4096;
 
 impl Scan {
@@ -176,7 +176,7 @@ impl Scan {
         }
     }
 
-    /// Ends a member.
+    /// Ends a member of a message, and keeps its value if it is the id or method.
     fn member(&mut self) {
         match self.slot {
             Slot::Id => self.item.id = normal(&self.kept),
@@ -186,7 +186,7 @@ impl Scan {
         self.slot = Slot::Other;
     }
 
-    /// Returns the question that an incomplete message answers, if its beginning says so.
+    /// Returns the id of the question that an incomplete message answers, if its beginning says so.
     pub(super) fn answers(&self) -> Option<&str> {
         let is_answer = self.base == 1 && self.has_outcome && self.item.method.is_none();
         self.item.id.as_deref().filter(|_| is_answer)
@@ -197,7 +197,7 @@ impl Scan {
     }
 }
 
-/// Normalizes an id; `null` is none.
+/// Normalizes an id. Returns `None` for `null` and for anything else that is no id.
 fn normal(id: &[u8]) -> Option<String> {
     let value: serde_json::Value = serde_json::from_slice(id).ok()?;
     (value.is_string() || value.is_number()).then(|| value.to_string())

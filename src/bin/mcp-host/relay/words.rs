@@ -1,5 +1,5 @@
-//! The command line of `stdio`, parsed before anything else of the program. Whatever is not understood here is left to
-//! `args.rs`, which knows all of it.
+//! The command line of `stdio`, parsed before clap is needed. Whatever is not understood here is left to `args.rs`,
+//! which knows every option.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// Parses a command line of `mcp-host stdio`. Returns `None` for any other.
+    /// Parses a command line of `mcp-host stdio`. Returns `None` for any other, and for words that need `args.rs`.
     pub(crate) fn read(words: &[OsString]) -> Option<Self> {
         let mut read = Self::default();
         let mut is_stdio = false;

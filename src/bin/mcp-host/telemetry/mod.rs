@@ -1,5 +1,5 @@
-//! Log records on stderr: one line each, escaped, without secrets, at most 4 KiB, within a server's share. The library emits
-//! them; only this folder subscribes. Also prints panics, without their message.
+//! Log records on stderr: one line each, escaped, without secrets, at most 4 KiB, within a server's share. The library
+//! emits them; only this folder subscribes. Also prints panics, without their message.
 
 mod share;
 
@@ -17,8 +17,8 @@ use crate::hidden;
 use crate::output::Output;
 use crate::text;
 
-/// Installs the subscriber: `RUST_LOG` decides, else warnings, or more with each `-v`. `told` has directives for what the
-/// command prints itself.
+/// Installs the log subscriber. `RUST_LOG` decides what is logged; without it, warnings are, and more with each `-v`.
+/// `told` has directives that leave out what the command prints itself.
 pub(crate) fn install(output: &Output, verbose: u8, quiet: bool, told: &str) {
     let default = match verbose {
         _ if quiet => "error",
@@ -31,7 +31,7 @@ pub(crate) fn install(output: &Output, verbose: u8, quiet: bool, told: &str) {
     let filter = wanted.unwrap_or_else(|| default.parse().unwrap_or_default());
     let shares = share::Shares::new(output.clone());
     let lines = fmt::layer().with_ansi(false).with_writer(Stderr(output.clone()));
-    // Fails only if there already is a subscriber.
+    // This fails only if there already is a subscriber.
     let _ = tracing_subscriber::registry().with(filter).with(shares).with(lines).try_init();
     tell_panics();
 }
@@ -55,7 +55,7 @@ fn panicked(thread: Option<&str>, place: Option<&Location<'_>>) -> String {
 
 struct Stderr(Output);
 
-/// Collects one record and writes it when it is complete.
+/// Collects one log record, and writes it when it is complete.
 struct Record<'a> {
     output: &'a Output,
     bytes: Vec<u8>,
@@ -71,7 +71,7 @@ impl<'a> MakeWriter<'a> for Stderr {
 
 impl io::Write for Record<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Bytes beyond are never shown.
+        // Bytes beyond that are never shown.
         let room = (LOOKED_AT + 1).saturating_sub(self.bytes.len());
         self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
         Ok(bytes.len())
@@ -113,9 +113,9 @@ fn cut(text: &str, limit: usize) -> &str {
     &text[..end]
 }
 
-/// Bytes of one line at most.
+/// How many bytes a line has at most.
 const CAP: usize = 4096;
-/// Bytes of a record that are searched for secrets; the rest is not shown.
+/// How many bytes of a record are searched for secrets; the rest is not shown.
 const LOOKED_AT: usize = 4 * CAP;
 
 #[cfg(test)]

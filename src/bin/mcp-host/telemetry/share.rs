@@ -12,11 +12,11 @@ use tracing_subscriber::layer::Context;
 
 use crate::output::Output;
 
-/// Records per second of one server.
+/// How many records per second may name one server.
 const OF_A_SERVER: u32 = 100;
-/// Records per second that name no server.
+/// How many records per second may name no server.
 const OF_NOBODY: u32 = 1000;
-/// Servers that are counted separately; their names come from the config.
+/// How many servers are counted separately; their names come from the config.
 const SERVERS: usize = 1024;
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -61,7 +61,7 @@ impl<S: Subscriber> Layer<S> for Shares {
 }
 
 impl Share {
-    /// Reports whether a record may pass, and how many were dropped in the second before.
+    /// Returns whether a record may pass, and how many were dropped in the second before.
     fn take(&mut self, now: Instant, limit: u32) -> (bool, u64) {
         let mut dropped = 0;
         if now.saturating_duration_since(self.since) >= SECOND {

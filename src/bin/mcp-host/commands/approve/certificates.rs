@@ -9,7 +9,7 @@ use super::failed;
 use crate::output::Output;
 use crate::report::Failure;
 
-/// One certificate in JSON.
+/// One changed certificate, as `--json` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Item<'a> {
@@ -40,7 +40,7 @@ pub(super) fn of<'a>(servers: impl Iterator<Item = &'a Server>, kept: &Certifica
     Ok(servers.filter_map(item).collect())
 }
 
-/// Returns the origin of a server with trust on first use.
+/// Returns the origin of a server's URL, if the server's certificate is trusted on first use.
 fn believed(server: &Server) -> Option<String> {
     let (Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote)) = &server.transport else {
         return None;
@@ -60,7 +60,7 @@ pub(super) fn lines(item: &Item<'_>) -> [String; 5] {
     ]
 }
 
-/// Trusts them from now on, and makes a running daemon retry their servers.
+/// Trusts these certificates from now on, and makes a running daemon retry their servers.
 pub(super) async fn accept(items: &mut [Item<'_>], kept: &Certificates, output: &Output) -> Result<(), Failure> {
     for item in items.iter_mut() {
         item.approved = kept.accept(&item.origin, &item.shown).await.map_err(failed)?;

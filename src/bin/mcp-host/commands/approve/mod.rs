@@ -17,7 +17,7 @@ use crate::report::{Exit, Failure};
 use crate::servers::{Plan, state_directory};
 use crate::text;
 
-/// One server in JSON.
+/// One server, as `--json` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Item<'a> {
@@ -30,7 +30,7 @@ struct Item<'a> {
     before: Option<Vec<String>>,
 }
 
-/// A server or a certificate in JSON.
+/// A server or a certificate, as `--json` prints it.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum All<'a> {
@@ -118,7 +118,7 @@ fn nothing(plan: &Plan, output: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// Returns the question to the user.
+/// Returns the question that asks the user to approve.
 fn questions(servers: usize, certificates: usize) -> String {
     let start = (servers > 0).then(|| format!("start {} like this", text::count(servers, "server")));
     let believe = (certificates > 0).then(|| format!("trust {}", text::count(certificates, "certificate")));
@@ -140,7 +140,7 @@ fn lines(item: &Item<'_>) -> Vec<String> {
     lines
 }
 
-/// Larger texts are not compared line by line.
+/// Texts are compared line by line only up to this product of their line counts.
 const MOST: usize = 1_000_000;
 const HIDDEN: &str = "! a hidden value has changed";
 
@@ -150,7 +150,7 @@ fn difference(before: &[String], now: &[String]) -> Vec<String> {
         let gone = before.iter().map(|line| format!("- {line}"));
         return gone.chain(now.iter().map(|line| format!("+ {line}"))).collect();
     }
-    // The length of the longest common subsequence from each pair of lines on.
+    // For each pair of lines, the length of the longest common subsequence from that pair to the ends.
     let mut common = vec![vec![0usize; now.len() + 1]; before.len() + 1];
     for (i, old) in before.iter().enumerate().rev() {
         for (j, new) in now.iter().enumerate().rev() {

@@ -47,7 +47,7 @@ pub(super) struct Row {
     pub(super) transport: String,
     pub(super) server_info: Option<ServerInfo>,
     pub(super) leases: u64,
-    /// What it asks clients, and why it has several connections.
+    /// What the server asks its clients, and why it has several connections.
     pub(super) sharing: Vec<String>,
     pub(super) calls: u64,
     pub(super) calls_running: u64,
@@ -103,7 +103,7 @@ impl DaemonStatus {
 }
 
 impl Row {
-    /// Returns the revisions in use, and for which clients if the server speaks both eras.
+    /// Returns the protocol revisions in use; if the server speaks both eras, also which clients each is for.
     pub(super) fn revisions(&self) -> Vec<String> {
         let all = self.agreed();
         if !self.both_eras {
@@ -131,12 +131,13 @@ impl Row {
         }
     }
 
-    /// Returns the age of the last error in milliseconds.
+    /// Returns the age of the last error in milliseconds, if the daemon says it.
     pub(super) fn error_age(&self) -> Option<u64> {
         self.last_error_ms
     }
 
-    /// Reports whether the last error still applies. Older daemons do not say; then it applies unless the server is connected.
+    /// Reports whether the last error still applies. Older daemons do not say; their errors apply unless the server is
+    /// connected.
     pub(super) fn error_stands(&self) -> bool {
         self.last_error_current.unwrap_or(self.state != "connected")
     }

@@ -45,7 +45,7 @@ pub(crate) async fn run(args: &Status, common: &Common, output: &Output) -> Resu
     Ok(Exit::Ok)
 }
 
-/// A command that asked a daemon, for suggested commands if that fails.
+/// A command that asked a daemon something. If that fails, the suggested commands are made from this.
 pub(super) struct DaemonQuery<'a> {
     /// The whole command.
     pub(super) command: &'a str,
@@ -179,9 +179,9 @@ const SERVERS: [Column; 8] = [
     Column::stays("CALLS"),
     Column::wraps("LAST ERROR"),
 ];
-/// Characters of a client's text about itself.
+/// How many characters of a client's text about itself are shown.
 const NAME: usize = 40;
-/// Clients to show in a table.
+/// How many clients a table shows.
 const MOST: usize = 100;
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(super) fn show(name: &str, line: &str, output: &Output) -> Result<Exit, Fail
         return Err(unknown(name, &names));
     };
     if output.json {
-        // The daemon's own JSON, which may contain more than this program knows.
+        // Prints the daemon's own JSON, which may contain more than this program knows.
         let whole: Value = serde_json::from_str(line).unwrap_or_default();
         output.value(&whole["servers"][at])?;
         return Ok(Exit::Ok);

@@ -1,7 +1,7 @@
 //! The loop of a relay: forwards bytes between its client and a daemon, on one thread that waits in `poll`.
 //!
-//! Whole messages are inspected before they are forwarded. A message longer than [`HELD`] is forwarded in pieces, so that
-//! memory does not grow with it.
+//! Whole messages are inspected before they are forwarded. A message longer than [`HELD`] is forwarded in pieces, so
+//! that memory does not grow with it.
 
 #[cfg(test)]
 mod tests;
@@ -24,11 +24,11 @@ use super::scan::{Envelope, Scan};
 const HELD: usize = 64 << 10;
 /// The same limit for the answer to `initialize`, which is read in full.
 const FIRST: usize = 1 << 20;
-/// Bytes per read; decides how much memory a long message takes.
+/// Bytes per read, which decide how much memory a long message takes.
 const PIECE: usize = 16 << 10;
-/// Bytes queued for one side before reading from the other pauses.
+/// Once this many bytes are queued for one side, reading from the other pauses.
 const WAITING: usize = 32 << 10;
-/// Bytes of messages to queue while there is no daemon.
+/// How many bytes of messages to queue while there is no daemon.
 const WITHOUT: usize = 1 << 20;
 /// How long a client with a message waits for another daemon before it gets its own host.
 const AWAY: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ const AWAY: Duration = Duration::from_secs(5);
 const SOON: Duration = Duration::from_millis(100);
 /// How often to look for a daemon while the client does not wait.
 const LATER: Duration = Duration::from_secs(1);
-/// How far above the previous daemon's ids a daemon's question ids begin. The previous one may still ask while it stops.
+/// How far above the previous daemon's question ids a daemon's begin. The previous one may still ask while it stops.
 const APART: u64 = 1 << 20;
 /// Timeout for the last answers once the client has closed its side.
 const LAST: Duration = Duration::from_millis(2500);
@@ -53,7 +53,7 @@ pub(super) struct Pump<'a, S> {
     passing: Option<Passing>,
     hears: bool,
     out: Vec<u8>,
-    /// Our own messages, which wait for the end of a long one.
+    /// Our own messages for the client, which wait for the end of a daemon's long message.
     behind: Vec<u8>,
     /// The daemon whose long message is being forwarded.
     talks: Option<usize>,
@@ -117,7 +117,7 @@ impl<'a, S: Source> Pump<'a, S> {
         }
     }
 
-    /// Returns the daemon that receives the client's messages.
+    /// Returns the index of the daemon that receives the client's messages.
     fn current(&self) -> Option<usize> {
         self.peers.iter().position(|peer| !peer.leaving && !peer.gone)
     }
@@ -201,7 +201,7 @@ impl<'a, S: Source> Pump<'a, S> {
         self.input = input;
     }
 
-    /// Forwards a whole message. `seen`: a daemon may have seen it before.
+    /// Forwards a whole message. `seen` says that a daemon may have seen it before.
     fn say(&mut self, line: &[u8], seen: bool) {
         let envelope = Scan::line(line);
         match self.addressee(&envelope, line) {
@@ -238,7 +238,7 @@ impl<'a, S: Source> Pump<'a, S> {
         next
     }
 
-    /// Notes that the client is now waiting for a daemon.
+    /// Notes that the client waits from now on, if there is no daemon.
     fn needs_daemon(&mut self) {
         if let Some(away) = self.away.as_mut().filter(|away| away.waits.is_none()) {
             let now = Instant::now();
@@ -246,7 +246,7 @@ impl<'a, S: Source> Pump<'a, S> {
         }
     }
 
-    /// Begins to forward a long message after its first bytes, if there is a daemon for it.
+    /// Begins to forward a long message after its first bytes. Returns false if there is no daemon for it.
     fn begin_passing(&mut self, head: &[u8]) -> bool {
         let mut scan = Scan::new();
         scan.feed(head);
@@ -283,7 +283,7 @@ impl<'a, S: Source> Pump<'a, S> {
             self.peers[peer].questions.retain(|question| Some(question) != item.id.as_ref());
         }
         if peer.is_none() {
-            // Its daemon went away in the middle of it. Messages that it took earlier are still in flight there.
+            // The daemon went away in the middle of the message. What it took earlier is still in flight there.
             let lost = self.kept.left(start.peer, start.index - 1);
             self.settle(lost);
         }
@@ -296,7 +296,7 @@ impl<'a, S: Source> Pump<'a, S> {
         to.extend_from_slice(lines);
     }
 
-    /// Ends a long message.
+    /// Ends a daemon's long message.
     fn quiet(&mut self) {
         self.talks = None;
         self.out.append(&mut self.behind);
@@ -317,7 +317,7 @@ impl<'a, S: Source> Pump<'a, S> {
         }
     }
 
-    /// Writes what is queued before the end, if the client reads it.
+    /// Writes what is queued before this process ends, if the client reads it.
     fn last_words(&mut self, ends: &Ends) {
         let until = Instant::now() + SOON;
         while !self.out.is_empty() && Instant::now() < until && self.write(ends.output.as_fd()) {
@@ -335,7 +335,7 @@ impl<'a, S: Source> Pump<'a, S> {
         self.hear_peer(at);
     }
 
-    /// Continues with daemons whose long messages had to wait for another one.
+    /// Continues with daemons whose long messages had to wait for the end of another one.
     fn hear_held(&mut self) {
         while self.talks.is_none()
             && let Some(at) = self.peers.iter().position(|peer| peer.held)
@@ -416,7 +416,7 @@ impl<'a, S: Source> Pump<'a, S> {
         true
     }
 
-    /// Handles the notice of a daemon that stops. It still answers what it has taken.
+    /// Handles the notice of a daemon that stops. It still answers the first `taken` messages.
     fn leave(&mut self, at: usize, taken: u64) {
         let peer = &mut self.peers[at];
         peer.leaving = true;
@@ -426,7 +426,7 @@ impl<'a, S: Source> Pump<'a, S> {
             && passing.start.index > taken
             && !passing.scan.answers().is_some_and(|id| peer.has_asked(id))
         {
-            // The daemon reads no more; the next one gets the whole message. The newline keeps what follows separate.
+            // This daemon reads no more; the next one gets the whole message. The newline keeps what follows separate.
             passing.to = None;
             peer.put(b"\n");
         }
@@ -473,7 +473,7 @@ impl<'a, S: Source> Pump<'a, S> {
         }
     }
 
-    /// Sends what a daemon did not answer to the next one, or answers it here.
+    /// Sends the next daemon what a daemon did not answer, or answers it here.
     fn settle(&mut self, lost: Lost) {
         self.tell_client(&lost.answers.concat());
         if !lost.again.is_empty()
@@ -489,7 +489,7 @@ impl<'a, S: Source> Pump<'a, S> {
 
     fn say_pending(&mut self) {
         let Some(current) = self.current() else { return };
-        // Not in the middle of another message.
+        // Nothing is sent in the middle of another message.
         if self.passing.as_ref().is_some_and(|passing| passing.to == Some(self.peers[current].number)) {
             return;
         }
@@ -552,7 +552,7 @@ impl<'a, S: Source> Pump<'a, S> {
         self.give_up();
     }
 
-    /// Answers the messages that wait for a daemon.
+    /// Answers the messages that wait for a daemon, since none will come.
     fn give_up(&mut self) {
         for again in std::mem::take(&mut self.pending) {
             let answers = kept::endings(&Scan::line(&again.line), again.seen);
@@ -560,7 +560,7 @@ impl<'a, S: Source> Pump<'a, S> {
         }
     }
 
-    /// Resumes the session at another daemon, and returns whether that worked.
+    /// Resumes the session at another daemon. Returns false if that did not work.
     fn go_on(&mut self, mut peer: Peer) -> bool {
         let is_own = peer.boot.is_none();
         match peer.take_up(&self.kept).and_then(|same| peer.ready().map(|()| same)) {

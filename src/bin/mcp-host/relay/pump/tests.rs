@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// The daemons to find, one after the other.
+/// The daemons that a relay finds, one after the other.
 #[derive(Default)]
 struct Daemons {
     next: Vec<Joined>,
@@ -28,7 +28,7 @@ impl Source for Daemons {
     fn own(&mut self, asked: u64) -> io::Result<UnixStream> {
         self.asked.push(asked);
         let (here, mut there) = UnixStream::pair()?;
-        // The answer, in case it is asked to begin a session.
+        // The host's answer, in case the relay begins a session with it.
         there.write_all(b"{\"id\":0,\"result\":{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{}}}\n")?;
         self.own = Some(there);
         Ok(here)
@@ -106,7 +106,7 @@ fn what_a_stopping_daemon_has_taken_is_not_said_to_the_next() {
     let mut daemons = Daemons { next: vec![second], ..Daemons::default() };
     let mut pump = Pump::new(&mut daemons, first).unwrap();
     pump.client_says(&call(1, "short"));
-    // It asks something, and stops in the middle of a long message.
+    // The daemon asks something, and stops in the middle of a long message.
     pump.says(0, &old, "{\"id\":7,\"method\":\"elicitation/create\"}\n");
     let message = call(2, &long());
     let (head, tail) = message.split_at(HELD + 10);
@@ -134,7 +134,7 @@ fn a_long_answer_is_for_who_asked() {
         pump.says(0, &old, &format!("{{\"id\":{id},\"method\":\"sampling/createMessage\"}}\n"));
     }
     let answer = |id: u64| format!("{{\"id\":{id},\"result\":{{\"x\":\"{}\"}}}}\n", long());
-    // The first is being sent when the daemon stops, the second begins later.
+    // The first answer is being sent when the daemon stops; the second begins later.
     let first = answer(7);
     let (head, tail) = first.split_at(HELD + 10);
     pump.client_says(head);
@@ -160,7 +160,7 @@ fn questions_of_the_next_daemon_have_ids_far_above() {
     pump.says(0, &old, "{\"id\":7,\"method\":\"elicitation/create\"}\n");
     pump.says(0, &old, LEAVES);
     pump.look_around();
-    // It may ask more while it stops.
+    // The daemon may ask more while it stops.
     pump.says(0, &old, "{\"id\":8,\"method\":\"elicitation/create\"}\n");
     assert_eq!(pump.source.asked, [7 + APART]);
 }
@@ -241,7 +241,7 @@ fn daemons_that_go_at_once_are_as_good_as_none() {
     drop(old);
     pump.heard_from(0);
     pump.client_says(&call(2, "short"));
-    // Each disconnects before the session has begun.
+    // Each daemon disconnects before the session has begun.
     pump.source.next.push(daemon("b").0);
     pump.look_around();
     assert!(pump.current().is_none() && pump.over.is_none());
@@ -252,8 +252,8 @@ fn daemons_that_go_at_once_are_as_good_as_none() {
     assert!(pump.source.own.is_some(), "the client does not wait longer");
 }
 
-/// The client has closed its side. Requests that the daemon then leaves unanswered get no answer, as with a host of its
-/// own; only the death of a daemon is reported.
+/// The client has closed its side. Requests that the daemon leaves unanswered after that get no answer, as with a host
+/// of the client's own; only the death of a daemon is reported.
 #[test]
 fn the_end_of_a_session_is_no_death() {
     for ends_well in [true, false] {
@@ -296,7 +296,7 @@ fn a_client_that_has_left_gets_answers_and_no_host() {
             // The timeout for last answers has passed.
             pump.end = Some(Instant::now());
         } else {
-            // It had waited for a daemon long before it left.
+            // The client had waited for a daemon long before it left.
             let away = pump.away.as_mut().unwrap();
             (away.next, away.waits) = (Instant::now(), Instant::now().checked_sub(AWAY));
             pump.look_around();
