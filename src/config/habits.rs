@@ -52,8 +52,8 @@ pub(super) fn lacking(fields: &mut Fields<'_>, report: &mut Report) {
     }
 }
 
-/// Returns the header, as name and value, that LibreChat makes from an `apiKey` object; `None` if the object holds no
-/// key that is known here.
+/// Returns the header, as name and value, that LibreChat makes from an `apiKey` object; `None` if the object gives no
+/// key that can be used here.
 pub(super) fn api_key<'a>(field: &Field<'a>, report: &mut Report) -> Option<(&'a str, String)> {
     let mut fields = field.fields(report)?;
     let mut text = |name| fields.take(&[name], report).and_then(|field| field.text(report));
