@@ -55,7 +55,7 @@ pub enum Error {
     /// The authorization server refused to issue a token.
     #[error("the authorization server refused: {code}")]
     Refused {
-        /// Its OAuth error code.
+        /// The OAuth error code in its response.
         code: String,
     },
     /// A response from an authorization server is not valid OAuth.

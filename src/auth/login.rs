@@ -76,7 +76,7 @@ pub struct Holding {
     pub issuer: String,
     /// The resource for which the token was issued.
     pub resource: String,
-    /// Our client id.
+    /// Our client id at the issuer.
     pub client_id: String,
     /// The scopes requested.
     pub scopes: Vec<String>,

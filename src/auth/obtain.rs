@@ -95,8 +95,8 @@ impl Authorizer {
         self.ask(hint, progress).await
     }
 
-    /// Asks the user to sign in, unless that was already tried in vain. Returns the login that is in progress, if any.
-    /// If these tokens need no user, gets one without.
+    /// Asks the user to sign in, unless that was already tried in vain, and returns the login in progress. If these
+    /// tokens need no user, gets a token without a login, and returns `None`.
     pub(super) async fn ask(self: &Arc<Self>, hint: Hint, progress: &mut Progress) -> Result<Option<Under>, Error> {
         if !self.wants_user() {
             return self.granted(&hint).await.map(|()| None);

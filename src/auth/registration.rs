@@ -192,8 +192,8 @@ async fn register(web: &Web, issuer: &Issuer, endpoint: &Url, way: Way<'_>) -> R
     })
 }
 
-/// Returns the authentication method to register with. A program on a user's machine cannot keep a secret from the
-/// user, so it avoids methods with a secret if possible.
+/// Returns the authentication method to register with. A program on a user's machine cannot keep a secret, so it avoids
+/// methods with a secret if possible.
 fn wanted(issuer: &Issuer) -> Method {
     let Some(methods) = &issuer.methods else { return Method::ClientSecretBasic };
     let mut order = [Method::None, Method::ClientSecretBasic, Method::ClientSecretPost].into_iter();

@@ -28,7 +28,7 @@ impl Authorizer {
                 return Ok(());
             }
             Ok(Some(_)) => {}
-            // The login is stored no more: the user has signed out in another program, and a renewal would bring it back.
+            // Nothing is stored any more: the user has signed out in another program, and a renewal would undo that.
             Ok(None) if self.take_kept(Some(&held.entry)).await => return Ok(()),
             // These tokens need no user, so no user can have signed out.
             Ok(None) if !self.wants_user() => {

@@ -1,5 +1,5 @@
-//! Reads a JSON object field by field: each field is taken once and checked, and the user is told of fields that nobody
-//! took.
+//! Reads an object in a config field by field: each field is taken once and checked, and the user is told of fields
+//! that nothing took.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Which values of a config must never be printed.
 //!
-//! These are all headers and credentials. In environment variables, arguments and URLs, they are the values that are
-//! marked as secret by their name or by how they look.
+//! These are all credentials, and all headers but a few. In environment variables, arguments and URLs, they are the
+//! values that are marked as secret by their name or by how they look.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

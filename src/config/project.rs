@@ -36,9 +36,9 @@ pub const NOT_APPROVED: &str = "not approved";
 pub struct Project {
     /// A hash of everything that an approval covers; it changes with the entry.
     pub hash: String,
-    /// The entry as shown to the user, line by line. It hides only the values of JSON keys that are named like secrets.
-    /// A line that starts with `!` warns of something that changes how programs run, or that reaches outside of the
-    /// project.
+    /// The entry as shown to the user, line by line. Only the values of config keys that are named like secrets are
+    /// hidden. A line that starts with `!` warns of something that changes how programs run, or that reaches outside of
+    /// the project.
     pub shown: Vec<String>,
     /// Whether the user has approved it.
     pub approved: bool,

@@ -16,7 +16,7 @@ pub(super) enum Reach {
     File,
 }
 
-/// Keys of the [`Server`] table that other clients also have. All others are ours alone.
+/// Keys in the [`Server`] table that other clients also have. All other keys in the table are ours alone.
 const SHARED: [&str; 4] = ["description", "disabled", "excludeTools", "includeTools"];
 /// Keys that are not in the [`Server`] table and that only this program has.
 const OWN: [&str; 4] = ["inheritEnv", "insecureHttp", "sanitizeResults", "tls"];

@@ -87,7 +87,7 @@ pub(super) fn finish(mut fields: Fields<'_>, report: &mut Report) {
     fields.skip(&FOREIGN);
     let keys = Server::keys();
     let mut known: Vec<&str> = keys.iter().map(String::as_str).chain(transport::KEYS).chain(THEIRS).collect();
-    // Of two keys that are equally near, the first is suggested.
+    // Of two keys that are equally similar to the misspelled one, the first is suggested.
     known.sort_unstable();
     fields.finish(&known, report);
 }

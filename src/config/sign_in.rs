@@ -18,9 +18,9 @@ use super::secret::Secret;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Auth {
-    /// With nothing besides the headers.
+    /// They carry nothing besides the headers.
     Headers,
-    /// With OAuth tokens, once the server asks for a token.
+    /// They carry OAuth tokens, once the server asks for a token.
     OAuth(Box<OAuth>),
 }
 
@@ -120,7 +120,7 @@ pub struct Enterprise {
     pub client_id: String,
     /// Our client secret at the identity provider.
     pub client_secret: Option<Secret>,
-    /// The ID token that it has issued for the user.
+    /// The ID token that the identity provider has issued for the user.
     pub id_token: Source,
 }
 

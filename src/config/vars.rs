@@ -64,8 +64,7 @@ impl fmt::Debug for Vars {
     }
 }
 
-/// Parses an `envFile`: lines with `NAME=value`, which may have quotes and an `export`, and comments. Nothing is
-/// expanded.
+/// Parses an `envFile`: comments, and lines with `NAME=value`, which may have quotes and `export`. Nothing is expanded.
 pub(super) fn dotenv(text: &str) -> Vec<(String, String)> {
     text.lines().filter_map(dotenv_line).collect()
 }

@@ -179,7 +179,7 @@ pub enum StoreError {
     /// There is no keyring.
     #[error("there is no keyring: {0}")]
     Absent(String),
-    /// Another failure.
+    /// Another failure, which the text describes.
     #[error("{0}")]
     Failed(String),
 }

@@ -38,7 +38,7 @@ pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Option<Audit> {
         Some(file) => file.text(report).filter(|path| !path.is_empty()),
         None => None,
     };
-    // Of several config files, the one that names the audit file decides where a relative path starts.
+    // Settings may come from several sources; the one that names the audit file decides where a relative path starts.
     let place = file.as_ref().map_or(field.at, |file| file.at);
     let base = report.file(place.file).parent().unwrap_or(Path::new("")).to_owned();
     let mut audit = path.map(|path| Audit::new(base.join(path)));

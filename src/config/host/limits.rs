@@ -72,7 +72,7 @@ keys! {
         leases_per_server: positive_count -> usize = 64,
         /// Connections to all servers.
         leases: positive_count -> usize = 512,
-        /// Calls of one principal that wait until a client without a session sends what their server has asked it for.
+        /// Calls of one principal that wait for a client without a session to send what the server has asked of it.
         parked_per_principal: positive_count -> usize = 64,
         /// All calls that are held for clients without a session, whether they wait for the client or run.
         parked: positive_count -> usize = 1024,
@@ -89,7 +89,7 @@ keys! {
         connections: positive_count -> usize = 2048,
         /// How long a person may take to answer what a server asks through a client.
         answer: positive_time -> Duration = seconds(10 * 60),
-        /// How long a server must stay connected before its count of retries is reset.
+        /// How long a server that answers must stay connected before its count of retries is reset.
         healthy: positive_time -> Duration = seconds(60),
         /// The size of the metadata document of an authorization server or of a protected resource.
         oauth_document: positive_size -> usize = 256 * 1024,

@@ -184,8 +184,7 @@ impl Stand {
     }
 }
 
-/// Finds where, in a text, the value after a name that announces a secret starts: `X-Api-Key: …`, `TOKEN=…`, `--token
-/// …`.
+/// Finds where the value starts after a name that announces a secret, as in `X-Api-Key: …`, `TOKEN=…` and `--token …`.
 fn told_by_name(text: &str) -> Option<usize> {
     let signs: Vec<usize> = text.match_indices([':', '=']).map(|(at, _)| at).collect();
     // If the text before one sign names a secret, so does the text before each later sign.
