@@ -1,7 +1,8 @@
-//! One browser login: the page to open, and the check of the redirect that comes back (`docs/hazards.md` H70).
+//! One browser login: the page to open, and the check of the redirect with which the browser comes back
+//! (`docs/hazards.md` H70).
 //!
-//! **Invariant:** state, verifier, issuer and redirect are fixed together at the start, and nothing in a redirect that does
-//! not match them is acted on or shown.
+//! **Invariant:** `state`, PKCE verifier, issuer and redirect URI are fixed together at the start. If a redirect does
+//! not match them, nothing in it is acted on or shown.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::dpop::Proof;
 use super::registration::Client;
 use super::{Error, error, jwt, place};
 
-/// A login in progress.
+/// A browser login in progress.
 pub(super) struct Attempt {
     pub(super) page: Url,
     state: String,
@@ -37,7 +38,7 @@ impl fmt::Debug for Attempt {
 }
 
 impl Attempt {
-    /// Creates the page for a login; `redirect` is the URL that the browser is sent back to.
+    /// Begins a login by creating the URL of the page to open. `redirect` is the URL to which the browser is sent back.
     pub(super) fn new(
         issuer: Issuer,
         client: Client,
@@ -73,10 +74,11 @@ impl Attempt {
         Ok(Self { page, state, verifier, issuer, client, redirect, resource, scopes, proof, begun })
     }
 
-    /// Returns the code from the URL that the browser was sent back to.
+    /// Returns the authorization code from `back`, the URL to which the browser was sent back. `limit` is how long a
+    /// login may take.
     ///
     /// # Errors
-    /// Fails if the URL does not belong to this login, or contains an error.
+    /// Fails if the URL does not belong to this login, comes too late, or contains an error.
     pub(super) fn code(&self, back: &str, limit: Duration) -> Result<String, Error> {
         let wrong = |what| Err(Error::Redirect(what));
         if self.begun.elapsed() > limit {
@@ -102,7 +104,7 @@ impl Attempt {
         if parts.state.as_deref() != Some(&self.state) {
             return wrong("its state is not the one that was sent");
         }
-        // Byte by byte: an issuer that nearly matches is another issuer.
+        // Issuers are compared byte by byte: an issuer that nearly matches is another issuer.
         match parts.issuer {
             Some(issuer) if issuer != self.issuer.issuer => return wrong("it is from another issuer"),
             None if self.issuer.names_itself => {

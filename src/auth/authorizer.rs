@@ -1,8 +1,8 @@
-//! The tokens of one server: what its requests carry, and what to do when it refuses them.
+//! The access tokens for one MCP server: what requests to it carry, and what to do when it refuses them.
 //!
-//! A request costs one load of a pointer and one look at the clock. One refusal causes at most one new token and one retry,
-//! one nonce and one step-up. A failed attempt is not repeated for a while, and a person is asked once
-//! (`docs/hazards.md` H74).
+//! A request costs one load of a pointer and one look at the clock. For one request, refusals cause at most one new
+//! token, one retry with a nonce, and one step-up (a token with more scopes). A failed attempt to get a token is not
+//! repeated for a while, and a person is asked only once (`docs/hazards.md` H74).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -24,24 +24,24 @@ use super::web::Web;
 use super::{Error, StoreError};
 use crate::config::{self, Grant};
 
-/// How many logins one set of additional scopes may cause within [`STEPS_FOR`].
+/// How many logins the same set of additional scopes may cause within [`STEPS_FOR`].
 const STEPS: usize = 3;
-/// How long a login for additional scopes counts.
+/// How long a login for additional scopes counts toward [`STEPS`] and [`STEPS_IN_ALL`].
 const STEPS_FOR: Duration = Duration::from_secs(60 * 60);
 /// How many logins all sets of additional scopes together may cause within [`STEPS_FOR`].
 const STEPS_IN_ALL: usize = 12;
 
-/// The tokens of one server.
+/// Gets, keeps and renews the access tokens for one MCP server.
 #[derive(Debug)]
 pub(crate) struct Authorizer {
-    /// Its name in the config.
+    /// The server's name in the config.
     pub(super) server: Arc<str>,
     pub(super) url: Url,
-    /// How to verify its certificate.
+    /// How to verify the server's certificate.
     pub(super) tls: config::Tls,
     pub(super) config: config::OAuth,
     pub(super) keys: Keychain,
-    /// The name under which the store records its token.
+    /// The name under which the secret store records which token is for this server.
     pub(super) slot: String,
     web: OnceLock<Result<Web, String>>,
     pub(super) current: ArcSwapOption<Held>,
@@ -50,19 +50,19 @@ pub(crate) struct Authorizer {
     pub(super) unread: Mutex<Option<StoreError>>,
     /// The stamp of the stored login when it was last read.
     pub(super) stamp: Mutex<Option<u64>>,
-    /// Whether a task is retrying to read it.
+    /// Whether a task is retrying to read the stored login.
     pub(super) looking: AtomicBool,
-    /// Whether its last 401 said nothing about where tokens come from.
+    /// Whether the server's last 401 to a request without a token said nothing about where tokens come from.
     is_bare: AtomicBool,
     pub(super) progress: tokio::sync::Mutex<Progress>,
     pub(super) login: Mutex<Option<Under>>,
-    /// The current or the last invitation to sign in.
+    /// The latest invitation to sign in, whether it is open or over.
     #[cfg(feature = "server")]
     pub(super) invited: Mutex<Option<Arc<Invitation>>>,
     pub(super) news: watch::Sender<NoticeCounts>,
 }
 
-/// What one request has already used up.
+/// Which of its retries one request has already used up: with a new token, with more scopes, and with a nonce.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
     replayed: bool,
@@ -70,14 +70,14 @@ pub(crate) struct Tries {
     nonce: bool,
 }
 
-/// How many notices of each kind were sent.
+/// How many notices of each kind were sent: new tokens, and sign-outs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NoticeCounts {
     came: u64,
     gone: u64,
 }
 
-/// News about tokens, for the connections to their server.
+/// Receives the notices about a server's tokens, for one connection to that server.
 #[derive(Debug)]
 pub(crate) struct News {
     told: Option<watch::Receiver<NoticeCounts>>,
@@ -91,7 +91,7 @@ impl News {
         Self { told, heard }
     }
 
-    /// Waits for news, forever if none can come. If several are pending, a sign-out comes first.
+    /// Waits for the next notice, forever if none can come. If several are pending, a sign-out comes first.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -108,7 +108,7 @@ impl News {
         Notice::Came
     }
 
-    /// Waits for a new token, ignoring other news.
+    /// Waits for a new token, and ignores other notices.
     #[cfg(feature = "server")]
     pub(super) async fn came(&mut self) {
         while self.next().await != Notice::Came {}
@@ -155,12 +155,12 @@ impl Authorizer {
         self.wants_user() && self.is_bare.load(Ordering::Relaxed)
     }
 
-    /// Returns its origin: scheme, host and port.
+    /// Returns the server's origin: scheme, host and port.
     pub(crate) fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
 
-    /// Returns the token for a request, renewed if it is due; `None` if there is none.
+    /// Returns the token for a request, after renewing it if that is due; `None` if there is no token.
     pub(crate) async fn credentials(self: &Arc<Self>) -> Option<Arc<Held>> {
         if !self.loaded.initialized() {
             self.read_kept().await;
@@ -185,7 +185,8 @@ impl Authorizer {
         Ok(headers)
     }
 
-    /// Checks the response to a request that was sent with `held`. Reports whether to retry it with the current token.
+    /// Checks the response to a request that was sent with the token `held`. If it is a refusal that another token may
+    /// resolve, gets one. Returns whether to retry the request with the current token.
     ///
     /// # Errors
     /// Fails if the response is a refusal that cannot be resolved now.
@@ -211,7 +212,7 @@ impl Authorizer {
         match (status, hint.error.as_deref()) {
             (401, Some("use_dpop_nonce")) if nonce && !tries.nonce => tries.nonce = true,
             (401, _) if tries.replayed => {
-                // A new token was refused: another one would be, too.
+                // A new token was refused, so another one would be refused, too.
                 let mut progress = self.progress.lock().await;
                 progress.failed = Some((Instant::now(), Error::Useless));
                 return Err(Error::Useless);
@@ -227,25 +228,26 @@ impl Authorizer {
                 if std::mem::replace(&mut tries.stepped, true) {
                     return Err(Error::Scope { scope });
                 }
-                // The token still works for other requests, whatever comes of asking for another.
+                // The current token still works for other requests, whether or not another one is obtained.
                 self.step_up(held, hint).await.map_err(|error| match error {
                     Error::Unreachable { .. } => error,
                     _ => Error::Scope { scope },
                 })?;
             }
-            // Not about tokens.
+            // The response is not about tokens.
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    /// Runs work that may spend a refresh token to its end, even if its caller goes away: a token that was issued but not
-    /// stored is a lost login (`docs/hazards.md` H72).
+    /// Runs work that may use up a refresh token, and completes it even if the caller goes away: if a new token were
+    /// issued but not stored, the login would be lost (`docs/hazards.md` H72).
     async fn through<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
         self.keys.tasks.spawn(work).await.ok()
     }
 
-    /// Replaces `held`. Of several callers, the first does the work for all.
+    /// Gets a token to replace `held`, which the server has refused. Of several callers, the first does the work for
+    /// all.
     async fn obtain(self: &Arc<Self>, held: Option<&Arc<Held>>, hint: Hint) -> Result<(), Error> {
         let (task, held) = (self.clone(), held.cloned());
         let obtained = self.through(async move { task.obtain_first(held.as_ref(), hint).await }).await;
@@ -270,7 +272,7 @@ impl Authorizer {
         obtained
     }
 
-    /// Gets a token with more scopes: those requested before, and those wanted now.
+    /// Gets a token with more scopes than `held`: those requested before, and those that the server wants now.
     async fn step_up(self: &Arc<Self>, held: &Arc<Held>, mut hint: Hint) -> Result<(), Error> {
         let under = {
             let mut progress = self.progress.lock().await;
@@ -303,13 +305,13 @@ impl Authorizer {
         match (&*self.current.load(), held) {
             (Some(current), Some(held)) => Arc::ptr_eq(current, held),
             (None, None) => true,
-            // It was taken away meanwhile, and not replaced.
+            // The token was taken away meanwhile, and not replaced.
             (None, Some(_)) => true,
             (Some(_), None) => false,
         }
     }
 
-    /// Sends a notice to all connections.
+    /// Sends a notice to all connections to the server.
     pub(super) fn tell(&self, notice: Notice) {
         self.news.send_modify(|told| match notice {
             Notice::Came => told.came += 1,
@@ -326,7 +328,7 @@ impl Authorizer {
         }
     }
 
-    /// Returns the HTTP access for its OAuth.
+    /// Returns the HTTP access to authorization servers and metadata.
     pub(super) fn web(&self) -> Result<&Web, Error> {
         let limits = &self.keys.limits;
         let made = self.web.get_or_init(|| {

@@ -1,14 +1,15 @@
-//! Parses `WWW-Authenticate`: several challenges in a header, several headers, quoted strings (RFC 9110, 11.6.1); pure.
+//! Parses `WWW-Authenticate`, with several challenges in a header, several headers, and quoted strings (RFC 9110,
+//! 11.6.1); pure.
 //!
-//! It reads what servers send, not what they should send: it accepts parameters without commas and values without the
-//! required quotes. It refuses anything ambiguous.
+//! The parser reads what servers send, not what they should send: it accepts parameters without commas between them,
+//! and values without the required quotes. It refuses anything ambiguous.
 
 use std::fmt;
 
-/// The largest size of all headers of one response together.
+/// The largest total size of these headers in one response, in bytes.
 #[cfg(any(test, feature = "fuzzing"))]
 const BYTES: usize = 8 * 1024;
-/// The most challenges, and the most parameters of one challenge.
+/// The largest number of challenges, and of parameters in one challenge.
 const MOST: usize = 64;
 
 /// One way to authenticate that a server offers.
@@ -26,13 +27,13 @@ pub(crate) enum MalformedChallenge {
     /// The headers of one response are larger than the limit.
     #[error("the challenge is too large (host.limits.oauthChallenge)")]
     TooLarge,
-    /// There are more challenges, or parameters of one, than anyone needs.
+    /// There are more challenges, or parameters in one challenge, than anyone needs.
     #[error("the challenge has more than 64 parts")]
     TooMany,
-    /// A parameter occurs twice: readers would disagree on which one counts.
+    /// A parameter occurs twice in a challenge: readers would disagree on which value counts.
     #[error("the challenge has a duplicate parameter")]
     Twice,
-    /// The grammar is violated beyond what is tolerated.
+    /// The grammar is violated, at this byte of a header, beyond what is tolerated.
     #[error("the challenge is malformed at byte {0}")]
     Grammar(usize),
 }
@@ -53,7 +54,7 @@ impl Challenge {
 
 impl fmt::Debug for Challenge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Values come from the server, and may echo what it was sent.
+        // Values come from the server, and may repeat what was sent to it.
         let names: Vec<_> = self.parameters.iter().map(|(name, _)| name).collect();
         f.debug_struct("Challenge").field("scheme", &self.scheme).field("parameters", &names).finish_non_exhaustive()
     }
@@ -70,7 +71,8 @@ pub(crate) fn challenges<'a>(
     challenges_within(headers, BYTES)
 }
 
-/// Parses headers like [`challenges`], up to `cap` bytes.
+/// Parses the values of all `WWW-Authenticate` headers of one response. Fails if they are larger than `cap` bytes in
+/// total, repeat a parameter of a challenge, or cannot be parsed.
 pub(super) fn challenges_within<'a>(
     headers: impl IntoIterator<Item = &'a [u8]>,
     cap: usize,
@@ -88,7 +90,7 @@ pub(super) fn challenges_within<'a>(
 
 fn read(header: &[u8], found: &mut Vec<Challenge>) -> Result<(), MalformedChallenge> {
     let mut reader = Reader { bytes: header, at: 0 };
-    // A parameter belongs to a challenge of the same header.
+    // A parameter belongs to a challenge in the same header, so there must be one before it.
     let mut open = false;
     loop {
         reader.skip(|byte| is_blank(byte) || byte == b',');
@@ -149,13 +151,14 @@ impl<'a> Reader<'a> {
         rest.get(..length).unwrap_or_default()
     }
 
-    /// Takes an HTTP `token`.
+    /// Takes a word: what the HTTP grammar calls a `token`.
     fn word(&mut self) -> Option<&'a str> {
         let word = self.take(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
         std::str::from_utf8(word).ok().filter(|word| !word.is_empty())
     }
 
-    /// Takes a token68 in place of parameters, if there is one: only a comma or the end may follow it.
+    /// Takes a `token68`, which a challenge may have in place of parameters. Returns `None`, and takes nothing, if
+    /// there is none: only a comma or the end may follow it.
     fn token68(&mut self) -> Option<String> {
         let before = self.at;
         let run = self.take(|byte| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte));
@@ -183,7 +186,7 @@ impl<'a> Reader<'a> {
         String::from_utf8(bytes).map_err(|_| MalformedChallenge::Grammar(start))
     }
 
-    /// Takes a quoted string after its first quote.
+    /// Takes the rest of a quoted string whose first quote was taken.
     fn quoted(&mut self) -> Result<Vec<u8>, MalformedChallenge> {
         let mut text = Vec::new();
         loop {

@@ -1,4 +1,5 @@
-//! Requests to a token endpoint: every grant, with client authentication and proof of possession.
+//! Requests to a token endpoint and to related endpoints of an issuer: every grant that we use, with client
+//! authentication and proof of possession (DPoP).
 
 use std::sync::Arc;
 
@@ -35,19 +36,19 @@ type TokenClient = oauth2::Client<
     EndpointSet,
 >;
 
-/// A token endpoint, and our client there.
+/// An endpoint that issues or revokes tokens, and our client there.
 pub(super) struct Desk {
     pub(super) web: Web,
     pub(super) endpoint: Url,
     pub(super) issuer: String,
     pub(super) client: Client,
-    /// The resource that tokens are for; `None` at an identity provider, which issues other things.
+    /// The resource for which tokens are requested; `None` for requests that do not ask for an access token.
     pub(super) resource: Option<String>,
     pub(super) key: Option<Signer>,
     pub(super) proof: Option<Arc<Proof>>,
 }
 
-/// The private key of the client.
+/// The private key with which the client authenticates, and its key id.
 #[derive(Debug)]
 pub(super) struct Signer {
     pub(super) key: jwt::Key,
@@ -67,7 +68,7 @@ struct Refusal {
     error: String,
 }
 
-/// The response to a token exchange.
+/// The response to a token exchange (RFC 8693).
 #[derive(Deserialize)]
 struct Exchanged {
     access_token: String,
@@ -87,7 +88,7 @@ pub(super) struct DeviceAuthorization {
     pub(super) interval: Option<i64>,
 }
 
-/// The state of a device login, as a token endpoint reports it.
+/// How far a device login is, as the token endpoint tells on a poll.
 #[derive(Debug)]
 pub(super) enum Polled<T> {
     Token(T),
@@ -95,7 +96,7 @@ pub(super) enum Polled<T> {
     Pending,
     /// We poll too often.
     SlowDown,
-    /// No usable response; the next poll may succeed.
+    /// There was no usable response; the next poll may succeed.
     Nothing(Error),
 }
 
@@ -133,7 +134,7 @@ impl Desk {
         request.request_async(self).await.map_err(failed)
     }
 
-    /// Gets a token with the client's credentials.
+    /// Gets a token by the client credentials grant.
     pub(super) async fn credentials(&self, scopes: &[String]) -> Result<Reply, Error> {
         let client = self.oauth()?;
         let mut request = client.exchange_client_credentials();
@@ -144,7 +145,7 @@ impl Desk {
         request.request_async(self).await.map_err(failed)
     }
 
-    /// Exchanges a signed assertion for a token (RFC 7523).
+    /// Exchanges a signed assertion, which another party has issued, for a token (RFC 7523).
     pub(super) async fn assertion(&self, assertion: &str, scopes: &[String]) -> Result<Reply, Error> {
         let scope = scopes.join(" ");
         let mut form = vec![("grant_type", JWT_BEARER), ("assertion", assertion)];
@@ -154,7 +155,8 @@ impl Desk {
         read(&answer)
     }
 
-    /// Exchanges an identity provider's ID token for an assertion to the issuer of a server (RFC 8693).
+    /// Exchanges an ID token, at the identity provider that issued it, for an assertion that a server's issuer accepts
+    /// (RFC 8693).
     pub(super) async fn exchange(
         &self,
         id_token: &str,
@@ -180,7 +182,7 @@ impl Desk {
         Ok(exchanged.access_token)
     }
 
-    /// Requests a code that the user enters on a page (RFC 8628).
+    /// Begins a device login: requests a code that the user enters on a page (RFC 8628).
     pub(super) async fn device(&self, scopes: &[String]) -> Result<DeviceAuthorization, Error> {
         let scope = scopes.join(" ");
         let mut form = Vec::new();
@@ -193,7 +195,7 @@ impl Desk {
         serde_json::from_slice(answer.body()).map_err(|_| Error::Malformed("without a code to enter"))
     }
 
-    /// Polls for the token of a device login.
+    /// Polls once for the token of a device login.
     pub(super) async fn device_code(&self, code: &str) -> Result<Polled<Reply>, Error> {
         let mut form = vec![("grant_type", DEVICE_CODE), ("device_code", code)];
         form.extend(self.resource.as_deref().map(|resource| ("resource", resource)));
@@ -207,7 +209,7 @@ impl Desk {
         match refused(answer.body()) {
             Error::Refused { code } if code == "authorization_pending" => Ok(Polled::Pending),
             Error::Refused { code } if code == "slow_down" => Ok(Polled::SlowDown),
-            // The endpoint, or a proxy before it, is failing or overloaded.
+            // The endpoint, or a proxy in front of it, is failing or overloaded.
             error if answer.status().is_server_error() || answer.status() == 429 => Ok(Polled::Nothing(error)),
             error => Err(error),
         }
@@ -219,7 +221,7 @@ impl Desk {
         if answer.status().is_success() { Ok(()) } else { Err(refused(answer.body())) }
     }
 
-    /// Builds a form with client authentication.
+    /// Builds a request with these form fields and the client's authentication.
     fn form(&self, pairs: &[(&str, &str)]) -> Result<HttpRequest, Error> {
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.extend_pairs(pairs);
@@ -242,7 +244,7 @@ impl Desk {
         request.body(form.finish().into_bytes()).map_err(|_| Error::Malformed("with an invalid URL"))
     }
 
-    /// Sends a request, and retries once if its proof needs a nonce.
+    /// Sends a request, and retries it once if the endpoint wants a proof with a nonce.
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, Error> {
         let (parts, body) = request.into_parts();
         let mut again = true;
@@ -261,13 +263,13 @@ impl Desk {
                 again = false;
                 continue;
             }
-            // The content type does not matter: the body has to be JSON.
+            // The response's content type does not matter: the body has to be JSON in any case.
             let response = Response::builder().status(answer.status).body(answer.body.to_vec());
             return response.map_err(|_| Error::Malformed("with no status"));
         }
     }
 
-    /// Adds a signed client assertion to the body if the client authenticates that way; it replaces the client id.
+    /// Returns the body of a request. If the client authenticates with a signed assertion, that replaces the client id.
     fn signed(&self, body: &[u8]) -> Result<Bytes, Error> {
         let (Method::PrivateKeyJwt, Some(signer)) = (self.client.method, &self.key) else {
             return Ok(Bytes::copy_from_slice(body));

@@ -1,7 +1,7 @@
 //! One device login (RFC 8628): the user enters a code on a page, in any browser, while we poll for the token.
 //!
-//! **Invariant:** the page is checked like any that a browser is sent to (`docs/hazards.md` H67), the code is one short line
-//! of plain characters, and polling is no faster than the issuer wants, and stops when the code expires.
+//! **Invariant:** the page is checked like any page to which a browser is sent (`docs/hazards.md` H67), and the code is
+//! one short line of plain characters. Polling is no faster than the issuer wants, and stops when the code expires.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,14 +24,15 @@ const PACE: i64 = 5;
 const FASTEST: Duration = Duration::from_secs(1);
 /// The longest interval that an issuer may ask for.
 const SLOWEST: Duration = Duration::from_secs(60);
-/// What `slow_down` adds to the interval.
+/// By how much the error `slow_down` lengthens the interval.
 const SLOWER: Duration = Duration::from_secs(5);
-/// A lifetime of zero or less is a mistake: the code is tried for this long.
+/// How long a code is tried whose stated lifetime is zero or less, which must be a mistake.
 const MISTAKEN: Duration = Duration::from_secs(60);
-/// The longest code that a person has to type.
+/// The longest code that a person has to type, in characters.
 const CODE_BYTES: usize = 64;
 
-/// A login in progress: show the page and the code to the user, and finish. Dropping it ends the login.
+/// A device login in progress: show the page and the code to the user, then call [`Self::finish`]. Dropping this value
+/// ends the login.
 ///
 /// ```no_run
 /// # async fn sign_in(host: &mcp_host::Host) -> Result<(), Box<dyn std::error::Error>> {
@@ -57,19 +58,21 @@ impl fmt::Debug for DeviceLogin {
 }
 
 impl DeviceLogin {
-    /// Returns the page for the code: one clean URL of at most 8 KiB, with https or on this machine. Show its host.
+    /// Returns the page on which the user enters the code: one clean URL of at most 8 KiB, with https or on this
+    /// machine. Show its host name to the user.
     #[must_use]
     pub fn verification_uri(&self) -> &Url {
         &self.code.page
     }
 
-    /// Returns the page with the code in its URL, checked alike. Show the code anyway, so that the user can compare.
+    /// Returns the page with the code already in its URL, if the issuer gives one; it is checked like
+    /// [`Self::verification_uri`]. Show the code anyway, so that the user can compare.
     #[must_use]
     pub fn verification_uri_complete(&self) -> Option<&Url> {
         self.code.complete.as_ref()
     }
 
-    /// Returns the code that the user enters there: at most 64 printable ASCII characters.
+    /// Returns the code that the user enters on the page: at most 64 printable ASCII characters.
     #[must_use]
     pub fn user_code(&self) -> &str {
         &self.code.user
@@ -81,14 +84,14 @@ impl DeviceLogin {
         &self.issuer.issuer
     }
 
-    /// Returns the remaining time: until the code expires, at most `host.limits.login`.
+    /// Returns the time that remains until the code expires, at most `host.limits.login` from the start.
     #[must_use]
     pub fn expires_in(&self) -> Duration {
         self.code.end.saturating_duration_since(Instant::now())
     }
 
-    /// Waits until the user has agreed, polling at the issuer's interval. The token is stored, and used from then on. Returns
-    /// where it is stored.
+    /// Polls at the issuer's interval until the user has agreed. Stores the token, which is used from then on, and
+    /// returns where it is stored.
     ///
     /// # Errors
     /// Fails if the user or the issuer refuses, or if nobody enters the code in time. There is no second try.
@@ -110,7 +113,7 @@ impl DeviceLogin {
 }
 
 impl Authorizer {
-    /// Begins a device login.
+    /// Begins a device login for this server.
     pub(crate) async fn begin_by_code(self: &Arc<Self>) -> Result<DeviceLogin, Error> {
         let hint = self.wanted_of_a_login().await?;
         let (resource, issuer) = self.chosen(&hint).await?;
@@ -133,7 +136,7 @@ impl Authorizer {
     }
 }
 
-/// The response of a device authorization endpoint, checked.
+/// The checked response of a device authorization endpoint.
 struct Code {
     device: String,
     user: String,
@@ -166,13 +169,14 @@ impl Code {
     }
 }
 
-/// Polls at this interval until there is an answer, or the time is over.
+/// Polls until there is a token or a final error, or until `end`. `pace` is the interval between polls; it doubles
+/// while there is no usable response, and grows on `slow_down`.
 async fn until<T, F>(mut pace: Duration, end: Instant, mut ask: impl FnMut() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<Polled<T>, Error>>,
 {
     let mut wait = pace;
-    // Why the last poll had no answer, and whether any answer may have been lost.
+    // Why the last poll had no usable response, and whether the response to any poll may have been lost.
     let (mut failed, mut lost) = (None, false);
     loop {
         let next = Instant::now() + wait;
@@ -195,7 +199,7 @@ where
                 wait = (wait * 2).min(SLOWEST.max(pace));
                 failed = Some(error);
             }
-            // A code yields only one token.
+            // A code yields only one token, which may have been in a response that was lost.
             Err(Error::Refused { code }) if lost && code == "invalid_grant" => {
                 let what = "the answer with the token seems to have been lost on the way: begin again";
                 return Err(Error::Declined(what.to_owned()));

@@ -1,8 +1,9 @@
-//! Where the tokens for a server come from: metadata of the server (RFC 9728), then of the authorization server (RFC 8414,
-//! OpenID Connect), else the defaults of revision 2025-03-26.
+//! Finds out where the tokens for a server come from: by the server's metadata (RFC 9728), then by the authorization
+//! server's metadata (RFC 8414, OpenID Connect), else by the defaults that MCP revision 2025-03-26 defines.
 //!
-//! **Invariant:** nothing is requested from an authorization server before two checks: the server's metadata is about that
-//! server, and the issuer that it names has metadata with the same name (`docs/hazards.md` H69).
+//! **Invariant:** nothing but metadata is requested from an authorization server before two checks: the metadata of the
+//! MCP server is about this MCP server, and the metadata of the issuer that it names states the same issuer
+//! (`docs/hazards.md` H69).
 
 use serde::Deserialize;
 use url::Url;
@@ -11,15 +12,15 @@ use super::place::{covers, well_known};
 use super::web::{Found, Web};
 use super::{Error, place};
 
-/// What a server says about itself.
+/// What a server's metadata says about the server as an OAuth resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Resource {
-    /// Its identifier, as it states it.
+    /// The server's resource identifier, exactly as its metadata states it.
     pub(super) id: String,
-    /// The issuers of its tokens; empty if it names none.
+    /// The issuers that issue tokens for the server; empty if there is no metadata.
     pub(super) issuers: Vec<String>,
     pub(super) scopes: Option<Vec<String>>,
-    /// Whether it takes key-bound tokens, with proofs by an algorithm that we support.
+    /// Whether the server takes key-bound (DPoP) tokens, with proofs by an algorithm that we support.
     pub(super) dpop: bool,
 }
 
@@ -35,7 +36,7 @@ struct ResourceDocument {
     dpop_bound_access_tokens_required: bool,
 }
 
-/// An authorization server, with its metadata checked.
+/// An authorization server, as its checked metadata describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Issuer {
     pub(super) issuer: String,
@@ -45,19 +46,19 @@ pub(super) struct Issuer {
     pub(super) revocation: Option<Url>,
     pub(super) device: Option<Url>,
     pub(super) scopes: Vec<String>,
-    /// Client authentication methods at the token endpoint; `None` if it does not say.
+    /// The client authentication methods that the token endpoint accepts; `None` if the metadata does not say.
     pub(super) methods: Option<Vec<String>>,
     pub(super) client_documents: bool,
-    /// Whether it always states its name in the redirect.
+    /// Whether it always states its name in the redirect (`iss`).
     pub(super) names_itself: bool,
-    /// Whether it binds tokens to keys, by an algorithm that we support.
+    /// Whether it issues key-bound (DPoP) tokens, with an algorithm that we support.
     pub(super) dpop: bool,
-    /// Whether it supports S256; assumed if there is no metadata.
+    /// Whether it supports PKCE with S256; this is assumed if there is no metadata.
     pub(super) pkce: bool,
 }
 
 impl Issuer {
-    /// Checks that a code is useless to everyone but the client that requested it.
+    /// Checks that an authorization code is useless to everyone but the client that requested it, because of PKCE.
     pub(super) fn checks_codes(&self) -> Result<(), Error> {
         if self.pkce {
             return Ok(());
@@ -85,7 +86,8 @@ struct IssuerDocument {
     dpop_signing_alg_values_supported: Vec<String>,
 }
 
-/// Fetches the metadata of the server at `server`; `hint` is the URL of it from a refusal.
+/// Fetches the metadata of the server at the URL `server`; `hint` is the URL of its metadata that a refusal named, if
+/// any.
 pub(super) async fn resource(web: &Web, server: &Url, hint: Option<&str>) -> Result<Resource, Error> {
     let mut places = Vec::new();
     if let Some(hint) = hint {
@@ -140,7 +142,7 @@ pub(super) async fn issuer(web: &Web, issuer: &str) -> Result<Issuer, Error> {
     Err(Error::metadata(&base, "has no metadata of an authorization server"))
 }
 
-/// Returns the URLs at which an issuer may have metadata, in the order of the specification.
+/// Returns the URLs at which an issuer may have metadata, in the order that the specification prescribes.
 pub(super) fn places(base: &Url) -> Vec<Url> {
     let mut places =
         vec![well_known(base, "oauth-authorization-server", true), well_known(base, "openid-configuration", true)];
@@ -153,8 +155,8 @@ pub(super) fn places(base: &Url) -> Vec<Url> {
     places
 }
 
-/// Returns the issuer for a server that names none: the server itself, by its metadata, or by the endpoints that revision
-/// 2025-03-26 defines for servers without any.
+/// Returns the issuer for a server that names none, which is the server itself. Its endpoints are those in its
+/// metadata, or those that revision 2025-03-26 defines for servers without metadata.
 pub(super) async fn itself(web: &Web, server: &Url) -> Result<Issuer, Error> {
     let origin = server.origin().ascii_serialization();
     let base = server.join("/").map_err(|_| Error::metadata(server, "has no origin"))?;
@@ -217,7 +219,7 @@ pub(super) fn is_scope(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| (0x21..=0x7e).contains(&byte) && !matches!(byte, b'"' | b'\\'))
 }
 
-/// Returns the scopes in a text separated by spaces; invalid ones are left out.
+/// Returns the scopes in a text that are separated by spaces, each once; invalid scopes are left out.
 pub(super) fn scopes(text: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for scope in text.split(' ').filter(|scope| is_scope(scope)) {

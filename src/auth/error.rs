@@ -1,8 +1,8 @@
-//! Why there is no token.
+//! Why there is no access token for a server.
 
 use crate::protocol::Theirs;
 
-/// Why there is no token. No variant holds a token or a fetched body.
+/// Why there is no access token for a server. No variant holds a token or the body of a response.
 ///
 /// ```
 /// use mcp_host::auth::Error;
@@ -25,40 +25,40 @@ pub enum Error {
     /// A login is in progress.
     #[error("a login is in progress")]
     LoginUnderWay,
-    /// The user was asked, and there is no login.
+    /// The user was asked to sign in, but did not finish; the text says why.
     #[error("the login was not finished: {0}")]
     Declined(String),
-    /// A party that issues tokens, or says where to get them, did not answer.
+    /// An authorization server, or a server with metadata about where to get tokens, did not answer.
     #[error("{reason}")]
     Unreachable {
-        /// Which one, and what went wrong.
+        /// Which server did not answer, and what went wrong.
         reason: String,
-        /// Whether the request was not sent at all.
+        /// Whether it is certain that nothing of the request was sent.
         unsent: bool,
     },
     /// Authorization metadata is wrong, or not safe to follow.
     #[error("{} {what}", Theirs(at))]
     Metadata {
-        /// The source of the metadata.
+        /// The URL of the metadata, or a description of its source.
         at: String,
         /// What is wrong with it.
         what: String,
     },
-    /// We have no client at the authorization server.
+    /// We have no usable client id at the authorization server.
     #[error("{} {what}", Theirs(issuer))]
     Client {
-        /// The authorization server.
+        /// The issuer, that is, the authorization server.
         issuer: String,
         /// What is missing, and what to do.
         what: String,
     },
-    /// The authorization server refused.
+    /// The authorization server refused to issue a token.
     #[error("the authorization server refused: {code}")]
     Refused {
-        /// Its OAuth error code.
+        /// The OAuth error code in its response.
         code: String,
     },
-    /// A response is not valid OAuth.
+    /// A response from an authorization server is not valid OAuth.
     #[error("the authorization server answered {0}")]
     Malformed(&'static str),
     /// The browser's redirect does not belong to this login. Nothing in it is shown.
@@ -67,16 +67,16 @@ pub enum Error {
     /// A server wants more scopes than were granted.
     #[error("it wants {}, which the login did not grant", named(.scope))]
     Scope {
-        /// The scopes, if it named them.
+        /// The scopes, separated by spaces; empty if the server did not name them.
         scope: String,
     },
-    /// The server refuses a token that is new.
+    /// The server refuses a token that was just issued.
     #[error("it refuses a token that was just issued")]
     Useless,
-    /// A key of the config cannot be used.
+    /// The value of a config key cannot be used.
     #[error("{key} of the config: {what}")]
     Config {
-        /// The key.
+        /// The config key.
         key: &'static str,
         /// What is wrong.
         what: String,
@@ -107,7 +107,7 @@ fn named(scope: &str) -> String {
     if scope.is_empty() { "a scope that it does not name".to_owned() } else { format!("the scope {:?}", Theirs(scope)) }
 }
 
-/// Returns an OAuth error code; any other text of a server is not repeated.
+/// Returns the text if it has the form of an OAuth error code. Any other text from a server is not repeated.
 pub(super) fn code(text: &str) -> String {
     let legal = !text.is_empty() && text.len() <= 64;
     let plain = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');

@@ -1,10 +1,11 @@
-//! An invitation to sign in, for clients that can ask their user to open a page when a call fails for lack of a token.
+//! An invitation to sign in: when a call fails for lack of a token, it is sent to clients that can ask their user to
+//! open a page.
 //!
-//! **Invariant:** one login at a time, and one invitation until its token has worked or the user acts otherwise
-//! (`docs/hazards.md` H74). An invitation shows a local address of ours, not the issuer's page, as the specification
-//! requires of URL elicitation. Passing the page on is useless, because only the browser that came in through our address
-//! is accepted when it comes back. The page, with the state in its query, also stays out of the clients' logs. The host of
-//! the page is shown beside the address.
+//! **Invariant:** for each server there is one login at a time, and no second invitation until the token from the first
+//! has worked or the user acts in another way (`docs/hazards.md` H74). An invitation shows a local address of ours, not
+//! the issuer's page, as the specification requires for URL elicitation. To pass the issuer's page on to somebody is
+//! useless, because the redirect is only accepted from the browser that came in through our address. The page, with
+//! `state` in its query, also stays out of the clients' logs. The host name of the page is shown beside our address.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,13 +17,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::progress::Under;
 
-/// An invitation.
+/// An invitation to sign in, with what the clients have answered.
 pub(crate) struct Invitation {
     /// The number of this invitation; later ones have higher numbers.
     pub(crate) number: u64,
-    /// The address to open.
+    /// Our local address, which the user opens.
     pub(crate) url: String,
-    /// The host of the page that the address leads to.
+    /// The host name of the issuer's page, to which the local address leads.
     pub(crate) host: String,
     under: Under,
     guests: watch::Sender<Guests>,
@@ -36,25 +37,25 @@ impl std::fmt::Debug for Invitation {
     }
 }
 
-/// The clients that were shown it.
+/// The clients that were or will be shown an invitation.
 #[derive(Debug, Default)]
 struct Guests {
-    /// The answer of each client.
+    /// Whether each client has accepted; `None` if it has not answered yet.
     clients: HashMap<u64, Option<bool>>,
-    /// How many have not answered yet.
+    /// How many times it was shown without an answer yet.
     open: usize,
     shown: bool,
     accepted: bool,
 }
 
-/// The state of a login.
+/// How far a login is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stands {
     /// There is a token.
     SignedIn,
-    /// It ended without a token.
+    /// The login ended without a token.
     Over,
-    /// It is still in progress.
+    /// The login is still in progress.
     Open,
 }
 
@@ -63,7 +64,8 @@ impl Invitation {
         Self { number, url, host, under, guests: watch::Sender::default(), declined }
     }
 
-    /// Reports whether to show it to this client: once, however many of its calls wait.
+    /// Returns true the first time that it is called for a client: an invitation is shown only once to a client,
+    /// however many of its calls wait for the login.
     pub(crate) fn is_new_to(&self, client: u64) -> bool {
         self.guests.send_if_modified(|guests| match guests.clients.entry(client) {
             Entry::Occupied(_) => false,
@@ -71,7 +73,7 @@ impl Invitation {
         })
     }
 
-    /// Records that a client is shown it now.
+    /// Records that the invitation is now shown to a client.
     pub(crate) fn shown(&self) {
         self.guests.send_modify(|guests| {
             guests.open += 1;
@@ -79,12 +81,13 @@ impl Invitation {
         });
     }
 
-    /// Records the answer of a client that was shown it. Once all have declined, the login is over.
+    /// Records the answer of a client to the invitation. Once all clients that were shown it have declined, the login
+    /// is over.
     pub(crate) fn answered(&self, client: u64, accepted: bool) {
         self.guests.send_modify(|guests| {
             guests.open = guests.open.saturating_sub(1);
             guests.accepted |= accepted;
-            // A user who signs in from one window may close another.
+            // A user who signs in from one window may close another: once a client has accepted, it stays accepted.
             let said = guests.clients.entry(client).or_default();
             *said = Some(accepted || *said == Some(true));
             if guests.open == 0 && !guests.accepted {
@@ -93,7 +96,7 @@ impl Invitation {
         });
     }
 
-    /// Waits for the end of the login, for `patience` at most. For a client that has declined, the login is over.
+    /// Waits until the login ends, for `patience` at most. For a client that has declined, the login counts as over.
     pub(crate) async fn wait(&self, client: u64, patience: Duration) -> Stands {
         let (mut under, mut guests) = (self.under.0.clone(), self.guests.subscribe());
         let end = async {
@@ -109,7 +112,7 @@ impl Invitation {
         timeout(patience, end).await.unwrap_or(Stands::Open)
     }
 
-    /// Reports whether any client was shown it so far.
+    /// Reports whether any client was shown the invitation so far.
     pub(super) fn was_shown(&self) -> bool {
         self.guests.borrow().shown
     }

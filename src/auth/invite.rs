@@ -1,4 +1,5 @@
-//! Invites the user whose call failed for lack of a token: opens a local address to sign in at, and waits for the browser.
+//! Invites the user whose call failed for lack of a token to sign in: opens a local address that leads to the issuer's
+//! page, and waits for the browser.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -15,18 +16,18 @@ use super::{Error, Redirect};
 use crate::lock::lock;
 
 impl Authorizer {
-    /// Returns the open invitation, or a new one. Returns `None` if a login needs no page, if an invitation was already made
-    /// in vain, or if preparing one failed a moment ago.
+    /// Returns the open invitation, or else a new one. Returns `None` if no invitation can help: a login needs no page
+    /// here, an earlier invitation was in vain, or preparing one failed a moment ago.
     ///
     /// # Cancel safety
-    /// A dropped call leaves its findings to the next one.
+    /// If this call is dropped, its work goes on, and the next call returns the result.
     pub(crate) async fn invite(self: &Arc<Self>) -> Option<Arc<Invitation>> {
         let (task, stop) = (self.clone(), self.keys.stop.clone());
         let made = self.keys.tasks.spawn(async move { stop.run_until_cancelled(task.invite_now()).await.flatten() });
         made.await.ok().flatten()
     }
 
-    /// Returns the invitation with this number, if it is the latest.
+    /// Returns the invitation with this number, if it is the latest one.
     pub(crate) fn invitation(&self, number: u64) -> Option<Arc<Invitation>> {
         self.invited().clone().filter(|invitation| invitation.number == number)
     }
@@ -42,7 +43,7 @@ impl Authorizer {
             return Some(open.clone());
         }
         let lately = |(at, error): &(Instant, Error)| at.elapsed() < AGAIN && *error != Error::LoginNeeded;
-        // The client may have gone before it was shown the invitation, which then does not count.
+        // The client may have gone before it was shown the invitation. Such an invitation does not count.
         let was_seen = before.as_ref().is_none_or(|invitation| invitation.was_shown());
         if progress.prompted && was_seen || progress.failed.as_ref().is_some_and(lately) {
             return None;
@@ -77,7 +78,7 @@ impl Authorizer {
         }
     }
 
-    /// Starts waiting for the browser.
+    /// Creates the invitation, and starts a task that waits for the browser.
     fn open(self: &Arc<Self>, number: u64, attempt: Attempt, redirect: Redirect, url: String) -> Arc<Invitation> {
         let (done, under) = watch::channel(None);
         let declined = CancellationToken::new();
@@ -96,7 +97,7 @@ impl Authorizer {
         invitation
     }
 
-    /// Waits until the user has signed in, here or in another program, then closes the port.
+    /// Waits until the user has signed in, here or in another program, and closes the local port.
     async fn accept(
         self: &Arc<Self>,
         attempt: Attempt,
@@ -114,7 +115,7 @@ impl Authorizer {
         match back {
             Ok(back) => {
                 self.finish(attempt, &back).await?;
-                // Earlier failures say nothing about the new token.
+                // Failures of earlier attempts say nothing about the new token.
                 self.progress.lock().await.failed = None;
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! Statements that we sign: proofs of possession, and client assertions for token endpoints (RFC 7515, RFC 7523).
+//! JWTs that we sign: proofs of possession, and client assertions for token endpoints (RFC 7515, RFC 7523).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Error;
 
-/// A private key that signs.
+/// A private key that signs JWTs.
 pub(super) enum Key {
     Es256(EcdsaKeyPair),
     Rs256(RsaKeyPair),
@@ -19,7 +19,7 @@ pub(super) enum Key {
 const FORMAT: &str = "is not a usable private key: expected PKCS#8 in PEM, P-256 or RSA";
 
 impl Key {
-    /// Reads a key from PEM.
+    /// Reads a private key from PEM.
     pub(super) fn from_pem(pem: &str) -> Result<Self, Error> {
         let wrong = || Error::Config { key: "auth.privateKey", what: FORMAT.to_owned() };
         let body: String = pem.lines().map(str::trim).filter(|line| !line.starts_with("-----")).collect();
@@ -44,12 +44,12 @@ impl Key {
     /// Returns the public half of a P-256 key as a JWK.
     pub(super) fn jwk(&self) -> Option<Value> {
         let Self::Es256(key) = self else { return None };
-        // The byte 4, and two coordinates of 32 bytes.
+        // The public key is the byte 4, and two coordinates of 32 bytes each.
         let (x, y) = key.public_key().as_ref().get(1..65)?.split_at_checked(32)?;
         Some(json!({ "kty": "EC", "crv": "P-256", "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y) }))
     }
 
-    /// Signs claims with a header, to which it adds the algorithm.
+    /// Returns a signed JWT with these claims and this header, to which it adds the algorithm.
     pub(super) fn sign(&self, mut header: Value, claims: &Value) -> Result<String, Error> {
         header["alg"] = self.algorithm().into();
         let text = format!("{}.{}", encoded(&header), encoded(claims));
@@ -77,12 +77,12 @@ fn encoded(value: &Value) -> String {
     URL_SAFE_NO_PAD.encode(value.to_string())
 }
 
-/// Seconds since 1970.
+/// Returns the current time in seconds since 1970.
 pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Returns a random text of 256 bits.
+/// Returns a random text with 256 bits of entropy.
 pub(super) fn unguessable() -> Result<String, Error> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|_| Error::Random)?;

@@ -1,5 +1,6 @@
-//! Reads the stored login when the first request needs it. While the store is out of reach, retries at growing intervals
-//! (`docs/hazards.md` H77). While a server waits for a login, checks whether another program has signed in.
+//! Reads a server's stored login when the first request needs it. While the secret store cannot be read, retries at
+//! growing intervals (`docs/hazards.md` H77). While a server waits for a login, checks whether another program has
+//! signed in.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -11,23 +12,23 @@ use super::progress::{Notice, Progress};
 use super::token::Entry;
 use crate::lock::lock;
 
-/// The first pause before a retry. A retry may make the desktop ask its user to unlock the keyring.
+/// The first pause before a retry. It is long, because a retry may make the desktop ask its user to unlock the keyring.
 const FIRST: Duration = Duration::from_secs(31);
 /// The longest pause before a retry.
 const LONGEST: Duration = Duration::from_secs(10 * 60);
-/// How often to check whether another process signed in.
+/// The interval at which to check whether another process has signed in.
 const ELSEWHERE: Duration = Duration::from_secs(2);
 
 impl Authorizer {
-    /// Reads the stored login once. If the store is out of reach, retries later.
+    /// Reads the stored login, unless that has already succeeded. If the store cannot be read, retries later.
     pub(super) async fn read_kept(self: &Arc<Self>) {
         if self.loaded.get_or_try_init(|| self.load()).await.is_err() {
             self.look_again();
         }
     }
 
-    /// Identifies the login that requests carry: it changes with each login, and stays when the token is renewed. `None`
-    /// without a login, or if no user signs in.
+    /// Returns an id of the login whose token requests carry. The id changes with each login, but not when the token is
+    /// renewed. Returns `None` without a login, or if these tokens need no user.
     pub(crate) async fn login_id(self: &Arc<Self>) -> Option<String> {
         if !self.loaded.initialized() {
             self.read_kept().await;
@@ -46,7 +47,7 @@ impl Authorizer {
         self.current.load().is_some()
     }
 
-    /// Returns why the stored login cannot be read, if it cannot.
+    /// Returns why the stored login cannot be read; `None` if it can.
     pub(super) fn unread(&self) -> MutexGuard<'_, Option<StoreError>> {
         lock(&self.unread)
     }
@@ -68,7 +69,7 @@ impl Authorizer {
         match error {
             None => {
                 if before.is_some() {
-                    // The connections were told that there is no token.
+                    // The connections were told before that there is no token.
                     self.tell(Notice::Came);
                 }
                 Ok(())
@@ -82,8 +83,8 @@ impl Authorizer {
         }
     }
 
-    /// Reads what any program has stored for this server. Reads the stamp first, so that the next check notices a write that
-    /// happens meanwhile.
+    /// Reads the login that any program has stored for this server. Reads its stamp first, so that a write during this
+    /// read is noticed by the next check.
     async fn read_slot(&self) -> Result<Option<Entry>, StoreError> {
         let stamp = self.keys.stamp(&self.slot).await?;
         let kept = self.keys.load(&self.slot).await;
@@ -91,8 +92,8 @@ impl Authorizer {
         kept
     }
 
-    /// Takes a login other than `held` that another program has stored, and reports whether there was one. The caller holds
-    /// `progress`.
+    /// Reads the stored login, and uses it from now on if it is not `held`: then another program has stored it. Returns
+    /// whether that was so. The caller holds the lock on `progress`.
     pub(super) async fn take_kept(&self, held: Option<&Entry>) -> bool {
         let Ok(Some(kept)) = self.read_slot().await else { return false };
         let is_other = held.is_none_or(|held| held.access != kept.access);
@@ -103,10 +104,11 @@ impl Authorizer {
         is_other
     }
 
-    /// Waits until another program has stored a usable login, and announces it. Waits forever if the store cannot tell.
+    /// Waits until another program has stored a usable login, and announces the new token. Waits forever if the store
+    /// has no stamps.
     ///
     /// # Cancel safety
-    /// A dropped wait loses only the time waited.
+    /// Dropping the future loses only the time waited.
     pub(crate) async fn signed_in_elsewhere(&self) {
         loop {
             tokio::time::sleep(ELSEWHERE).await;
@@ -124,7 +126,8 @@ impl Authorizer {
         }
     }
 
-    /// Retries until the store can be read, the user has signed in, or the server is gone.
+    /// Starts a task, if none is running, that retries until the store can be read, the user has signed in, or the
+    /// server is gone.
     fn look_again(self: &Arc<Self>) {
         if self.looking.swap(true, Ordering::Relaxed) {
             return;

@@ -1,4 +1,4 @@
-//! What logins to all servers share: the secret store, the way to ask the user, and the limits.
+//! What the logins to all servers share: the secret store, the way to ask the user, and the limits.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,19 +48,19 @@ use crate::hex;
 /// }
 /// ```
 pub trait Interaction: Send + Sync {
-    /// Returns the URI that the browser is sent back to. Called once per login.
+    /// Returns the URI to which the browser is sent back. Called once for each login.
     fn redirect_uri(&self) -> Url;
 
-    /// Shows the page to the user of this server, and returns the whole URL that the browser was sent back to.
+    /// Shows the page to the user of this server, and returns the whole URL to which the browser was sent back.
     ///
-    /// The page is one clean URL, with https or on this machine. It may belong to anybody, so show its host to the user
-    /// before opening it. The future is dropped if the login takes longer than `host.limits.login`.
+    /// `page` is one clean URL, with https or on this machine. It may belong to anybody, so show its host name to the
+    /// user before opening it. The future is dropped if the login takes longer than `host.limits.login`.
     ///
-    /// The error tells the user why there is no login.
+    /// An `Err` holds the text that tells the user why there is no login.
     fn authorize(&self, server: &str, page: Url) -> BoxFuture<'static, Result<String, String>>;
 }
 
-/// What all servers share.
+/// What the logins to all servers share.
 #[derive(Clone)]
 pub(crate) struct Keychain {
     pub(super) vault: Vault,
@@ -85,9 +85,9 @@ impl Default for Keychain {
     }
 }
 
-/// How long shutdown waits for an issuer.
+/// How long the shutdown waits for an issuer to answer.
 const LAST: Duration = Duration::from_secs(3);
-/// The user of the servers. Until users are told apart, it is the one who runs this program.
+/// The name of the user of the servers. Until users are told apart, this is always the user who runs this program.
 const PRINCIPAL: &str = "local";
 
 impl Keychain {
@@ -119,7 +119,8 @@ impl Keychain {
         self.stop.cancel();
     }
 
-    /// Cancels logins in progress. A token that is being renewed is stored first, if its issuer answers soon.
+    /// Cancels logins in progress. If a token is being renewed, first waits until the issuer has answered and the token
+    /// is stored, but not for long.
     pub(crate) async fn shutdown(&self) {
         self.stop();
         self.tasks.close();
@@ -128,28 +129,29 @@ impl Keychain {
         }
     }
 
-    /// Loads the token of a server.
+    /// Loads the token that is stored for a server; `slot` is the server's name in the store.
     pub(super) async fn load(&self, slot: &str) -> Result<Option<Entry>, StoreError> {
         let Some(name) = self.vault.read(slot).await? else { return Ok(None) };
         let kept = self.vault.read(name.expose()).await?;
         Ok(kept.and_then(|text| Entry::parse(text.expose())))
     }
 
-    /// Returns a number that changes after a login for this server is stored or forgotten; `None` if the store cannot tell.
-    /// It changes only after the token itself is written.
+    /// Returns a stamp: a number that changes after a login for this server is stored or forgotten, and only after the
+    /// token itself is written. Returns `None` if the store has no stamps.
     pub(super) async fn stamp(&self, slot: &str) -> Result<Option<u64>, StoreError> {
         self.vault.stamp(slot).await
     }
 
-    /// Stores a token, and records that it is the one for this server.
+    /// Stores a token, and records that it is the token for this server.
     pub(super) async fn save(&self, slot: &str, entry: &Entry) -> Result<(), StoreError> {
         let name = name(entry);
         let token = self.vault.write(&name, Secret::new(entry.to_text())).await;
-        // Even if the token was not stored: then both are held in memory.
+        // The record is written even if the token was not stored: then both are held in memory.
         token.and(self.vault.write(slot, Secret::new(name)).await)
     }
 
-    /// Forgets a token, and the record that it is for this server, unless another token is recorded by now.
+    /// Removes a token from the store, and the record that it is for this server, unless another token is recorded by
+    /// now.
     pub(super) async fn forget(&self, slot: &str, entry: &Entry) -> Result<(), StoreError> {
         let name = name(entry);
         self.vault.remove(&name).await?;
@@ -159,24 +161,25 @@ impl Keychain {
         Ok(())
     }
 
-    /// Loads what is stored under the name of this token now.
+    /// Loads the token that is now stored under the same name as this one.
     pub(super) async fn again(&self, entry: &Entry) -> Result<Option<Entry>, StoreError> {
         let kept = self.vault.read(&name(entry)).await?;
         Ok(kept.and_then(|text| Entry::parse(text.expose())))
     }
 }
 
-/// Returns the name of a token in the store: its issuer, resource, client and user (`docs/hazards.md` H71).
+/// Returns the name of a token in the store, a hash of its issuer, resource, client and user (`docs/hazards.md` H71).
 pub(super) fn name(entry: &Entry) -> String {
     format!("token-{}", digest(&[&entry.issuer, &entry.resource, &entry.client.id, PRINCIPAL]))
 }
 
-/// Returns the name under which the store records the token of a server, given the client id of the config, if any.
+/// Returns the name under which the store records which token is for a server. `client` is the client id in the config,
+/// if there is one.
 pub(super) fn slot(server: &Url, client: Option<&str>) -> String {
     format!("server-{}", digest(&[server.as_str(), client.unwrap_or_default(), PRINCIPAL]))
 }
 
-/// Hashes parts with their lengths, so that different lists have different hashes.
+/// Hashes several texts, each with its length, so that different lists of texts have different hashes.
 fn digest(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {

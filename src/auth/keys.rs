@@ -1,5 +1,5 @@
-//! The public keys of the issuer that our own endpoint trusts: found through its metadata, fetched by the guarded client.
-//! Not here: how long keys are cached, and what a token must contain.
+//! The public keys of the issuer whose tokens our own endpoint accepts. They are found through the issuer's metadata,
+//! and fetched by the guarded HTTP client. Not here: how long keys are cached, and what a token must contain.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use super::web::{Found, Web};
 use crate::config::Limits;
 use crate::dial::Dialer;
 
-/// Where to fetch the keys of one issuer.
+/// Fetches the public keys of one issuer.
 #[derive(Clone, Debug)]
 pub(crate) struct IssuerKeys {
     web: Web,
@@ -30,7 +30,7 @@ struct Keys {
 }
 
 impl IssuerKeys {
-    /// Returns the source of keys for this issuer, whose name is a URL.
+    /// Returns a source of the public keys of this issuer, whose name is a URL.
     ///
     /// # Errors
     /// Fails if no HTTP client can be built, or the name is not a URL.
@@ -41,7 +41,7 @@ impl IssuerKeys {
         Ok(Self { web, issuer: issuer.to_owned() })
     }
 
-    /// Fetches the current keys: at most three metadata documents, and the keys.
+    /// Fetches the current public keys. Requests at most three metadata documents, and then the keys.
     pub(crate) async fn fetch(&self) -> Result<Vec<Value>, Error> {
         let base = Url::parse(&self.issuer).map_err(|_| Error::Malformed("with an invalid URL"))?;
         for url in places(&base) {

@@ -1,5 +1,6 @@
-//! A lock so that one process at a time renews a token: reusing a refresh token that another process has already used ends
-//! the login for all (`docs/hazards.md` H72). The system releases the lock if its process dies.
+//! A lock between processes, so that only one at a time renews a token: if a refresh token is used that another process
+//! has already used, the login ends for all of them (`docs/hazards.md` H72). The system releases the lock if its
+//! process dies.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,17 +10,17 @@ use tokio::time::Instant;
 use super::Error;
 use crate::keep;
 
-/// How long to wait: another process may take as long as two requests.
+/// How long to wait for the lock: the process that holds it may need two requests.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Releases the lock when dropped.
+/// The lock while it is held; dropping this releases it.
 #[derive(Debug)]
 pub(super) struct Lock {
     _file: Option<std::fs::File>,
 }
 
-/// Waits for the lock with this name. Without a writable directory, there is no lock between processes.
+/// Waits for the lock with this name. Without a writable directory nothing is locked, and this succeeds at once.
 pub(super) async fn take(directory: Option<&Path>, name: &str) -> Result<Lock, Error> {
     let Some(directory) = directory.map(|directory| directory.join("locks")) else { return Ok(Lock { _file: None }) };
     let path = directory.join(format!("{name}.lock"));
@@ -40,7 +41,7 @@ pub(super) async fn take(directory: Option<&Path>, name: &str) -> Result<Lock, E
 
 async fn locked(mut file: std::fs::File, until: Instant) -> Result<Lock, Error> {
     loop {
-        // Where the system has no file locks, there is no lock between processes.
+        // Where the system has no file locks, nothing is locked between processes.
         let (back, is_held) = keep::done(move || {
             let tried = keep::try_lock(&file);
             (file, matches!(tried, Ok(false)))

@@ -1,4 +1,4 @@
-//! A login as a value, for embedders that handle the browser themselves; and signing out.
+//! A browser login as a value, for embedding programs that handle the browser themselves; and signing out.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use super::progress::{Hint, Notice, Progress};
 use super::{Error, Keeping, Kept, keychain, lock};
 use crate::config::Remote;
 
-/// A login in progress: show the page to the user, and finish with the URL that the browser was sent back to.
+/// A browser login in progress: show the page to the user, then call [`Self::finish`] with the URL to which the browser
+/// was sent back.
 ///
 /// ```no_run
 /// # async fn sign_in(host: &mcp_host::Host) -> Result<(), Box<dyn std::error::Error>> {
@@ -29,7 +30,8 @@ pub struct Login {
 }
 
 impl Login {
-    /// Returns the page to open: one clean URL of at most 8 KiB, with https or on this machine. Show its host first.
+    /// Returns the page to open: one clean URL of at most 8 KiB, with https or on this machine. Show its host name to
+    /// the user first.
     #[must_use]
     pub fn authorize_url(&self) -> &Url {
         &self.attempt.page
@@ -41,14 +43,15 @@ impl Login {
         &self.attempt.issuer.issuer
     }
 
-    /// Reports whether the user could instead enter a code there: [`crate::Host::device_login`].
+    /// Reports whether the user could instead sign in by entering a code on a page of the issuer:
+    /// [`crate::Host::device_login`].
     #[must_use]
     pub fn could_be_by_code(&self) -> bool {
         self.attempt.issuer.device.is_some()
     }
 
-    /// Exchanges the whole URL that the browser was sent back to for a token, which is stored and used from then on.
-    /// Returns where it is stored.
+    /// Takes the whole URL to which the browser was sent back, and exchanges its code for a token. Stores the token,
+    /// which is used from then on, and returns where it is stored.
     ///
     /// # Errors
     /// Fails if the URL does not belong to this login, or yields no token. There is no second try.
@@ -58,7 +61,7 @@ impl Login {
     }
 }
 
-/// What is known of a login, without its secrets.
+/// What is known about the login to a server, without its secrets.
 ///
 /// ```
 /// # fn show(holding: &mcp_host::auth::Holding) {
@@ -71,17 +74,17 @@ impl Login {
 pub struct Holding {
     /// The issuer of the token.
     pub issuer: String,
-    /// The resource that it is for.
+    /// The resource for which the token was issued.
     pub resource: String,
-    /// Our client id.
+    /// Our client id at the issuer.
     pub client_id: String,
     /// The scopes requested.
     pub scopes: Vec<String>,
-    /// Seconds until it expires.
+    /// The number of seconds until the token expires.
     pub expires_in: u64,
-    /// Whether it can be renewed without a user.
+    /// Whether there is a refresh token, which renews the token without a user.
     pub renewable: bool,
-    /// Where it is stored.
+    /// Where the token is stored.
     pub kept: Kept,
 }
 
@@ -89,7 +92,7 @@ pub struct Holding {
 const PING: &str = r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
 
 impl Authorizer {
-    /// Begins a login; `redirect` is the URL that the browser is sent back to.
+    /// Begins a browser login; `redirect` is the URL to which the browser is sent back.
     pub(crate) async fn begin(self: &Arc<Self>, redirect: &Url) -> Result<Login, Error> {
         let hint = self.wanted_of_a_login().await?;
         let attempt = self.prepare(redirect, &hint).await?;
@@ -97,7 +100,8 @@ impl Authorizer {
         Ok(Login { authorizer: self.clone(), attempt })
     }
 
-    /// Returns what a login should ask for: what the server says without a token, and the scopes that it last wanted.
+    /// Returns what a login should ask for: what the server says to a request without a token, and the scopes that its
+    /// last refusal wanted.
     pub(super) async fn wanted_of_a_login(self: &Arc<Self>) -> Result<Hint, Error> {
         if !self.wants_user() {
             let what = "it gets its tokens without a user, so nobody has to sign in".to_owned();
@@ -131,12 +135,12 @@ impl Authorizer {
         Ok(if answer.status() == 401 { Hint::of(answer.headers(), cap) } else { Hint::default() })
     }
 
-    /// Returns where a login made now would be stored.
+    /// Returns where the token of a login would be stored if a user signed in now.
     pub(crate) async fn keeping(&self) -> Result<Keeping, Error> {
         Ok(self.keys.vault.keeping().await?)
     }
 
-    /// Returns what is known of this server's login.
+    /// Returns what is known about this server's login; `None` if there is no token.
     pub(crate) async fn holding(self: &Arc<Self>) -> Option<Holding> {
         self.credentials().await;
         let held = self.current.load_full()?;
@@ -157,8 +161,8 @@ impl Authorizer {
         self.keys.vault.place(&self.slot)
     }
 
-    /// Ends the login: revokes the token at its issuer, and forgets it. Reports whether there was one. This disconnects the
-    /// server, unless its tokens need no user: then it gets the next one.
+    /// Ends the login: revokes the token at its issuer, and removes it from the store. Returns whether there was a
+    /// token. This disconnects the server; but if its tokens need no user, it just gets the next token.
     ///
     /// # Errors
     /// Fails if the token may still be stored. A failed revocation is only logged.
@@ -167,7 +171,7 @@ impl Authorizer {
         let mut progress = self.progress.lock().await;
         let known = self.current.load_full();
         if self.unread().is_none() {
-            // Another program may have signed in again.
+            // Another program may have signed in again: then that login ends.
             self.take_kept(known.as_ref().map(|held| &held.entry)).await;
         }
         let Some(held) = self.current.load_full() else {

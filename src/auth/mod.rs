@@ -1,8 +1,14 @@
-//! Signing in to servers: what a 401 or 403 says, where tokens come from, and where they may be sent.
+//! Signing in to servers with OAuth: what a 401 or 403 says, where access tokens come from, and where they may be sent.
 //!
-//! In: requests that need a token, and responses that refuse one. Out: headers; a page for the user to open; "retry".
-//! **Invariant:** nothing a server says is trusted before it is checked, a token is sent only to the resource that it is
-//! for, and no message contains a token, code or secret. Start reading at `authorizer.rs`.
+//! In: requests that need an access token, and responses that refuse one. Out: headers for the request, a page for the
+//! user to open, and the decision to retry.
+//!
+//! **Invariant:** nothing that a server says is trusted before it is checked, a token is sent only to the resource for
+//! which it was issued, and no message contains a token, authorization code or secret. Start reading at
+//! `authorizer.rs`.
+//!
+//! Words: a *login* is a token together with the client, issuer and scopes with which a user got it; a *refusal* is a
+//! 401 or 403 from a server; a *step-up* gets a token with more scopes than the current one.
 
 mod attempt;
 mod authorizer;

@@ -1,4 +1,4 @@
-//! How to get a token: by renewing it, by a grant without a user, or by asking a user to sign in.
+//! How to get an access token: by renewing the current one, by a grant without a user, or by asking a user to sign in.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,13 +20,14 @@ use super::{Error, jwt, keychain, lock};
 use crate::config::{Enterprise, Grant, SecretSource as Source};
 use crate::lock::lock;
 
-/// How long after a failed renewal before the next one ahead of expiry.
+/// How long after a failed renewal ahead of expiry the next one may start.
 const REST: Duration = Duration::from_secs(10);
-/// The largest file with a token of the platform that is read.
+/// How many bytes are read at most of a file that holds a secret or a token from the platform.
 const FILE_BYTES: u64 = 64 * 1024;
 
 impl Authorizer {
-    /// Renews a token that is due. Callers whose token is still valid do not wait for another caller's renewal.
+    /// Renews a token that is due for renewal. If another caller is renewing it, returns at once while the token is
+    /// still valid, and otherwise waits.
     pub(super) async fn renew_ahead(&self, held: &Arc<Held>) {
         let mut progress = match self.progress.try_lock() {
             Ok(progress) => progress,
@@ -37,7 +38,7 @@ impl Authorizer {
             return;
         }
         if held.has_worked() {
-            // If it expires for good now, the user may be asked once more.
+            // The token has worked. So if it now expires for good, the user may be asked to sign in once more.
             progress.prompted = false;
         }
         let renewed = match self.config.grant {
@@ -58,15 +59,16 @@ impl Authorizer {
         self.current.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, held))
     }
 
-    /// Gets a token to replace `held`, which was refused: by the refresh token, by a grant, or by a login.
+    /// Gets a token to replace `held`, which the server has refused: by its refresh token, by a grant without a user,
+    /// or by a login. Returns the login if one is in progress.
     pub(super) async fn obtain_now(
         self: &Arc<Self>,
         held: Option<&Arc<Held>>,
         hint: Hint,
         progress: &mut Progress,
     ) -> Result<Option<Under>, Error> {
-        // Renewal does not help a token that never worked, nor one of an issuer that the server no longer names. A token that
-        // was taken away stays away: its user has signed out, or its refresh token is spent.
+        // A renewal does not help if the token never worked, or if the server no longer names its issuer. A token that
+        // was taken away is not renewed either: its user has signed out, or its refresh token is used up.
         let renewable = |held: &&Arc<Held>| held.entry.refresh.is_some() && held.has_worked() && self.has(held);
         let worked = held.filter(renewable);
         if let Some(held) = worked
@@ -81,7 +83,8 @@ impl Authorizer {
         if !self.wants_user() {
             return self.granted(&hint).await.map(|()| None);
         }
-        // If another program has a token already, nobody is asked to sign in. A locked keyring is not read again for this.
+        // If another program has a token already, nobody is asked to sign in. A locked keyring is not read again for
+        // this.
         let can_be_read = self.unread().is_none();
         if can_be_read && self.take_kept(held.map(|held| &held.entry)).await {
             return Ok(None);
@@ -92,7 +95,8 @@ impl Authorizer {
         self.ask(hint, progress).await
     }
 
-    /// Asks the user to sign in, unless that was already tried in vain.
+    /// Asks the user to sign in, unless that was already tried in vain, and returns the login in progress. If these
+    /// tokens need no user, gets a token without a login, and returns `None`.
     pub(super) async fn ask(self: &Arc<Self>, hint: Hint, progress: &mut Progress) -> Result<Option<Under>, Error> {
         if !self.wants_user() {
             return self.granted(&hint).await.map(|()| None);
@@ -114,7 +118,8 @@ impl Authorizer {
         }
         let (done, under) = watch::channel(None);
         let (task, stop) = (self.clone(), self.keys.stop.clone());
-        // The request that waits for it may give up before the user has finished.
+        // The login is a task of its own, because the request that waits for it may give up before the user has
+        // finished.
         self.keys.tasks.spawn(async move {
             let result = stop.run_until_cancelled(task.sign_in(hint)).await.unwrap_or(Err(Error::LoginNeeded));
             if let Err(error) = &result {
@@ -139,7 +144,7 @@ impl Authorizer {
         self.finish(attempt, &back).await
     }
 
-    /// Finds the issuer, gets a client id there, and creates the page.
+    /// Finds the issuer, gets a client id there, and creates the URL of the page to open.
     pub(super) async fn prepare(&self, redirect: &Url, hint: &Hint) -> Result<Attempt, Error> {
         let (resource, issuer) = self.chosen(hint).await?;
         let client = self.identity(&issuer, Way::Redirect(redirect)).await?;
@@ -159,7 +164,7 @@ impl Authorizer {
                 "is not the issuer that auth.clientId was used with so far: set auth.issuer to the one it is for";
             return Err(Error::Client { issuer: issuer.issuer, what: what.to_owned() });
         }
-        // Checked before registering: a login that cannot happen needs no client there.
+        // This is checked before we register: a login that cannot happen needs no client at the issuer.
         issuer.checks_codes()?;
         Ok((resource, issuer))
     }
@@ -180,7 +185,7 @@ impl Authorizer {
         scopes
     }
 
-    /// Exchanges the browser's redirect for a token.
+    /// Exchanges the code in the browser's redirect for a token, and stores and uses it.
     pub(super) async fn finish(&self, attempt: Attempt, back: &str) -> Result<(), Error> {
         let code = attempt.code(back, self.keys.limits.login)?;
         let desk = self.desk(&attempt.issuer, &attempt.client, &attempt.resource, attempt.proof.clone()).await?;
@@ -190,16 +195,17 @@ impl Authorizer {
         self.signed_in(&reply, &Origin { issuer, resource, client, requested, proof }).await
     }
 
-    /// Stores and uses the token of a login, after any renewal of the previous token: that would overwrite the new one.
+    /// Stores and uses the token of a login. First waits for any renewal of the previous token, which would overwrite
+    /// the new one.
     pub(super) async fn signed_in(&self, reply: &Reply, origin: &Origin<'_>) -> Result<(), Error> {
         let mut progress = self.progress.lock().await;
         self.got(reply, origin).await?;
-        // Earlier refusals of the previous token say nothing about this one.
+        // Failures with the previous token say nothing about this one.
         progress.failed = None;
         Ok(())
     }
 
-    /// Stores a token, then uses it. One that cannot be stored is used anyway, and lost when the program ends.
+    /// Stores a token, and then uses it. A token that cannot be stored is used anyway, and lost when the program ends.
     async fn got(&self, reply: &Reply, origin: &Origin<'_>) -> Result<(), Error> {
         let entry = Entry::new(reply, origin)?;
         // Another process may be renewing the previous token.
@@ -254,7 +260,7 @@ impl Authorizer {
         self.got(&reply, &origin).await
     }
 
-    /// Exchanges the identity provider's statement about its user for one to the issuer of the server.
+    /// Exchanges the identity provider's ID token for an assertion that the server's issuer accepts.
     async fn exchanged(
         &self,
         idp: &Enterprise,
@@ -270,7 +276,8 @@ impl Authorizer {
         desk.exchange(&given(&idp.id_token, "auth.idp.idTokenFile").await?, &issuer.issuer, &resource.id, scopes).await
     }
 
-    /// Reports whether the server still names an issuer. If it cannot be asked, assumes that it does.
+    /// Reports whether the server's metadata still names this issuer, or no issuer at all. If the metadata cannot be
+    /// read, assumes that it does.
     async fn is_named(&self, issuer: &str, hint: &Hint) -> bool {
         let Ok(web) = self.web() else { return true };
         match discovery::resource(web, &self.url, hint.metadata.as_deref()).await {
@@ -279,7 +286,8 @@ impl Authorizer {
         }
     }
 
-    /// Finds the issuer: the one in the config, else the current one if still named, else the first that the server names.
+    /// Finds the issuer: the one in the config, else that of the current token if the server still names it, else the
+    /// first that the server names.
     async fn discover(&self, hint: &Hint) -> Result<(Resource, Issuer), Error> {
         let web = self.web()?;
         let resource = discovery::resource(web, &self.url, hint.metadata.as_deref()).await?;
@@ -298,20 +306,21 @@ impl Authorizer {
             Some(issuer) => discovery::issuer(web, issuer).await?,
             None => discovery::itself(web, &self.url).await?,
         };
-        // Use a key-bound token only if the server takes proofs: without that, the token is useless.
+        // Get a key-bound token only if the server takes proofs; otherwise such a token would be useless.
         let bound = held.as_ref().is_some_and(|held| held.proof.is_some() && held.has_worked());
         issuer.dpop &= resource.dpop || hint.dpop || bound;
         Ok((resource, issuer))
     }
 
-    /// Returns the scopes to request: those of the config and the refusal, else all that the server lists, else none.
+    /// Returns the scopes to request: those in the config and those in the refusal; without any, all that the server
+    /// lists.
     fn scopes(&self, hint: &Hint, resource: &Resource) -> Vec<String> {
         let mut scopes = self.config.scopes.clone();
         scopes.extend(hint.scopes.iter().filter(|scope| !self.config.scopes.contains(scope)).cloned());
         if scopes.is_empty() { resource.scopes.clone().unwrap_or_default() } else { scopes }
     }
 
-    /// Returns the token endpoint with our client.
+    /// Returns the issuer's token endpoint together with our client.
     pub(super) async fn desk(
         &self,
         issuer: &Issuer,
@@ -330,7 +339,7 @@ impl Authorizer {
         })
     }
 
-    /// Returns the key of the config, if there is one.
+    /// Reads the client's private key, if the config gives one.
     pub(super) async fn signer(&self) -> Result<Option<Signer>, Error> {
         let Some(source) = &self.config.private_key else { return Ok(None) };
         let pem = given(source, "auth.privateKeyFile").await?;
@@ -340,7 +349,8 @@ impl Authorizer {
 
 const OFFLINE: &str = "offline_access";
 
-/// Reads a secret from the config or its file, each time anew: tokens of a platform are short-lived.
+/// Reads a secret from the config, or from the file that the config names. The file is read each time, because tokens
+/// from a platform are short-lived.
 async fn given(source: &Source, key: &'static str) -> Result<String, Error> {
     match source {
         Source::Given(secret) => Ok(secret.expose().to_owned()),

@@ -4,13 +4,14 @@ use url::Url;
 
 use super::Error;
 
-/// The name of a browser login's page in messages.
+/// What messages call the page of a browser login.
 pub(super) const AUTHORIZATION: &str = "the authorization endpoint";
 /// The longest URL that a browser is sent to, in bytes.
 const PAGE_BYTES: usize = 8 * 1024;
 
-/// Checks a page that the user may be sent to: https, or http on this machine, and nothing that a program could mistake for
-/// anything but one URL (`docs/hazards.md` H67). Errors call it `at`.
+/// Checks the URL of a page to which the user may be sent: it must be https, or http on this machine, and contain
+/// nothing that could make a program take it for anything but one URL (`docs/hazards.md` H67). Error messages call the
+/// page `at`.
 pub(super) fn page(at: &str, text: &str) -> Result<Url, Error> {
     let wrong = |what: &str| Err(Error::Metadata { at: at.to_owned(), what: what.to_owned() });
     if text.len() > PAGE_BYTES {
@@ -37,8 +38,8 @@ pub(super) fn page(at: &str, text: &str) -> Result<Url, Error> {
     Ok(url)
 }
 
-/// Reports whether a resource is the server at this URL or contains it: the same origin, and a path that is a prefix of the
-/// server's, segment by segment.
+/// Reports whether a resource is the server at this URL or contains it: both have the same origin, and the segments of
+/// the resource's path are the first segments of the server's path.
 pub(super) fn covers(resource: &Url, server: &Url) -> bool {
     let within = server.path().strip_prefix(resource.path().trim_end_matches('/'));
     resource.origin() == server.origin()
@@ -47,7 +48,8 @@ pub(super) fn covers(resource: &Url, server: &Url) -> bool {
         && within.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns the identifier of a server that does not state one: its URL without a fragment, and without a bare `/` path.
+/// Returns the resource identifier for a server that does not state its own: its URL without a fragment, and without
+/// the path if that is only `/`.
 pub(super) fn canonical(server: &Url) -> String {
     let mut url = server.clone();
     url.set_fragment(None);
@@ -55,7 +57,8 @@ pub(super) fn canonical(server: &Url) -> String {
     if url.path() == "/" && url.query().is_none() { text.trim_end_matches('/').to_owned() } else { text }
 }
 
-/// Returns a well-known URL: the suffix goes between host and path (RFC 8414, RFC 9728).
+/// Returns a well-known URL: `/.well-known/` and the suffix go between the host and the path of `base` (RFC 8414, RFC
+/// 9728). The path is left out unless `with_path` is set.
 pub(crate) fn well_known(base: &Url, suffix: &str, with_path: bool) -> Url {
     let mut url = base.clone();
     let path = if with_path { base.path().trim_end_matches('/') } else { "" };

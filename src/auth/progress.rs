@@ -1,4 +1,5 @@
-//! The state of getting a token for a server: failed attempts, what a refusal said, and a login in progress.
+//! The state of getting a token for a server: failed attempts, what a refusal (a 401 or 403 from the server) said, and
+//! a login in progress.
 
 use std::time::Duration;
 
@@ -9,31 +10,31 @@ use tokio::time::{Instant, timeout};
 use super::challenge::{Challenge, challenges_within};
 use super::{Error, discovery};
 
-/// How long after a failure before the next attempt.
+/// How long after a failed attempt the next one may start.
 pub(super) const AGAIN: Duration = Duration::from_secs(30);
 /// How long a request waits for a user to sign in.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The attempts so far.
+/// The attempts so far to get a token for one server.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// Whether the user was asked, and no token from that has worked yet.
+    /// Whether the user was asked to sign in, and no token from that login has worked yet.
     pub(super) prompted: bool,
     pub(super) failed: Option<(Instant, Error)>,
-    /// What the last refusal said, if nobody could be asked to sign in.
+    /// What the last refusal said, if the host could ask nobody to sign in then.
     pub(super) wanted: Option<Hint>,
-    /// When a token may next be renewed before it expires.
+    /// The earliest time of the next attempt to renew a token ahead of its expiry, if the last attempt failed.
     pub(super) rest: Option<Instant>,
-    /// The sets of additional scopes that a user was asked for, and when.
+    /// The sets of additional scopes for which a user was asked to sign in again, each with the time.
     pub(super) steps: Vec<(Vec<String>, Instant)>,
 }
 
-/// What a refusal says about how to get a token.
+/// What a server's refusal says about how to get a token.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hint {
     pub(super) metadata: Option<String>,
     pub(super) scopes: Vec<String>,
-    /// Whether the server wants tokens that are bound to a key.
+    /// Whether the server wants tokens that are bound to a key (DPoP).
     pub(super) dpop: bool,
     pub(super) error: Option<String>,
 }
@@ -44,12 +45,13 @@ impl Hint {
         Self { scopes: scopes.to_vec(), ..Self::default() }
     }
 
-    /// Reports whether it says nothing about where tokens come from.
+    /// Reports whether the refusal says nothing about where tokens come from.
     pub(super) fn is_bare(&self) -> bool {
         self.metadata.is_none() && self.scopes.is_empty() && !self.dpop
     }
 
-    /// Reads the challenges of a response. Malformed challenges count as absent.
+    /// Reads the `WWW-Authenticate` challenges of a response, of at most `cap` bytes. Malformed challenges count as
+    /// absent.
     pub(super) fn of(headers: &HeaderMap, cap: usize) -> Self {
         let values = headers.get_all(WWW_AUTHENTICATE).iter().map(HeaderValue::as_bytes);
         let all = challenges_within(values, cap).unwrap_or_else(|error| {
@@ -78,7 +80,7 @@ pub(crate) enum Notice {
     SignedOut,
 }
 
-/// A login in progress.
+/// A login in progress, for those who wait for its result.
 #[derive(Clone, Debug)]
 pub(super) struct Under(pub(super) watch::Receiver<Option<Result<(), Error>>>);
 

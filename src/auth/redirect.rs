@@ -1,6 +1,6 @@
-//! The local redirect endpoint of a login: one port, one path, one hit, and a page that never changes (`docs/hazards.md`
-//! H70). It may also have a door: a local address that leads to the issuer's page. Then it only accepts the redirect from
-//! the browser that came in through the door.
+//! The local redirect endpoint of a browser login: one port, one path, one redirect that is accepted, and a page that
+//! never changes (`docs/hazards.md` H70). It may also have a door: a local address that leads to the issuer's page.
+//! With a door, the endpoint accepts the redirect only from the browser that came in through this door.
 
 use std::io;
 use std::time::Duration;
@@ -18,11 +18,12 @@ const DOOR: &str = "/login/";
 const HEAD_BYTES: u64 = 16 * 1024;
 /// How long a connection may stay silent.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many connections are served at once; browsers open some that they may never use, and more have to wait.
+/// How many connections are served at once; further ones have to wait. Browsers open connections that they may never
+/// use.
 const AT_ONCE: usize = 16;
 const PAGE: &str = "<!doctype html><title>mcp-host</title><p>You can close this page and go on where you were.</p>";
 
-/// A port of this machine, open for one browser.
+/// A local port that waits for the browser of one login to come back.
 ///
 /// ```no_run
 /// # async fn example() -> std::io::Result<()> {
@@ -37,11 +38,11 @@ pub struct Redirect {
     door: Option<Door>,
 }
 
-/// The local address that leads to the issuer's page.
+/// A local address that leads to the issuer's page.
 struct Door {
-    /// The last part of its path.
+    /// The last segment of the address's path, which is random.
     key: String,
-    /// The cookie value of the browser that came in through it.
+    /// The value of the cookie that marks the browser that came in through the door.
     mark: String,
     page: Url,
 }
@@ -52,19 +53,19 @@ impl std::fmt::Debug for Door {
     }
 }
 
-/// What a request asks for.
+/// What a request to the local port asks for.
 #[derive(Debug)]
 enum Incoming {
-    /// The redirect of the login: its path with the query.
+    /// The redirect of the login; holds its path with the query.
     Back(String),
     /// The door.
     In,
-    /// Anything else, which gets this status.
+    /// Anything else, which is answered with this HTTP status.
     Nothing(&'static str),
 }
 
 impl Redirect {
-    /// Opens a port of its own.
+    /// Opens a free port on the loopback address.
     ///
     /// # Errors
     /// Fails if no port is available.
@@ -80,14 +81,14 @@ impl Redirect {
         format!("http://127.0.0.1:{}{PATH}", self.port)
     }
 
-    /// Adds a door that leads to this page. Also returns the address of the door.
+    /// Adds a door that leads to this page. Also returns the URL of the door.
     pub(super) fn with_door(self, page: Url) -> Result<(Self, String), Error> {
         let door = Door { key: jwt::unguessable()?, mark: jwt::unguessable()?, page };
         let url = format!("http://127.0.0.1:{}{DOOR}{}", self.port, door.key);
         Ok((Self { door: Some(door), ..self }, url))
     }
 
-    /// Waits for the browser, and returns the whole URL that it came with. Other requests are rejected.
+    /// Waits for the browser to come back, and returns the whole URL that it requests. Rejects other requests.
     pub async fn hit(&self) -> String {
         let mut serving = FuturesUnordered::new();
         loop {
@@ -105,7 +106,7 @@ impl Redirect {
         }
     }
 
-    /// Answers one request. Returns its path with the query if it is the redirect.
+    /// Answers one request. If it is the redirect, returns its path with the query.
     async fn serve(&self, mut stream: TcpStream) -> io::Result<Option<String>> {
         let mut head = Vec::new();
         let mut reader = (&mut stream).take(HEAD_BYTES);
@@ -173,12 +174,14 @@ fn back(path: &str) -> Incoming {
 }
 
 impl Door {
-    /// Returns the name of the cookie. It contains the port, because all ports of an address share their cookies.
+    /// Returns the name of the cookie that marks the browser. It contains the port, because all ports of an address
+    /// share their cookies.
     fn cookie(&self, port: u16) -> String {
         format!("mcp-host-login-{port}")
     }
 
-    /// Returns the headers that redirect a browser and mark it. It returns by a link from another site, hence `Lax`.
+    /// Returns the headers that redirect a browser to the page and mark it with a cookie. The browser comes back by a
+    /// link from another site, so the cookie is `SameSite=Lax`.
     fn leads(&self, port: u16) -> String {
         let (name, mark, page) = (self.cookie(port), &self.mark, &self.page);
         format!("location: {page}\r\nset-cookie: {name}={mark}; Path={PATH}; HttpOnly; SameSite=Lax\r\n")

@@ -1,7 +1,8 @@
-//! Our client id at an authorization server: from the config, else a client metadata document, else by registering, else none.
+//! Our client id at an authorization server: the one in the config, else the URL of a client metadata document, else
+//! one that the server gives us when we register, else none.
 //!
-//! **Invariant:** a client id belongs to one issuer and is shown to no other (`docs/hazards.md` H78). Only a metadata
-//! document is the same everywhere, since it contains no secret.
+//! **Invariant:** a client id belongs to one issuer and is shown to no other (`docs/hazards.md` H78). Only a client
+//! metadata document is the same for all issuers, since it contains no secret.
 
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -11,20 +12,20 @@ use super::web::Web;
 use super::{Error, error};
 use crate::config;
 
-/// Our client at one issuer.
+/// Our client id at one issuer, and how the client authenticates.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Client {
     pub(super) id: String,
     pub(super) secret: Option<String>,
     pub(super) method: Method,
-    /// The redirect URI of the registration, if we registered it.
+    /// The redirect URI with which we registered the client, if we registered it for browser logins.
     pub(super) redirect: Option<String>,
-    /// Whether we registered it for device logins.
+    /// Whether we registered the client for device logins.
     #[serde(default)]
     pub(super) by_code: bool,
 }
 
-/// How a user signs in, which a registration has to state.
+/// The way in which a user signs in, which a registration has to state.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way<'a> {
     /// In a browser that is redirected to this URL.
@@ -91,7 +92,8 @@ pub(super) fn given(config: &config::OAuth, issuer: &Issuer) -> Result<Option<Cl
     Ok(Some(Client { id: id.clone(), secret, method, redirect: None, by_code: false }))
 }
 
-/// Returns our client at this issuer for a user's login. `before` is the last client used, with the issuer that it was for.
+/// Returns our client at this issuer for a user's login. `before` is the issuer of the current token, and our client
+/// there.
 pub(super) async fn client(
     web: &Web,
     config: &config::OAuth,
@@ -177,7 +179,7 @@ async fn register(web: &Web, issuer: &Issuer, endpoint: &Url, way: Way<'_>) -> R
     }
     let method = match registered.token_endpoint_auth_method.as_deref().and_then(Method::named) {
         Some(method) => method,
-        // A client that should have got a secret but did not must do without.
+        // A client that should have got a secret, but did not, has to authenticate without one.
         None if registered.client_secret.is_none() => Method::None,
         None => wanted,
     };
@@ -190,7 +192,8 @@ async fn register(web: &Web, issuer: &Issuer, endpoint: &Url, way: Way<'_>) -> R
     })
 }
 
-/// Returns the method to register with. A program on a user's machine cannot keep a secret, so it avoids one if possible.
+/// Returns the authentication method to register with. A program on a user's machine cannot keep a secret, so it avoids
+/// methods with a secret if possible.
 fn wanted(issuer: &Issuer) -> Method {
     let Some(methods) = &issuer.methods else { return Method::ClientSecretBasic };
     let mut order = [Method::None, Method::ClientSecretBasic, Method::ClientSecretPost].into_iter();

@@ -1,4 +1,5 @@
-//! Renews a token by its refresh token: once for all callers, in this process and in others (`docs/hazards.md` H72, H73).
+//! Renews an access token by its refresh token: only once for all callers, in this process and in others
+//! (`docs/hazards.md` H72, H73).
 
 use std::sync::Arc;
 
@@ -11,10 +12,12 @@ use super::token::{Entry, Held, Reply};
 use super::{Error, keychain, lock};
 
 impl Authorizer {
-    /// Renews a token, or takes the one that another process has got meanwhile. The caller holds `progress`.
+    /// Renews the token `held`, or takes the token that another process has got meanwhile. The caller holds the lock on
+    /// `progress`.
     ///
     /// # Errors
-    /// Fails if there is no other token. `held` may be used until the server refuses it, unless it was taken away.
+    /// Fails if that yields no new token. If `held` is still the current token then, it may be used until the server
+    /// refuses it.
     pub(super) async fn renew(&self, held: &Arc<Held>) -> Result<(), Error> {
         let name = keychain::name(&held.entry);
         let lock = self.keys.stop.run_until_cancelled(lock::take(self.keys.directory.as_deref(), &name)).await;
@@ -25,9 +28,9 @@ impl Authorizer {
                 return Ok(());
             }
             Ok(Some(_)) => {}
-            // The user has signed out in another program, and a renewal would bring the login back.
+            // Nothing is stored any more: the user has signed out in another program, and a renewal would undo that.
             Ok(None) if self.take_kept(Some(&held.entry)).await => return Ok(()),
-            // Without a user who signs in, nobody has signed out.
+            // These tokens need no user, so no user can have signed out.
             Ok(None) if !self.wants_user() => {
                 drop(lock);
                 return self.granted(&Hint::scopes(&held.entry.requested)).await;
@@ -42,13 +45,14 @@ impl Authorizer {
         match self.refreshed(held).await {
             Ok(reply) => {
                 let entry = held.entry.renewed(&reply)?;
-                // Stored before it is used: the old refresh token is worthless from here on.
+                // The token is stored before it is used: the old refresh token is worthless from here on.
                 self.keep(&entry).await;
                 self.take(entry);
                 Ok(())
             }
             Err(error @ Error::Unreachable { unsent: false, .. }) => {
-                // The refresh token may be spent, and reusing it may end the login: the current access token has to do.
+                // The refresh token may have been used up, and using it again may end the login. So it is dropped, and
+                // the current access token has to do.
                 let mut entry = held.entry.clone();
                 entry.refresh = None;
                 self.keep(&entry).await;
@@ -63,7 +67,7 @@ impl Authorizer {
         }
     }
 
-    /// Sends the refresh token, and retries once if nothing of the first request was sent.
+    /// Sends the refresh token to the token endpoint, and retries once if nothing of the first request was sent.
     async fn refreshed(&self, held: &Held) -> Result<Reply, Error> {
         let Some(refresh) = &held.entry.refresh else { return Err(Error::LoginNeeded) };
         let endpoint = Url::parse(&held.entry.endpoint).map_err(|_| Error::Malformed("with an invalid URL"))?;
@@ -82,7 +86,8 @@ impl Authorizer {
         }
     }
 
-    /// Drops a token whose refresh token is no longer accepted, unless another one is stored by now.
+    /// Drops a token whose refresh token the issuer no longer accepts. If another token is stored by now, takes that
+    /// one.
     async fn drop_spent(&self, entry: &Entry) {
         match self.keys.again(entry).await {
             Ok(Some(kept)) if kept.refresh != entry.refresh => self.take(kept),
@@ -92,7 +97,7 @@ impl Authorizer {
                 }
                 self.current.store(None);
             }
-            // What cannot be read is not removed.
+            // A stored login that cannot be read is not removed.
             Err(_) => self.current.store(None),
         }
     }

@@ -1,7 +1,7 @@
-//! A token: as issued, as stored, and as used (`docs/hazards.md` H75, H76).
+//! An access token in three forms: as issued, as stored, and as used (`docs/hazards.md` H75, H76).
 //!
-//! Its lifetime is counted from when it arrived, by a monotonic clock; wall time only matters after a restart. A refusal of
-//! the server outranks both.
+//! Its lifetime is counted from its arrival, by a monotonic clock; wall time only matters after a restart. If the
+//! server refuses the token, neither clock counts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use super::registration::Client;
 use super::{Error, discovery, jwt};
 use crate::hex;
 
-/// The assumed lifetime of a token that comes without one, in seconds.
+/// The lifetime that is assumed for a token that comes without a lifetime, in seconds.
 const GUESS: u64 = 60 * 60;
 /// The shortest lifetime that is believed, in seconds.
 const SHORTEST: u64 = 1;
 /// The longest lifetime that is believed, in seconds.
 const LONGEST: u64 = 30 * 24 * 60 * 60;
-/// A lifetime of zero or less is a mistake: the token is tried for this long.
+/// How long, in seconds, a token is tried whose stated lifetime is zero or less, which must be a mistake.
 const MISTAKEN: u64 = 60;
 const TOKEN_BYTES: usize = 16 * 1024;
 /// A token is renewed when a fifth of its lifetime is left, or this long before it expires, whichever is later.
 const MARGIN: Duration = Duration::from_secs(60);
 const VERSION: u32 = 1;
 
-/// The response of a token endpoint.
+/// A token endpoint's response with a token.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Reply {
     access_token: AccessToken,
@@ -42,7 +42,7 @@ pub(super) struct Reply {
     scope: Option<String>,
 }
 
-/// The type of a token; case-insensitive.
+/// The type of a token. Types are compared without regard to case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Kind(String);
 
@@ -78,7 +78,7 @@ impl oauth2::TokenResponse for Reply {
     }
 }
 
-/// Reads a number of seconds. Some servers write it as text, or with a fraction.
+/// Reads a number of seconds. Some servers write the number as text, or with a fraction.
 pub(super) fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     let value = Option::<serde_json::Value>::deserialize(deserializer)?;
     Ok(value.and_then(|value| match value {
@@ -98,7 +98,8 @@ impl Reply {
         }
     }
 
-    /// Checks that the response contains a usable token.
+    /// Checks that the response contains a usable token, and returns its scheme. `bound` tells whether we sent a DPoP
+    /// proof, without which a DPoP token is not usable.
     fn checked(&self, bound: bool) -> Result<Scheme, Error> {
         let legal = |text: &str| {
             (1..=TOKEN_BYTES).contains(&text.len()) && text.bytes().all(|byte| (0x21..=0x7e).contains(&byte))
@@ -114,14 +115,14 @@ impl Reply {
     }
 }
 
-/// The scheme in which a token is presented.
+/// The `Authorization` scheme with which a token is presented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Scheme {
     Bearer,
     DPoP,
 }
 
-/// A token and its context, as stored.
+/// An access token, and what is needed to renew and revoke it, as stored.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Entry {
     version: u32,
@@ -137,15 +138,15 @@ pub(super) struct Entry {
     pub(super) refresh: Option<String>,
     /// The scopes requested.
     pub(super) requested: Vec<String>,
-    /// The scopes granted, if the response named them.
+    /// The scopes granted; `None` if the response did not name them.
     granted: Option<Vec<String>>,
-    /// When it was received, in seconds since 1970.
+    /// When the token was received, in seconds since 1970.
     received: u64,
-    /// Its lifetime in seconds.
+    /// The token's lifetime in seconds.
     life: u64,
-    /// The key that it is bound to.
+    /// The encoded key to which the token is bound, if it is a DPoP token.
     key: Option<String>,
-    /// A random id of the login; it stays when the token is renewed.
+    /// A random id of the login, which stays the same when the token is renewed.
     #[serde(default)]
     pub(super) login: String,
 }
@@ -156,7 +157,7 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// What a token was requested with.
+/// How a token was requested.
 pub(super) struct Origin<'a> {
     pub(super) issuer: &'a discovery::Issuer,
     pub(super) resource: &'a str,
@@ -166,7 +167,7 @@ pub(super) struct Origin<'a> {
 }
 
 impl Entry {
-    /// Creates an entry from a response.
+    /// Creates an entry from a token endpoint's response.
     pub(super) fn new(reply: &Reply, origin: &Origin<'_>) -> Result<Self, Error> {
         let scheme = reply.checked(origin.proof.is_some())?;
         Ok(Self {
@@ -188,7 +189,8 @@ impl Entry {
         })
     }
 
-    /// Returns the renewed entry. If the response has no new refresh token, the old one stays valid.
+    /// Returns this entry with the renewed token in the response. If the response has no new refresh token, the old one
+    /// stays valid.
     pub(super) fn renewed(&self, reply: &Reply) -> Result<Self, Error> {
         let scheme = reply.checked(self.key.is_some())?;
         Ok(Self {
@@ -202,7 +204,7 @@ impl Entry {
         })
     }
 
-    /// Parses a stored entry; `None` for another version.
+    /// Parses a stored entry. Returns `None` if it has another version or cannot be parsed.
     pub(super) fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok().filter(|entry: &Self| entry.version == VERSION)
     }
@@ -217,27 +219,28 @@ impl Entry {
         scopes.iter().all(|scope| had.contains(scope) || self.requested.contains(scope))
     }
 
-    /// Returns the remaining lifetime by wall time: never more than the full lifetime, however the clock was set.
+    /// Returns the remaining lifetime by wall time. It never exceeds the full lifetime, even if the clock was set back.
     pub(super) fn left(&self, now: u64) -> Duration {
         Duration::from_secs(self.life.saturating_sub(now.saturating_sub(self.received)))
     }
 }
 
-/// Returns a random id. Without randomness all logins share one id, and state that depends on it is dropped when one ends.
+/// Returns a random id for a login. If the system has no random numbers, all logins share one id, and state that
+/// depends on the id is dropped when any of them ends.
 fn new_login() -> String {
     let mut bytes = [0; 16];
     let _ = getrandom::fill(&mut bytes);
     hex::encode(&bytes)
 }
 
-/// A token in use.
+/// An access token in use.
 pub(crate) struct Held {
     pub(super) entry: Entry,
     header: HeaderValue,
     pub(super) proof: Option<Arc<Proof>>,
     due: Instant,
     end: Instant,
-    /// Whether a request with it has been accepted.
+    /// Whether the server has accepted a request with this token.
     worked: AtomicBool,
 }
 
@@ -265,17 +268,17 @@ impl Held {
         Ok(Self { entry, header, proof, due: now + due, end: now + left, worked: AtomicBool::new(false) })
     }
 
-    /// Returns the value of `Authorization`.
+    /// Returns the value of the header `Authorization`.
     pub(crate) fn header(&self) -> &HeaderValue {
         &self.header
     }
 
-    /// Reports whether it is due for renewal.
+    /// Reports whether the token is due for renewal.
     pub(super) fn is_due(&self) -> bool {
         Instant::now() >= self.due
     }
 
-    /// Reports whether it has expired, by our clock.
+    /// Reports whether the token has expired, by our clock.
     pub(super) fn is_over(&self) -> bool {
         Instant::now() >= self.end
     }

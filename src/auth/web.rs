@@ -1,4 +1,5 @@
-//! OAuth documents and forms over the guarded client: whom to ask, how much to read, and what counts as an answer.
+//! Fetches OAuth documents and posts forms with the guarded HTTP client: how much of a response is read, and which
+//! response counts.
 
 use bytes::Bytes;
 use oauth2::http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -10,7 +11,7 @@ use crate::dial::{self, Document, Foreign};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// The HTTP access for one server's OAuth.
+/// The HTTP access to authorization servers and metadata, for one MCP server.
 #[derive(Clone, Debug)]
 pub(super) struct Web {
     foreign: Foreign,
@@ -25,7 +26,7 @@ pub(super) struct Web {
 pub(super) enum Found<T> {
     /// The document.
     This(T),
-    /// Another response; the next URL is tried.
+    /// A response that is not this document; the caller may try the next URL.
     Nothing,
 }
 
@@ -37,7 +38,7 @@ impl Web {
     /// Fetches a JSON document.
     ///
     /// # Errors
-    /// Fails if no response comes, or one that signals a server error.
+    /// Fails if no response comes, or one with a status of 500 or more.
     pub(super) async fn document<T: DeserializeOwned>(&self, url: &Url) -> Result<Found<T>, Error> {
         let headers = HeaderMap::from_iter([(ACCEPT, JSON)]);
         let document = self.foreign.get(url, headers, self.document).await.map_err(asked)?;
@@ -48,13 +49,13 @@ impl Web {
         }
     }
 
-    /// Posts JSON, and returns any response.
+    /// Posts JSON, and returns the response whatever its status is.
     pub(super) async fn post_json(&self, url: &Url, body: Vec<u8>) -> Result<Document, Error> {
         let headers = HeaderMap::from_iter([(ACCEPT, JSON), (CONTENT_TYPE, JSON)]);
         self.foreign.post(url, headers, Bytes::from(body), self.document).await.map_err(asked)
     }
 
-    /// Posts a form to a token endpoint.
+    /// Posts a form to a token endpoint, and returns the response whatever its status is.
     pub(super) async fn post_form(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Document, Error> {
         self.foreign.post(url, headers, body, self.token).await.map_err(asked)
     }

@@ -1,4 +1,4 @@
-//! The `auth` of an entry: a header, or the OAuth settings.
+//! The `auth` key of a server entry, which gives a header or OAuth settings.
 
 use url::Url;
 
@@ -30,15 +30,15 @@ enum GrantKind {
     Enterprise,
 }
 
-/// The result of reading `auth`.
+/// How `auth` says that requests authenticate.
 pub(super) enum AuthSetting {
-    /// A header of every request.
+    /// Every request carries this header, given as name and value.
     Header(String, Secret),
-    /// Tokens of OAuth.
+    /// Requests carry tokens that are obtained with these OAuth settings.
     OAuth(Box<OAuth>),
 }
 
-/// Reads the OAuth settings of other clients.
+/// Reads OAuth settings under the keys that other clients use.
 pub(super) fn foreign(fields: &mut Fields<'_>, report: &mut Report) -> Auth {
     for name in FOREIGN {
         if let Some(field) = fields.take(&[name], report) {
@@ -62,7 +62,7 @@ pub(super) fn foreign(fields: &mut Fields<'_>, report: &mut Report) -> Auth {
     Auth::OAuth(Box::new(oauth))
 }
 
-/// Reads the client that another program was registered as. Its other settings concern only that program.
+/// Reads the OAuth client as which another program was registered. The other settings there concern only that program.
 fn client(field: &Field<'_>, oauth: &mut OAuth, report: &mut Report) {
     let Some(mut fields) = field.fields(report) else { return };
     let mut text = |names: &[&str]| fields.take(names, report).and_then(|field| field.text(report).map(str::to_owned));
@@ -81,7 +81,7 @@ fn scopes(field: &Field<'_>, report: &mut Report) -> Vec<String> {
     }
 }
 
-/// Reads `auth`. Returns `None` if it is incomplete.
+/// Reads `auth`. Reports what is missing or wrong, and returns `None` in that case.
 pub(super) fn read(field: &Field<'_>, scope: &Scope<'_>, report: &mut Report) -> Option<AuthSetting> {
     // Codex has `auth = "oauth"`, and Cursor an object with keys in capitals.
     if field.node.text().is_some() || field.node.get("CLIENT_ID").is_some() {
@@ -251,7 +251,7 @@ fn secret<'a>(auth: &mut Fields<'a>, of: &Field<'_>, names: &[&str], report: &mu
     }
 }
 
-/// Encodes two short texts with padding, as Basic authentication requires.
+/// Encodes bytes in base64 with padding, as Basic authentication requires.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

@@ -1,4 +1,4 @@
-//! Configs built by a program: servers and host settings, one setting at a time.
+//! Configs that a program builds in code: servers and host settings, one setting at a time.
 //!
 //! **Invariant:** a config built here equals the one read from a file with the same settings.
 
@@ -38,73 +38,74 @@ impl Config {
 
 /// Settings, one at a time; each stands for the key of the same name in a config file.
 impl Server {
-    /// Sets whether clients share a connection to it.
+    /// Sets whether clients share a connection to the server.
     #[must_use]
     pub fn sharing(self, sharing: Sharing) -> Self {
         Self { sharing, ..self }
     }
 
-    /// Starts it when it is first needed, not with the host.
+    /// Starts the server when it is first needed, not when the host starts.
     #[must_use]
     pub fn lazy(self) -> Self {
         Self { start: Start::Lazy, ..self }
     }
 
-    /// Closes a connection that has been idle for this long.
+    /// Closes each connection that has been idle for this long; the next call opens another.
     #[must_use]
     pub fn idle_stop(self, idle_stop: Duration) -> Self {
         Self { idle_stop, ..self }
     }
 
-    /// Does not keep its lists for the next start.
+    /// Does not save the server's tool list and its other lists for the next start of the host.
     #[must_use]
     pub fn without_manifest(self) -> Self {
         Self { manifest: Manifest::Off, ..self }
     }
 
-    /// Makes the host not ready without it.
+    /// Makes the host count as not ready without this server.
     #[must_use]
     pub fn required(self) -> Self {
         Self { required: true, ..self }
     }
 
-    /// Speaks this era of the protocol with it.
+    /// Speaks this era of the protocol with the server.
     #[must_use]
     pub fn era(self, era: Era) -> Self {
         Self { era, ..self }
     }
 
-    /// Limits a start, including the handshake.
+    /// Limits how long a start may take, including the handshake.
     #[must_use]
     pub fn start_timeout(self, start_timeout: Duration) -> Self {
         Self { start_timeout, ..self }
     }
 
-    /// Limits how long a call may stay silent; progress restarts the timeout. Raises the limit of a whole call to match.
+    /// Limits how long a call may go without progress; each progress notification restarts the timeout. Raises the
+    /// limit for a whole call (`max_call_time`) to at least this.
     #[must_use]
     pub fn call_timeout(self, call_timeout: Duration) -> Self {
         Self { call_timeout, max_call_time: self.max_call_time.max(call_timeout), ..self }
     }
 
-    /// Limits a whole call.
+    /// Limits how long a call may take overall.
     #[must_use]
     pub fn max_call_time(self, max_call_time: Duration) -> Self {
         Self { max_call_time, ..self }
     }
 
-    /// Limits how many calls run at once, and how long further calls wait.
+    /// Limits how many calls run at once, and how long further calls wait for their turn.
     #[must_use]
     pub fn max_concurrent(self, max_concurrent: usize, queue_timeout: Duration) -> Self {
         Self { max_concurrent, queue_timeout, ..self }
     }
 
-    /// Lets these tools (by the server's own names) be called again after a lost connection.
+    /// Lets calls of these tools (by the server's own names) be repeated after a lost connection.
     #[must_use]
     pub fn repeatable(self, tools: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { repeatable: texts(tools), ..self }
     }
 
-    /// Trusts the server's own annotations about which of its tools may be called again.
+    /// Trusts the server's own annotations about which of its tools may be retried.
     #[must_use]
     pub fn trust_annotations(self) -> Self {
         Self { trust_annotations: true, ..self }
@@ -128,26 +129,26 @@ impl Server {
         Self { exclude_tools: texts(globs), ..self }
     }
 
-    /// Exposes a tool under another name.
+    /// Exposes the tool that the server calls `theirs` under the name `ours`.
     #[must_use]
     pub fn rename(mut self, theirs: &str, ours: &str) -> Self {
         self.rename.insert(theirs.to_owned(), ours.to_owned());
         self
     }
 
-    /// Sets the answer when it asks for roots.
+    /// Sets what the server gets when it asks for roots.
     #[must_use]
     pub fn roots(self, roots: Roots) -> Self {
         Self { roots, ..self }
     }
 
-    /// Sets whether its names are prefixed with its alias.
+    /// Sets whether the names of its tools, prompts and resources are prefixed with its alias.
     #[must_use]
     pub fn prefix(self, prefix: Prefix) -> Self {
         Self { prefix, ..self }
     }
 
-    /// Describes what it is for.
+    /// Describes what the server is for.
     #[must_use]
     pub fn description(self, description: &str) -> Self {
         Self { description: Some(description.to_owned()), ..self }
@@ -164,7 +165,7 @@ impl Server {
 /// # Ok::<_, mcp_host::name::Error>(())
 /// ```
 impl Stdio {
-    /// Returns this program, without arguments.
+    /// Returns a process that runs this program without arguments.
     #[must_use]
     pub fn new(command: impl Into<String>) -> Self {
         Self { command: command.into(), ..Self::default() }
@@ -177,7 +178,7 @@ impl Stdio {
         self
     }
 
-    /// Adds a variable.
+    /// Adds an environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.env.push((name.to_owned(), Secret::new(value)));
@@ -191,7 +192,7 @@ impl Stdio {
         self
     }
 
-    /// Runs it in this folder.
+    /// Runs the program in this folder.
     #[must_use]
     pub fn cwd(self, folder: impl Into<PathBuf>) -> Self {
         Self { cwd: Some(folder.into()), ..self }
@@ -215,13 +216,13 @@ impl Remote {
         self
     }
 
-    /// Runs a program that prints headers for each connection.
+    /// Runs, for each connection, a program that prints headers.
     #[must_use]
     pub fn headers_helper(self, helper: Helper) -> Self {
         Self { headers_helper: Some(helper), ..self }
     }
 
-    /// Lets plain HTTP leave this machine.
+    /// Allows plain HTTP to another machine.
     #[must_use]
     pub fn insecure_http(self) -> Self {
         Self { insecure_http: true, ..self }
@@ -264,13 +265,13 @@ impl From<Remote> for Transport {
 /// assert_eq!(settings.listen.port(), 9000);
 /// ```
 impl HostSettings {
-    /// Listens on this address. Beyond loopback this requires `auth`, and `tls` or `insecure_http`.
+    /// Listens on this address. An address other than loopback requires `auth`, and `tls` or `insecure_http`.
     #[must_use]
     pub fn listen(self, listen: SocketAddr) -> Self {
         Self { listen, ..self }
     }
 
-    /// Sets how long the first list waits for servers that are still starting.
+    /// Sets how long a client's first list request waits for servers that are still starting.
     #[must_use]
     pub fn startup_wait(self, startup_wait: Duration) -> Self {
         Self { startup_wait, ..self }
@@ -294,52 +295,52 @@ impl HostSettings {
         Self { insecure_http: true, ..self }
     }
 
-    /// Also accepts this value of `Host`.
+    /// Also accepts this value of the header `Host`.
     #[must_use]
     pub fn allow_host(mut self, host: &str) -> Self {
         self.allowed_hosts.push(host.to_owned());
         self
     }
 
-    /// Also accepts this value of `Origin`.
+    /// Also accepts this value of the header `Origin`.
     #[must_use]
     pub fn allow_origin(mut self, origin: &str) -> Self {
         self.allowed_origins.push(origin.to_owned());
         self
     }
 
-    /// Does not serve HTTP+SSE.
+    /// Does not serve the older HTTP+SSE transport.
     #[must_use]
     pub fn without_sse(self) -> Self {
         Self { sse: false, ..self }
     }
 
-    /// Sets how exposed names are formed.
+    /// Sets how the names that clients see are formed.
     #[must_use]
     pub fn naming(self, naming: Naming) -> Self {
         Self { naming, ..self }
     }
 
-    /// Shows clients which arguments servers want as HTTP headers.
+    /// Shows clients which tool arguments servers want as HTTP headers too.
     #[must_use]
     pub fn param_headers(self) -> Self {
         Self { param_headers: true, ..self }
     }
 
-    /// Does not run tools as tasks.
+    /// Does not let clients run tools as tasks.
     #[must_use]
     pub fn without_tasks(self) -> Self {
         Self { tasks: false, ..self }
     }
 
-    /// Passes variables on to the programs of all servers: names and globs.
+    /// Passes environment variables on to the programs of all servers: names and globs.
     #[must_use]
     pub fn inherit_env(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.inherit_env.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// Logs each call.
+    /// Logs each call to a file.
     #[must_use]
     pub fn audit(self, audit: Audit) -> Self {
         Self { audit: Some(audit), ..self }
@@ -351,13 +352,13 @@ impl HostSettings {
         Self { join: Some(join), ..self }
     }
 
-    /// Sets how long a daemon that was started by `join` stays after its last client.
+    /// Sets how long a daemon that was started by `join` stays after its last client has left.
     #[must_use]
     pub fn idle_exit(self, idle_exit: Duration) -> Self {
         Self { idle_exit, ..self }
     }
 
-    /// Sets where to store the tokens of servers.
+    /// Sets where to store the OAuth tokens for servers.
     #[must_use]
     pub fn secrets(self, secrets: Secrets) -> Self {
         Self { secrets, ..self }

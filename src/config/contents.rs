@@ -1,9 +1,10 @@
-//! The files that a config was read from: config files and files that they name, each with a hash of its text. And a
-//! watcher, with which the host polls whether they have changed.
+//! The files from which a config was read (config files, and files that they name), each with a hash of its text; and a
+//! watcher with which the host polls whether they have changed.
 //!
 //! A file may be written in place, replaced by a rename, reached through symlinks that may each be swapped, stored on a
-//! remote disk, or not exist yet. Only polling notices all of these. A stamp is trusted only after it has stayed the same
-//! for a few polls, because a file may change twice within one tick of its disk's clock.
+//! remote disk, or not exist yet. Only polling notices all of these changes. A stamp, which is the file's metadata, is
+//! trusted only after it has stayed the same for a few polls, because a file may change twice within one tick of its
+//! disk's clock.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -18,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 /// The hash of a file's content; `None` if it could not be read.
 pub(super) type Hash = Option<[u8; 32]>;
 
-/// The files that a config was read from, with a hash of each.
+/// The files from which a config was read, with a hash of each.
 ///
 /// ```
 /// # fn show(config: &mcp_host::Config) {
@@ -31,18 +32,18 @@ pub(super) type Hash = Option<[u8; 32]>;
 pub struct Contents(Vec<(PathBuf, Hash)>);
 
 impl Contents {
-    /// Adds a file whose content also counts.
+    /// Adds a file whose changes also count as changes of the config.
     pub fn watch(&mut self, path: PathBuf) {
         let hash = hash_now(&path);
         self.add(path, hash);
     }
 
-    /// The files.
+    /// Returns the paths of the files.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.0.iter().map(|(path, _)| path.as_path())
     }
 
-    /// The files, each with a hash of its content.
+    /// Returns the files, each with a hash of its content.
     pub(super) fn hashes(&self) -> impl Iterator<Item = (&Path, Hash)> {
         self.0.iter().map(|(path, hash)| (path.as_path(), *hash))
     }
@@ -54,7 +55,7 @@ impl Contents {
         }
     }
 
-    /// Adds a file. If it was read before, the last read counts.
+    /// Adds a file with its hash, which replaces an earlier hash of the same file.
     fn add(&mut self, path: PathBuf, hash: Hash) {
         match self.0.iter_mut().find(|(known, _)| *known == path) {
             Some(known) => known.1 = hash,
@@ -74,7 +75,7 @@ impl fmt::Debug for Contents {
 #[derive(Debug, Default)]
 pub(super) struct Reads {
     contents: RefCell<Contents>,
-    /// Variables that the text names.
+    /// Names of the environment variables that the text refers to.
     names: RefCell<BTreeSet<String>>,
     /// Whether to open only regular files: reading a pipe may take forever.
     careful: bool,
@@ -100,29 +101,29 @@ impl Reads {
         Ok(text)
     }
 
-    /// Adds what another reader has read.
+    /// Adds the files that another reader has read, and the variables that their text refers to.
     pub(super) fn take(&self, other: &Self) {
         self.contents.borrow_mut().extend(&other.contents.borrow());
         self.names.borrow_mut().extend(other.names.borrow().iter().cloned());
     }
 
-    /// Records that the text names a variable, set or not.
+    /// Records that the text refers to an environment variable, whether or not that is set.
     pub(super) fn name(&self, name: &str) {
         self.names.borrow_mut().insert(name.to_owned());
     }
 
-    /// Returns the variables that the text names.
+    /// Returns the names of the environment variables that the text refers to.
     pub(super) fn names(&self) -> BTreeSet<String> {
         self.names.borrow().clone()
     }
 
-    /// Returns everything read so far.
+    /// Returns the files read so far, with their hashes.
     pub(super) fn contents(&self) -> Contents {
         self.contents.borrow().clone()
     }
 }
 
-/// Returns the current hash of a file. Only regular files are opened: reading a pipe might wait forever.
+/// Returns the hash of a file's current content. Opens only regular files: reading a pipe might wait forever.
 fn hash_now(path: &Path) -> Hash {
     let metadata = std::fs::metadata(path).ok()?;
     if !metadata.is_file() {
@@ -159,7 +160,7 @@ pub(super) fn others_may_read(_: &Path) -> bool {
     false
 }
 
-/// Tells whether files differ from what was last read.
+/// Polls files, and tells whether they differ from the content that was judged last.
 #[derive(Debug, Default)]
 pub(crate) struct Watcher {
     files: Vec<Watched>,
@@ -168,7 +169,7 @@ pub(crate) struct Watcher {
 #[derive(Debug)]
 struct Watched {
     path: PathBuf,
-    /// The content that was judged last.
+    /// The hash of the content that the host judged last, that is, loaded or refused as a config.
     judged: Hash,
     now: Hash,
     stamp: Option<Stamp>,
@@ -176,7 +177,8 @@ struct Watched {
     same: u8,
 }
 
-/// Metadata that nearly always changes with a file. Within one tick of the clock a file may change and keep its stamp.
+/// Metadata that nearly always changes when a file does. Within one tick of the clock a file may change but keep its
+/// stamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
     place: (u64, u64),
@@ -185,20 +187,20 @@ struct Stamp {
     changed: (i64, i64),
 }
 
-/// The largest file that a config names.
+/// The largest file that is hashed, in bytes.
 const MOST: u64 = 16 * 1024 * 1024;
 /// After this many polls a stamp that stays the same is trusted.
 const BELIEVED: u8 = 4;
 
 impl Watcher {
-    /// Watches these files, starting from what was read.
+    /// Watches these files; the content that was read counts as judged.
     pub(crate) fn new(contents: &Contents) -> Self {
         let mut watcher = Self::default();
         watcher.follow(contents);
         watcher
     }
 
-    /// Switches to another set of files. What was read of them counts as judged.
+    /// Switches to another set of files; the content that was read counts as judged.
     pub(crate) fn follow(&mut self, contents: &Contents) {
         let watched = |(path, hash): &(PathBuf, Hash)| Watched {
             path: path.clone(),
@@ -217,12 +219,12 @@ impl Watcher {
         changed.count() > 0
     }
 
-    /// Reports whether a file differs from what was judged last.
+    /// Reports whether a file differs from the content that was judged last.
     pub(crate) fn differs(&self) -> bool {
         self.files.iter().any(|file| file.now != file.judged)
     }
 
-    /// Marks the current content as judged, whatever the result was.
+    /// Marks the current content as judged, whether it was accepted or refused.
     pub(crate) fn judge(&mut self) {
         for file in &mut self.files {
             file.judged = file.now;

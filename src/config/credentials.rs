@@ -1,7 +1,8 @@
-//! Whether the config gives a server credentials. The answers of such a server belong to one account and must not be shared.
+//! Whether the config gives a server credentials. What such a server answers belongs to one account and must not be
+//! shared.
 //!
-//! **Invariant:** every type is destructured, so that a new field does not compile until this file says whether it brings
-//! credentials. Not here: the token of a user who signed in, which is not in the config.
+//! **Invariant:** every type is destructured, so that a new field does not compile until this file says whether it
+//! brings credentials. Not covered here: the OAuth token of a user who has signed in, which is not in the config.
 
 use super::{Auth, Grant, OAuth, Remote, Server, Stdio, Tls, Transport, hidden};
 use crate::redact::{Scrubber, looks_secret, names_a_secret};
@@ -87,7 +88,7 @@ impl Auth {
 }
 
 impl OAuth {
-    /// Reports whether it gets tokens without a user who signs in.
+    /// Reports whether these settings get tokens without a user who signs in, or hold a secret of the client.
     fn brings_credentials(&self) -> bool {
         let Self {
             grant,

@@ -1,9 +1,9 @@
-//! How variables are written in the texts of a config, which differs by client; pure.
+//! How the texts of a config refer to variables, which differs by client; pure.
 
-/// How a file writes its variables.
+/// The syntax in which a file refers to variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// `${X}`, `${X:-default}`, `${env:X}`, `${file:…}`, `${input:…}`, `${userHome}` and similar ones of editors.
+    /// `${X}`, `${X:-default}`, `${env:X}`, `${file:…}`, `${input:…}`, and variables of editors such as `${userHome}`.
     Dollar,
     /// [`Dialect::Dollar`] and `$X`; on Windows also `%X%`.
     Shell,
@@ -17,7 +17,8 @@ pub(super) enum Dialect {
     None,
 }
 
-/// Finds the next reference. Returns the text before it, the reference, its body, and the text after it.
+/// Finds the next reference to a variable. Returns the text before it, the reference, its body (the part between the
+/// brackets), and the text after it.
 pub(super) fn next(text: &str, dialect: Dialect) -> Option<(&str, &str, &str, &str)> {
     let found = |start: usize, open: usize, close: &str| {
         let length = text[start + open..].find(close)?;
@@ -48,7 +49,7 @@ pub(super) fn next(text: &str, dialect: Dialect) -> Option<(&str, &str, &str, &s
     None
 }
 
-/// Returns the whole `$(…)` at `start`, which may contain nested ones. The body is the reference itself.
+/// Returns the parts of the `$(…)` at `start`, which may contain nested ones. Its body is the whole reference.
 fn command(text: &str, start: usize) -> Option<(&str, &str, &str, &str)> {
     let mut open = 0usize;
     for (at, c) in text[start..].char_indices() {
@@ -65,7 +66,7 @@ fn command(text: &str, start: usize) -> Option<(&str, &str, &str, &str)> {
     None
 }
 
-/// Returns the `$NAME` at `start`.
+/// Returns the parts of the `$NAME` at `start`.
 fn bare(text: &str, start: usize) -> Option<(&str, &str, &str, &str)> {
     let body = &text[start + 1..];
     let length = body.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(body.len());

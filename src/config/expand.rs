@@ -1,7 +1,7 @@
-//! Substitutes variables in the texts of a config: after parsing, once, and only in values.
+//! Substitutes variables in the texts of a config: after parsing, once, and only in values, never in keys.
 //!
-//! Their syntax is in `dialect.rs`. Nothing is ever run to get a value, and a value is never searched for more variables.
-//! Lookups in a keyring are in `keyring.rs`.
+//! The syntax of variables is in `dialect.rs`. Nothing is ever run to get a value, and a substituted value is never
+//! searched for more variables. Lookups in a keyring are in `keyring.rs`.
 
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
@@ -17,40 +17,41 @@ use super::vars::Vars;
 use crate::protocol::Theirs;
 use crate::redact;
 
-/// How much of a file with a value is read.
+/// The largest file that may hold a variable's value (`${file:…}`), in bytes.
 const FILE: u64 = 64 * 1024;
 
-/// The sources of values while one server's entry is read.
+/// Where the values of variables come from while one server's entry is read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scope<'a> {
     pub(super) vars: &'a Vars,
     pub(super) home: Option<&'a Path>,
     /// The absolute path of the config file.
     pub(super) file: &'a Path,
-    /// The folder where relative paths start, if not the folder of the file.
+    /// The folder where relative paths start; `None` means the folder of `file`.
     pub(super) base: Option<&'a Path>,
-    /// The `inputs` of the file, by id.
+    /// The `inputs` that the file declares, by id.
     pub(super) inputs: &'a Inputs,
     pub(super) dialect: Dialect,
-    /// The reader of other files.
+    /// Reads the other files that the config names.
     pub(super) reads: &'a Reads,
-    /// The keyring, for a server that may be started.
+    /// The keyring; `None` while it must not be asked.
     pub(super) keyring: Option<&'a Lookups<'a>>,
 }
 
-/// The results of an expansion besides the tree.
+/// What an expansion yields besides the tree with the substituted values.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// Variables without a value.
+    /// Variables that have no value.
     pub(super) missing: Vec<Lack>,
-    /// Texts with variables as written, by their field.
+    /// The original texts of fields that contained variables: the field's path, and its text as written.
     written: Vec<(String, String)>,
-    /// Values that must not be shown, because of the name of their variable or because they come from a file or an input.
+    /// Values that must not be shown, because of their variable's name or because they come from a file, an input or a
+    /// keyring.
     pub(super) secrets: Vec<Secret>,
 }
 
 impl Outcome {
-    /// Returns the text of a field as written, if it contained variables.
+    /// Returns the original text of a field, if it contained variables.
     pub(super) fn written(&self, field: &str) -> Option<&str> {
         self.written.iter().find(|(known, _)| known == field).map(|(_, text)| text.as_str())
     }
@@ -58,7 +59,7 @@ impl Outcome {
 
 enum Resolved {
     Value(String),
-    /// A value that is not secret, such as the config file's folder or a default written in the config.
+    /// A value that may be shown, such as the config file's folder or an input's default that is written in the config.
     Plain(String),
     /// The problem, and what to do about it.
     Missing(String, Option<String>),
@@ -135,7 +136,7 @@ impl Scope<'_> {
             let message = "$(…) would run a command, which a config may not do".to_owned();
             return missing(message, "use $NAME, and set that variable before the host starts");
         }
-        // Values are expanded once. A default is plain text, and a variable inside it would be left half expanded.
+        // Texts are expanded once. A default is plain text, so a variable inside it would be left half expanded.
         if body.contains("${") {
             return Resolved::Unknown;
         }
@@ -229,7 +230,8 @@ impl Scope<'_> {
         }
     }
 
-    /// Resolves a path of the config: `~` is the home directory, and relative paths start at the config file.
+    /// Resolves a path that the config names: `~/` is the home directory, and a relative path starts in the folder that
+    /// applies to this entry.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         match (path.strip_prefix("~/"), self.home) {
             (Some(rest), Some(home)) => home.join(rest),
@@ -244,7 +246,7 @@ impl Scope<'_> {
         self.file.parent().unwrap_or(Path::new(""))
     }
 
-    /// Resolves references to the folder that an editor would have open.
+    /// Resolves variables that stand for the folder that an editor would have open.
     fn workspace(&self, body: &str) -> Resolved {
         let Some(folder) = self.base.or_else(|| place::workspace(self.file, self.home)) else {
             return missing(format!("there is no open workspace for ${{{body}}}"), "write the path");

@@ -1,4 +1,5 @@
-//! Reads an object field by field: each field is taken once and checked, and leftovers are noted.
+//! Reads an object in a config field by field: each field is taken once and checked, and the user is told of fields
+//! that nothing took.
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub(super) struct Field<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Opens an object at `path`. A duplicate key is a problem: one of the two would be lost.
+    /// Opens the object at `path`. A duplicate key is a problem, because one of the two values would be lost.
     pub(super) fn open(node: &'a Node, path: &str, report: &mut Report) -> Option<Self> {
         let Some(members) = node.members() else {
             let problem = report.problem(node.at, path, format!("expected an object, found {}", node.kind()));
@@ -43,7 +44,8 @@ impl<'a> Fields<'a> {
         Some(fields)
     }
 
-    /// Takes the field with one of these names; earlier names win. `null` counts as absent.
+    /// Takes the field with one of these names, which are aliases; if several are present, the earliest in `names`
+    /// wins. A field whose value is `null` counts as absent.
     pub(super) fn take(&mut self, names: &[&str], report: &mut Report) -> Option<Field<'a>> {
         let mut found: Option<&Member> = None;
         for name in names {
@@ -71,7 +73,7 @@ impl<'a> Fields<'a> {
         self.left.retain(|member| !names.contains(&member.key.as_str()));
     }
 
-    /// Refuses fields of ours that this build does not support.
+    /// Refuses fields that are our own but that this build does not support.
     pub(super) fn refuse(&mut self, names: &[&str], report: &mut Report) {
         for name in names {
             if let Some(field) = self.take(&[name], report) {
@@ -88,7 +90,7 @@ impl<'a> Fields<'a> {
             .collect()
     }
 
-    /// Notes every field that was not taken, with the nearest name in `known`.
+    /// Notes every field that was not taken as unknown, and suggests the most similar name in `known`.
     pub(super) fn finish(mut self, known: &[&str], report: &mut Report) {
         for field in self.rest() {
             let key = field.path.rsplit('.').next().unwrap_or_default();
@@ -103,12 +105,12 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Refuses a key of ours whose feature is missing.
+    /// Refuses a config key of our own whose feature this build lacks.
     pub(super) fn lacking(&self, report: &mut Report) {
         report.problem(self.at, &self.path, "this build does not have this feature").help("remove the key");
     }
 
-    /// Suggests how to write a text as a list of its words, without showing a possible secret.
+    /// Returns advice on how to write a text as a list of words. It shows the words unless one of them may be secret.
     fn as_list(&self) -> String {
         let words: Vec<&str> = self.node.text().unwrap_or_default().split_whitespace().collect();
         let secret = |word: &&str| redact::looks_secret(word) || redact::names_a_secret(word);
@@ -132,7 +134,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Quotes a text for a message, unless it contains a variable.
+    /// Quotes a text for a message. If the text comes from a variable or looks secret, returns a description instead.
     pub(super) fn quote(&self, text: &str) -> String {
         if self.node.origin != Origin::Literal {
             "the value of the variable".to_owned()
@@ -152,7 +154,8 @@ impl<'a> Field<'a> {
         text
     }
 
-    /// Returns a text, or a number or boolean as written: all that other programs accept as an environment variable.
+    /// Returns a text, or a number or boolean as text: other programs accept all of these as values of environment
+    /// variables.
     pub(super) fn scalar(&self, report: &mut Report) -> Option<String> {
         match &self.node.value {
             Value::Text(text) | Value::Number(text) => Some(text.clone()),
@@ -194,7 +197,7 @@ impl<'a> Field<'a> {
         self.positive(count, report)
     }
 
-    /// Reads a nesting depth, which is at most the depth of any JSON that is read.
+    /// Reads a nesting depth. It cannot exceed the depth to which this program reads any JSON.
     pub(super) fn nesting(&self, report: &mut Report) -> Option<usize> {
         let count = self.positive_count(report)?;
         if count > crate::protocol::DEPTH {
@@ -261,7 +264,8 @@ impl<'a> Field<'a> {
         None
     }
 
-    /// Reads a duration as another client writes it: a number of units, each `unit` seconds. Our own form works too.
+    /// Reads a duration as another client writes it: a number that counts units of `unit` seconds. Our own form works
+    /// too.
     pub(super) fn foreign_time(&self, unit: f64, report: &mut Report) -> Option<Duration> {
         let Value::Number(number) = &self.node.value else { return self.positive_time(report) };
         let time = number.parse().ok().and_then(|number: f64| units::seconds_f64(number * unit));
@@ -316,7 +320,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Returns the known name that differs from a key only in punctuation, case, or a letter or two.
+/// Returns the known name that differs from a key only in punctuation, in case, or in one or two letters.
 pub(super) fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     let plain = |text: &str| -> Vec<u8> {
         text.bytes().filter(u8::is_ascii_alphanumeric).map(|byte| byte.to_ascii_lowercase()).collect()
@@ -329,7 +333,7 @@ pub(super) fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     known.iter().copied().find(|name| key.len() > 2 && close(name))
 }
 
-/// Reports whether two adjacent letters are swapped: `agrs`.
+/// Reports whether the texts differ only in two adjacent letters that are swapped, like `agrs` and `args`.
 fn is_swapped(left: &[u8], right: &[u8]) -> bool {
     let Some(at) = left.iter().zip(right).position(|(a, b)| a != b) else { return false };
     let swapped = left.get(at..at + 2).is_some_and(|two| right.get(at..at + 2) == Some(&[two[1], two[0]]));

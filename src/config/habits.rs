@@ -1,12 +1,13 @@
-//! Keys that only one client uses, and features that only other clients have.
+//! Config keys that only one client uses, and features that only other clients have.
 //!
-//! A key with a meaning here is read; a key that asks for a feature that this host lacks is noted.
+//! A key is read if it has a meaning here. A key that asks for a feature that this host lacks causes a note to the
+//! user.
 
 use super::fields::{Field, Fields};
 use super::report::Report;
 use super::{Server, Start};
 
-/// Features of other clients that this host lacks, by key.
+/// Config keys for features that this host lacks, each with the note about it.
 const LACKING: [(&str, &str); 9] = [
     ("sandbox", NO_SANDBOX),
     ("sandboxEnabled", NO_SANDBOX),
@@ -22,7 +23,7 @@ const LACKING: [(&str, &str); 9] = [
 const NO_SANDBOX: &str = "this build has no sandbox, the server runs without one";
 const ONE_USER: &str = "per-user values of that program are not known here, ignored";
 
-/// Reads the settings that some clients put into an object of their own.
+/// Reads the settings that some clients put into an object of their own under the entry.
 pub(super) fn read(server: &mut Server, fields: &mut Fields<'_>, report: &mut Report) {
     let Some(field) = fields.take(&["anythingllm"], report) else { return };
     let Some(mut own) = field.fields(report) else { return };
@@ -35,7 +36,7 @@ pub(super) fn read(server: &mut Server, fields: &mut Fields<'_>, report: &mut Re
     own.finish(&["autoStart", "suppressedTools"], report);
 }
 
-/// Notes features of other clients that this host lacks.
+/// Notes each key that asks for a feature that this host lacks.
 pub(super) fn lacking(fields: &mut Fields<'_>, report: &mut Report) {
     for (name, what) in LACKING {
         let Some(field) = fields.take(&[name], report) else { continue };
@@ -51,7 +52,8 @@ pub(super) fn lacking(fields: &mut Fields<'_>, report: &mut Report) {
     }
 }
 
-/// Returns the header that LibreChat makes from an `apiKey`.
+/// Returns the header, as name and value, that LibreChat makes from an `apiKey` object; `None` if the object gives no
+/// key that can be used here.
 pub(super) fn api_key<'a>(field: &Field<'a>, report: &mut Report) -> Option<(&'a str, String)> {
     let mut fields = field.fields(report)?;
     let mut text = |name| fields.take(&[name], report).and_then(|field| field.text(report));
@@ -70,7 +72,7 @@ pub(super) fn api_key<'a>(field: &Field<'a>, report: &mut Report) -> Option<(&'a
     })
 }
 
-/// Notes everything in Continue's `requestOptions` except the headers.
+/// Notes what is left in Continue's `requestOptions` after its headers were taken.
 pub(super) fn request_options(mut fields: Fields<'_>, report: &mut Report) {
     for field in fields.rest() {
         report.note(field.at, &field.path, "of these options only `headers` is used here");
@@ -82,7 +84,7 @@ pub(super) fn is_placeholder(value: &str) -> bool {
     value.find("{{").is_some_and(|start| value[start..].contains("}}"))
 }
 
-/// Notes a value that only another program can fill in.
+/// Notes a value with a placeholder that only another program can replace.
 pub(super) fn placeholder(field: &Field<'_>, value: &str, report: &mut Report) {
     if is_placeholder(value) {
         report.note(field.at, &field.path, "a placeholder of another program, sent as it is written");

@@ -1,8 +1,9 @@
-//! The program that prints headers for a server behind a URL, as the config names it: words, which no shell ever reads.
+//! The program that prints headers for a server behind a URL, as the config names it: a list of words, which no shell
+//! ever reads.
 //!
-//! Other clients pass a text to a shell. Here it is split if it is nothing but words, and refused if a shell would do more
-//! with it. This happens before variables are substituted, so a variable's value never becomes two words. Not here: how it
-//! runs (`transport/helper.rs`).
+//! Other clients pass a text to a shell. Here the text is split if it consists only of words, and refused if a shell
+//! would do more with it than split it. This happens before variables are substituted, so a variable's value never
+//! becomes two words. Not here: how the program runs (`transport/helper.rs`).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +14,7 @@ use super::report::Report;
 use super::syntax::{Member, Node, Value};
 use crate::redact::Learned;
 
-/// The key, and other clients' name for it.
+/// The config key, and other clients' name for it.
 pub(super) const KEYS: [&str; 2] = ["headersHelper", "http_headers_helper"];
 
 /// A program that prints headers, as one JSON object of names and values. `Debug` shows no arguments.
@@ -35,7 +36,7 @@ pub struct Helper {
     pub args: Vec<String>,
     /// Variables to pass on from our environment if they are set: names and globs.
     pub inherit_env: Vec<String>,
-    /// Values that it has printed so far, which must not be shown.
+    /// Values that the program has printed so far, which must not be shown.
     pub(super) given: Learned,
 }
 
@@ -47,7 +48,7 @@ impl Helper {
     }
 }
 
-/// Compares the config only: values that the program has printed are not part of it.
+/// Compares only what the config says: values that the program has printed do not count.
 impl PartialEq for Helper {
     fn eq(&self, other: &Self) -> bool {
         (&self.program, &self.args, &self.inherit_env) == (&other.program, &other.args, &other.inherit_env)
@@ -63,7 +64,8 @@ impl fmt::Debug for Helper {
     }
 }
 
-/// Reports whether only we may set a header: it frames a message, or the protocol defines it for each request.
+/// Reports whether only this program may set a header: the header frames an HTTP message, or MCP or HTTP defines its
+/// value for each request.
 pub(crate) fn is_own_header(name: &str) -> bool {
     const OWN: [&str; 18] = [
         "accept",
@@ -135,17 +137,18 @@ enum Quote {
     Double,
 }
 
-/// The state of splitting a text.
+/// The state while a text is split into words.
 struct Words {
     done: Vec<String>,
-    /// The current word; quotes start one that may stay empty.
+    /// The current word; `None` between words. A quote starts a word, which may stay empty.
     word: Option<String>,
     quote: Quote,
     /// Whether the last character was a backslash that escapes the next.
     escaped: bool,
 }
 
-/// Splits a text into words, or returns what in it only a shell understands. A variable reference stays within its word.
+/// Splits a text into words. Fails with a description of what in it only a shell understands. A reference to a variable
+/// never splits a word.
 fn words(text: &str, dialect: Dialect) -> Result<Vec<String>, String> {
     let mut words = Words { done: Vec::new(), word: None, quote: Quote::None, escaped: false };
     let mut rest = text;

@@ -1,7 +1,7 @@
 //! Which values of a config must never be printed.
 //!
-//! All headers and credentials. In the environment, the arguments and the URL: values that a name or their look marks as
-//! secret.
+//! These are all credentials, and all headers but a few. In environment variables, arguments and URLs, they are the
+//! values that are marked as secret by their name or by how they look.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +13,7 @@ use crate::redact::{Scrubber, looks_secret, names_a_secret};
 const PLAIN_HEADERS: [&str; 5] = ["accept", "accept-language", "cache-control", "content-type", "user-agent"];
 
 impl Config {
-    /// Returns a scrubber for the secrets of all servers and for the key of the stored tokens.
+    /// Returns a scrubber for the secrets of all servers and for the key that encrypts stored tokens.
     #[must_use]
     pub fn scrubber(&self) -> Scrubber {
         let mut scrubber = Scrubber::default();
@@ -40,7 +40,7 @@ impl Server {
 }
 
 impl Helper {
-    /// Hides the headers that the program printed from now on.
+    /// Hides, from now on, the values of these headers, which the program has printed.
     pub(crate) fn learn<'a>(&self, headers: impl IntoIterator<Item = (&'a str, &'a str)>) {
         let mut scrubber = Scrubber::default();
         for (_, value) in headers.into_iter().filter(|(name, _)| !is_plain(name)) {
@@ -61,7 +61,7 @@ fn process(stdio: &Stdio, scrubber: &mut Scrubber) {
     arguments(&stdio.args, scrubber);
 }
 
-/// Learns the secrets among these arguments.
+/// Adds the secrets among these arguments to the scrubber.
 pub(super) fn arguments(arguments: &[String], scrubber: &mut Scrubber) {
     let mut telling = None;
     for argument in arguments {
@@ -116,12 +116,12 @@ fn remote(remote: &Remote, scrubber: &mut Scrubber) {
     }
 }
 
-/// Learns a value if its name or its look marks it as secret.
+/// Adds a value to the scrubber if its name or its look marks it as secret, and any secrets in it if it is a URL.
 fn named(name: &str, value: &str, scrubber: &mut Scrubber) {
     if names_a_secret(name) || looks_secret(value) {
         credential(value, scrubber);
     }
-    // Databases are often named by a URL with a password.
+    // Databases are often given as a URL with a password.
     if let Ok(url) = url::Url::parse(value) {
         scrubber.know(url.password().unwrap_or_default());
         url.query_pairs().filter(|(name, value)| names_a_secret(name) || looks_secret(value)).for_each(|(_, value)| {
@@ -130,7 +130,8 @@ fn named(name: &str, value: &str, scrubber: &mut Scrubber) {
     }
 }
 
-/// Learns the value, and its parts that are secret alone: the text after the scheme, and the password of `Basic`.
+/// Adds a credential to the scrubber, and its parts that are secret by themselves: the text after the scheme, and the
+/// password in `Basic` credentials.
 fn credential(value: &str, scrubber: &mut Scrubber) {
     scrubber.know(value);
     let Some((scheme, credential)) = value.split_once(' ') else { return };

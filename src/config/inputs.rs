@@ -1,4 +1,5 @@
-//! The `inputs` of VS Code: what an editor would ask the user, and the default values.
+//! The `inputs` of VS Code: values for which an editor would ask the user, and their defaults. This host does not ask:
+//! a variable or the default has to provide the value.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +8,14 @@ use super::syntax::{Node, Value};
 /// Inputs by their id.
 pub(super) type Inputs = BTreeMap<String, Input>;
 
-/// One question.
+/// A value that an editor would ask for.
 #[derive(Debug, Default)]
 pub(super) struct Input {
     pub(super) about: String,
     pub(super) default: Option<String>,
-    /// The possible answers; empty means any.
+    /// The allowed values; empty means any.
     pub(super) options: Vec<String>,
-    /// Whether an editor hides the answer.
+    /// Whether an editor hides what the user types.
     pub(super) password: bool,
 }
 
@@ -25,7 +26,8 @@ pub(super) fn read(root: &Node) -> Inputs {
     lists.flat_map(items).filter_map(|item| Some((item.get("id")?.text()?.to_owned(), input(item)))).collect()
 }
 
-/// Removes the default answers. In a project's file they are outside of the entries, and an approval covers only entries.
+/// Removes the defaults. In a project's file they are outside of the server entries, and an approval covers only
+/// entries.
 pub(super) fn forget_defaults(inputs: &mut Inputs) {
     inputs.values_mut().for_each(|input| input.default = None);
 }
@@ -39,7 +41,7 @@ fn items(node: &Node) -> &[Node] {
 
 fn input(item: &Node) -> Input {
     let about = item.get("description").and_then(Node::text).unwrap_or_default().to_owned();
-    // An option is a text, or an object with a label and a value.
+    // An option is either a text, or an object with a label and a value.
     let option = |item: &Node| scalar(item.get("value").or_else(|| item.get("label")).unwrap_or(item));
     Input {
         about,
@@ -57,7 +59,7 @@ fn scalar(node: &Node) -> Option<String> {
     }
 }
 
-/// Returns the variable that answers an input.
+/// Returns the name of the environment variable that provides the value of an input.
 pub(super) fn variable(id: &str) -> String {
     let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("MCP_HOST_INPUT_{}", id.chars().map(upper).collect::<String>())

@@ -1,8 +1,8 @@
-//! Secrets that the user has put into a keyring for configs, by name: `${keyring:NAME}`.
+//! Secrets that the user has put into a keyring, and to which configs refer by name: `${keyring:NAME}`.
 //!
-//! The function that asks the keyring is passed in ([`Keyring`]), like the environment; this file holds the lookups of one
-//! load. **Invariant:** a load waits for the keyring once, however many values it wants, and the keyring is never asked on
-//! behalf of a server that is not going to be started.
+//! The function that asks the keyring is passed in ([`Keyring`]), like the environment. This file holds the lookups
+//! while a config is loaded once. **Invariant:** a load waits for the keyring once, however many values it wants, and
+//! never asks the keyring for a server that is not going to be started.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,15 +14,15 @@ use super::dialect::{self, Dialect};
 use super::secret::Secret;
 use super::syntax::{Node, Value};
 
-/// How long one load waits in total (`docs/hazards.md` H77).
+/// How long one load of a config waits for the keyring in total (`docs/hazards.md` H77).
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The service name of entries for configs in the keyring. Our own entries have another service name, so no config can
-/// name the key that encrypts tokens.
+/// The service name of the keyring entries that configs may refer to. Our own entries have another service name, so no
+/// config can read the key that encrypts tokens.
 pub(crate) const SERVICE: &str = "mcp-host-config";
 
 type Ask = dyn Fn(&str, Duration) -> Result<Option<Secret>, Unread> + Send + Sync;
 
-/// A source of secrets that configs name. The `Default` has none.
+/// A keyring whose secrets configs refer to by name. The `Default` stands for a build without a keyring.
 ///
 /// ```
 /// use mcp_host::config::{Keyring, LoadRequest, Secret};
@@ -34,12 +34,13 @@ type Ask = dyn Fn(&str, Duration) -> Result<Option<Secret>, Unread> + Send + Syn
 pub struct Keyring(Option<Arc<Ask>>);
 
 impl Keyring {
-    /// Creates a keyring from a function that looks up a secret by name within a time limit. The function may block.
+    /// Creates a keyring from a function that looks up a secret by name within a time limit, and returns `None` if
+    /// there is no secret with this name. The function may block.
     pub fn new(ask: impl Fn(&str, Duration) -> Result<Option<Secret>, Unread> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(ask)))
     }
 
-    /// Looks up one secret. Returns `None` if there is no keyring.
+    /// Looks up one secret. The outer `None` means that there is no keyring, the inner one that it has no such secret.
     pub(crate) fn ask(&self, name: &str, limit: Duration) -> Option<Result<Option<Secret>, Unread>> {
         self.0.as_ref().map(|ask| ask(name, limit))
     }
@@ -51,7 +52,7 @@ impl fmt::Debug for Keyring {
     }
 }
 
-/// Why a secret could not be read, as a message without any value.
+/// Why a secret could not be read. The message must contain no secret.
 ///
 /// ```
 /// use mcp_host::config::{Keyring, Unread};
@@ -63,11 +64,11 @@ impl fmt::Debug for Keyring {
 pub enum Unread {
     /// This entry cannot be read.
     This(String),
-    /// No entry can be read: this load stops asking.
+    /// No entry can be read, so this load of the config stops asking.
     All(String),
 }
 
-/// The lookups of one load.
+/// The lookups while a config is loaded once.
 #[derive(Debug)]
 pub(super) struct Lookups<'a> {
     keyring: &'a Keyring,
@@ -127,7 +128,7 @@ impl<'a> Lookups<'a> {
     }
 }
 
-/// Returns the command that stores an entry in this system's keyring.
+/// Returns the shell command with which the user stores an entry in this system's keyring.
 fn put(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@' | '/');
     let name = if name.chars().all(plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', r"'\''")) };
@@ -138,7 +139,8 @@ fn put(name: &str) -> String {
     }
 }
 
-/// Finds the keyring references in a tree, as they are found when it is read: the path of each, and the name in it.
+/// Finds the references to keyring entries in a tree, by the same rules as when its variables are substituted. Adds the
+/// path of each reference, and the name of its keyring entry.
 pub(super) fn named(node: &Node, path: &str, dialect: Dialect, found: &mut Vec<(String, String)>) {
     match &node.value {
         Value::Text(text) => {

@@ -1,12 +1,13 @@
-//! Tables of keys. [`keys!`] builds a struct from lines that each give a key's doc, its reader, and its default.
+//! Tables of config keys. [`keys!`] builds a struct from lines that each give a key's doc, its reader, and its default.
 //!
-//! One line is all that a key needs here; without a doc it does not compile. The tests below check it against its line in
-//! `config/mcp-host.toml`. The tables are `Server` and `Restart` in `mod.rs`, and `Limits` in `host/limits.rs`.
+//! A key needs no more than this one line; without a doc it does not compile. The tests below check the key against its
+//! line in `config/mcp-host.toml`. The tables are `Server` and `Restart` in `mod.rs`, and `Limits` in `host/limits.rs`.
 
-/// Declares a struct whose fields are keys: doc, field, reader, type and default. The key is the field name in camel case;
-/// other clients' names for it follow, separated by bars. A reader is a method of `Field`, or `nested` for a nested table.
+/// Declares a struct whose fields are config keys, each given by its doc, field, reader, type and default. The key is
+/// the field's name in camel case; after the field name, other clients' names for the key follow, separated by bars. A
+/// reader is a method of `Field`, or `nested` for a nested table.
 ///
-/// Before its `keys`, a struct may have other fields, and arguments to initialize them.
+/// Before its `keys`, a struct may have other fields, which are initialized from the arguments after the struct's name.
 macro_rules! keys {
     (@read nested, $value:expr, $field:ident, $report:ident) => {
         $value.read(&$field, $report)
@@ -35,7 +36,7 @@ macro_rules! keys {
         }
 
         impl $name {
-            /// Reads the object in this field over the current values.
+            /// Reads the object in this field, and replaces the current values by those that it gives.
             pub(in crate::config) fn read(
                 &mut self,
                 field: &$crate::config::fields::Field<'_>,
@@ -74,7 +75,7 @@ macro_rules! keys {
                 vec![$($crate::config::keys::camel_case(stringify!($field)),)+]
             }
 
-            /// Reads the given keys over the current values, in the order of the table.
+            /// Reads the keys that are given, in the order of the table, and replaces the current values by theirs.
             pub(in crate::config) fn fill(
                 &mut self,
                 fields: &mut $crate::config::fields::Fields<'_>,
@@ -98,7 +99,8 @@ macro_rules! keys {
     };
 }
 
-/// Declares a setting that accepts a few words: doc, variant, word.
+/// Declares an enum for a setting that accepts a few words, each given by the doc and name of its variant, and the
+/// word.
 macro_rules! words {
     (
         $(#[$meta:meta])*
@@ -125,7 +127,7 @@ pub(crate) trait Words: Copy + PartialEq + 'static {
     /// The words, in the order in which messages list them.
     const WORDS: &'static [(&'static str, Self)];
 
-    /// Returns the word for it.
+    /// Returns the word for this value.
     fn word(self) -> &'static str {
         Self::WORDS.iter().find(|(_, value)| *value == self).map_or("", |(word, _)| *word)
     }

@@ -1,4 +1,4 @@
-//! From files to a [`Config`]: where to look for them, and how to merge several.
+//! Loads a [`Config`]: where to look for its files, and how to merge several of them.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use super::{Config, Server, host, inputs, place, server, shape};
 /// The largest config file that is read.
 const FILE: u64 = 16 * 1024 * 1024;
 
-/// What to load, and in which environment.
+/// Which config to load, and in which environment.
 ///
 /// ```no_run
 /// use mcp_host::config::{self, LoadRequest};
@@ -29,7 +29,7 @@ const FILE: u64 = 16 * 1024 * 1024;
 pub struct LoadRequest {
     /// Files named by the user. An entry of a later file replaces an earlier entry with the same server name.
     pub files: Vec<PathBuf>,
-    /// The environment.
+    /// The environment variables.
     pub vars: Vars,
     /// The source of secrets that servers name as `${keyring:…}`.
     pub keyring: Keyring,
@@ -37,15 +37,16 @@ pub struct LoadRequest {
     pub home: Option<PathBuf>,
     /// The folder that holds the `mcp-host` folder with the user's settings, such as `~/.config`.
     pub config_home: Option<PathBuf>,
-    /// Where to look for a project's config: a directory whose content may come from others.
+    /// The directory in which to look for a project's config; its content may come from others.
     pub working_directory: Option<PathBuf>,
-    /// The project whose servers to take from Claude Code's own file. Defaults to the project of the working directory.
+    /// The directory of the project whose servers to take from Claude Code's own file. `None` means the project of the
+    /// working directory.
     pub project_directory: Option<PathBuf>,
-    /// Whether the named files were found in the working directory.
+    /// Whether the files in `files` were found in the working directory, and so belong to a project.
     pub project: bool,
-    /// What the user has approved of project configs.
+    /// Which servers of project configs the user has approved.
     pub approved: Approved,
-    /// Host settings that override all others: the path below `host`, and the value as written in a variable.
+    /// Host settings that override all others: the path below `host`, and the value, written as in a variable.
     pub flags: Vec<(String, String)>,
 }
 
@@ -82,9 +83,9 @@ impl LoadRequest {
         self.find()
     }
 
-    /// Returns the files to read: the named ones, else the one of `MCP_HOST_CONFIG`, else the one in the working
-    /// directory, else the user's. Also returns whether they belong to a project: a file in the working directory comes
-    /// from whoever wrote the project.
+    /// Returns the files to read: the named files, else the file that `MCP_HOST_CONFIG` names, else the one in the
+    /// working directory, else the user's own. Also returns whether they belong to a project: a file in the working
+    /// directory comes from whoever wrote the project.
     fn find(&self) -> Result<(Vec<PathBuf>, bool), Error> {
         if !self.files.is_empty() {
             return Ok((self.files.clone(), self.project));
@@ -144,7 +145,7 @@ pub fn parse_str(text: &str, syntax: Syntax, name: impl AsRef<Path>, vars: &Vars
     loader.finish(&[])
 }
 
-/// Reads file after file, and merges what they say.
+/// Reads one config file after the other, and merges their content.
 struct Loader<'a> {
     vars: &'a Vars,
     home: Option<&'a Path>,
@@ -152,9 +153,9 @@ struct Loader<'a> {
     /// The user's approvals, if the files belong to a project.
     approved: Option<&'a Approved>,
     stand: Stand<'a>,
-    /// The projects with servers that the files have, described in words.
+    /// Those projects in the files that have servers, described in words.
     projects: Vec<String>,
-    /// What the chosen projects say about servers in other files.
+    /// What the chosen projects say about servers of other files.
     shared: Vec<Shared>,
     servers: Vec<Server>,
     hosts: Vec<Node>,
@@ -254,9 +255,9 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Reports whether to ask the keyring for an entry: only if its server is going to be started. To decide that, the
-    /// entry is first read and judged without a keyring. Secrets of the user's keyring that a project names need the
-    /// user's approval.
+    /// Reports whether the keyring may be asked for the values of an entry: only if its server is going to be started.
+    /// To decide that, the entry is first read and judged without a keyring. If a project's entry names secrets in the
+    /// user's keyring, the user must have approved it.
     fn may_ask(&self, entry: &shape::Entry<'_>, file: &Path, scope: Scope<'_>) -> bool {
         if server::keyring_names(entry).is_empty() {
             return false;
@@ -269,8 +270,9 @@ impl<'a> Loader<'a> {
             && self.approved.is_none_or(|approved| project::judge(entry, file, &reads.contents(), approved).approved)
     }
 
-    /// Returns the server with whatever keeps it from starting. A project's server waits for the user's approval.
-    /// Mistakes of a disabled server are kept until all files are read, because a later file may enable it.
+    /// Returns the server that was read, and stores in it what keeps it from starting. A project's server waits for the
+    /// user's approval. The mistakes of a disabled server are kept until all files are read, because a later file may
+    /// enable it.
     fn judged(&self, read: server::Read, entry: &shape::Entry<'_>, file: &Path, reads: &Contents) -> Server {
         let server::Read { mut server, wrong, missing } = read;
         if let Some(approved) = self.approved {
@@ -287,7 +289,8 @@ impl<'a> Loader<'a> {
     fn add_host(&mut self, host: &Node, scope: &Scope<'_>) {
         let mut outcome = Outcome::default();
         let host = scope.expand(host, "host", &mut outcome, &mut self.report);
-        // A missing variable fails a single server, but the host has none to fail, so here it is a problem.
+        // In a server's entry, a missing variable makes only that server fail. Here it concerns the whole host, so it
+        // is a problem of the config.
         for lack in outcome.missing {
             let problem = self.report.lack(lack);
             self.report.put_back([problem]);
@@ -295,7 +298,7 @@ impl<'a> Loader<'a> {
         self.hosts.push(host);
     }
 
-    /// Adds a server. An entry of a later file replaces an earlier one as a whole.
+    /// Adds a server. It replaces a server with the same name from an earlier file as a whole.
     fn put(&mut self, server: Server) {
         match self.servers.iter_mut().find(|known| known.name == server.name) {
             Some(known) => *known = server,
@@ -312,7 +315,8 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Applies what Claude Code's own file says about other servers, and checks that a named project exists.
+    /// Applies what Claude Code's own file says about servers of other files, and refuses a named project that does not
+    /// exist.
     fn apply_projects(&mut self) {
         for server in &mut self.servers {
             let off = self.shared.iter().find_map(|shared| shared.turns_off(&server.name, &server.source.file));
@@ -370,7 +374,7 @@ impl<'a> Loader<'a> {
         if let Some(file) = approved.and_then(|approved| approved.file.clone()) {
             contents.watch(file);
         }
-        // They are read when the endpoint opens, and again after a renewal.
+        // The certificate files are read when the endpoint opens, and again after the certificate was renewed.
         for file in host.tls.iter().flat_map(|tls| [&tls.cert, &tls.key]) {
             contents.watch(file.clone());
         }

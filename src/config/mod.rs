@@ -1,9 +1,10 @@
 //! The config: the servers and the host's own settings, read from the config files of many MCP clients.
 //!
 //! In: files, and a snapshot of the environment. Out: one checked [`Config`], or every problem of every file at once.
-//! A file passes through these steps: `syntax` parses it into a tree with places, `shape` finds the servers and decides
-//! which client's rules they follow, `expand` substitutes variables, and `server`, `transport`, `settings` and `host`
-//! check it field by field. `Server` below is the table of the keys that every entry may have.
+//! A file passes through these steps: `syntax` parses it into a tree whose values know their line and column, `shape`
+//! finds the server entries and decides which client's rules they follow, `expand` substitutes variables, and `server`,
+//! `transport`, `settings` and `host` check it field by field. `Server` below is the table of the keys that every
+//! server entry may have.
 //!
 //! **Invariant:** nothing here starts, connects, or writes anything, and no message contains the value of a variable.
 //! Start with [`load()`].
@@ -90,23 +91,23 @@ use crate::name::{self, ServerName};
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// The servers, in the order of the files.
+    /// The servers, in the order in which the files first name them.
     pub servers: Vec<Server>,
     /// The settings of the host itself.
     pub host: HostSettings,
-    /// What the user should be told once.
+    /// Remarks that the user should be told once; none of them stops the host.
     pub notes: Vec<Note>,
     /// The config files.
     pub files: Vec<PathBuf>,
-    /// Every file that was read, config files and the files they name, with a hash of its content.
+    /// Every file that was read (config files, and files that they name), each with a hash of its content.
     pub contents: Contents,
-    /// Whether it was found in the working directory. Such a config comes from a project, not from the user.
+    /// Whether the config was found in the working directory. Such a config comes from a project, not from the user.
     pub project: bool,
-    /// What it depends on besides its files.
+    /// What the config depends on besides its files.
     pub surroundings: Surroundings,
 }
 
-/// The message for a server entry that points back to this host, which is switched off.
+/// The reason shown for a server entry that is switched off because it points back to this host.
 pub const ITSELF: &str = "this is this host itself; take it out of the config";
 
 impl Config {
@@ -131,35 +132,37 @@ keys! {
     /// ```
     #[non_exhaustive]
     pub struct Server(name: String, alias: ServerName, transport: Transport) {
-        /// The name in the config.
+        /// The server's name in the config.
         name: String = name,
-        /// The name everywhere else.
+        /// The server's name everywhere else, made from its name in the config.
         alias: ServerName = alias,
         /// Where the entry is in its file.
         source: Source = Source::default(),
         /// How to reach the server.
         transport: Transport = transport,
-        /// Values from variables, files and inputs, anywhere in the entry, that are secret by name or origin.
+        /// Values that must not be shown and that the entry takes from elsewhere: from variables whose names mark them
+        /// as secret, or from files, inputs or a keyring.
         secrets: Vec<Secret> = Vec::new(),
-        /// Why it cannot be started as configured: a variable that is not set, a missing file, or a setting of another
-        /// client that means nothing here. Such a server is `failed` from the start; other servers are unaffected.
+        /// Why the server cannot be started as configured: a variable that is not set, a missing file, or a setting of
+        /// another client that means nothing here. Such a server is `failed` from the start; other servers are
+        /// unaffected.
         unusable: Option<Unusable> = None,
-        /// What a project's config says about it, and whether the user has approved that.
+        /// The server's entry in a project's config, and whether the user has approved it; `None` for other configs.
         project: Option<Project> = None,
-        /// Whether it is the user's own daemon, which stands for the servers of a config. Its reports of failures are
-        /// trusted. No config file can set this.
+        /// Whether this is the user's own daemon, a running host that stands for all servers of a config. The failures
+        /// that it reports are trusted. No config file can set this.
         daemon: bool = false,
     }
     keys {
-        /// Whether clients may share one connection to it.
+        /// Whether clients may share one connection to the server.
         sharing: word -> Sharing = Sharing::Auto,
-        /// Whether its names are prefixed with the alias.
+        /// Whether the names of its tools, prompts and resources are prefixed with its alias.
         prefix: word -> Prefix = Prefix::Always,
-        /// When it is started.
+        /// When the server is started.
         start: word -> Start = Start::Eager,
-        /// Which era of the protocol to speak with it.
+        /// Which era of the protocol to speak with the server.
         era: word -> Era = Era::Auto,
-        /// Whether to keep its lists for the next start.
+        /// Whether to save its tool list and its other lists for the next start of the host.
         manifest: word -> Manifest = Manifest::On,
         /// How long a connection may be idle before it is closed; the next call opens another. 0 means forever.
         idle_stop: time -> Duration = Duration::ZERO,
@@ -169,15 +172,15 @@ keys! {
         trust_annotations: flag -> bool = false,
         /// How many calls may run at once; more calls wait in order of arrival. 0 means unlimited.
         max_concurrent: count -> usize = 0,
-        /// How long a call may wait for its turn.
+        /// How long a call may wait for its turn under `max_concurrent`.
         queue_timeout: time -> Duration = Duration::from_secs(30),
-        /// Tools that may be called again after a lost connection.
+        /// Tools, by the server's own names, whose calls may be repeated after a lost connection.
         repeatable: list -> Vec<String> = Vec::new(),
-        /// The user's description of it.
+        /// The user's description of the server.
         description: note -> Option<String> = None,
-        /// Tools to rename: from the server's name to ours, without the prefix.
+        /// Tools to rename: from the server's own name to the name that clients see, without the prefix.
         rename: rename -> BTreeMap<String, String> = BTreeMap::new(),
-        /// The answer when it asks for roots.
+        /// What the server gets when it asks for roots.
         roots: roots -> Roots = Roots::Client,
         /// What happens when the connection is lost.
         restart: nested -> Restart = Restart::default(),
@@ -187,11 +190,11 @@ keys! {
         exclude_tools | "disabled_tools" | "disabledTools": list -> Vec<String> = Vec::new(),
         /// How long a start may take, including the handshake.
         start_timeout: positive_time -> Duration = Duration::from_secs(30),
-        /// How long a call may stay silent; progress restarts the timeout.
+        /// How long a call may go without progress; each progress notification restarts the timeout.
         call_timeout: positive_time -> Duration = Duration::from_secs(60),
         /// How long a call may take overall.
         max_call_time: positive_time -> Duration = Duration::from_secs(3600),
-        /// Why not to start it, if the config says so.
+        /// Why the server is disabled and so is not started; `None` if it is not disabled.
         disabled: off -> Option<String> = None,
     }
 }
@@ -206,19 +209,19 @@ impl Server {
         Ok(Self::with_defaults(name.to_owned(), ServerName::from_config(name)?, transport.into()))
     }
 
-    /// Reports whether this is its name in the config, or its alias.
+    /// Reports whether `name` is the server's name in the config, or its alias.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.alias.as_str() == name
     }
 
-    /// Reports whether the other entry means the same server, run in the same way. Its place in the file does not count.
+    /// Reports whether `other` is equal to this, apart from its place in a file and its approval.
     pub fn same_as(&self, other: &Self) -> bool {
         let Self { source, project, .. } = other;
         Self { source: source.clone(), project: project.clone(), ..self.clone() } == *other
     }
 }
 
-/// A place in a config file; empty for a server that does not come from one.
+/// Where a server's entry is in a config file. The path is empty for a server that does not come from a file.
 ///
 /// ```
 /// # fn show(server: &mcp_host::config::Server) {
@@ -255,7 +258,7 @@ pub enum Transport {
     Auto(Remote),
 }
 
-/// A process to start. `Debug` shows neither arguments nor values.
+/// A process to start. `Debug` shows neither its arguments nor the values of its variables.
 ///
 /// ```
 /// use mcp_host::config::Stdio;
@@ -273,13 +276,13 @@ pub struct Stdio {
     pub env: Vec<(String, Secret)>,
     /// Variables to pass on from our environment if they are set: names and globs.
     pub forward_env: Vec<String>,
-    /// Its working directory; ours by default.
+    /// Its working directory; `None` means ours.
     pub cwd: Option<PathBuf>,
 }
 
 impl fmt::Debug for Stdio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Keys are also passed as arguments, and a log line about a server must not reveal them.
+        // API keys are also passed as arguments, and a log line about a server must not reveal them.
         let args = format_args!("[{} arguments]", self.args.len());
         let Self { command, args: _, env, forward_env, cwd } = self;
         f.debug_struct("Stdio")
@@ -306,11 +309,11 @@ impl fmt::Debug for Stdio {
 pub struct Remote {
     /// The endpoint: `http` or `https`, without user and password.
     pub url: Url,
-    /// Headers of every request.
+    /// Headers to send with every request.
     pub headers: Vec<(String, Secret)>,
-    /// A program that prints headers for each connection, which add to `headers` or replace some.
+    /// A program that runs for each connection and prints headers, which add to `headers` or replace some of them.
     pub headers_helper: Option<Helper>,
-    /// Whether plain HTTP may leave this machine.
+    /// Whether plain HTTP to another machine is allowed.
     pub insecure_http: bool,
     /// Which certificates to accept from the server, and which to present.
     pub tls: Tls,
@@ -359,10 +362,11 @@ words! {
     /// # Ok::<_, mcp_host::name::Error>(())
     /// ```
     pub enum Sharing {
-        /// As far as is safe for this server.
+        /// Clients share a connection as far as is safe for this server.
         #[default]
         Auto = "auto",
-        /// Like `Auto`, but only among clients with the same capabilities: for servers whose lists depend on them.
+        /// Like `Auto`, but only among clients with the same capabilities: for servers whose tool lists and other lists
+        /// depend on these capabilities.
         Profile = "profile",
         /// One connection per client.
         Session = "session",
@@ -381,7 +385,7 @@ words! {
     /// # Ok::<_, mcp_host::name::Error>(())
     /// ```
     pub enum Start {
-        /// With the host.
+        /// When the host starts.
         #[default]
         Eager = "eager",
         /// When it is first needed.
@@ -390,7 +394,7 @@ words! {
 }
 
 words! {
-    /// Whether to keep a server's lists for the next start.
+    /// Whether to save a server's tool list and its other lists for the next start of the host.
     ///
     /// ```
     /// use mcp_host::config::{Manifest, Server, Stdio};
@@ -399,10 +403,10 @@ words! {
     /// # Ok::<_, mcp_host::name::Error>(())
     /// ```
     pub enum Manifest {
-        /// In the state directory, so that a first list need not wait for the server.
+        /// Saves them in the state directory, so that a client's first list request need not wait for the server.
         #[default]
         On = "on",
-        /// Not at all.
+        /// Does not save them.
         Off = "off",
     }
 }
@@ -418,7 +422,8 @@ words! {
     /// ```
     #[non_exhaustive]
     pub enum Era {
-        /// What the server offers. If it offers both, over HTTP the era of each client, over stdio the older one.
+        /// The era that the server offers. If it offers both: over HTTP the era of each client, over stdio the legacy
+        /// era.
         #[default]
         Auto = "auto",
         /// Self-contained requests for all clients, if the server offers them.
@@ -429,7 +434,7 @@ words! {
 }
 
 words! {
-    /// Whether the names of a server are prefixed with its alias.
+    /// Whether the names of a server's tools, prompts and resources are prefixed with its alias.
     ///
     /// ```
     /// use mcp_host::config::{Prefix, Server, Stdio};
@@ -438,12 +443,12 @@ words! {
     /// # Ok::<_, mcp_host::name::Error>(())
     /// ```
     pub enum Prefix {
-        /// All of them.
+        /// All names are prefixed.
         #[default]
         Always = "always",
-        /// None; names that another server already has are dropped.
+        /// No name is prefixed; a name that another server already has is dropped.
         Never = "never",
-        /// Names that another server already has.
+        /// Only names that another server already has are prefixed.
         Auto = "auto",
     }
 }
@@ -469,7 +474,7 @@ keys! {
     }
 }
 
-/// The answer to a server that asks for roots.
+/// What a server gets when it asks for roots.
 ///
 /// ```
 /// use mcp_host::config::{Roots, Server, Stdio};
@@ -479,11 +484,11 @@ keys! {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Roots {
-    /// The roots of the client that it works for.
+    /// The roots of the client that the server works for.
     #[default]
     Client,
     /// No roots.
     None,
-    /// These URIs.
+    /// The roots with these URIs.
     Fixed(Vec<String>),
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// Folders at the root of a project in which clients keep their files.
+/// Names of the folders, at the root of a project, in which clients keep their files.
 const FOLDERS: [&str; 22] = [
     ".agents",
     ".air",
@@ -28,10 +28,10 @@ const FOLDERS: [&str; 22] = [
     ".windsurf",
     ".zed",
 ];
-/// How deep a client's file may be in its folder: `.continue/mcpServers/a.yaml`.
+/// How many levels a client's folder may be above its file, as in `.continue/mcpServers/a.yaml`.
 const DEEPEST: usize = 3;
 
-/// Makes a path absolute. Symlinks stay: a file that is linked into `.cursor` belongs there.
+/// Makes a path absolute. Symlinks are not resolved, because a file that is linked into `.cursor` belongs there.
 pub(super) fn absolute(path: &Path) -> PathBuf {
     let Ok(path) = std::path::absolute(path) else { return path.to_owned() };
     // `a/link/..` is not `a`: only the file system knows the parent.
@@ -45,8 +45,8 @@ pub(super) fn absolute(path: &Path) -> PathBuf {
     }
 }
 
-/// Returns the folder of the project that a file belongs to: `x` for `x/.vscode/mcp.json`, `x/.kiro/settings/mcp.json` and
-/// `x/.mcp.json`. The home directory is not a project.
+/// Returns the root folder of the project that a file belongs to: `x` for `x/.vscode/mcp.json`,
+/// `x/.kiro/settings/mcp.json` and `x/.mcp.json`. Returns `None` for other files; the home directory is not a project.
 pub(super) fn workspace<'a>(file: &'a Path, home: Option<&Path>) -> Option<&'a Path> {
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let folders = || file.ancestors().skip(1).take(DEEPEST);
@@ -56,7 +56,7 @@ pub(super) fn workspace<'a>(file: &'a Path, home: Option<&Path>) -> Option<&'a P
     inside.parent().filter(|folder| !folder.as_os_str().is_empty() && Some(*folder) != home)
 }
 
-/// Returns why a file cannot be read, without the system's error number.
+/// Returns the system's reason why a file cannot be read, without its error number.
 pub(super) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();

@@ -1,11 +1,11 @@
-//! Configs of a project: found in the working directory, and so written by whoever wrote the project (`docs/hazards.md`
-//! H93). Its servers stay `disabled` until the user has approved exactly what they are.
+//! Configs of a project: they are found in the working directory, and so written by whoever wrote the project
+//! (`docs/hazards.md` H93). Their servers stay `disabled` until the user has approved exactly these entries.
 //!
-//! The user approves the entry as written, which client's rules it follows, the path of the file, and the text of the
-//! files that it names. The values of the user's own variables need no approval: the entry shows where they go. Keyring
-//! entries are read, and a headers program runs, only after the approval. The `host` of a project's file is not read at
-//! all. Approvals are stored in the state directory (`approvals.rs`), and a running host follows them like its config
-//! files.
+//! An approval covers the entry as written, which client's rules the entry follows, the path of the config file, and
+//! the text of the files that the entry names. The values of the user's own variables need no approval: the entry shows
+//! where they go. Only after the approval are keyring entries read, and may a headers program run. The `host` key of a
+//! project's file is not read at all. Approvals are stored in the state directory (`approvals.rs`), and a running host
+//! follows changes to them like changes to its config files.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,7 @@ use super::syntax::{Member, Node, Value};
 use super::{helper, server};
 use crate::hex;
 
-/// Why a project's server is not started before it is approved.
+/// The reason shown for a project's server that is disabled because the user has not approved it.
 pub const NOT_APPROVED: &str = "not approved";
 
 /// A server's entry in a project's config.
@@ -34,10 +34,11 @@ pub const NOT_APPROVED: &str = "not approved";
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Project {
-    /// Identifies this exact entry.
+    /// A hash of everything that an approval covers; it changes with the entry.
     pub hash: String,
-    /// The entry as shown to the user, line by line. Only the values of keys named like secrets are left out. A line that
-    /// starts with `!` warns of something that changes how programs run or reaches outside of the project.
+    /// The entry as shown to the user, line by line. Only the values of config keys that are named like secrets are
+    /// hidden. A line that starts with `!` warns of something that changes how programs run, or that reaches outside of
+    /// the project.
     pub shown: Vec<String>,
     /// Whether the user has approved it.
     pub approved: bool,
@@ -62,19 +63,21 @@ impl fmt::Debug for Project {
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Approved {
-    /// The file that holds them, if there is one.
+    /// The file that holds the approvals, if there is one.
     pub(super) file: Option<PathBuf>,
     hashes: BTreeMap<(PathBuf, String), String>,
 }
 
 impl Approved {
-    /// Takes the content of a file: the hash of each approved entry, by the path of its config and the server's name.
+    /// Takes the content of the approvals file: the hash of each approved entry, by the path of its config file and the
+    /// server's name.
     pub fn new(file: PathBuf, hashes: impl IntoIterator<Item = ((PathBuf, String), String)>) -> Self {
         Self { file: Some(file), hashes: hashes.into_iter().collect() }
     }
 }
 
-/// Judges an entry of a project's file; `reads` holds the hashes of the files that it names.
+/// Decides whether an entry of a project's file is approved; `reads` holds the hashes of the files that the entry
+/// names.
 pub(super) fn judge(entry: &Entry<'_>, file: &Path, reads: &Contents, approved: &Approved) -> Project {
     let mut text = String::new();
     write(entry.node, &mut text);
@@ -103,7 +106,7 @@ fn shown(entry: &Entry<'_>, file: &Path, reads: &Contents) -> Vec<String> {
     let mut lines = Vec::new();
     for Member { key, node, .. } in entry.node.members().unwrap_or_default() {
         match &node.value {
-            // One line each, so that a change is easy to see.
+            // Each member has a line of its own, so that a change is easy to see.
             Value::Object(members) => {
                 for member in members {
                     lines.push(line(&format!("{key}.{}", member.key), &member.key, &member.node));
@@ -138,8 +141,8 @@ fn shown(entry: &Entry<'_>, file: &Path, reads: &Contents) -> Vec<String> {
     lines
 }
 
-/// Reports whether a path leads out of the folder of a project's file. The target counts, not the spelling: a symlink in
-/// the project may lead anywhere.
+/// Reports whether a path leads out of the folder that contains a project's file. The target of the path counts, not
+/// its spelling: a symlink in the project may lead anywhere.
 fn leads_out(path: &Path, file: &Path) -> bool {
     let folder = file.parent().unwrap_or(Path::new(""));
     match (std::fs::canonicalize(path), std::fs::canonicalize(folder)) {
@@ -165,7 +168,7 @@ fn names_a_secret(key: &str) -> bool {
         .any(|part| key.contains(part))
 }
 
-/// Reports whether a variable makes a program load other code.
+/// Reports whether an environment variable can make a program load other code.
 fn loads_code(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     name.starts_with("LD_")
@@ -193,7 +196,7 @@ fn risky(node: &Node, path: &str, lines: &mut Vec<String>) {
     }
 }
 
-/// Writes the tree as JSON, as written and in the order of the file.
+/// Writes the tree as JSON, with its values as written and in the order of the file.
 fn write(node: &Node, out: &mut String) {
     match &node.value {
         Value::Null => out.push_str("null"),

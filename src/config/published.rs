@@ -1,4 +1,4 @@
-//! The `server.json` of an MCP registry: how to recognize one, and what to write into a config instead.
+//! The `server.json` of an MCP registry, which is not a config: how to recognize one, and what to write instead.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -27,13 +27,14 @@ pub(super) fn refuse(root: &Node, report: &mut Report) {
     });
 }
 
-/// Returns an entry for the first package that a command can start, else for the first URL. The user checks it first.
+/// Returns a config entry for the first package that a command can start, else for the first URL. It is only a
+/// suggestion, which the user checks.
 fn entry(root: &Node) -> Option<String> {
     let package = items(root.get("packages")).iter().find_map(package);
     package.or_else(|| items(root.get("remotes")).iter().find_map(remote))
 }
 
-/// Returns the command that runs a package over stdio.
+/// Returns a config entry whose command runs a package over stdio.
 fn package(package: &Node) -> Option<String> {
     let kind = transport(package.get("transport")).unwrap_or("stdio");
     let identifier = text(package, &["identifier", "name"])?;
@@ -94,7 +95,7 @@ fn remote(remote: &Node) -> Option<String> {
     Some(format!("{{\"type\": {}, \"url\": {}{headers}}}", json!(kind), json!(url)))
 }
 
-/// Returns the arguments that have a value, with a placeholder for each required one without a value.
+/// Returns the arguments that have a value, and a placeholder for each required argument without one.
 fn arguments(package: &Node, keys: &[&str]) -> Vec<String> {
     let list = keys.iter().find_map(|key| package.get(key));
     let mut words = Vec::new();
@@ -119,7 +120,7 @@ fn is_required(node: &Node) -> bool {
     ["isRequired", "is_required"].iter().any(|key| node.get(key).is_some_and(|flag| flag.value == Value::Flag(true)))
 }
 
-/// Returns the type of a transport, from its current key or its old one.
+/// Returns the type of a transport, from its current JSON key or from its old one.
 fn transport(node: Option<&Node>) -> Option<&str> {
     let node = node?;
     node.text().or_else(|| text(node, &["type", "transport_type"]))

@@ -1,28 +1,29 @@
 //! How far a mistake in a server's entry reaches; pure.
 //!
-//! A mistake in a key of ours refuses the whole file: whoever wrote the key reads this program's messages. A setting of
-//! another client may mean something that this program cannot do, so a mistake there makes only that server `failed`.
-//! Readers of keys report every mistake in the same way; its reach is decided here and nowhere else.
+//! Because of a mistake in a config key of our own, the whole file is refused: whoever wrote the key reads this
+//! program's messages. A setting of another client may mean something that this program cannot do, so a mistake there
+//! makes only that server `failed`. The functions that read keys report every mistake in the same way; only this file
+//! decides how far the mistake reaches.
 
 use super::Server;
 
 /// How far a problem reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// The server of the entry fails, and the others run.
+    /// The server with this entry is `failed`, and the others run.
     Entry,
     /// The whole file is refused.
     File,
 }
 
-/// Keys of the [`Server`] table that other clients also have. All others are ours alone.
+/// Keys in the [`Server`] table that other clients also have. All other keys in the table are ours alone.
 const SHARED: [&str; 4] = ["description", "disabled", "excludeTools", "includeTools"];
-/// Keys outside of that table that only this program has.
+/// Keys that are not in the [`Server`] table and that only this program has.
 const OWN: [&str; 4] = ["inheritEnv", "insecureHttp", "sanitizeResults", "tls"];
-/// Keys of other clients under `auth`; all others there are ours.
+/// Paths under `auth` that other clients use; all other keys under `auth` are ours.
 const FOREIGN_AUTH: [&str; 3] = ["auth.CLIENT_ID", "auth.CLIENT_SECRET", "auth.scopes"];
 
-/// Returns the reach of a problem in this field of an entry. `None` means the entry as a whole.
+/// Returns how far a problem in this field of an entry reaches. The field `None` means the entry as a whole.
 pub(super) fn of(field: Option<&str>) -> Reach {
     let Some(field) = field else { return Reach::Entry };
     let key = field.split(['.', '[']).next().unwrap_or_default();

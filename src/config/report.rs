@@ -1,4 +1,4 @@
-//! All problems of a config at once, each with its place.
+//! Collects all problems of a config, so that they are reported at once, each with its place in a file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use crate::protocol::Theirs;
 
 /// A problem or a note, with its place.
 ///
-/// Displays as `file:line: server "name": field: message`, on one line; with the column if there is an excerpt.
+/// Displays as `file:line: server "name": field: message`, on one line. If there is an excerpt, the column follows the
+/// line number.
 ///
 /// ```
 /// use mcp_host::config::{Syntax, Vars, parse_str};
@@ -24,21 +25,21 @@ use crate::protocol::Theirs;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
-    /// The file, or the environment variable or flag in its place.
+    /// The file; for a setting from elsewhere, the name of the environment variable or flag.
     pub file: PathBuf,
     /// The line, counted from 1, if known.
     pub line: Option<usize>,
     /// The column in characters, counted from 1, if known.
     pub column: Option<usize>,
-    /// The server by its name in the config.
+    /// The server's name in the config, if the problem is about one server.
     pub server: Option<String>,
-    /// The field, as a path inside the server's entry or below the root.
+    /// The path of the field inside the server's entry, or inside the file if there is no server.
     pub field: Option<String>,
     /// The message. It never contains the value of a variable or a secret.
     pub message: String,
     /// What to do about it.
     pub help: Option<String>,
-    /// The line itself, if the file cannot be parsed.
+    /// The text of the line, if the file cannot be parsed.
     pub excerpt: Option<Excerpt>,
 }
 
@@ -58,7 +59,7 @@ pub struct Excerpt {
     pub caret: usize,
 }
 
-/// Something that does not stop the host. It has the form of a [`Problem`].
+/// A remark about something that does not stop the host. It has the same form as a [`Problem`].
 ///
 /// ```
 /// # fn show(config: &mcp_host::Config) {
@@ -68,7 +69,7 @@ pub struct Excerpt {
 pub type Note = Problem;
 
 impl Problem {
-    /// Adds advice on how to fix it.
+    /// Adds advice on how to fix the problem.
     pub(super) fn help(&mut self, help: impl Into<String>) {
         self.help = Some(help.into());
     }
@@ -111,13 +112,13 @@ pub enum Error {
     /// No file was named, and none was found in the usual places.
     #[error("no config found; looked for {}", list(places))]
     NotFound {
-        /// The places searched, in order.
+        /// The paths that were searched, in order.
         places: Vec<PathBuf>,
     },
-    /// The config cannot be used. Holds every problem of every file, in the order of the files.
+    /// The config cannot be used.
     #[error("{}", lines(problems))]
     Invalid {
-        /// The problems, at least one.
+        /// The problems, at least one: all problems of all files, in the order of the files.
         problems: Vec<Problem>,
     },
 }
@@ -151,7 +152,7 @@ fn lines(problems: &[Problem]) -> String {
     problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// A place in one of the files of a [`Report`]. Line 0 means unknown.
+/// A place in one of the files of a [`Report`], given by the file's number there. Line or column 0 means unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Place {
     pub(super) file: usize,
@@ -159,7 +160,7 @@ pub(super) struct Place {
     pub(super) column: usize,
 }
 
-/// A missing value, and the place that needs it.
+/// A value that is missing, and the place in the config that needs it.
 #[derive(Debug)]
 pub(super) struct Lack {
     pub(super) at: Place,
@@ -178,7 +179,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Numbers a file for [`Place::file`].
+    /// Adds a file, and returns its number for [`Place::file`].
     pub(super) fn add_file(&mut self, file: &Path) -> usize {
         self.files.push(file.to_owned());
         self.files.len() - 1
@@ -194,7 +195,7 @@ impl Report {
         self.problems.len()
     }
 
-    /// Removes and returns the problems that only affect their entry, starting at this index.
+    /// Looks at the problems from this index on, and removes and returns those that only affect their server entry.
     pub(super) fn take_local(&mut self, from: usize) -> Vec<Problem> {
         let reported = self.problems.split_off(from.min(self.problems.len()));
         let is_local = |problem: &Problem| reach::of(problem.field.as_deref()) == Reach::Entry;
@@ -209,19 +210,19 @@ impl Report {
         self.problems.extend(problems);
     }
 
-    /// Discards the problems starting at this index.
+    /// Discards the problems from this index on.
     pub(super) fn drop_from(&mut self, from: usize) {
         self.problems.truncate(from);
     }
 
-    /// Adds an excerpt of the file to each problem starting at this index.
+    /// Adds an excerpt of the file to each problem from this index on.
     pub(super) fn show_lines(&mut self, from: usize, excerpt: impl Fn(usize, usize) -> Option<Excerpt>) {
         for problem in self.problems.iter_mut().skip(from) {
             problem.excerpt = problem.line.zip(problem.column).and_then(|(line, column)| excerpt(line, column));
         }
     }
 
-    /// Turns a missing value into a problem, without recording it.
+    /// Turns a missing value into a problem, and returns it without adding it to the report.
     pub(super) fn lack(&self, lack: Lack) -> Problem {
         Problem { help: lack.help, ..self.make(lack.at, &lack.field, lack.message) }
     }
@@ -231,7 +232,7 @@ impl Report {
         self.server = server.map(str::to_owned);
     }
 
-    /// Records a problem, which makes the config unusable.
+    /// Records a problem. The config is refused unless the problem is later removed from the report.
     pub(super) fn problem(&mut self, at: Place, field: &str, message: impl Into<String>) -> &mut Problem {
         let problem = self.make(at, field, message.into());
         push(&mut self.problems, problem)
@@ -243,7 +244,7 @@ impl Report {
         push(&mut self.notes, note)
     }
 
-    /// Notes a key that has no meaning here, unless the same file has that note already.
+    /// Notes a config key that has no meaning here, unless this file already has a note about it.
     pub(super) fn unknown(&mut self, at: Place, field: &str, help: Option<String>) {
         let file = self.file(at.file);
         let known = |note: &&Note| note.file == file && note.field.as_deref() == Some(field);
@@ -266,7 +267,7 @@ impl Report {
         (problems, notes)
     }
 
-    /// Formats a place as `file:line`, for a second place in a message.
+    /// Formats a place as `file:line`, for a message that mentions a second place.
     pub(super) fn place(&self, at: Place) -> String {
         let file = self.file(at.file).display();
         if at.line > 0 { format!("{file}:{}", at.line) } else { file.to_string() }

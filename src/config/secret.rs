@@ -4,8 +4,8 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// A text that is never printed: `Debug` hides it, and it implements neither `Display` nor `Serialize`. Its memory is wiped
-/// on drop.
+/// A text that is never printed: `Debug` hides it, and it implements neither `Display` nor `Serialize`. Its memory is
+/// wiped on drop.
 ///
 /// ```
 /// let secret = mcp_host::config::Secret::new("hunter2");
@@ -20,7 +20,7 @@ impl Secret {
         Self(Zeroizing::new(value.into()))
     }
 
-    /// Returns the value itself, for the one place that sends it.
+    /// Returns the value itself, for the code that sends it to where it belongs.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! One entry of a file, checked: a [`Server`], or the problems with it.
+//! Turns one server entry of a file into a checked [`Server`], or into the problems with it.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use super::transport::Reader;
 use super::vars::Vars;
 use super::{Server, Stdio, Transport, helper, keyring, settings};
 
-/// The note about a secret that is stored in the config itself.
+/// The note about a secret that is written in the config file itself.
 pub(super) const WRITTEN_SECRET: &str = "a secret is written in this file";
 
 const NAME_IT: &str = "tool names start with it: write \"files\", for example";
@@ -20,9 +20,9 @@ const NAME_IT: &str = "tool names start with it: write \"files\", for example";
 /// An entry that was read.
 pub(super) struct Read {
     pub(super) server: Server,
-    /// Mistakes that only affect this server. Those that refuse the whole file are in the report.
+    /// Mistakes that only affect this server. Mistakes for which the whole file is refused are in the report.
     pub(super) wrong: Vec<Problem>,
-    /// Values that are missing.
+    /// Values that the entry needs and that are missing, such as unset variables.
     pub(super) missing: Vec<Problem>,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn read(entry: &Entry<'_>, scope: Scope<'_>, report: &mut Report) -> 
     Some(Read { server, wrong: report.take_local(before), missing })
 }
 
-/// Returns what an entry takes from a keyring: the path of each reference, and the name in it.
+/// Returns what an entry takes from a keyring: for each reference, its path in the entry and the keyring entry's name.
 pub(super) fn keyring_names(entry: &Entry<'_>) -> Vec<(String, String)> {
     let node = helper::split(flatten(entry.node), entry.flavor.dialect(), &mut Report::default());
     let mut names = Vec::new();
@@ -82,12 +82,13 @@ pub(super) fn keyring_names(entry: &Entry<'_>) -> Vec<(String, String)> {
     names
 }
 
-/// Returns how variables are written in a member of an entry.
+/// Returns the syntax of variables in the member of an entry that has this key.
 fn dialect(flavor: Flavor, key: &str) -> Dialect {
     if flavor == Flavor::Goose && key == "headers" { Dialect::Shell } else { flavor.dialect() }
 }
 
-/// Returns on or off, if the entry does nothing but switch a server that another file defines (opencode writes these).
+/// Returns whether an entry enables (true) or disables (false) a server that another file defines; `None` if it is a
+/// server entry of its own. opencode writes such switches.
 pub(super) fn switch(node: &Node) -> Option<bool> {
     match node.members()? {
         [Member { key, node: Node { value: Value::Flag(flag), .. }, .. }] if key == "enabled" => Some(*flag),
@@ -96,7 +97,8 @@ pub(super) fn switch(node: &Node) -> Option<bool> {
     }
 }
 
-/// Lifts keys that some clients nest one level deeper: Cline's `transport`, Goose's `config`, Zed's old `command`.
+/// Moves keys that some clients nest one level deeper up into the entry: those in Cline's `transport`, Goose's `config`
+/// and Zed's old `command`.
 pub(super) fn flatten(node: &Node) -> Cow<'_, Node> {
     let nested = |member: &&Member| {
         matches!(member.key.as_str(), "transport" | "config" | "command") && member.node.members().is_some()
@@ -119,7 +121,8 @@ pub(super) fn flatten(node: &Node) -> Cow<'_, Node> {
     Cow::Owned(Node::new(node.at, Value::Object(flat)))
 }
 
-/// Notes and skips an entry that is built into another client, which only that client can start.
+/// Reports whether an entry is for something built into another client, which only that client can start. If so, adds a
+/// note that it is left out.
 fn is_foreign(entry: &Entry<'_>, node: &Node, report: &mut Report) -> bool {
     let kind = node.get("type").and_then(Node::text);
     let inside = match entry.flavor {
@@ -138,7 +141,7 @@ fn expand(node: &Node, flavor: Flavor, scope: Scope<'_>, outcome: &mut Outcome, 
     let Some(members) = node.members().filter(|_| flavor == Flavor::Goose) else {
         return scope.expand(node, "", outcome, report);
     };
-    // Goose has variables only in headers, and they refer to what the entry itself lists.
+    // Goose has variables only in headers, and they refer to variables that the entry itself lists.
     let mut vars: Vec<(String, String)> = Vec::new();
     for key in node.get("env_keys").into_iter().filter_map(|keys| match &keys.value {
         Value::List(items) => Some(items.iter().filter_map(Node::text)),

@@ -1,4 +1,4 @@
-//! The settings of an entry, apart from its transport.
+//! Reads the settings of a server entry, apart from its transport.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::shape::Flavor;
 use super::syntax::Value;
 use super::{Roots, Server, Start, transport};
 
-/// Keys of other clients that a misspelled key may have meant, besides ours.
+/// Keys of other clients that are suggested, like our own keys, for a misspelled key.
 const THEIRS: [&str; 5] = ["autoReconnect", "enabled", "retryAttempts", "timeout", "transport"];
 
-/// Keys of other clients that ask nothing of a host: approvals, appearance, their own bookkeeping.
+/// Keys of other clients that ask nothing of this host, such as approvals, appearance, and a client's own bookkeeping.
 const FOREIGN: [&str; 42] = [
     "alwaysAllow",
     "alwaysLoad",
@@ -60,7 +60,7 @@ const FOREIGN: [&str; 42] = [
     "versionNegotiation",
 ];
 
-/// Reads the settings of a server over its defaults.
+/// Reads the settings of a server, and replaces its defaults by them.
 pub(super) fn fill(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor, report: &mut Report) {
     fields.refuse(&["sanitizeResults"], report);
     let given = SetKeys::of(fields);
@@ -68,7 +68,7 @@ pub(super) fn fill(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor,
     server.fill(fields, report);
     delays(server, &given, report);
     if flavor == Flavor::Gemini {
-        // A filter may name arguments: `run(git status)`.
+        // A tool filter may also name arguments, as in `run(git status)`; only the tool's name counts here.
         for tool in server.include_tools.iter_mut().chain(&mut server.exclude_tools) {
             tool.truncate(tool.find('(').unwrap_or(tool.len()));
         }
@@ -81,20 +81,20 @@ pub(super) fn fill(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor,
     }
 }
 
-/// Notes the keys that were not taken.
+/// Notes the keys that nothing has read: features that this host lacks, and unknown keys.
 pub(super) fn finish(mut fields: Fields<'_>, report: &mut Report) {
     habits::lacking(&mut fields, report);
     fields.skip(&FOREIGN);
     let keys = Server::keys();
     let mut known: Vec<&str> = keys.iter().map(String::as_str).chain(transport::KEYS).chain(THEIRS).collect();
-    // Of two keys that are equally near, the first is suggested.
+    // Of two keys that are equally similar to the misspelled one, the first is suggested.
     known.sort_unstable();
     fields.finish(&known, report);
 }
 
 const DISABLED: &str = "disabled in the config";
 
-/// Our own keys that an entry sets, if other settings depend on that.
+/// Which of our own keys an entry sets, as far as the reading of other keys depends on it.
 struct SetKeys {
     start_timeout: bool,
     call_timeout: bool,
@@ -117,10 +117,10 @@ impl SetKeys {
     }
 }
 
-/// Reads what other clients have keys of their own for. Our keys win over these.
+/// Reads settings for which other clients have keys of their own. Our keys win over these.
 fn theirs(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor, report: &mut Report) {
     let mut launch = flag(fields, "start_on_launch", report);
-    // LibreChat's key; with another value it is more likely a misspelled key of ours.
+    // LibreChat uses this key with a boolean; with another value it is more likely a misspelled key of ours.
     if fields.peek("startup").is_some_and(|member| matches!(member.node.value, Value::Flag(_))) {
         launch = flag(fields, "startup", report);
     }
@@ -134,7 +134,7 @@ fn theirs(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor, report: 
         server.restart.max_retries = 0;
     }
     if flavor == Flavor::Codex {
-        // In Codex this is an object of approvals.
+        // In Codex this key holds an object of approvals.
         fields.skip(&["tools"]);
     }
     // In Goose an empty list means that no choice was made.
@@ -144,7 +144,7 @@ fn theirs(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor, report: 
     }
 }
 
-/// Makes sure that the longest delay before a restart is not shorter than the first.
+/// Makes sure that the longest delay before a restart is not shorter than the first delay.
 fn delays(server: &mut Server, given: &SetKeys, report: &mut Report) {
     let restart = &mut server.restart;
     if !given.max_delay {
@@ -157,7 +157,8 @@ fn delays(server: &mut Server, given: &SetKeys, report: &mut Report) {
     }
 }
 
-/// Reads the timeouts of other clients for starts and calls, each in its own unit, and checks them against ours.
+/// Reads the keys of other clients for the timeouts of starts and calls, each in its own unit. Our own keys win. Checks
+/// that a whole call may take at least as long as a call without progress.
 fn times(server: &mut Server, given: &SetKeys, fields: &mut Fields<'_>, flavor: Flavor, report: &mut Report) {
     let (mut start, mut call) = (None, None);
     for (name, unit) in [
@@ -182,7 +183,7 @@ fn times(server: &mut Server, given: &SetKeys, fields: &mut Fields<'_>, flavor: 
             let note = report.note(field.at, &field.path, format!("{number} ms; were seconds meant?"));
             note.help = Some(format!("write {} for {number} seconds", time.as_micros()));
         }
-        // opencode and Crush limit the start with it, the others a call.
+        // opencode and Crush limit the start with this key, and the other clients a call.
         if matches!(flavor, Flavor::OpenCode | Flavor::Crush) { start = start.or(time) } else { call = call.or(time) }
     }
     if let Some(start) = start.filter(|_| !given.start_timeout) {
@@ -222,12 +223,13 @@ impl Field<'_> {
         self.text(report).map(|text| Some(text.to_owned()))
     }
 
-    /// Reads whether a server is disabled. A setting outside of the entry that disables it stays in effect.
+    /// Reads `disabled`. `false` returns no value, so that a setting outside of the entry that disables the server
+    /// stays in effect.
     pub(super) fn off(&self, report: &mut Report) -> Option<Option<String>> {
         self.flag(report)?.then(|| Some(DISABLED.to_owned()))
     }
 
-    /// Reads new names for tools.
+    /// Reads an object of new names for tools, by the server's own names.
     pub(super) fn rename(&self, report: &mut Report) -> Option<BTreeMap<String, String>> {
         let mut names: BTreeMap<String, String> = BTreeMap::new();
         for (from, field) in self.entries(report) {
@@ -246,7 +248,7 @@ impl Field<'_> {
         Some(names)
     }
 
-    /// Reads a word, or a list of file URIs.
+    /// Reads `roots`: one of two words, or a list of file URIs.
     pub(super) fn roots(&self, report: &mut Report) -> Option<Roots> {
         if self.node.text().is_some() {
             let none = self.choice(&[("client", false), ("none", true)], report)?;

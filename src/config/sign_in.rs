@@ -18,9 +18,9 @@ use super::secret::Secret;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Auth {
-    /// With nothing else.
+    /// They carry nothing besides the headers.
     Headers,
-    /// With OAuth tokens, once the server asks for one.
+    /// They carry OAuth tokens, once the server asks for a token.
     OAuth(Box<OAuth>),
 }
 
@@ -45,7 +45,7 @@ impl Default for Auth {
 pub struct OAuth {
     /// The kind of grant.
     pub grant: Grant,
-    /// The id of a client that is registered with the authorization server.
+    /// The client id that is registered at the authorization server.
     pub client_id: Option<String>,
     /// The client's secret.
     pub client_secret: Option<Secret>,
@@ -53,11 +53,11 @@ pub struct OAuth {
     pub client_metadata_url: Option<Url>,
     /// The private key that the client authenticates with, in PEM.
     pub private_key: Option<Source>,
-    /// The id of that key.
+    /// The key id (`kid`) of `private_key`.
     pub key_id: Option<String>,
-    /// The authorization server to use; the client is registered there.
+    /// The authorization server to use, at which the client is registered.
     pub issuer: Option<String>,
-    /// Scopes to request, besides those that the server wants.
+    /// Scopes to request in addition to those that the server wants.
     pub scopes: Vec<String>,
 }
 
@@ -77,7 +77,7 @@ pub enum Grant {
     Code,
     /// The client itself.
     ClientCredentials,
-    /// A program, by a token of the platform that it runs on.
+    /// A program, which presents a token from the platform that it runs on.
     Workload(Source),
     /// A user who has signed in with a company's identity provider.
     Enterprise(Box<Enterprise>),
@@ -96,11 +96,11 @@ pub enum Grant {
 pub enum Source {
     /// A value in the config, with its variables substituted.
     Given(Secret),
-    /// In a file.
+    /// The path of a file that holds the secret.
     File(PathBuf),
 }
 
-/// A company's identity provider, and its statement about the user.
+/// A company's identity provider, and the ID token that it has issued for the user.
 ///
 /// ```
 /// use mcp_host::config::{Enterprise, Grant, OAuth, SecretSource};
@@ -114,13 +114,13 @@ pub enum Source {
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Enterprise {
-    /// Its token exchange endpoint.
+    /// The identity provider's token exchange endpoint.
     pub token_endpoint: Url,
-    /// Our client id there.
+    /// Our client id at the identity provider.
     pub client_id: String,
-    /// Our client secret there.
+    /// Our client secret at the identity provider.
     pub client_secret: Option<Secret>,
-    /// Its ID token for the user.
+    /// The ID token that the identity provider has issued for the user.
     pub id_token: Source,
 }
 

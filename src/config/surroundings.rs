@@ -1,5 +1,5 @@
-//! What a config depends on besides its files: variables that its text names, and the folder that it is read in. A daemon
-//! uses this to decide whether a client would read the same config.
+//! What a config depends on besides its files: environment variables that it names, and the folder in which it is read.
+//! A daemon uses this to decide whether a client would read the same config.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use super::{Config, HostSettings, Server, Transport};
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Surroundings {
-    /// Names of variables, and globs over them.
+    /// Names of environment variables, and globs over such names.
     names: BTreeSet<String>,
     /// The folder that selects one of a file's projects, if a file has projects.
     scope: Option<PathBuf>,
@@ -44,7 +44,7 @@ impl Surroundings {
 
 #[cfg_attr(not(all(unix, feature = "server")), expect(dead_code, reason = "only the status socket compares"))]
 impl Config {
-    /// Returns the variables that the text of the config names, and globs over names.
+    /// Returns the names of the environment variables that the config refers to, and globs over such names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.surroundings.names.iter().map(String::as_str)
     }
@@ -54,8 +54,8 @@ impl Config {
         self.surroundings.scope.as_deref()
     }
 
-    /// Returns a server that would differ in another folder: it has no `cwd`, and its command or an argument is a relative
-    /// path that exists in one of `folders`.
+    /// Returns the name of a server that would differ in another working directory: it has no `cwd`, and its command or
+    /// an argument is a relative path that exists in one of `folders`.
     pub(crate) fn depends_on(&self, folders: &[&Path]) -> Option<&str> {
         let exists = |path: &str| folders.iter().any(|folder| folder.join(path).exists());
         let relative = |text: &str| !text.is_empty() && !text.starts_with('-') && Path::new(text).is_relative();

@@ -1,4 +1,4 @@
-//! The `tls` of an entry: which certificates to accept from the server, and which to present.
+//! The `tls` key of a server entry: which certificates to accept from the server, and which to present.
 
 use std::path::PathBuf;
 
@@ -6,8 +6,8 @@ use super::fields::{Field, Fields};
 use super::report::Report;
 use crate::hex;
 
-/// How to verify a server's certificate, and which one to present. By default the platform's authorities are trusted and
-/// none is presented.
+/// How to verify a server's certificate, and which certificate to present. By default the platform's certificate
+/// authorities are trusted, and no certificate is presented.
 ///
 /// ```
 /// use mcp_host::config::{Remote, Tls};
@@ -18,19 +18,20 @@ use crate::hex;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tls {
-    /// A PEM file with the authorities to trust instead of the platform's.
+    /// A PEM file with the certificate authorities to trust instead of the platform's.
     pub ca: Option<PathBuf>,
-    /// Our certificate and its key, each in a PEM file.
+    /// Our certificate and its private key, each in a PEM file.
     pub identity: Option<(PathBuf, PathBuf)>,
     /// Whether to refuse versions older than TLS 1.3.
     pub only_tls13: bool,
     /// The only certificate to accept, whoever signed it.
     pub pin: Option<Fingerprint>,
-    /// Whether to trust a certificate without a known authority on first use, and only that one from then on.
+    /// Whether to trust a certificate without a known authority when it is first seen, and only this certificate from
+    /// then on.
     pub trust_on_first_use: bool,
 }
 
-/// The SHA-256 of a certificate in DER.
+/// The SHA-256 of a certificate in DER form.
 ///
 /// ```
 /// use mcp_host::config::Fingerprint;
@@ -47,7 +48,7 @@ impl Fingerprint {
         Self(hash)
     }
 
-    /// Parses `sha256:` and 64 hexadecimal digits, with or without colons between pairs; `sha256:` is optional.
+    /// Parses 64 hexadecimal digits, with or without colons between pairs of digits. They may follow `sha256:`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -74,7 +75,7 @@ impl std::fmt::Debug for Fingerprint {
 
 const KEYS: [&str; 6] = ["ca", "cert", "key", "minVersion", "pin", "trustOnFirstUse"];
 
-/// Reads `tls` of an entry; `path` resolves a path of the config.
+/// Reads `tls` of an entry; `path` resolves a path that the config names.
 pub(super) fn read(field: &Field<'_>, path: impl Fn(&str) -> PathBuf, report: &mut Report) -> Tls {
     let mut tls = Tls::default();
     let Some(mut fields) = field.fields(report) else { return tls };

@@ -1,4 +1,4 @@
-//! How to reach a server: `command` or `url`, under the names that clients use for them.
+//! How to reach a server: by `command` or `url`, under the various names that clients use for these keys.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::{auth, expand, habits, helper, inherit, place, tls, vars};
 use crate::loopback::is_loopback;
 use crate::protocol::Theirs;
 
-/// Our keys for the transport.
+/// Our own config keys for the transport.
 pub(super) const KEYS: [&str; 13] = [
     "args",
     "auth",
@@ -32,12 +32,12 @@ pub(super) const KEYS: [&str; 13] = [
     "url",
 ];
 
-/// The keys for a program; the first one present counts.
+/// The keys that name a program; the first one present counts.
 const COMMAND: [&str; 2] = ["command", "cmd"];
-/// The keys for an endpoint; the first one present counts.
+/// The keys that name an endpoint; the first one present counts.
 const ENDPOINT: [&str; 5] = ["httpUrl", "url", "serverUrl", "uri", "baseUrl"];
 
-/// Keys that only a process has.
+/// Keys that only apply to a server that is a process.
 const STDIO_KEYS: [&str; 13] = [
     "command",
     "cmd",
@@ -53,7 +53,7 @@ const STDIO_KEYS: [&str; 13] = [
     "workingDirectory",
     "bearer_token",
 ];
-/// Keys that only a server with a URL has.
+/// Keys that only apply to a server with a URL.
 const REMOTE_KEYS: [&str; 20] = [
     "url",
     "httpUrl",
@@ -80,10 +80,10 @@ const REMOTE_KEYS: [&str; 20] = [
 const KINDS: &str = "use \"stdio\", \"http\" or \"sse\", or leave it out";
 const NO_TRANSPORT: &str = "if the server has an http or https endpoint too, write that as `url` with \"type\": \"http\"; else set \"disabled\": true";
 
-/// How much of an `envFile` is read.
+/// The largest `envFile`, in bytes.
 const ENV_FILE: u64 = 1024 * 1024;
 
-/// A stand-in for a URL with a variable that has no value; nothing ever connects to it.
+/// A stand-in for a URL that contains a variable without a value; nothing ever connects to it.
 const PLACEHOLDER: &str = "https://unresolved.invalid/";
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -94,18 +94,18 @@ enum Kind {
     Auto,
 }
 
-/// The inputs and results of reading a transport, besides the fields.
+/// What reading a transport needs and yields, besides the fields of the entry.
 pub(super) struct Reader<'a> {
     pub(super) flavor: Flavor,
     pub(super) scope: &'a expand::Scope<'a>,
     pub(super) outcome: &'a mut expand::Outcome,
     pub(super) report: &'a mut Report,
-    /// Fields that contain a secret in plain text.
+    /// The places and paths of fields that contain a secret in plain text.
     pub(super) written_secrets: Vec<(Place, String)>,
 }
 
 impl Reader<'_> {
-    /// Reads the transport of an entry at `at`.
+    /// Reads the transport of the entry at `at`.
     pub(super) fn read(&mut self, fields: &mut Fields<'_>, at: Place) -> Option<Transport> {
         let Some(kind) = self.kind(fields, at) else {
             // Without a kind, it is unknown which of these keys belong to the entry.
@@ -135,7 +135,7 @@ impl Reader<'_> {
         transport
     }
 
-    /// Returns the explicit type, else the one implied by the keys present.
+    /// Returns the transport that the entry names, else the one that its keys imply.
     fn kind(&mut self, fields: &mut Fields<'_>, at: Place) -> Option<Kind> {
         if let Some(field) = fields.take(&["tcp"], self.report) {
             let message = "MCP has no WebSocket transport, so this server cannot be used";
@@ -242,7 +242,8 @@ impl Reader<'_> {
             if name.is_empty() || name.contains(['=', '\0']) {
                 self.report.problem(field.at, &field.path, "is not the name of a variable");
             } else if field.node.value == Value::Null {
-                // In VS Code this means "not set", in every other client "inherit". A child inherits nothing by default.
+                // In VS Code `null` means "not set", in every other client "inherit". A child inherits nothing by
+                // default.
                 if self.flavor != Flavor::VsCode {
                     stdio.forward_env.push(name.to_owned());
                 }
@@ -263,8 +264,8 @@ impl Reader<'_> {
         self.outcome.secrets.extend(inherit::secrets(&stdio.forward_env, self.scope.vars));
     }
 
-    /// Reports variables that Goose keeps in its own store, which no other program reads. Goose does not start the server
-    /// without them either.
+    /// Reports variables that Goose keeps in its own store, which no other program reads, and that are not set here.
+    /// Goose itself does not start the server without them either.
     fn goose_keys(&mut self, field: &Field<'_>, stdio: &Stdio) {
         let Value::List(items) = &field.node.value else { return };
         if self.flavor != Flavor::Goose {
@@ -278,7 +279,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Reports a named file that cannot be read. A path with a variable is shown as written.
+    /// Reports a file that the entry names but that cannot be read. A path with variables is shown as written, without
+    /// their values.
     fn unread(&mut self, field: &Field<'_>, path: &Path, error: &io::Error) {
         let (name, help) = match self.outcome.written(&field.path) {
             Some(written) if field.node.origin != Origin::Literal => (written.to_owned(), None),
@@ -295,7 +297,7 @@ impl Reader<'_> {
 
     fn remote(&mut self, fields: &mut Fields<'_>, at: Place) -> Option<Remote> {
         if self.flavor == Flavor::Goose {
-            // The variables of its headers, which are already substituted.
+            // These list the variables for its headers, which are already substituted.
             fields.skip(&["envs", "env_keys"]);
         }
         let insecure_http = fields.take(&["insecureHttp"], self.report).and_then(|field| field.flag(self.report));
@@ -351,7 +353,7 @@ impl Reader<'_> {
         }
         if let Some(field) = fields.take(&["auth"], self.report) {
             match auth::read(&field, self.scope, self.report) {
-                // Codex gives the kind of login here, and its other settings next to it.
+                // Codex gives the kind of login under `auth`, and the other settings of the login next to it.
                 Some(auth::AuthSetting::OAuth(_))
                     if field.node.text().is_some() && matches!(sign_in, Auth::OAuth(_)) => {}
                 Some(auth::AuthSetting::Header(name, value)) => {
@@ -412,7 +414,7 @@ impl Reader<'_> {
             }
         };
         self.report.problem(field.at, &field.path, message).help(help);
-        // Nothing connects to it, but its target is still shown.
+        // Nothing connects to this URL, but the user is still shown where it leads.
         let known = matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none();
         known.then_some(url)
     }
@@ -429,7 +431,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the headers whose values Codex takes from variables.
+    /// Reads the keys with which Codex takes the values of headers from variables.
     fn codex_headers(&mut self, fields: &mut Fields<'_>, headers: &mut Vec<(String, Secret)>) {
         if let Some(field) = fields.take(&["bearer_token"], self.report) {
             let problem = self.report.problem(field.at, &field.path, "a token may not be written here");
@@ -472,7 +474,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Remembers a field that looks like a secret in plain text.
+    /// Remembers the field if its name and value look like a secret in plain text.
     fn watch(&mut self, field: &Field<'_>, name: &str, value: &str) {
         let name = name.to_ascii_uppercase();
         let telling = ["TOKEN", "SECRET", "PASSWORD", "APIKEY", "API_KEY", "API-KEY", "AUTHORIZATION"];

@@ -5,7 +5,7 @@ use std::time::Duration;
 const TIMES: [(&str, f64); 5] = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0)];
 const SIZES: [(&str, usize); 4] = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
 
-/// The longest duration accepted: no timer overflows at it, and nobody waits that long.
+/// The longest duration that is accepted: with it no timer overflows, and nobody waits that long.
 const LONGEST: Duration = Duration::from_secs(366 * 86400);
 
 /// Parses a duration with its unit: `500ms`, `1.5s`, `2m`, `1h`, `1d`.
@@ -16,12 +16,12 @@ pub fn time(text: &str) -> Option<Duration> {
     seconds_f64(number * seconds)
 }
 
-/// Converts a number of seconds, the form that other clients use.
+/// Converts a number of seconds, as other clients write durations.
 pub(super) fn seconds_f64(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok().filter(|time| *time <= LONGEST)
 }
 
-/// Parses `512B`, `64KiB`, `16MiB`, `1GiB`.
+/// Parses a size with its unit, and returns it in bytes: `512B`, `64KiB`, `16MiB`, `1GiB`.
 pub(super) fn size(text: &str) -> Option<usize> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let number: usize = text[..digits].parse().ok()?;

@@ -1,13 +1,14 @@
-//! Why a server cannot be started as its entry stands: the mistakes that only affect one server.
+//! Why a server cannot be started with its current entry: the mistakes that only affect one server.
 
 use std::fmt;
 
 use super::report::Problem;
 use crate::protocol::Theirs;
 
-/// Why a server cannot be started as its entry stands. Other servers are unaffected.
+/// Why a server cannot be started with its current entry. Other servers are unaffected.
 ///
-/// Displays on one line, each problem with its help. Two are equal if their text is, whatever their places.
+/// Displays on one line, each problem with its help. Two values are equal if they display equally; the places of their
+/// problems do not count.
 ///
 /// ```
 /// # fn show(config: &mcp_host::Config) {
@@ -27,7 +28,7 @@ pub struct Unusable {
 }
 
 impl Unusable {
-    /// Combines both; `None` if there is neither.
+    /// Combines both kinds of problems; returns `None` if there is no problem.
     pub(super) fn new(wrong: Vec<Problem>, missing: Vec<Problem>) -> Option<Self> {
         (!wrong.is_empty() || !missing.is_empty()).then_some(Self { wrong, missing })
     }
@@ -37,7 +38,7 @@ impl Unusable {
         self.wrong.iter().chain(&self.missing)
     }
 
-    /// Returns the mistakes in the file itself, which do not depend on the environment.
+    /// Returns the mistakes in the entry itself, which do not depend on the environment.
     pub(super) fn wrong(&self) -> &[Problem] {
         &self.wrong
     }

@@ -1,4 +1,4 @@
-//! The environment as a value, so that no other code asks the process for it.
+//! The environment variables as a value, so that no other code asks the process for them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,7 +32,8 @@ impl Vars {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Returns an absolute path in a variable. A relative one would let whoever filled the working directory choose it.
+    /// Returns the path in a variable if it is absolute. With a relative path, whoever filled the working directory
+    /// could choose its target.
     pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
         self.get(name).map(PathBuf::from).filter(|path| path.is_absolute())
     }
@@ -63,7 +64,7 @@ impl fmt::Debug for Vars {
     }
 }
 
-/// Parses an `envFile`: `NAME=value` lines, comments, quotes, an optional `export`. Nothing is expanded.
+/// Parses an `envFile`: comments, and lines with `NAME=value`, which may have quotes and `export`. Nothing is expanded.
 pub(super) fn dotenv(text: &str) -> Vec<(String, String)> {
     text.lines().filter_map(dotenv_line).collect()
 }

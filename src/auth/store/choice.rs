@@ -1,7 +1,7 @@
-//! Which store has a token: by the config, by what the machine has, and by where the token already is.
+//! Decides which store holds a token: by the config, by what the machine has, and by where the token already is.
 //!
-//! A login in a keyring stays there while the keyring is locked or silent: its server stays `unauthorized` and says why. Only
-//! if there is no keyring at all any more does the next login go elsewhere.
+//! A login in a keyring stays there while the keyring is locked or does not answer: its server stays `unauthorized` and
+//! says why. Only if the keyring has gone altogether is the next login stored elsewhere.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,10 @@ use super::sealed::Sealed;
 use super::{Keeping, Kept, MemoryStore, SecretStore, StoreError};
 use crate::config::{Secret, SecretKey, Secrets, StoreKind};
 
-/// Returns the store that the config asks for. Encrypted files are in this directory.
+/// Returns the store that the config asks for. Encrypted files are below this directory.
 ///
 /// # Errors
-/// Fails if it asks for files and there is no directory.
+/// Fails if the config asks for a store that needs the directory, and there is none.
 pub(crate) fn chosen(secrets: &Secrets, directory: Option<&Path>) -> Result<Arc<dyn SecretStore>, String> {
     let Some(directory) = directory else {
         return match secrets.store {
@@ -28,7 +28,7 @@ pub(crate) fn chosen(secrets: &Secrets, directory: Option<&Path>) -> Result<Arc<
     Ok(Arc::new(Chosen::new(secrets, directory, system(), Patience::default())))
 }
 
-/// Returns the system keyring.
+/// Returns the system keyring; `None` if this build has none.
 fn system() -> Option<Arc<dyn Ring>> {
     #[cfg(feature = "keyring")]
     return Some(Arc::new(super::system::System::OF_TOKENS));
@@ -36,15 +36,15 @@ fn system() -> Option<Arc<dyn Ring>> {
     None
 }
 
-/// The available stores, and the one that is configured.
+/// All available stores, and which kind the config asks for.
 pub(super) struct Chosen {
     kind: StoreKind,
     keyring: Option<Keyring>,
     files: Sealed,
     key: Option<SecretKey>,
-    /// The default key file, used if the config gives no key.
+    /// The default key file, which is read if no key is given.
     key_file: Option<PathBuf>,
-    /// The key read from the default key file.
+    /// The key from the default key file, once it was read.
     found: OnceLock<SecretKey>,
     memory: MemoryStore,
     warned: AtomicBool,
@@ -65,18 +65,18 @@ impl Chosen {
         }
     }
 
-    /// Returns the keyring, if it may be used.
+    /// Returns the keyring, if there is one and the config allows its use.
     fn keyring(&self) -> Option<&Keyring> {
         self.keyring.as_ref().filter(|_| matches!(self.kind, StoreKind::Auto | StoreKind::Keyring))
     }
 
-    /// Reports whether encrypted files may be used.
+    /// Reports whether the config allows encrypted files.
     fn wants_file(&self) -> bool {
         matches!(self.kind, StoreKind::Auto | StoreKind::File)
     }
 
-    /// Returns the key of the encrypted files: the given one, else the one in the default key file, which may appear while
-    /// this program runs.
+    /// Returns the key with which files are encrypted: the given key, else the key in the default key file, which may
+    /// appear while this program runs.
     fn key(&self) -> Option<SecretKey> {
         self.look_for_key().unwrap_or_else(|wrong| {
             tracing::warn!("{wrong}");
@@ -84,7 +84,8 @@ impl Chosen {
         })
     }
 
-    /// Returns the known key, else the one in the key file. The error says what is wrong with a file that holds no key.
+    /// Returns the known key, else the key in the default key file. The error says what is wrong with a key file that
+    /// cannot be used.
     fn look_for_key(&self) -> Result<Option<SecretKey>, String> {
         if let Some(key) = self.key.as_ref().or_else(|| self.found.get()) {
             return Ok(Some(key.clone()));
@@ -100,7 +101,8 @@ impl Chosen {
         closed.open(name, &self.key().ok_or_else(none)?).map(Some)
     }
 
-    /// Stores a secret outside of the keyring. A secret in memory does not replace a persistent one.
+    /// Stores a secret outside of the keyring: in a file, or else in memory. A secret in memory does not replace a
+    /// persistent one. `reason` says why the keyring is not used.
     fn write_beside(&self, name: &str, secret: &Secret, reason: &StoreError) -> Result<(), StoreError> {
         if let Some(key) = self.wants_file().then(|| self.key()).flatten() {
             self.files.write(name, &key, secret)?;
@@ -113,7 +115,7 @@ impl Chosen {
         self.memory.write(name, secret)
     }
 
-    /// Removes a secret from all places but the persistent one where it was just stored.
+    /// Removes a secret from all stores but the persistent one in which it was just stored.
     fn only(&self, name: &str, place: Kept) {
         let keyring = self.keyring.as_ref().filter(|_| place != Kept::Keyring).map(|keyring| keyring.remove(name));
         let file = (place != Kept::File).then(|| self.files.remove(name));
@@ -147,7 +149,8 @@ impl SecretStore for Chosen {
                     self.only(name, Kept::Keyring);
                     return Ok(());
                 }
-                // The login stays in the keyring; this token is held in memory until the keyring accepts it.
+                // The login stays in the keyring. The caller holds the new token in memory until the keyring accepts
+                // it.
                 Err(error) if self.kind == StoreKind::Keyring => return Err(error),
                 Err(error) if keyring.has(name) && !matches!(error, StoreError::Absent(_)) => return Err(error),
                 Err(error) => error,
@@ -177,7 +180,7 @@ impl SecretStore for Chosen {
         }
         match self.look_for_key() {
             Ok(Some(_)) => Keeping::at(Kept::File),
-            // An empty file exists all the same, and an existing file is never overwritten.
+            // The key file may exist and be empty; an existing file is never overwritten.
             Ok(None) => {
                 let key_file = self.key_file.clone().filter(|path| !path.exists());
                 Keeping { reason: Some(reason), key_file, ..Keeping::at(Kept::Memory) }
@@ -189,7 +192,7 @@ impl SecretStore for Chosen {
     fn stamp(&self, name: &str) -> Option<u64> {
         let keyring = self.keyring().map(|keyring| keyring.stamp(name));
         let file = self.wants_file().then(|| self.files.stamp(name));
-        // Secrets in memory do not count: no other program writes them.
+        // Secrets in memory have no stamp, because no other program writes them.
         keyring.or(file).map(|_| keyring.unwrap_or_default().rotate_left(1) ^ file.unwrap_or_default())
     }
 

@@ -1,7 +1,7 @@
-//! The file with the user's own key, created at the user's request.
+//! Creates the file with the user's own key, with which tokens are encrypted, at the user's request.
 //!
-//! **Invariant:** an existing file stays as it is, whatever it holds; a new one is readable by its user alone and holds a
-//! whole key, or is removed again.
+//! **Invariant:** an existing file stays as it is, whatever it holds. A new file is readable by its user alone; it
+//! holds a whole key, or is removed again.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -23,7 +23,7 @@ pub async fn make(path: impl Into<PathBuf>) -> io::Result<()> {
     keep::done(move || made(&path)).await
 }
 
-/// Creates the file like [`make`]. It blocks.
+/// Creates the file like [`make`], but blocks the thread.
 pub(super) fn made(path: &Path) -> io::Result<()> {
     let mut bytes = Zeroizing::new([0; SecretKey::LENGTH]);
     getrandom::fill(&mut *bytes).map_err(|_| io::Error::other("the system has no random numbers"))?;
@@ -38,7 +38,7 @@ pub(super) fn made(path: &Path) -> io::Result<()> {
     let mut file = options.open(path)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| keep::settle(&file));
     if written.is_err() {
-        // It is ours, and holds at most a part of a key.
+        // We have created this file, and it holds at most a part of a key.
         let _ = fs::remove_file(path);
     }
     written

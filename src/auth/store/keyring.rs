@@ -1,8 +1,9 @@
-//! A key in the system keyring, and files next to it whose secrets are encrypted with that key.
+//! A key in the system keyring, and encrypted files whose secrets only this key decrypts.
 //!
-//! The keyring holds one text of about fifty characters, so that its limits do not matter (Windows takes 2560 bytes) and the
-//! user is asked for it once. One thread at a time asks it, and is abandoned if it does not return: D-Bus can hang, and a
-//! keyring may wait for somebody to unlock it (`docs/hazards.md` H77).
+//! The keyring holds only this key, one text of about fifty characters. So its size limits do not matter (Windows takes
+//! 2560 bytes), and the user is asked only once to allow access. One thread at a time asks the keyring, and is
+//! abandoned if it does not return: D-Bus can hang, and a keyring may wait for somebody to unlock it (`docs/hazards.md`
+//! H77).
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -17,25 +18,25 @@ use super::{StoreError, lock};
 use crate::config::{Secret, SecretKey};
 use crate::keep;
 
-/// The part of a system keyring that is needed: short texts by name. Calls may hang.
+/// What is needed of a system keyring: it stores short texts by name. Calls may hang.
 pub(super) trait Ring: Send + Sync {
     fn get(&self, name: &str) -> Result<Option<Zeroizing<String>>, StoreError>;
     fn set(&self, name: &str, text: &str) -> Result<(), StoreError>;
 }
 
-/// The name of the key in the keyring.
+/// The name of the keyring entry that holds the key.
 const NAME: &str = "file-key";
 /// The version prefix of the stored text.
 const VERSION: &str = "1:";
 
-/// How long a keyring may take.
+/// How long a keyring may take to answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// When a server waits to connect.
+    /// The time for a read, for which a server waits before it connects.
     pub(super) read: Duration,
-    /// When a new token is stored.
+    /// The time for a write, when a new token is stored.
     pub(super) write: Duration,
-    /// How long to leave it alone after a timeout.
+    /// How long the keyring is not asked again after it has failed.
     pub(super) rest: Duration,
 }
 
@@ -51,7 +52,7 @@ pub(super) struct Keyring {
     files: Sealed,
     patience: Patience,
     known: Mutex<Option<SecretKey>>,
-    /// The last error, and how long the keyring is not asked again.
+    /// The error of the last request, if it failed, and until when the keyring is not asked again.
     failed: Mutex<Option<(Instant, StoreError)>>,
 }
 
@@ -66,7 +67,7 @@ impl Keyring {
         self.files.has(name)
     }
 
-    /// Returns a number that changes after this secret is written or removed.
+    /// Returns a stamp: a number that changes after this secret is written or removed.
     pub(super) fn stamp(&self, name: &str) -> u64 {
         self.files.stamp(name)
     }
@@ -97,7 +98,7 @@ impl Keyring {
         self.files.remove(name)
     }
 
-    /// Returns the key of a file: the known one if it fits, else the one in the keyring.
+    /// Returns the key with which a file was encrypted: the known key if it fits, else the key in the keyring.
     fn key_of(&self, closed: &Closed) -> Result<SecretKey, StoreError> {
         if let Some(key) = lock(&self.known).as_ref().filter(|key| closed.is_of(key)) {
             return Ok(key.clone());
@@ -114,7 +115,7 @@ impl Keyring {
         Ok(key)
     }
 
-    /// Returns the key in the keyring. If there is none, creates one and reads it back before anything relies on it.
+    /// Returns the key in the keyring. If there is none, creates one, and reads it back before anything relies on it.
     fn made(&self) -> Result<SecretKey, StoreError> {
         if let Some((until, error @ StoreError::Slow(_))) = &*lock(&self.failed)
             && Instant::now() < *until
@@ -140,7 +141,7 @@ impl Keyring {
         Ok(key)
     }
 
-    /// Asks the keyring, and remembers a failure.
+    /// Asks the keyring, and remembers whether that failed.
     fn ask<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -164,7 +165,7 @@ impl Asking {
         Self { ring, busy: Arc::default() }
     }
 
-    /// Asks on a thread of its own, which is abandoned after the timeout.
+    /// Runs `work` on a thread of its own, which is abandoned after `limit`.
     pub(super) fn ask<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -203,7 +204,7 @@ fn parse(text: &str) -> Option<SecretKey> {
     SecretKey::parse(text.strip_prefix(VERSION)?)
 }
 
-/// Whether a thread is asking the keyring.
+/// Whether a thread is asking the keyring now.
 #[derive(Default)]
 struct Busy {
     now: Mutex<bool>,

@@ -1,19 +1,20 @@
 //! Where secrets are stored: a trait for embedders, and the built-in stores.
 //!
-//! `choice.rs` decides which store has a token. `keyring.rs` and `system.rs` keep a key in the system keyring, `named.rs`
-//! reads the secrets there that configs name, `sealed.rs` writes files that are encrypted with such a key or with one of the
-//! user's, and `vault.rs` is what the rest of the program sees.
+//! `choice.rs` decides which store holds a token. `keyring.rs` and `system.rs` keep a key in the system keyring,
+//! `named.rs` reads those secrets in the keyring to which configs refer, `sealed.rs` writes files that are encrypted
+//! with the keyring's key or with a key of the user's own, and `vault.rs` is what the rest of the program sees.
 //!
-//! The folder of a file, for the keyring's key or for the user's own key, also records which store has that login. A locked
-//! keyring makes its server `unauthorized` with that reason: the user is not asked to sign in over an existing login, and
-//! nothing is removed. While a server is `unauthorized`, the stamp of its file is checked every two seconds, so that a login
-//! by another program is used at once. A sign-out is noticed before a token is renewed, because the renewal would bring the
-//! login back. Without a keyring the user's own key may be in `~/.config/mcp-host/secret.key`. Every host looks there when
-//! it needs a key, so a running daemon uses the key that the first login creates (`commands/key.rs`), and no config has to
-//! name it.
+//! There is one folder for files under the keyring's key and one for files under the user's own key, so the folder of a
+//! file also tells which store holds its login. If the keyring is locked, the server of such a login is `unauthorized`
+//! for that reason: the user is not asked to sign in over an existing login, and nothing is removed. While a server is
+//! `unauthorized`, the stamp of its file (a hash of the file's metadata) is checked every two seconds, so that a login
+//! by another program is used at once. A sign-out by another program is noticed before a token is renewed, because the
+//! renewal would bring the login back. Without a keyring, the user's own key may be in `~/.config/mcp-host/secret.key`.
+//! Every host looks there when it needs a key, so a running daemon uses the key that the first login creates
+//! (`commands/key.rs`), and no config has to name it.
 //!
-//! **Invariant:** a secret is written in full before it is used, removed only when it is known to be useless, and never on
-//! disk in plain text.
+//! **Invariant:** a secret is written in full before it is used, removed only when it is known to be useless, and never
+//! on disk in plain text.
 
 mod choice;
 mod key_file;
@@ -39,7 +40,8 @@ pub(crate) use self::vault::Vault;
 use crate::config::Secret;
 use crate::lock::lock;
 
-/// Stores secrets by name. Calls may block; they are made on threads where blocking is fine.
+/// A store of secrets by name. Its methods may block, except `place`: they are called on threads where blocking is
+/// fine.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -70,23 +72,24 @@ pub trait SecretStore: Send + Sync {
     /// Returns the secret with this name, if there is one.
     ///
     /// # Errors
-    /// Fails if the store cannot tell.
+    /// Fails if the store cannot tell whether there is one, or cannot read it.
     fn read(&self, key: &str) -> Result<Option<Secret>, StoreError>;
 
     /// Stores a secret under this name, replacing any previous one.
     ///
     /// # Errors
-    /// Fails if it is not stored; a previous one must then still be there.
+    /// Fails if the secret is not stored; a previous secret must then still be there.
     fn write(&self, key: &str, secret: &Secret) -> Result<(), StoreError>;
 
     /// Removes the secret with this name, if there is one.
     ///
     /// # Errors
-    /// Fails if it may still be there.
+    /// Fails if the secret may still be there.
     fn remove(&self, key: &str) -> Result<(), StoreError>;
 
-    /// Returns a number that changes after any program writes or removes the secret with this name; `None` if the store
-    /// cannot tell without reading it. Called every few seconds while a server waits for a login.
+    /// Returns a stamp: a number that changes after any program writes or removes the secret with this name. `None`
+    /// means that the store cannot tell this without reading the secret. Called every few seconds while a server waits
+    /// for a login.
     fn stamp(&self, key: &str) -> Option<u64> {
         let _ = key;
         None
@@ -117,9 +120,9 @@ pub trait SecretStore: Send + Sync {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Kept {
-    /// In a file whose key is in the system keyring.
+    /// In an encrypted file whose key is in the system keyring.
     Keyring,
-    /// In a file whose key the user provides.
+    /// In an encrypted file whose key the user provides.
     File,
     /// In memory, until the program ends.
     Memory,
@@ -127,7 +130,7 @@ pub enum Kept {
     Program,
 }
 
-/// Where the next secret would be stored.
+/// Where the next secret would be stored, and why not more safely.
 ///
 /// ```
 /// use mcp_host::auth::{Keeping, Kept};
@@ -138,18 +141,18 @@ pub enum Kept {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Keeping {
-    /// The place.
+    /// Where the secret would be stored.
     pub kept: Kept,
-    /// Why it is not stored persistently, if it is not.
+    /// Why the secret would not be stored persistently; `None` if it would be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// A key file to create, with which it would be stored in an encrypted file.
+    /// A key file that could be created; the secret would then be stored in an encrypted file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_file: Option<PathBuf>,
 }
 
 impl Keeping {
-    /// Returns this place, without a reason.
+    /// Returns a value for this place, without a reason and a key file.
     #[must_use]
     pub fn at(kept: Kept) -> Self {
         Self { kept, reason: None, key_file: None }
@@ -167,16 +170,16 @@ impl Keeping {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The keyring is locked, and cannot ask anybody to unlock it.
+    /// The keyring is locked, and nobody has unlocked it.
     #[error("the keyring is locked; unlock it")]
     Locked,
-    /// The keyring does not answer.
+    /// The keyring did not answer within this time.
     #[error("the keyring did not answer within {0:?}; it may wait for somebody to unlock it")]
     Slow(Duration),
     /// There is no keyring.
     #[error("there is no keyring: {0}")]
     Absent(String),
-    /// Another failure.
+    /// Another failure, which the text describes.
     #[error("{0}")]
     Failed(String),
 }

@@ -1,4 +1,4 @@
-//! Secrets in the system keyring that the user has put there for configs: `${keyring:NAME}`.
+//! Secrets that the user has put into the system keyring for configs, which refer to them as `${keyring:NAME}`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -7,11 +7,11 @@ use super::keyring::{Asking, Ring};
 use super::{StoreError, lock};
 use crate::config::{Keyring, Secret, Unread};
 
-/// Returns the system keyring, for secrets that configs name. It is asked on a thread of its own, which is abandoned if it
-/// hangs. A build without the feature `keyring` has none.
+/// Returns the system keyring, for secrets to which configs refer by name. Each request runs on a thread of its own,
+/// which is abandoned if it hangs. A build without the feature `keyring` has no keyring.
 ///
-/// A value that was read once is used again while the keyring is locked, silent or gone, so that reloading a config does not
-/// take a secret away from a server that has it.
+/// A value that was read once is used again while the keyring is locked, does not answer, or is gone. So reloading a
+/// config does not take a secret away from a server that has it.
 #[must_use]
 pub fn keyring() -> Keyring {
     #[cfg(feature = "keyring")]
@@ -27,7 +27,7 @@ pub(super) fn read_by(ring: Arc<dyn Ring>) -> Keyring {
         let wanted = name.to_owned();
         match asking.ask(limit, move |ring| ring.get(&wanted)) {
             Ok(Some(text)) => {
-                // Tools that read a line from a terminal or a pipe may keep its line end.
+                // Tools that read the secret from a terminal or a pipe may also store the end of the line.
                 let line =
                     text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
                 if line.is_empty() {

@@ -1,8 +1,9 @@
 //! A folder of encrypted files, one per secret.
 //!
-//! A file is a head (magic, version, and a mark of the key), a nonce, and the secret under XChaCha20-Poly1305. The head and
-//! the name of the secret, which is a hash of server, issuer, client and user, are authenticated with it: a file that was
-//! renamed, or whose head was changed, is refused. Files are readable by their user alone and replaced as a whole.
+//! A file consists of a head (magic, version, and a mark that identifies the key), a nonce, and the secret, encrypted
+//! with XChaCha20-Poly1305. The head and the name of the secret, which is a hash of server, issuer, client and user,
+//! are authenticated with the secret: a file that was renamed, or whose head was changed, is refused. Files are
+//! readable by their user alone, and replaced as a whole.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -17,19 +18,19 @@ use super::StoreError;
 use crate::config::{Secret, SecretKey};
 use crate::keep;
 
-/// The magic, with the version.
+/// The first bytes of a file, which include the version of its format.
 const MAGIC: &[u8] = b"mcp-host secret 1\n";
-/// The length of a mark, which tells keys apart without revealing them.
+/// The length in bytes of the mark that identifies the key without revealing it.
 const MARK: usize = 8;
 const NONCE: usize = 24;
-/// The largest secret.
+/// The size of the largest file that is read, in bytes.
 const LARGEST: u64 = 1024 * 1024;
 
 /// A folder of encrypted files.
 #[derive(Debug)]
 pub(super) struct Sealed(PathBuf);
 
-/// An encrypted secret, read but not decrypted.
+/// The content of an encrypted file, read but not decrypted.
 #[derive(Debug)]
 pub(super) struct Closed(Vec<u8>);
 
@@ -47,8 +48,8 @@ impl Sealed {
         is_name(name) && self.0.join(name).exists()
     }
 
-    /// Returns a number that identifies the current file with this name, or its absence. A replacement is a new file with a
-    /// later time.
+    /// Returns a stamp: a number that identifies the current file with this name, or its absence. A write replaces the
+    /// file by a new one with a later time.
     pub(super) fn stamp(&self, name: &str) -> u64 {
         let mut hash = DefaultHasher::new();
         if let Some(file) = Some(self.0.join(name)).filter(|_| is_name(name)).and_then(|path| fs::metadata(path).ok()) {
@@ -74,7 +75,7 @@ impl Sealed {
         }
     }
 
-    /// Encrypts a secret, and replaces the previous one.
+    /// Encrypts a secret, and replaces the previous secret with this name.
     pub(super) fn write(&self, name: &str, key: &SecretKey, secret: &Secret) -> Result<(), StoreError> {
         let path = self.0.join(name);
         let sealed = seal(name, key, secret)?;
@@ -97,12 +98,12 @@ impl Sealed {
 }
 
 impl Closed {
-    /// Reports whether it was encrypted with this key, by its head.
+    /// Reports whether the file was encrypted with this key, by the mark in its head.
     pub(super) fn is_of(&self, key: &SecretKey) -> bool {
         self.0.get(MAGIC.len()..MAGIC.len() + MARK).is_some_and(|mark| mark == self::mark(key))
     }
 
-    /// Decrypts the secret.
+    /// Decrypts the secret with this name.
     pub(super) fn open(&self, name: &str, key: &SecretKey) -> Result<Secret, StoreError> {
         let wrong = |what: &str| StoreError::Failed(format!("the encrypted file of its login {what}; sign in again"));
         if !self.0.starts_with(MAGIC) || self.0.len() as u64 > LARGEST {
@@ -143,7 +144,7 @@ fn cipher(key: &SecretKey) -> XChaCha20Poly1305 {
     XChaCha20Poly1305::new(key.expose().into())
 }
 
-/// Returns the data that is authenticated with a secret.
+/// Returns the data that is authenticated together with a secret.
 fn bound(head: &[u8], name: &str) -> Vec<u8> {
     [head, name.as_bytes()].concat()
 }
@@ -153,7 +154,8 @@ fn mark(key: &SecretKey) -> [u8; MARK] {
     std::array::from_fn(|index| hash[index])
 }
 
-/// Reports whether this is a name of ours: a hash with a prefix. Nothing else becomes a path.
+/// Reports whether a text has the form of our names, which are a hash with a prefix. Nothing else becomes part of a
+/// path.
 fn is_name(name: &str) -> bool {
     (1..=128).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')

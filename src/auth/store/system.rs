@@ -1,7 +1,7 @@
 //! The system keyring: the Secret Service over D-Bus, the Keychain of macOS, the Credential Manager of Windows.
 //!
-//! Each request opens a new connection: there are one or two in the life of a program, and a held connection would have to
-//! notice when the other end restarts.
+//! Each request opens a new connection to the keyring: a program makes only one or two requests in its life, and a
+//! connection that stays open would have to notice when the keyring's service restarts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::config::KEYRING_SERVICE;
 
 /// The part of the system keyring that belongs to one service name.
 pub(super) struct System {
-    /// The service name, which also tells a person who looks into the keyring what the secrets are for.
+    /// The service name of the entries. It also tells a person who looks into the keyring what the secrets are for.
     service: &'static str,
 }
 
 impl System {
-    /// Our own secrets.
+    /// The part for our own secrets, with the key that encrypts tokens.
     pub(super) const OF_TOKENS: Self = Self { service: "mcp-host" };
-    /// Secrets that the user has put there for configs.
+    /// The part for secrets that the user has put there for configs.
     pub(super) const OF_CONFIGS: Self = Self { service: KEYRING_SERVICE };
 
     fn entry(&self, name: &str) -> Result<Entry, StoreError> {
@@ -67,7 +67,7 @@ fn store() -> keyring_core::Result<Arc<dyn CredentialStoreApi>> {
 #[cfg(not(any(unix, windows)))]
 compile_error!("the feature `keyring` knows no keyring of this system");
 
-/// Converts an error. The stores distinguish some kinds only by their text.
+/// Converts an error of a keyring. Some kinds of errors can be told apart only by their text.
 fn told(error: &Error) -> StoreError {
     let text = match error {
         Error::NoStorageAccess(inner) | Error::PlatformFailure(inner) => inner.to_string(),
@@ -82,7 +82,7 @@ fn by_text(text: &str, denied: bool) -> StoreError {
     let lower = text.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     if says(&["no result found"]) {
-        // There is a service, but no collection to store secrets in.
+        // There is a Secret Service, but it has no collection in which to store secrets.
         return StoreError::Absent("it has no default collection".to_owned());
     }
     if says(&[
@@ -100,7 +100,7 @@ fn by_text(text: &str, denied: bool) -> StoreError {
     if denied || says(&["locked", "prompt was dismissed"]) {
         return StoreError::Locked;
     }
-    // The text of a service must fit on one line of a log.
+    // The text comes from the service, and must fit on one line of a log.
     StoreError::Failed(text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect())
 }
 

@@ -1,5 +1,5 @@
-//! A store as the rest of the program uses it: calls do not block async threads and do not hang, and a secret that the store
-//! does not accept is held in memory until it does (`docs/hazards.md` H77).
+//! A secret store as the rest of the program uses it: calls do not block async threads and do not hang, and a secret
+//! that the store does not accept is held in memory until a later write succeeds (`docs/hazards.md` H77).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,15 +10,15 @@ use super::{Keeping, Kept, SecretStore, StoreError, lock};
 use crate::config::Secret;
 use crate::keep;
 
-/// How long a call may take: ten seconds for a keyring (see `keyring.rs`), and the rest for the files.
+/// How long a call may take: ten seconds for a keyring (see `keyring.rs`), and two more for the files.
 const PATIENCE: Duration = Duration::from_secs(12);
 
-/// A store as the rest of the program uses it.
+/// A secret store as the rest of the program uses it.
 #[derive(Clone)]
 pub(crate) struct Vault {
     store: Arc<dyn SecretStore>,
-    /// Secrets that the store has not accepted. They are newer than those in the store, so they win: an older refresh token
-    /// would be spent.
+    /// Secrets that the store has not accepted, by name. They are newer than those in the store, so they win: an older
+    /// refresh token would be used up.
     held: Arc<Mutex<HashMap<String, Secret>>>,
 }
 
@@ -41,7 +41,7 @@ impl Vault {
         self.blocking(move |store| store.read(&key)).await
     }
 
-    /// Stores a secret; after an error it is held in memory.
+    /// Stores a secret. If that fails, returns the error and holds the secret in memory.
     pub(crate) async fn write(&self, key: &str, secret: Secret) -> Result<(), StoreError> {
         lock(&self.held).insert(key.to_owned(), secret.clone());
         let name = key.to_owned();
@@ -58,7 +58,8 @@ impl Vault {
         self.blocking(move |store| store.remove(&key)).await
     }
 
-    /// Returns a number that changes after this secret is written or removed; `None` if the store cannot tell.
+    /// Returns a stamp: a number that changes after this secret is written or removed; `None` if the store has no
+    /// stamps.
     pub(crate) async fn stamp(&self, key: &str) -> Result<Option<u64>, StoreError> {
         let key = key.to_owned();
         self.blocking(move |store| Ok(store.stamp(&key))).await

@@ -1,4 +1,5 @@
-//! Who may call, and how: `host.auth`, `host.tls`, `host.insecureHttp`, and what `host.listen` requires beyond loopback.
+//! Who may call the endpoint, and how: `host.auth`, `host.tls`, `host.insecureHttp`, and which of these `host.listen`
+//! requires if it is not a loopback address.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -23,16 +24,17 @@ use crate::hex;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HostAuth {
-    /// Not at all: whoever reaches the endpoint is the local user. On loopback only.
+    /// They do not authenticate: whoever reaches the endpoint counts as the local user. Allowed on loopback only.
     #[default]
     None,
-    /// With a token of their own.
+    /// Each client has a bearer token of its own.
     Bearer(Vec<BearerClient>),
-    /// With a token signed by an authorization server.
+    /// Each client presents an access token that is signed by an authorization server.
     OAuth(Box<HostOAuth>),
 }
 
-/// A client with a token of its own, of which only the hash is stored. Displays as in the config: `sha256:` and the digits.
+/// A client with a bearer token of its own, of which only the hash is stored. Displays the hash as it is written in the
+/// config: `sha256:` and its hexadecimal digits.
 ///
 /// ```
 /// use mcp_host::config::BearerClient;
@@ -45,7 +47,7 @@ pub enum HostAuth {
 pub struct BearerClient {
     /// The client's name.
     pub name: String,
-    /// SHA-256 of the token.
+    /// The SHA-256 of the token.
     pub hash: [u8; 32],
 }
 
@@ -70,7 +72,7 @@ impl fmt::Debug for BearerClient {
     }
 }
 
-/// PEM files for TLS at the endpoint.
+/// The PEM files with which the endpoint serves TLS.
 ///
 /// ```
 /// use mcp_host::config::{HostSettings, HostTls};
@@ -87,7 +89,8 @@ pub struct HostTls {
 }
 
 impl HostSettings {
-    /// Returns what is missing before other machines may reach `listen`, with advice.
+    /// Returns what is missing, and advice, if these settings do not allow other machines to reach the address
+    /// `listen`; `None` if nothing is missing.
     pub(crate) fn lacks_for(&self, listen: SocketAddr) -> Option<(String, &'static str)> {
         if listen.ip().is_loopback() {
             return None;
@@ -116,7 +119,7 @@ impl HostSettings {
 const SCHEME: &str = "sha256:";
 const MINT: &str = "run `mcp-host token NAME`, and put the line that it prints here";
 
-/// Reads `host.tls`; two empty paths mean no TLS.
+/// Reads `host.tls`. Returns `None` for two empty paths, which mean no TLS, and for mistakes, which it reports.
 pub(super) fn tls(field: &Field<'_>, report: &mut Report) -> Option<HostTls> {
     let mut fields = field.fields(report)?;
     let folder = report.file(field.at.file).parent().map(PathBuf::from).unwrap_or_default();
@@ -180,7 +183,7 @@ fn clients(field: &Field<'_>, report: &mut Report) -> Option<Vec<BearerClient>> 
             problem.help("use up to 64 letters, digits, - _ and .");
         }
         let Some(text) = entry.text(report) else { continue };
-        // The text is not shown: it may be the token itself.
+        // A wrong text is not shown in the message: it may be the token itself.
         let Some(hash) = text.strip_prefix(SCHEME).and_then(digits) else {
             let problem = report.problem(entry.at, &entry.path, "expected \"sha256:\" and 64 hex digits");
             problem.help(MINT);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::super::fields::Field;
 use super::super::report::Report;
 
-/// A file to which each call is logged as one line.
+/// A file that gets one line for each call.
 ///
 /// ```
 /// use mcp_host::config::{Audit, HostSettings};
@@ -17,7 +17,7 @@ use super::super::report::Report;
 pub struct Audit {
     /// The file; its folder must exist.
     pub file: PathBuf,
-    /// How large it may grow before it is rotated, in bytes.
+    /// The size, in bytes, up to which the file grows before it is rotated.
     pub max_size: usize,
     /// How many rotated files to keep.
     pub keep: usize,
@@ -30,7 +30,7 @@ impl Audit {
     }
 }
 
-/// Reads `host.audit`. A relative path starts at the config file.
+/// Reads `host.audit`. A relative path starts in the folder of the config file.
 pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Option<Audit> {
     let mut fields = field.fields(report)?;
     let file = fields.take(&["file"], report);
@@ -38,7 +38,7 @@ pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Option<Audit> {
         Some(file) => file.text(report).filter(|path| !path.is_empty()),
         None => None,
     };
-    // Of several layers, the one that names the file decides where the path starts.
+    // Settings may come from several sources; the one that names the audit file decides where a relative path starts.
     let place = file.as_ref().map_or(field.at, |file| file.at);
     let base = report.file(place.file).parent().unwrap_or(Path::new("")).to_owned();
     let mut audit = path.map(|path| Audit::new(base.join(path)));

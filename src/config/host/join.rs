@@ -1,10 +1,11 @@
-//! `host.join`: whether processes with the same user and config share a daemon.
+//! `host.join`: whether processes of the same user with the same config share a daemon, which is a host that keeps
+//! running.
 
 use super::super::fields::Fields;
 use super::super::report::Report;
 use super::HostSettings;
 
-/// Whether `stdio` and one-shot commands use a running daemon.
+/// Whether the command `stdio` and the one-shot commands use a running daemon.
 ///
 /// ```
 /// use mcp_host::config::{HostSettings, Join};
@@ -14,12 +15,12 @@ use super::HostSettings;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Join {
-    /// If a daemon with the same config runs.
+    /// They use a daemon if one with the same config runs.
     #[default]
     Auto,
-    /// Never.
+    /// They never use a daemon.
     Never,
-    /// Always: the first of them starts the daemon.
+    /// They always use a daemon: the first of them starts it.
     Start,
 }
 

@@ -1,4 +1,5 @@
-//! Which layer wins. figment parses variables, and merges the values of all layers, each with its place.
+//! Which source of host settings wins; each source is a layer. figment parses the variables, and merges the layers.
+//! Each value keeps its place in its own layer.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,10 +15,10 @@ use super::super::report::{Place, Report};
 use super::super::syntax::{Member, Node, Origin, Value};
 use super::super::vars::Vars;
 
-/// The prefix of all our variables.
+/// The prefix of all our environment variables.
 const PREFIX: &str = "MCP_HOST_";
 
-/// The sources of settings, the strongest last.
+/// The sources of settings; a later one wins over an earlier one.
 #[derive(Debug, Default)]
 pub(super) struct Layers(Vec<Node>);
 
@@ -26,7 +27,7 @@ impl Layers {
         self.0.push(host);
     }
 
-    /// Adds variables: `MCP_HOST_NAMING__MAX_LENGTH` is `naming.maxLength`.
+    /// Adds each environment variable of ours as a layer: `MCP_HOST_NAMING__MAX_LENGTH` sets `naming.maxLength`.
     pub(super) fn add_environment(&mut self, vars: &Vars, report: &mut Report) {
         for (name, value) in vars.with_prefix(PREFIX) {
             // The config file, the values of VS Code inputs and the key of the secret store are not settings.
@@ -39,7 +40,7 @@ impl Layers {
         }
     }
 
-    /// Adds flags, each of which names its setting by a path: `naming.maxLength`.
+    /// Adds each flag as a layer. A flag names its setting by a path: `naming.maxLength`.
     pub(super) fn add_flags(&mut self, flags: &[(String, String)], report: &mut Report) {
         for (name, value) in flags {
             let path: Vec<_> = name.split('.').map(str::to_owned).collect();
@@ -48,7 +49,8 @@ impl Layers {
         }
     }
 
-    /// Returns one tree of the winning values, each with its place in its own layer.
+    /// Returns one tree of the winning values, each with its place in its own layer; `None` if no layer has any
+    /// settings.
     pub(super) fn merge(&mut self, report: &mut Report) -> Option<Node> {
         let mut figment = Figment::new();
         for layer in &mut self.0 {
@@ -65,10 +67,11 @@ impl Layers {
     }
 }
 
-/// How deep settings are nested; deeper levels are cut off.
+/// How many levels of nesting are read in a layer; deeper levels are cut off.
 const LEVELS: usize = 8;
 
-/// Reports whether this is an object. Also reports duplicate keys in it, of which one would be lost.
+/// Returns whether this is an object. Adds a problem to the report if not, and for duplicate keys in it, of which the
+/// merge would lose one.
 fn open(node: &Node, path: &str, report: &mut Report) -> bool {
     let Some(mut fields) = Fields::open(node, path, report) else { return false };
     for field in fields.rest().iter().filter(|field| field.node.members().is_some()) {
@@ -87,11 +90,11 @@ fn cut(node: &mut Node, levels: usize) {
     }
 }
 
-/// A value in the form that figment merges. It merges dicts and replaces everything else, so the members of an object are
-/// a dict, and anything else is in a list of one.
+/// A value in the form in which figment merges values. figment merges dicts and replaces everything else, so the
+/// members of an object become a dict, and anything else becomes the only item of a list.
 ///
-/// figment only knows which provider a value came from. Messages name its line, also for items of a list, and hide values
-/// with variables, so the place and the origin are carried along.
+/// figment only knows from which provider a value came. But messages name the value's line, even for an item of a list,
+/// and hide values that contain variables. So this type carries the place and the origin along.
 #[derive(Serialize, Deserialize)]
 struct Layered {
     at: Place,
@@ -125,7 +128,8 @@ impl From<Layered> for Node {
     }
 }
 
-/// Returns an object with one value in it. The value is parsed as figment parses a variable: `40`, `true`, `[a, b]`, or text.
+/// Returns nested objects that hold one value at this path. The value is parsed as figment parses a variable: `40`,
+/// `true`, `[a, b]`, or text.
 fn nest(path: &[String], value: &str, file: usize) -> Node {
     let at = Place { file, ..Place::default() };
     let value = value

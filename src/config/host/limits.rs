@@ -24,17 +24,17 @@ keys! {
     /// ```
     #[non_exhaustive]
     pub struct Limits {
-        /// The size of one message: a line of stdio, an SSE event, a JSON body.
+        /// The size of one message: a line over stdio, an SSE event, or a JSON body.
         message: positive_size -> usize = 16 * MIB,
-        /// The body of one request to our endpoint.
+        /// The size of the body of one request to our endpoint.
         body: positive_size -> usize = 4 * MIB,
-        /// All request bodies that are being received, together.
+        /// The total size of all request bodies that are being received.
         bodies: positive_size -> usize = 64 * MIB,
-        /// How deep a message may nest.
+        /// How deep the JSON of a message may be nested.
         depth: nesting -> usize = 128,
-        /// Tools of one server.
+        /// The number of tools of one server.
         tools: positive_count -> usize = 1000,
-        /// All definitions of one server together.
+        /// The total size of all definitions (tools, prompts, resources) of one server.
         definitions: positive_size -> usize = 8 * MIB,
         /// Pending requests to one server.
         pending_per_server: positive_count -> usize = 1024,
@@ -52,55 +52,56 @@ keys! {
         sessions_per_principal: positive_count -> usize = 64,
         /// Sessions of all clients.
         sessions: positive_count -> usize = 1024,
-        /// How long a session may be idle.
+        /// How long a client's session may be idle before it ends.
         session_idle: positive_time -> Duration = seconds(15 * 60),
-        /// How long it may take to fetch all pages of one server's lists.
+        /// How long it may take to fetch all pages of one server's tool list and its other lists.
         list_time: positive_time -> Duration = seconds(30),
-        /// Pages of one list.
+        /// The number of pages of one list that are fetched from a server.
         list_pages: positive_count -> usize = 100,
-        /// How long clients may cache lists of servers that announce changes.
+        /// How long clients may cache the tool list and other lists of a server that announces changes to them.
         legacy_list_ttl: time -> Duration = seconds(30),
-        /// How long the last lists of a lost server are shown.
+        /// How long clients are still shown the last tool list and other lists of a server whose connection is lost.
         stale_max: positive_time -> Duration = seconds(10 * 60),
         /// How long a process may take to exit after its stdin is closed.
         stop_close: time -> Duration = seconds(2),
-        /// How long a process may take to exit after it is told to.
+        /// How long a process may take to exit after it is told to terminate.
         stop_term: time -> Duration = seconds(3),
-        /// How long calls may take to finish at shutdown.
+        /// How long the shutdown waits for calls to finish.
         drain: time -> Duration = seconds(10),
         /// Connections to one server.
         leases_per_server: positive_count -> usize = 64,
         /// Connections to all servers.
         leases: positive_count -> usize = 512,
-        /// Calls of one principal that wait for answers of clients without a session.
+        /// Calls of one principal that wait for a client without a session to send what the server has asked of it.
         parked_per_principal: positive_count -> usize = 64,
-        /// All calls that are held for clients without a session.
+        /// All calls that are held for clients without a session, whether they wait for the client or run.
         parked: positive_count -> usize = 1024,
-        /// Resources that one client watches.
+        /// The number of resources that one client may watch.
         subscriptions: positive_count -> usize = 1000,
-        /// The length of a URI in a client's request, and also of a cursor or of a name to complete for.
+        /// The length in bytes of a URI in a client's request; also that of a cursor, and of the name of what to
+        /// complete for.
         uri: positive_size -> usize = 8 * 1024,
-        /// Headers of one request to our endpoint.
+        /// The number of headers of one request to our endpoint.
         headers: header_count -> usize = 100,
-        /// Bytes of the request line and all headers of one request.
+        /// The size of the request line and all headers of one request to our endpoint.
         header_bytes: positive_size -> usize = 64 * 1024,
-        /// Connections of clients.
+        /// Connections from clients to our endpoint.
         connections: positive_count -> usize = 2048,
-        /// How long a person may take to answer.
+        /// How long a person may take to answer what a server asks through a client.
         answer: positive_time -> Duration = seconds(10 * 60),
-        /// How long a server must stay up before its count of retries is reset.
+        /// How long a server that answers must stay connected before its count of retries is reset.
         healthy: positive_time -> Duration = seconds(60),
-        /// The metadata of an authorization server or of a protected resource.
+        /// The size of the metadata document of an authorization server or of a protected resource.
         oauth_document: positive_size -> usize = 256 * 1024,
-        /// A response of a token endpoint.
+        /// The size of a response from a token endpoint.
         oauth_token: positive_size -> usize = 64 * 1024,
-        /// All challenges of one response together.
+        /// The total size of all `WWW-Authenticate` headers of one response.
         oauth_challenge: positive_size -> usize = 8 * 1024,
         /// How long an authorization server may take to answer.
         oauth_request: positive_time -> Duration = seconds(10),
         /// How long a person may take to sign in.
         login: positive_time -> Duration = seconds(10 * 60),
-        /// Redirects that one request to a server may follow, all within its origin.
+        /// The number of HTTP redirects that one request to a server follows; all must stay within the server's origin.
         redirects: count -> usize = 3,
     }
 }

@@ -1,4 +1,5 @@
-//! The settings of the host itself: `host` of our files, `MCP_HOST_*` variables, and flags on the command line.
+//! The settings of the host itself, which come from three sources: the key `host` in config files, `MCP_HOST_*`
+//! environment variables, and command-line flags.
 
 mod access;
 mod audit;
@@ -61,38 +62,40 @@ const KEYS: [&str; 19] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostSettings {
-    /// The address of the endpoint. Beyond loopback it requires `auth`, and `tls` or `insecure_http`.
+    /// The address on which the endpoint listens. An address other than loopback requires `auth`, and `tls` or
+    /// `insecure_http`.
     pub listen: SocketAddr,
-    /// How long the first list waits for servers that are still starting.
+    /// How long a client's first list request waits for servers that are still starting.
     pub startup_wait: Duration,
-    /// How clients authenticate.
+    /// How clients of the endpoint authenticate.
     pub auth: HostAuth,
-    /// TLS at the endpoint.
+    /// The files for TLS at the endpoint; `None` means plain HTTP.
     pub tls: Option<HostTls>,
     /// Whether other machines may reach the endpoint without TLS.
     pub insecure_http: bool,
-    /// Accepted values of `Host`, besides our own on loopback.
+    /// Values of the header `Host` that are accepted in addition to our own loopback addresses.
     pub allowed_hosts: Vec<String>,
-    /// Accepted values of `Origin`, besides our own on loopback.
+    /// Values of the header `Origin` that are accepted in addition to our own on loopback.
     pub allowed_origins: Vec<String>,
-    /// Whether to serve HTTP+SSE besides Streamable HTTP.
+    /// Whether to serve the older HTTP+SSE transport in addition to Streamable HTTP.
     pub sse: bool,
-    /// How exposed names are formed.
+    /// How the names that clients see are formed.
     pub naming: Naming,
-    /// Whether clients see which arguments servers want as HTTP headers; clients without a session must then send these
-    /// headers. For a server with `prefix: never`, both always apply.
+    /// Whether clients see which tool arguments servers want as HTTP headers too. If so, clients without a session must
+    /// send these headers. For a server with `prefix: never`, both are always the case.
     pub param_headers: bool,
     /// Whether clients may run tools as tasks.
     pub tasks: bool,
-    /// Variables that all servers' programs inherit from our environment if they are set: names and globs.
+    /// Variables that the programs of all servers inherit from our environment if they are set: names and globs.
     pub inherit_env: Vec<String>,
-    /// Where to log each call, if anywhere.
+    /// Where to log each call; `None` means nowhere.
     pub audit: Option<Audit>,
-    /// Whether other processes of this user use a running daemon with the same config; the default is `auto`.
+    /// Whether other processes of this user use a running daemon with the same config; `None` means the default,
+    /// `auto`.
     pub join: Option<Join>,
-    /// How long a daemon that was started by `join` stays after its last client.
+    /// How long a daemon that was started by `join` stays after its last client has left.
     pub idle_exit: Duration,
-    /// Where to store the tokens of servers.
+    /// Where to store the OAuth tokens for servers.
     pub secrets: Secrets,
     /// Limits on sizes, counts and times.
     pub limits: Limits,
@@ -123,8 +126,8 @@ impl Default for HostSettings {
 }
 
 impl HostSettings {
-    /// Merges new settings into those of a running host: settings that only apply at startup keep their old value. Also
-    /// returns the keys of those that would have changed.
+    /// Returns the new settings as a running host can apply them: settings that only apply at startup keep their old
+    /// value. Also returns the config keys of the settings that would have changed but need a restart.
     pub(crate) fn with(&self, new: Self) -> (Self, Vec<&'static str>) {
         let mut pending = Vec::new();
         let mut new = new;
@@ -151,7 +154,8 @@ impl HostSettings {
             "host.limits.oauthRequest": limits.oauth_request,
             "host.limits.login": limits.login,
         }
-        // Changed files are read at once. But whether there is TLS at all decides the address that clients use.
+        // Other certificate files are used at once. But clients use another address if there is TLS than if there is
+        // none.
         if new.tls.is_some() != self.tls.is_some() {
             pending.push("host.tls");
             new.tls.clone_from(&self.tls);
@@ -160,7 +164,7 @@ impl HostSettings {
     }
 }
 
-/// Reads the settings. Later files win over earlier ones, the environment over files, and flags over everything.
+/// Reads the host settings. A later file wins over an earlier one, a variable over any file, and a flag over both.
 pub(super) fn read(files: Vec<Node>, vars: &Vars, flags: &[(String, String)], report: &mut Report) -> HostSettings {
     let mut layers = Layers::default();
     for file in files {
@@ -212,7 +216,7 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     fields.finish(&KEYS, report);
 }
 
-/// Reads where the endpoint listens, who may call, and under which names.
+/// Reads where the endpoint listens, who may call it, and by which host names.
 fn reach(settings: &mut HostSettings, fields: &mut Fields<'_>, report: &mut Report) {
     let listen = fields.take(&["listen"], report).and_then(|field| Some((listen(&field, report)?, field)));
     if let Some((listen, _)) = &listen {
@@ -229,7 +233,7 @@ fn reach(settings: &mut HostSettings, fields: &mut Fields<'_>, report: &mut Repo
     if let Some(field) = fields.take(&["allowedHosts"], report) {
         settings.allowed_hosts = field.texts(report);
     }
-    // If one of these is wrong, it is to be fixed first.
+    // If one of these settings is wrong, that is to be fixed first.
     if let Some((listen, field)) = &listen
         && report.problems() == before
     {
@@ -255,7 +259,7 @@ fn listen(field: &Field<'_>, report: &mut Report) -> Option<SocketAddr> {
     Some(address)
 }
 
-/// Reads origins. They are compared as text, so one with a path would never match.
+/// Reads origins. They are compared as text, so an origin with a path would never match.
 fn origins(field: &Field<'_>, report: &mut Report) -> Vec<String> {
     for item in field.items(report) {
         let Some(text) = item.node.text() else { continue };
@@ -293,7 +297,8 @@ fn naming(naming: &mut Naming, mut fields: Fields<'_>, report: &mut Report) {
     fields.finish(&["separator", "maxLength", "resources"], report);
 }
 
-/// Refuses what this build does not support. Ignoring it would leave open what the user believes closed.
+/// Refuses settings that this build does not support. If they were ignored, something would stay open that the user
+/// believes closed.
 fn lacking(fields: &mut Fields<'_>, report: &mut Report) {
     fields.refuse(&["sanitizeResults"], report);
     for (name, only) in [("validate", "definitions"), ("approval", "off")] {

@@ -1,4 +1,4 @@
-//! `host.auth` with `type: oauth`: whose tokens the endpoint accepts, and which audience they must have.
+//! `host.auth` with `type: oauth`: from which issuer the endpoint accepts tokens, and which audience they must have.
 
 use url::Url;
 
@@ -7,7 +7,7 @@ use crate::config::report::Report;
 use crate::config::syntax::Value;
 use crate::loopback::is_loopback;
 
-/// Clients authenticate with tokens that an authorization server issues for this endpoint alone.
+/// How clients authenticate with tokens that an authorization server issues for this endpoint alone.
 ///
 /// ```
 /// use mcp_host::config::{HostAuth, HostOAuth, HostSettings};
@@ -22,16 +22,17 @@ pub struct HostOAuth {
     pub issuer: String,
     /// The audience, exactly as in the token (`aud`).
     pub audience: String,
-    /// The URL at which clients reach the endpoint, for which they request tokens.
+    /// The URL at which clients reach the endpoint. They request tokens for this URL.
     pub resource: Url,
     /// The scopes that each token must have.
     pub scopes: Vec<String>,
-    /// The resource as written.
+    /// The text of `resource` as written in the config.
     id: String,
 }
 
 impl HostOAuth {
-    /// Accepts tokens of this issuer for the endpoint at this URL. Returns `None` if either URL is not acceptable.
+    /// Accepts tokens from this issuer for the endpoint at the URL `resource`. Returns `None` if either URL is not
+    /// acceptable.
     #[must_use]
     pub fn new(issuer: &str, resource: &str) -> Option<Self> {
         of_issuer(issuer).ok()?;
@@ -40,7 +41,7 @@ impl HostOAuth {
         Some(Self { issuer, audience, resource: url, scopes: Vec::new(), id })
     }
 
-    /// Returns the identifier of the endpoint as a resource: its URL as written.
+    /// Returns the endpoint's resource identifier (RFC 9728): its URL exactly as written.
     #[must_use]
     pub fn resource_id(&self) -> &str {
         &self.id
@@ -53,7 +54,7 @@ const AUDIENCE: &str =
     "name the audience of the tokens: the URL at which clients reach this host, \"https://box.example:8808/mcp\"";
 const RESOURCE: &str = "`audience` is not a URL: set `resource` to the URL at which clients reach this host, \"https://box.example:8808/mcp\"";
 
-/// Reads the keys besides `type`.
+/// Reads the keys of `host.auth` besides `type`.
 pub(super) fn read(of: &Field<'_>, mut fields: Fields<'_>, report: &mut Report) -> Option<HostOAuth> {
     let [issuer, audience, resource, scopes] =
         ["issuer", "audience", "resource", "scopes"].map(|name| fields.take(&[name], report));
@@ -84,7 +85,7 @@ pub(super) fn read(of: &Field<'_>, mut fields: Fields<'_>, report: &mut Report) 
     Some(HostOAuth { issuer, audience, resource, scopes, id })
 }
 
-/// Reads a URL, and returns it as written and parsed.
+/// Reads a URL that `judge` accepts. Returns it both as written and parsed.
 fn url(field: &Field<'_>, judge: fn(&str) -> Judged, report: &mut Report) -> Option<(String, Url)> {
     let text = field.text(report)?;
     match judge(text) {

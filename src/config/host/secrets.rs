@@ -1,4 +1,4 @@
-//! `host.secrets`: where to store the tokens of servers, and the key of the encrypted files.
+//! `host.secrets`: where to store the OAuth tokens for servers, and the key with which files of tokens are encrypted.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::config::report::{Place, Report};
 use crate::config::vars::Vars;
 use crate::hex;
 
-/// Where to store the tokens of servers.
+/// Where to store the OAuth tokens for servers.
 ///
 /// ```
 /// use mcp_host::config::{HostSettings, Secrets, StoreKind};
@@ -27,15 +27,15 @@ use crate::hex;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Secrets {
-    /// The store.
+    /// The kind of store.
     pub store: StoreKind,
-    /// The key of the encrypted files, if the config or the environment gives one.
+    /// The key with which files are encrypted, if the config or the environment gives one.
     pub key: Option<SecretKey>,
-    /// Where to look for the key if none is given: a well-known file of the user, which need not exist yet.
+    /// The file in which to look for the key if none is given: the user's default key file, which need not exist yet.
     pub key_file: Option<PathBuf>,
 }
 
-/// The kind of store for tokens.
+/// The kind of store for OAuth tokens.
 ///
 /// ```
 /// use mcp_host::config::StoreKind;
@@ -45,10 +45,10 @@ pub struct Secrets {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreKind {
-    /// The system keyring; without one, encrypted files if there is a key; otherwise memory.
+    /// The system keyring; if there is none, encrypted files; if there is no key for these either, memory.
     #[default]
     Auto,
-    /// Only the system keyring; nothing is stored without it.
+    /// Only the system keyring; without it nothing is stored.
     Keyring,
     /// Encrypted files.
     File,
@@ -74,7 +74,7 @@ impl SecretKey {
     /// The length of a key in bytes.
     pub const LENGTH: usize = 32;
 
-    /// Parses a key: 64 hexadecimal digits, or base64. Returns `None` if it is not a key of 32 bytes.
+    /// Parses a key: 64 hexadecimal digits, or base64. Returns `None` if the text is not a key of 32 bytes.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -87,10 +87,10 @@ impl SecretKey {
         Some(Self { bytes, written: Secret::new(text) })
     }
 
-    /// Reads the key in a file. An empty file holds none yet.
+    /// Reads the key in a file. Returns `None` if the file does not exist or is empty.
     ///
     /// # Errors
-    /// Fails if the file exists but cannot be read, or does not hold a key.
+    /// Fails if the file exists but cannot be read, or holds something other than a key.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>, String> {
         // Reading a pipe would block.
         match std::fs::metadata(path) {
@@ -127,18 +127,18 @@ fn base64(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     STANDARD_NO_PAD.decode(text.trim_end_matches('=')).ok().map(Zeroizing::new)
 }
 
-/// The variable that holds the key.
+/// The environment variable that may hold the key.
 const VARIABLE: &str = "MCP_HOST_SECRET_KEY";
 /// The name of the systemd credential that may hold the key (`LoadCredential=`).
 const CREDENTIAL: &str = "mcp-host-secret-key";
-/// How much of a key file is read.
+/// How many bytes of a key file are read at most.
 const FILE_BYTES: u64 = 1024;
-/// The default key file, in the folder of the user's settings.
+/// The path of the default key file, below the folder of the user's settings.
 const WELL_KNOWN: &str = "mcp-host/secret.key";
 const NO_KEY: &str = "holds no key: expected 32 bytes in base64 or hexadecimal";
 const MAKE: &str = "make one with: openssl rand -base64 32";
 
-/// Reads `host.secrets`, and the key from wherever it is given.
+/// Reads `host.secrets`, and the key from the variable, file or credential that gives it.
 pub(super) fn read(field: Option<&Field<'_>>, vars: &Vars, report: &mut Report) -> Secrets {
     let mut secrets = Secrets::default();
     let mut file = None;
@@ -176,8 +176,8 @@ pub(super) fn read(field: Option<&Field<'_>>, vars: &Vars, report: &mut Report) 
     secrets
 }
 
-/// Reports whether the well-known file holds a key. A file that holds something else does not refuse the config: without a
-/// key, logins are kept in memory.
+/// Reports whether the default key file holds a key. If it holds something else, the config is still accepted, and the
+/// user is told: without a key, logins are kept in memory.
 fn is_key(path: &Path, report: &mut Report) -> bool {
     let read = SecretKey::read(path);
     let wrong = match &read {
@@ -194,7 +194,7 @@ fn is_key(path: &Path, report: &mut Report) -> bool {
     read.is_ok()
 }
 
-/// Reads the key from the variable, else from the file of the config, else from the systemd credential.
+/// Reads the key from the variable, else from the file that the config names, else from the systemd credential.
 fn key(file: Option<&Field<'_>>, vars: &Vars, report: &mut Report) -> Option<SecretKey> {
     if let Some(text) = vars.get(VARIABLE).filter(|text| !text.is_empty()) {
         let key = SecretKey::parse(text);
@@ -240,7 +240,7 @@ fn from_file(field: &Field<'_>, path: &Path, report: &mut Report) -> Option<Secr
     key
 }
 
-/// Returns the command that creates a key file readable by its user alone, if there is no file yet.
+/// Returns the shell command that creates a key file, readable by its user alone. It does not replace an existing file.
 fn make_command(path: &Path) -> String {
     format!("(umask 077; set -C; openssl rand -base64 32 > {})", quoted(&path.to_string_lossy()))
 }

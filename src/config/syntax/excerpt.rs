@@ -1,4 +1,5 @@
-//! Shows the line at which parsing failed: keys and punctuation as written, and values only under keys that hold no secret.
+//! Shows the line at which parsing failed: keys and punctuation as written, and values only under keys that hold no
+//! secret.
 //!
 //! Parsing has failed, so values are recognized only by quotes, colons and commas. When in doubt, they are masked.
 
@@ -25,14 +26,14 @@ const SHOWN: [&str; 17] = [
     "uri",
     "url",
 ];
-/// How many lines before it are read to find the key that a line belongs to.
+/// How many lines before the shown line are read, to find the key that its values belong to.
 const BEFORE: usize = 40;
 /// How many characters of a line are shown.
 const WIDTH: usize = 100;
-/// How many characters are shown before the mark.
+/// How many characters at most are shown before the mark, which points at the problem.
 const AHEAD: usize = 60;
 
-/// Returns the line with this number and a mark at this column, both counted from 1.
+/// Returns the line with this number, with its values masked, and a mark at this column; both are counted from 1.
 pub(super) fn excerpt(text: &str, line: usize, column: usize) -> Option<Excerpt> {
     let number = line.checked_sub(1)?;
     let mut reader = Reader::default();
@@ -57,28 +58,28 @@ pub(super) fn excerpt(text: &str, line: usize, column: usize) -> Option<Excerpt>
     (!line.trim().is_empty()).then(|| Excerpt { line: line.trim_end().to_owned(), caret })
 }
 
-/// The position in the text so far.
+/// Reads a text token by token, masks its values, and keeps track of where in the structure it is.
 #[derive(Default)]
 struct Reader {
     stand: Stand,
-    /// The position before a comment while the comment is read. The comment says nothing about the values after it.
+    /// While a comment is read, the state from before it. The comment says nothing about the values after it.
     outside: Option<Stand>,
     shown: String,
 }
 
 #[derive(Default)]
 struct Stand {
-    /// The key that the next value belongs to, if that is certain.
+    /// The key to which the next value belongs, if that is certain.
     key: Option<String>,
-    /// How many lists are open since the key.
+    /// How many lists have been opened since the key and not closed.
     lists: usize,
-    /// Whether a key was read, but not yet its value.
+    /// Whether a key was read, but its value was not.
     awaits: bool,
-    /// Whether the last value announces a secret: `--token`.
+    /// Whether the last value announces that a secret follows, as `--token` does.
     announced: bool,
 }
 
-/// A word, or a quoted text.
+/// The range of a word or of a quoted text in a line.
 struct Token {
     start: usize,
     end: usize,
@@ -86,7 +87,7 @@ struct Token {
 }
 
 impl Reader {
-    /// Reads a line, and returns the position of the mark in the shown text.
+    /// Reads a line. `mark` is a position in the line; returns the matching position in the shown text.
     fn read(&mut self, line: &str, mark: Option<usize>) -> usize {
         self.shown.clear();
         self.stand.awaits = false;
@@ -156,7 +157,7 @@ impl Reader {
             let name = Scrubber::default().scrub(name);
             self.shown.push_str(&format!("{open}{name}{MASK}{close}"));
         }
-        // The `-` of the next item is not a value: the secret is still to come.
+        // The `-` of the next YAML item is not a value: the secret is still to come.
         if !says_nothing {
             self.stand.announced = names_a_secret(text);
         }
@@ -183,7 +184,7 @@ impl Stand {
     }
 }
 
-/// Finds where the value of a telling name starts in a text: `X-Api-Key: …`, `TOKEN=…`, `--token …`.
+/// Finds where the value starts after a name that announces a secret, as in `X-Api-Key: …`, `TOKEN=…` and `--token …`.
 fn told_by_name(text: &str) -> Option<usize> {
     let signs: Vec<usize> = text.match_indices([':', '=']).map(|(at, _)| at).collect();
     // If the text before one sign names a secret, so does the text before each later sign.
@@ -196,7 +197,8 @@ fn told_by_name(text: &str) -> Option<usize> {
     pair.into_iter().chain(option).min().map(|at| at + 1)
 }
 
-/// Returns where the comment that starts there ends. The result exceeds every line if it does not end on this one.
+/// Returns the end of the comment that starts at `start`, or `None` if none starts there. The end is beyond every line
+/// if the comment goes on after this line.
 fn end_of_comment(chars: &[char], start: usize) -> Option<usize> {
     match chars[start..] {
         ['#', ..] | ['/', '/', ..] => Some(chars.len()),
@@ -209,7 +211,7 @@ fn end_of_block(chars: &[char], start: usize) -> usize {
     chars[start..].windows(2).position(|pair| pair == ['*', '/']).map_or(usize::MAX, |at| start + at + 2)
 }
 
-/// Returns the word or quoted text that starts there.
+/// Returns the word or quoted text that starts at `start`, if one does.
 fn token(chars: &[char], start: usize) -> Option<Token> {
     let first = chars[start];
     if is_quote(first) {

@@ -8,7 +8,7 @@ use jsonc_parser::{CollectOptions, ParseOptions, ParseStringErrorKind, parse_to_
 use super::{DEPTH, Lines, Member, Node, Value, excerpt, too_deep};
 use crate::config::report::{Place, Report};
 
-/// What clients write. JSON5 would also accept a forgotten comma.
+/// Accepts what clients write. All of JSON5 would be too much: it would also accept a forgotten comma.
 const OPTIONS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,

@@ -1,6 +1,7 @@
-//! Parses JSON, TOML and YAML into one tree with places, the only form that later steps read.
+//! Parses JSON, TOML and YAML into one kind of tree, whose values know their line and column. Later steps read only
+//! this tree.
 //!
-//! **Invariant:** nothing here knows any key. Start with [`Node`].
+//! **Invariant:** nothing here depends on the name of any config key. Start with [`Node`].
 
 mod excerpt;
 mod json;
@@ -17,7 +18,7 @@ use super::report::{Place, Report};
 /// The deepest nesting accepted.
 const DEPTH: usize = 128;
 
-/// How a config file is written.
+/// The language in which a config file is written.
 ///
 /// ```
 /// use mcp_host::config::Syntax;
@@ -36,7 +37,7 @@ pub enum Syntax {
 }
 
 impl Syntax {
-    /// Returns its name, and its file extension.
+    /// Returns the name of the syntax, and its file extension.
     fn name(self) -> (&'static str, &'static str) {
         match self {
             Self::Json => ("JSON", "json"),
@@ -56,7 +57,7 @@ impl Syntax {
     }
 }
 
-/// A value with its place.
+/// A value, and its place in the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Node {
     pub(super) at: Place,
@@ -67,12 +68,12 @@ pub(super) struct Node {
 /// Whether a text is as written in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) enum Origin {
-    /// The value is as written in the file; nothing was substituted.
+    /// The text is as written in the file; nothing was substituted.
     #[default]
     Literal,
-    /// A variable was substituted: never show the text.
+    /// A variable was substituted, so the text must never be shown.
     Expanded,
-    /// A variable had no value: do not check the text.
+    /// A variable had no value, so there is no point in checking the text.
     Missing,
 }
 
@@ -80,14 +81,14 @@ pub(super) enum Origin {
 pub(super) enum Value {
     Null,
     Flag(bool),
-    /// A number as written.
+    /// A number, as written in the file.
     Number(String),
     Text(String),
     List(Vec<Node>),
     Object(Vec<Member>),
 }
 
-/// A member of an object. A key may occur twice.
+/// A member of an object. An object may have several members with the same key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Member {
     pub(super) key: String,
@@ -118,7 +119,7 @@ impl Node {
         self.member(key).map(|member| &member.node)
     }
 
-    /// Returns the text, if this is one.
+    /// Returns the text, if this is a text.
     pub(super) fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
@@ -139,7 +140,7 @@ impl Node {
     }
 }
 
-/// Parses a text. Problems go to the report; with any, there is no tree.
+/// Parses a text. Returns `None`, and adds the problems to the report, if there are any.
 pub(super) fn parse(text: &str, syntax: Syntax, file: usize, report: &mut Report) -> Option<Node> {
     // Editors on Windows still write a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -168,7 +169,7 @@ fn parse_as(text: &str, syntax: Syntax, file: usize, report: &mut Report) -> Opt
     }
 }
 
-/// Returns the syntax that a text is really written in, if not the expected one.
+/// Returns the syntax in which a text is really written, or `None` if that is not clear or is the expected one.
 fn other(text: &str, syntax: Syntax) -> Option<Syntax> {
     let begins_as_json = text.trim_start().starts_with(['{', '[']);
     let is = |other: Syntax| {
@@ -184,7 +185,7 @@ fn other(text: &str, syntax: Syntax) -> Option<Syntax> {
     [Syntax::Json, Syntax::Toml, Syntax::Yaml].into_iter().find(|other| *other != syntax && is(*other))
 }
 
-/// Replaces the syntax errors of a file by one problem: its extension is wrong.
+/// Replaces the syntax errors of a file, which begin at index `before`, by one problem: its extension is wrong.
 fn misnamed(syntax: Syntax, other: Syntax, file: usize, before: usize, report: &mut Report) {
     report.drop_from(before);
     let ((said, _), (name, ending)) = (syntax.name(), other.name());

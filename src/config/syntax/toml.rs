@@ -1,4 +1,4 @@
-//! TOML, with the places that its parser reports.
+//! TOML. Its parser tells the place of each value.
 
 use toml::de::{DeTable, DeValue};
 

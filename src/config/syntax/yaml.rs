@@ -1,4 +1,5 @@
-//! YAML. Its parser reports places only for syntax errors, so keys are searched for in the text.
+//! YAML. Its parser tells the line and column of syntax errors, but not of values, so this file searches the text for
+//! keys.
 
 use std::collections::HashMap;
 
@@ -29,7 +30,7 @@ pub(super) fn parse(text: &str, file: usize, report: &mut Report) -> Option<Node
     }
 }
 
-/// The keys and indices that lead to a value.
+/// The keys and list indices that lead to a value from the root.
 type Path = Vec<String>;
 
 struct Converter<'a> {
@@ -70,7 +71,7 @@ impl Converter<'_> {
                 Value::Object(members)
             }
             yaml::Value::Tagged(tagged) => {
-                // A tag is one more level of recursion, and otherwise ignored.
+                // A tag counts as one more level of recursion, and is otherwise ignored.
                 path.push(String::new());
                 let node = self.convert(tagged.value, path)?;
                 path.pop();
@@ -95,7 +96,7 @@ fn name(key: yaml::Value) -> String {
     }
 }
 
-/// Finds the places of keys as far as indentation shows them: one key per line, block style only.
+/// Finds the places of keys as far as the indentation shows them: only in block style, and only one key per line.
 fn places(text: &str, file: usize) -> HashMap<Path, Place> {
     let mut found = HashMap::from([(Path::new(), Place { file, ..Place::default() })]);
     // The open blocks: the column where each starts, and its current key or index.
@@ -104,7 +105,7 @@ fn places(text: &str, file: usize) -> HashMap<Path, Place> {
         let mut rest = line.trim_start_matches(' ');
         let mut column = line.len() - rest.len();
         while let Some(after) = rest.strip_prefix("- ").or_else(|| (rest == "-").then_some("")) {
-            // A list may be at the column of its key, so a list item at this column closes no key.
+            // A list may start at the column of its key, so a list item at this column does not end that key's block.
             while open.last().is_some_and(|(at, key)| *at > column || (*at == column && is_index(key))) {
                 let Some((at, key)) = open.pop() else { break };
                 if at == column {
