@@ -36,7 +36,7 @@ impl Config {
     }
 }
 
-/// Settings, one at a time; each stands for the key of the same name in a config file.
+/// Each method sets one setting, like the key of the same name in a config file.
 impl Server {
     /// Sets whether clients share a connection to the server.
     #[must_use]
@@ -254,7 +254,7 @@ impl From<Remote> for Transport {
     }
 }
 
-/// Settings, one at a time; each stands for the key of the same name in a config file.
+/// Each method sets one setting, like the key of the same name in a config file.
 ///
 /// ```
 /// use std::time::Duration;

@@ -121,7 +121,7 @@ impl Config {
 }
 
 keys! {
-    /// One server.
+    /// One server, as its entry in a config describes it.
     ///
     /// ```
     /// use mcp_host::config::{Server, Stdio};
