@@ -16,11 +16,12 @@ use crate::config::Remote;
 /// was sent back.
 ///
 /// ```no_run
-/// # async fn sign_in(host: &mcp_host::Host) -> Result<(), Box<dyn std::error::Error>> {
-/// let redirect = mcp_host::auth::Redirect::open().await?;
-/// let login = host.login("github", &redirect.url().parse()?).await?;
-/// println!("open {}", login.authorize_url());
-/// login.finish(&redirect.hit().await).await?;
+/// # async fn sign_in(host: &mcp_host::Host, redirect: url::Url) -> Result<(), Box<dyn std::error::Error>> {
+/// let login = host.login("github", &redirect).await?;
+/// println!("open {}, then paste the URL that the browser ends at", login.authorize_url());
+/// let mut hit = String::new();
+/// std::io::stdin().read_line(&mut hit)?;
+/// login.finish(hit.trim()).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]

@@ -14,6 +14,7 @@ use crate::queues::Queues;
 /// How many clients, requests, connections, and so on the host holds now.
 ///
 /// ```
+/// # #[cfg(feature = "server")]
 /// # fn show(status: &mcp_host::admin::DaemonStatus) {
 /// println!("{} clients, {} requests", status.gauges.clients, status.gauges.requests);
 /// # }
