@@ -198,8 +198,8 @@ fn other_option(option: &str, line: &Line) -> Option<String> {
             format!("mcp-host {command}{again} -v logs more, -vv every message")
         }
         "--silent" | "-s" => format!("mcp-host {command}{again} --quiet"),
-        "--no-color" | "--nocolor" | "--no-color" | "--plain" => format!("mcp-host {command}{again} --color never"),
-        "--color" => format!("mcp-host {command}{again} --color always"),
+        "--no-color" | "--nocolor" | "--no-colour" | "--plain" => format!("mcp-host {command}{again} --color never"),
+        "--colour" => format!("mcp-host {command}{again} --color always"),
         "--output" | "-o" | "--format" => format!("mcp-host {command}{again} --json prints data for machines"),
         "--version" | "-V" => "mcp-host --version".to_owned(),
         "--stdio" => format!("mcp-host stdio{again}"),
