@@ -1,8 +1,8 @@
-//! The driver that the official conformance suite starts to test a client, on the crate's own public parts: a host with one
-//! server. `tests/conformance/run` hands it to the suite.
+//! The driver that the official conformance suite starts to test a client, built on the crate's public API: a host with
+//! one server. `tests/conformance/run` hands it to the suite.
 //!
-//! `conformance_client URL`; `MCP_CONFORMANCE_SCENARIO` says what to do there, `MCP_CONFORMANCE_PROTOCOL_VERSION` which era to
-//! speak, `MCP_CONFORMANCE_CONTEXT` what a scenario needs beside. Ends with 0 if all that was to be done could be done.
+//! `conformance_client URL`; `MCP_CONFORMANCE_SCENARIO` says what to do there, `MCP_CONFORMANCE_PROTOCOL_VERSION` which
+//! revision to speak, `MCP_CONFORMANCE_CONTEXT` what else a scenario needs. Exits with 0 if everything succeeded.
 
 use std::env;
 use std::error::Error as StdError;
@@ -13,15 +13,15 @@ use mcp_host::auth::Interaction;
 use mcp_host::config::{
     Auth, Config, Enterprise, Era, Grant, OAuth, Prefix, Remote, Secret, SecretSource, Server, Transport,
 };
-use mcp_host::protocol::{ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw};
-use mcp_host::{Catalog, ClientHandler, Entry, Host, StateName};
+use mcp_host::protocol::{Profile, ProtocolVersion, Raw};
+use mcp_host::{Catalog, ClientHandler, ElicitAnswer, Elicitation, Entry, Host, StateName};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use url::Url;
 
 type Result<T, E = Box<dyn StdError>> = std::result::Result<T, E>;
 
-/// What one call may take; the suite gives a scenario 30 s.
+/// How long one call may take; the suite gives a scenario 30 s.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[tokio::main(flavor = "current_thread")]
@@ -29,7 +29,7 @@ async fn main() -> Result<()> {
     let url = env::args().nth(1).ok_or("usage: conformance_client URL")?;
     let scenario = env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_else(|_| "initialize".to_owned());
     let version = env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").unwrap_or_else(|_| "2025-11-25".to_owned());
-    let version = ProtocolVersion::parse(&version).ok_or("MCP_CONFORMANCE_PROTOCOL_VERSION is no revision")?;
+    let version = ProtocolVersion::parse(&version).ok_or("MCP_CONFORMANCE_PROTOCOL_VERSION is not a revision")?;
     let builder = Host::builder().config(config(&url, &scenario, version)?);
     let host = builder.client_handler(Agreeable).interaction(Follower::new()?).start().await?;
     let done = run(&host, &scenario).await;
@@ -47,10 +47,10 @@ fn config(url: &str, scenario: &str, version: ProtocolVersion) -> Result<Config>
     Ok(Config { servers: vec![server], ..Config::default() })
 }
 
-/// What a scenario gives for a login beforehand.
+/// Returns what a scenario provides for a login in advance.
 fn oauth(scenario: &str) -> Result<OAuth> {
     let mut oauth = OAuth::default();
-    // The suite knows this document, and that nobody can fetch it.
+    // The suite knows this document, and that no one can fetch it.
     oauth.client_metadata_url = match scenario {
         "auth/basic-cimd" => Some("https://conformance-test.local/client-metadata.json".parse()?),
         _ => None,
@@ -74,7 +74,7 @@ fn oauth(scenario: &str) -> Result<OAuth> {
     Ok(oauth)
 }
 
-/// What the suite tells of a login.
+/// What the suite provides for a login.
 #[derive(Deserialize)]
 struct Login {
     client_id: Option<String>,
@@ -87,12 +87,12 @@ struct Login {
     valid_jwt: Option<String>,
 }
 
-/// A user who agrees to every login: the page is asked for, and sends the browser on at once.
+/// A user who agrees to every login: it requests the page, which redirects the browser at once.
 struct Follower(reqwest::Client);
 
 impl Follower {
     fn new() -> Result<Self> {
-        // Fails only if there is one already, which is as good.
+        // Fails only if a provider is installed already, which is just as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Ok(Self(reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?))
     }
@@ -124,14 +124,14 @@ async fn run(host: &Host, scenario: &str) -> Result<()> {
     match scenario {
         "json-schema-2020-12-preservation" => echo_schema(host, &catalog).await,
         "http-custom-headers" => make_calls(host, &context()?).await,
-        // To list is all; this tool is not there to be called.
+        // Listing is all; this tool must not be called.
         "json-schema-ref-no-deref" => Ok(()),
-        // Every list was read, and everything in the lists is asked for.
+        // Every list was read, and every listed item is requested.
         _ => try_everything(host, &catalog).await,
     }
 }
 
-/// Calls every tool at once, gets every prompt, reads every resource.
+/// Calls every tool concurrently, gets every prompt, reads every resource.
 async fn try_everything(host: &Host, catalog: &Catalog) -> Result<()> {
     let calls = catalog.tools().iter().map(|tool| host.call_tool(tool.name(), arguments(tool)));
     let prompts = catalog.prompts().iter().map(|prompt| host.get_prompt(prompt.name(), Raw::empty_object()));
@@ -140,7 +140,7 @@ async fn try_everything(host: &Host, catalog: &Catalog) -> Result<()> {
     Ok(())
 }
 
-/// A value for each argument that a tool requires.
+/// Returns a value for each argument that a tool requires.
 fn arguments(tool: &Entry) -> Raw {
     let schema: Value = tool.definition().member("inputSchema").and_then(|raw| raw.read().ok()).unwrap_or_default();
     let required = schema["required"].as_array().cloned().unwrap_or_default();
@@ -190,7 +190,7 @@ async fn make_calls(host: &Host, context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Agrees to whatever it is asked.
+/// Agrees to every question.
 #[derive(Debug)]
 struct Agreeable;
 
@@ -199,19 +199,13 @@ impl ClientHandler for Agreeable {
         Profile::ELICITATION_FORM
     }
 
-    fn request(&self, _: &str, method: Method, params: Option<Raw>) -> BoxFuture<'static, Outcome> {
-        Box::pin(async move {
-            if method != Method::Elicit {
-                return Err(ErrorObject::method_not_found(method.as_str()));
-            }
-            let fields = params.and_then(|params| params.member("requestedSchema")?.member("properties")?.read().ok());
-            let fields: Map<String, Value> = fields.unwrap_or_default();
-            Ok(Raw::from_value(&json!({ "action": "accept", "content": consent(fields) })))
-        })
+    async fn elicit(&self, question: Elicitation) -> ElicitAnswer {
+        let fields = question.schema().and_then(|schema| schema.member("properties")?.read().ok());
+        ElicitAnswer::accept(consent(fields.unwrap_or_default()))
     }
 }
 
-/// Yes to what is asked for without a default; what has one is left to it.
+/// Fills in every field without a default; fields with one keep it.
 fn consent(fields: Map<String, Value>) -> Value {
     let open = fields.into_iter().filter(|(_, field)| field["default"].is_null() && field["type"] == "boolean");
     open.map(|(name, _)| (name, json!(true))).collect()

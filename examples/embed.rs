@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = args.next().ok_or("usage: embed CONFIG [TOOL [JSON]]")?;
     let host = Host::builder().config_file(file).start().await?;
     let done = run(&host, args).await;
-    // Whatever happened: no process of ours stays behind.
+    // In any case, leave no process behind.
     host.shutdown().await;
     done
 }

@@ -1,4 +1,4 @@
-//! A server by closure in a host, beside those of a config or alone: `cargo run --example in_process`.
+//! A server made of closures, in a host with those of a config or alone: `cargo run --example in_process`.
 
 use std::io::Write as _;
 

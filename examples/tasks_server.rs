@@ -1,10 +1,10 @@
-//! A server whose tools run as tasks: what the official conformance suite's `tasks-*` scenarios expect, and the same tools by
-//! the tasks of 2025-11-25. `tests/conformance/run` puts it behind the host.
+//! A server whose tools run as tasks: what the official conformance suite's `tasks-*` scenarios expect, and the same
+//! tools with the tasks of 2025-11-25. `tests/conformance/run` puts it behind the host.
 //!
-//! `tasks_server --listen 127.0.0.1:8901` serves the extension `io.modelcontextprotocol/tasks` of 2026-07-28 over HTTP and
-//! says so on standard output. Without an argument it speaks over standard input and output, and tasks as in 2025-11-25;
-//! with `--always` each tool there that may run as a task runs so only.
-//! Only words of the wire are the crate's; the wire itself is plain code, so that the server is not made of what it tests.
+//! `tasks_server --listen 127.0.0.1:8901` serves the extension `io.modelcontextprotocol/tasks` of 2026-07-28 over HTTP
+//! and announces it on standard output. Without an argument it speaks over standard input and output, with tasks as in
+//! 2025-11-25; with `--always` each tool there that may run as a task only runs as one. It takes only constants and
+//! types of the wire from the crate; the wire itself is plain code, so that the server is not built from what it tests.
 
 #[path = "tasks_server/http.rs"]
 mod http;

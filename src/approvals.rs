@@ -1,5 +1,5 @@
-//! What the user has approved of the configs of projects (`docs/hazards.md` H93): kept in the state directory, by the path
-//! of the file and the name of the server, as a hash of its exact entry and as the lines that were shown.
+//! The user's approvals for servers in project configs (`docs/hazards.md` H93). For each config file and server name,
+//! the state directory keeps a hash of the exact config entry, and the lines that the user was shown.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Approved, Project};
 pub use crate::keep::Error;
-use crate::keep::Keep;
+use crate::keep::{self, Keep};
 
 /// The approvals of a user.
+///
+/// ```no_run
+/// use mcp_host::approvals::Approvals;
+/// use mcp_host::config::{self, LoadRequest};
+///
+/// let mut request = LoadRequest::from_process();
+/// request.approved = Approvals::of("/var/lib/my-agent".as_ref()).approved();
+/// let config = config::load(&request)?;
+/// # Ok::<_, config::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Approvals(Keep);
 
@@ -23,20 +33,21 @@ struct State {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Entry {
     hash: String,
-    /// What was seen when it was approved.
+    /// The lines that the user was shown when approving it.
     shown: Vec<String>,
 }
 
 const VERSION: u32 = 1;
 
 impl Approvals {
-    /// Those of a state directory.
+    /// Returns the approvals that are kept in a state directory.
     #[must_use]
     pub fn of(directory: &Path) -> Self {
         Self(Keep::new(directory.join("approvals.json"), VERSION))
     }
 
-    /// What is approved, for loading a config. What cannot be read approves nothing.
+    /// Returns what is approved, to load a config with. If the file with the approvals cannot be read, nothing is
+    /// approved.
     #[must_use]
     pub fn approved(&self) -> Approved {
         let state: State = self.0.read().unwrap_or_else(|error| {
@@ -49,32 +60,31 @@ impl Approvals {
         Approved::new(self.0.path().to_owned(), entries)
     }
 
-    /// What was shown when a server of that file was approved last.
+    /// Returns the lines that were shown when a server in the config file `file` was last approved; `None` if it never
+    /// was.
     ///
     /// # Errors
-    /// When the file of approvals cannot be read.
+    /// If the file with the approvals cannot be read.
     pub fn before(&self, file: &Path, server: &str) -> Result<Option<Vec<String>>, Error> {
         let state: State = self.0.read()?;
         let entry = state.projects.get(file).and_then(|servers| servers.get(server));
         Ok(entry.map(|entry| entry.shown.clone()))
     }
 
-    /// Approves servers of a project as they were loaded and shown.
+    /// Approves servers in the project config `file`, exactly as they were loaded and shown.
     ///
     /// # Errors
-    /// When the file of approvals cannot be read or written; then nothing is approved.
-    pub fn approve<'a>(
+    /// If the file with the approvals cannot be read or written. Then nothing is approved.
+    pub async fn approve<'a>(
         &self,
         file: &Path,
         servers: impl IntoIterator<Item = (&'a str, &'a Project)>,
     ) -> Result<(), Error> {
-        self.0.update(|state: &mut State| {
-            let known = state.projects.entry(file.to_owned()).or_default();
-            for (name, project) in servers {
-                let entry = Entry { hash: project.hash.clone(), shown: project.shown.clone() };
-                known.insert(name.to_owned(), entry);
-            }
-        })?;
-        Ok(())
+        let entry = |project: &Project| Entry { hash: project.hash.clone(), shown: project.shown.clone() };
+        let approved: Vec<(String, Entry)> =
+            servers.into_iter().map(|(name, project)| (name.to_owned(), entry(project))).collect();
+        let (keep, file) = (self.0.clone(), file.to_owned());
+        keep::done(move || keep.update(|state: &mut State| state.projects.entry(file).or_default().extend(approved)))
+            .await
     }
 }

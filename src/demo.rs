@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::in_process::{InProcess, Invocation};
 use crate::protocol::{ErrorObject, Method, Outcome, Raw};
 
-/// Talks back: `echo` (text), `countdown` (progress, cancellable) and `ask` (elicitation).
+/// Returns a server that talks back: `echo` (text), `countdown` (progress, cancellable), and `ask` (elicitation).
 #[must_use]
 pub fn echo() -> InProcess {
     InProcess::new("echo", env!("CARGO_PKG_VERSION"))
@@ -18,7 +18,7 @@ pub fn echo() -> InProcess {
         .tool(raw(ASK), |call| Box::pin(greet(call)))
 }
 
-/// Tells the time: a tool, a resource and a prompt.
+/// Returns a server that tells the time, by a tool, a resource, and a prompt.
 #[must_use]
 pub fn clock() -> InProcess {
     InProcess::new("clock", env!("CARGO_PKG_VERSION"))
@@ -57,8 +57,8 @@ async fn greet(call: Invocation) -> Outcome {
         Err(error) => return Ok(failure(&format!("this client cannot be asked: {}", error.message))),
     };
     let content = reply.member("content").unwrap_or_else(Raw::empty_object);
-    Ok(match (reply.text("action").as_deref(), content.text("name"), content.text("colour")) {
-        (Some("accept"), Some(name), Some(colour)) => answer(&format!("Hello {name}, {colour} suits you.")),
+    Ok(match (reply.text("action").as_deref(), content.text("name"), content.text("color")) {
+        (Some("accept"), Some(name), Some(color)) => answer(&format!("Hello {name}, {color} suits you.")),
         (Some("accept"), Some(name), None) => answer(&format!("Hello {name}.")),
         (Some("accept"), ..) => failure("the form came back without a name"),
         _ => answer("As you like, stranger."),
@@ -96,7 +96,8 @@ fn text_block(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 
-/// One of the texts below, on one line. Members keep their order: a form is asked from the top.
+/// Returns one of the JSON texts below on one line. The members keep their order, since clients show a form's fields in
+/// that order.
 fn raw(json: &'static str) -> Raw {
     Raw::trusted(json.lines().map(str::trim).collect::<String>().into())
 }
@@ -106,7 +107,8 @@ fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// `2026-07-28T12:00:00Z`, by the days-to-civil algorithm: eras of 400 years that begin in March.
+/// Formats a time (seconds since 1970) like `2026-07-28T12:00:00Z`, by the days-to-civil algorithm: it counts in eras
+/// of 400 years that begin in March.
 fn rfc_3339(unix: u64) -> String {
     let (days, second) = (unix / 86_400 + 719_468, unix % 86_400);
     let (era, day_of_era) = (days / 146_097, days % 146_097);
@@ -120,7 +122,7 @@ fn rfc_3339(unix: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// A minute is as long as anybody waits for a demo.
+/// The longest countdown, in seconds.
 const LONGEST: u32 = 60;
 
 const ECHO: &str = r#"{
@@ -142,7 +144,7 @@ const COUNTDOWN: &str = r#"{
 
 const ASK: &str = r#"{
     "name": "ask",
-    "description": "Asks the user for a name and a colour, and answers with a greeting.",
+    "description": "Asks the user for a name and a color, and answers with a greeting.",
     "inputSchema": { "type": "object" },
     "annotations": { "readOnlyHint": true }
 }"#;
@@ -154,7 +156,7 @@ const FORM: &str = r#"{
         "type": "object",
         "properties": {
             "name": { "type": "string", "title": "Your name", "minLength": 1 },
-            "colour": { "type": "string", "title": "A colour", "enum": ["red", "green", "blue"], "default": "green" }
+            "color": { "type": "string", "title": "A color", "enum": ["red", "green", "blue"], "default": "green" }
         },
         "required": ["name"]
     }

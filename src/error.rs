@@ -1,49 +1,93 @@
-//! The error of the public interface: opaque, with a kind to act on.
+//! The error type of the public interface. It is opaque; callers act on its kind.
 
 use std::fmt;
+use std::sync::Arc;
 
+use crate::answered::{Failed, Kind};
 use crate::config;
-use crate::protocol::{ErrorObject, Raw};
+use crate::protocol::{ErrorObject, Theirs};
 
-/// Why something did not work.
+/// An error of the host.
+///
+/// ```
+/// # fn act(error: &mcp_host::Error) {
+/// use mcp_host::ErrorKind;
+///
+/// match error.kind() {
+///     ErrorKind::Unauthorized => println!("sign in to {}", error.server().unwrap_or("the server")),
+///     _ if error.is_retryable() => println!("once more"),
+///     _ => println!("{error}"),
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
     server: Option<Box<str>>,
     text: Box<str>,
-    /// What mends it, where that is known.
+    /// Advice for people, if there is any.
     help: Option<Box<str>>,
-    /// The server's own error object.
-    answer: Option<ErrorObject>,
+    /// Existing names that are similar to the unknown one.
+    nearest: Vec<String>,
+    /// Whether a retry is safe and may succeed.
+    retryable: bool,
+    /// The error object that the server answered with.
+    answer: Option<Box<ErrorObject>>,
+    source: Option<Source>,
 }
 
-/// What kind of error, by what can be done about it.
+type Source = Arc<dyn std::error::Error + Send + Sync>;
+
+/// The cause of a failure of which only the text is known.
+#[derive(Debug)]
+struct Cause(Box<str>);
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Cause {}
+
+/// The kind of an error, by what the caller can do about it.
+///
+/// ```
+/// # fn exit_code(error: &mcp_host::Error) -> u8 {
+/// match error.kind() {
+///     mcp_host::ErrorKind::Config | mcp_host::ErrorKind::Unknown => 2,
+///     mcp_host::ErrorKind::Timeout => 7,
+///     _ => 1,
+/// }
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The config is wrong or not there.
+    /// The config is invalid or missing.
     Config,
-    /// There is no such server, tool, prompt or resource.
+    /// There is no such server, tool, prompt, or resource.
     Unknown,
-    /// The server wants credentials.
+    /// The server requires credentials.
     Unauthorized,
-    /// The server is not there or did not start.
+    /// The server cannot be reached or did not start.
     Unreachable,
     /// The server answered with an error.
     Answer,
-    /// Not allowed by policy.
+    /// A policy forbids the request.
     Denied,
-    /// No answer in time.
+    /// The request timed out.
     Timeout,
-    /// The caller cancelled it.
+    /// The request was cancelled.
     Cancelled,
-    /// The host itself failed, or cannot say what became of the request.
+    /// The host failed, or does not know whether the server executed the request.
     Internal,
 }
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, server: None, text: text.into().into(), help: None, answer: None }
+        let text = text.into().into();
+        Self { kind, server: None, text, help: None, nearest: Vec::new(), retryable: false, answer: None, source: None }
     }
 
     pub(crate) fn of(mut self, server: Option<String>) -> Self {
@@ -55,57 +99,91 @@ impl Error {
         Self { help: Some(help.into().into()), ..self }
     }
 
-    /// Reads an error of the router: our own carry their kind.
-    pub(crate) fn from_answer(error: ErrorObject) -> Self {
-        let details = error.data.as_ref().filter(|data| data.text("kind").is_some() && data.text("server").is_some());
-        let base = match details {
-            Some(details) => Self::new(kind_of(details), error.message.clone()).of(details.text("server")),
-            None => Self::new(ErrorKind::Answer, error.message.clone()),
+    /// Adds existing names that are similar to the unknown one, and advice that suggests them.
+    pub(crate) fn with_nearest(self, nearest: Vec<String>) -> Self {
+        let quoted: Vec<String> = nearest.iter().map(|name| format!("`{}`", Theirs(name))).collect();
+        let help = match quoted.split_last() {
+            None => None,
+            Some((last, [])) => Some(format!("did you mean {last}?").into()),
+            Some((last, rest)) => Some(format!("did you mean {} or {last}?", rest.join(", ")).into()),
         };
-        Self { answer: Some(error), ..base }
+        Self { nearest, help: help.or(self.help), ..self }
     }
 
-    /// Reads a tool result that stands for an error of our own.
-    pub(crate) fn from_result(result: &Raw) -> Option<Self> {
-        let details = result.member("_meta")?.member("mcp-host/error")?;
-        let content: Vec<Raw> = result.member("content")?.read().ok()?;
-        let text = content.first()?.text("text")?;
-        Some(Self::new(kind_of(&details), text).of(details.text("server")))
+    /// Wraps an error, and takes over its text.
+    pub(crate) fn from_source(kind: ErrorKind, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::new(kind, source.to_string()).with_source(source)
     }
 
-    /// What kind of error.
+    pub(crate) fn with_source(self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self { source: Some(Arc::new(source)), ..self }
+    }
+
+    /// Wraps the error that the server answered with.
+    pub(crate) fn from_answer(error: ErrorObject) -> Self {
+        Self { answer: Some(error.clone().into()), ..Self::new(ErrorKind::Answer, error.message) }
+    }
+
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The server that it is about, by its name in the config.
+    /// Returns the configured name of the server that the error is about; `None` if it is about no server.
     #[must_use]
     pub fn server(&self) -> Option<&str> {
         self.server.as_deref()
     }
 
-    /// What mends it, where that is known: a sentence for people.
+    /// Returns advice for people, if there is any.
     #[must_use]
     pub fn help(&self) -> Option<&str> {
         self.help.as_deref()
     }
 
-    /// The server's own error object, where it answered with one.
+    /// Returns up to three existing names that are similar to the unknown one, the most similar first.
+    ///
+    /// ```
+    /// # fn show(error: &mcp_host::Error) {
+    /// if let Some(name) = error.nearest().first() {
+    ///     println!("calling {name} instead");
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn nearest(&self) -> &[String] {
+        &self.nearest
+    }
+
+    /// Reports whether a retry is safe and may succeed: the request never reached the server, or the server refused it for
+    /// now.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        self.retryable
+    }
+
+    /// Returns the server's error object, if the server answered with one.
     #[must_use]
     pub fn answer(&self) -> Option<&ErrorObject> {
-        self.answer.as_ref()
+        self.answer.as_deref()
     }
 }
 
-fn kind_of(details: &Raw) -> ErrorKind {
-    match details.text("kind").as_deref() {
-        Some("timeout") => ErrorKind::Timeout,
-        Some("unavailable" | "overloaded" | "shutting_down") => ErrorKind::Unreachable,
-        Some("auth_required") => ErrorKind::Unauthorized,
-        Some("needs_approval") => ErrorKind::Denied,
-        Some("cancelled") => ErrorKind::Cancelled,
-        _ => ErrorKind::Internal,
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        let kind = match failed.kind {
+            Kind::Timeout => ErrorKind::Timeout,
+            Kind::Unavailable | Kind::Overloaded | Kind::ShuttingDown => ErrorKind::Unreachable,
+            Kind::AuthRequired => ErrorKind::Unauthorized,
+            Kind::OutcomeUnknown | Kind::TooLarge | Kind::Malformed | Kind::InvalidArguments => ErrorKind::Internal,
+        };
+        let retryable = failed.retryable;
+        let error = Self { retryable, ..Self::new(kind, failed.text).of(failed.server.map(Into::into)) };
+        match failed.cause {
+            Some(cause) => error.with_source(Cause(cause)),
+            None => error,
+        }
     }
 }
 
@@ -115,10 +193,14 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn std::error::Error + 'static))
+    }
+}
 
 impl From<config::Error> for Error {
     fn from(error: config::Error) -> Self {
-        Self::new(ErrorKind::Config, error.to_string())
+        Self::from_source(ErrorKind::Config, error)
     }
 }

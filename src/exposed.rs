@@ -1,49 +1,64 @@
-//! The names and URIs that clients see for what servers offer.
+//! Makes the names and URIs under which clients see what servers offer (*exposed* names).
 //!
-//! An exposed name is a function of alias and raw name alone, so that nothing is ever renamed because something else came
-//! or went. Names go back by a table (the catalog), never by splitting; prefixed URIs go back without one.
+//! An exposed name depends only on the server's alias and on the server's own (*raw*) name, so nothing is ever renamed
+//! because something else was added or removed. A name is resolved by a table (the catalog), never by splitting it; a
+//! prefixed URI needs no table.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
+use crate::hex;
 use crate::name::ServerName;
 
 /// How exposed names are made (`host.naming`).
+///
+/// ```
+/// use mcp_host::config::HostSettings;
+/// use mcp_host::exposed::Naming;
+///
+/// let naming = Naming { separator: "-".to_owned(), ..Naming::default() };
+/// let settings = HostSettings::default().naming(naming);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Naming {
-    /// Stands between alias and name.
+    /// The separator between the server's alias and the tool's or prompt's name.
     pub separator: String,
-    /// No exposed tool or prompt name is longer; from 40 to 128.
+    /// The longest exposed name of a tool or prompt, in bytes; 40 to 128.
     pub max_length: usize,
-    /// How resource URIs are told apart.
+    /// How the resource URIs from different servers are kept apart.
     pub resources: UriMode,
 }
 
 impl Default for Naming {
     fn default() -> Self {
-        // 46: what the clients with the least room leave, once they have put their own prefix in front.
+        // 46 bytes are what the strictest clients leave for a name after their own prefix.
         Self { separator: "__".to_owned(), max_length: 46, resources: UriMode::Prefix }
     }
 }
 
-/// How the URIs of resources are shown.
+/// How resource URIs are exposed.
+///
+/// ```
+/// use mcp_host::exposed::{Naming, UriMode};
+///
+/// assert_eq!(Naming::default().resources, UriMode::Prefix);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UriMode {
-    /// With the alias of their server in the scheme.
+    /// With the server's alias in front of the scheme: `<alias>+<uri>`.
     #[default]
     Prefix,
-    /// As they are.
+    /// Unchanged.
     Passthrough,
 }
 
-/// What the names made from an altered raw name end with: `_` and 8 hexadecimal digits.
+/// The length of the suffix that an altered name gets: `_` and 8 hexadecimal digits.
 const SUFFIX: usize = 9;
 
-/// First parts of schemes that hold a `+` (`git+ssh:`): an alias must not look like one, and a URI that begins with one is
-/// looked up before it is taken for a prefixed one.
+/// The first parts of URI schemes that contain a `+` (`git` in `git+ssh:`). A URI that begins with one is looked up
+/// among the listed URIs before that part is taken for an alias.
 pub(crate) const SCHEME_HEADS: [&str; 20] = [
     "bzr",
     "coap",
@@ -67,22 +82,25 @@ pub(crate) const SCHEME_HEADS: [&str; 20] = [
     "web",
 ];
 
-/// The exposed name of a tool or prompt: `<alias><separator><raw>`, altered where it would not fit.
+/// Returns the exposed name of a tool or prompt: `<alias><separator><raw>`, altered if it is too long or has characters
+/// that are not allowed.
 #[must_use]
-pub fn exposed_name(alias: &ServerName, raw: &str, naming: &Naming) -> String {
+pub(crate) fn exposed_name(alias: &ServerName, raw: &str, naming: &Naming) -> String {
     let mut head = format!("{alias}{}", naming.separator);
-    // Only a separator of odd length can leave no room; the bound holds all the same.
+    // Only an overlong separator leaves no room for the name; the limit holds even then.
     head.truncate(floor_boundary(&head, naming.max_length.saturating_sub(SUFFIX)));
     fitted(head, alias, raw, naming.max_length)
 }
 
-/// The exposed name without a prefix: the raw name, altered where it would not fit.
+/// Returns the exposed name without a prefix: the raw name, altered if it is too long or has characters that are not
+/// allowed.
 #[must_use]
-pub fn bare_name(alias: &ServerName, raw: &str, naming: &Naming) -> String {
+pub(crate) fn bare_name(alias: &ServerName, raw: &str, naming: &Naming) -> String {
     fitted(String::new(), alias, raw, naming.max_length)
 }
 
-/// `head` and `raw` within `max` bytes. Every altered raw name is marked with a hash of (alias, raw name), no other is.
+/// Joins `head` and `raw` within `max` bytes. If the raw name has to be altered, and only then, the result ends with a
+/// hash of alias and raw name.
 fn fitted(head: String, alias: &ServerName, raw: &str, max: usize) -> String {
     let room = max.saturating_sub(head.len());
     let mut name = head;
@@ -94,9 +112,7 @@ fn fitted(head: String, alias: &ServerName, raw: &str, max: usize) -> String {
     name.extend(kept.map(|char| if char.is_ascii() && is_allowed(char as u8) { char } else { '_' }));
     let hash = Sha256::new().chain_update(alias.as_str()).chain_update([0]).chain_update(raw).finalize();
     name.push('_');
-    for byte in hash.iter().take(4) {
-        let _ = write!(name, "{byte:02x}");
-    }
+    name.push_str(&hex::encode(&hash[..4]));
     name
 }
 
@@ -108,10 +124,11 @@ fn floor_boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// The exposed form of a URI or URI template: `<alias>+<uri>`; `ui://<alias>--…` for a user interface, which must keep its
-/// scheme; as it is what clients fetch themselves (`http`, `https`) or that holds its content (`data`).
+/// Returns the exposed form of a URI or URI template: `<alias>+<uri>`, or `ui://<alias>--…` for a user interface, whose
+/// scheme must stay. URIs that clients fetch themselves (`http`, `https`) or that contain their content (`data`) stay
+/// as they are.
 #[must_use]
-pub fn exposed_uri<'a>(alias: &ServerName, raw: &'a str, mode: UriMode) -> Cow<'a, str> {
+pub(crate) fn exposed_uri<'a>(alias: &ServerName, raw: &'a str, mode: UriMode) -> Cow<'a, str> {
     if mode == UriMode::Passthrough {
         return Cow::Borrowed(raw);
     }
@@ -125,15 +142,16 @@ pub fn exposed_uri<'a>(alias: &ServerName, raw: &'a str, mode: UriMode) -> Cow<'
     }
 }
 
-/// A URI as a client names it, to be kept beside its server's name for it: the same text where both are equal.
+/// Returns the exposed URI for a table that also keeps the server's own URI `raw`. If both are equal, they share one
+/// copy of the text.
 pub(crate) fn one_copy(uri: &str, raw: &Arc<str>) -> Arc<str> {
     if *uri == **raw { raw.clone() } else { uri.into() }
 }
 
-/// Takes an exposed URI apart into what stands where the alias should, and the raw URI. Whether it is an alias, the caller
-/// must know.
+/// Splits an exposed URI into what may be an alias, and the raw URI. The caller decides whether the first part is an
+/// alias. Returns `None` if it cannot be one.
 #[must_use]
-pub fn raw_uri(exposed: &str) -> Option<(&str, Cow<'_, str>)> {
+pub(crate) fn raw_uri(exposed: &str) -> Option<(&str, Cow<'_, str>)> {
     if let Some((head, rest)) = interface(exposed) {
         let (alias, rest) = rest.split_once("--")?;
         return Some((alias, Cow::Owned(format!("{head}{rest}"))));
@@ -143,15 +161,16 @@ pub fn raw_uri(exposed: &str) -> Option<(&str, Cow<'_, str>)> {
     (is_alias && !alias.is_empty()).then_some((alias, Cow::Borrowed(raw)))
 }
 
-/// Whether a name or a URI carries that alias: if it is anybody's, it is of that server, or of one without a prefix.
+/// Reports whether a name or URI carries that alias. If such a name exists, it belongs to that server, or to a server
+/// whose names get no prefix.
 #[must_use]
-pub fn carries(alias: &ServerName, shown: &str, naming: &Naming) -> bool {
+pub(crate) fn carries(alias: &ServerName, shown: &str, naming: &Naming) -> bool {
     let rest = shown.strip_prefix(alias.as_str());
     let is_name = rest.and_then(|rest| rest.strip_prefix(&*naming.separator)).is_some_and(|raw| !raw.is_empty());
     is_name || raw_uri(shown).is_some_and(|(of, _)| of == alias.as_str())
 }
 
-/// A `ui:` URI, cut where the alias goes.
+/// Splits a `ui:` URI at the position where the alias goes. Returns `None` for other schemes.
 fn interface(uri: &str) -> Option<(&str, &str)> {
     let scheme = scheme(uri).filter(|scheme| scheme.eq_ignore_ascii_case("ui"))?;
     let after = &uri[scheme.len() + 1..];
@@ -195,7 +214,7 @@ mod tests {
             let mark = &name[name.len() - SUFFIX..];
             assert!(mark.starts_with('_') && mark[1..].bytes().all(|byte| byte.is_ascii_hexdigit()), "{name}");
         }
-        // SHA-256 of `gh NUL a.b`, so that the scheme cannot change unseen.
+        // SHA-256 of `gh NUL a.b`, so that the scheme cannot change unnoticed.
         assert_eq!(exposed_name(&alias("gh"), "a.b", &naming), "gh__a_b_506b5e9b");
     }
 

@@ -1,6 +1,7 @@
-//! Globs over names: `*` is any text, `?` one character.
+//! Matches names against globs: `*` matches any text, `?` one character.
 
-/// Whether the glob covers the whole text. Only the last star is ever moved, so the work is at most both lengths multiplied.
+/// Reports whether the glob matches the whole text. Only the last star is ever tried at another position, so the number
+/// of steps is at most the product of both lengths.
 pub(crate) fn is_match(glob: &str, text: &str) -> bool {
     if glob == "*" {
         return true;

@@ -1,18 +1,27 @@
-//! A small file of state that hosts of one user share: read whole, changed under a lock, written whole or not at all
-//! (`docs/hazards.md` H94).
+//! A small state file that one user's host processes share. It is read whole, changed under a file lock, and written
+//! whole or not at all (`docs/hazards.md` H94). Every file lock is taken in this file, and every wait for a disk
+//! happens here.
 //!
-//! **Invariant:** what cannot be understood, since it is broken or of a newer version, is never written over; and a
-//! process that is killed at any moment leaves the file as it was before or after its change.
+//! **Invariant:** a file that cannot be understood, because it is broken or from another version, is never overwritten.
+//! If a process is killed at any moment, the file is as it was before the change or after it. Work that may wait for
+//! another process or for a disk runs [`aside`], on a thread that may block. A debug build panics if such work would
+//! block a thread of the async runtime.
 
+use std::cell::Cell;
+use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
 
-/// One file of state.
+/// One state file.
 #[derive(Clone, Debug)]
 pub(crate) struct Keep {
     path: PathBuf,
@@ -20,35 +29,44 @@ pub(crate) struct Keep {
 }
 
 /// Why state could not be read or kept.
+///
+/// ```no_run
+/// use mcp_host::approvals::{Approvals, Error};
+///
+/// let approvals = Approvals::of("/var/lib/my-agent".as_ref());
+/// if let Err(error @ Error::Read { .. }) = approvals.before("mcp.json".as_ref(), "files") {
+///     println!("{error}");
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file is there and cannot be read.
+    /// The file exists and cannot be read.
     #[error("{} cannot be read: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// It is broken, or another version wrote it.
+    /// The file is broken, or another version of mcp-host wrote it.
     #[error("{} is not of this version of mcp-host, or broken; it is left as it is", path.display())]
     Strange {
         /// The file.
         path: PathBuf,
     },
-    /// It could not be written.
+    /// The file could not be written.
     #[error("{} cannot be written: {source}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
 }
 
-/// What stands in the file.
+/// The content of the file.
 #[derive(Serialize, Deserialize)]
 struct Stored<T> {
     version: u32,
@@ -56,7 +74,8 @@ struct Stored<T> {
     state: T,
 }
 
-/// How long another process may hold the lock; it does for some milliseconds, unless it is stopped.
+/// How long to wait for another process that holds the lock. It holds the lock for a few milliseconds, unless it is
+/// suspended.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(5);
 
@@ -69,7 +88,7 @@ impl Keep {
         &self.path
     }
 
-    /// What it holds; the default where there is no file.
+    /// Reads the state. Returns the default if there is no file.
     pub(crate) fn read<T: DeserializeOwned + Default>(&self) -> Result<T, Error> {
         let bytes = match fs::read(&self.path) {
             Ok(bytes) => bytes,
@@ -80,29 +99,149 @@ impl Keep {
         stored.map(|stored| stored.state).ok_or_else(|| Error::Strange { path: self.path.clone() })
     }
 
-    /// Changes what it holds, and gives back what it holds then.
-    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut T)) -> Result<T, Error>
+    /// Changes the state and writes the file. Blocks.
+    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut T)) -> Result<(), Error>
+    where
+        T: Serialize + DeserializeOwned + Default,
+    {
+        self.revise(|state: &mut T| (change(state), true))
+    }
+
+    /// Lets `work` read and change the state. The `bool` that `work` returns says whether to write the file. Blocks.
+    pub(crate) fn revise<T, R>(&self, work: impl FnOnce(&mut T) -> (R, bool)) -> Result<R, Error>
     where
         T: Serialize + DeserializeOwned + Default,
     {
         let wrong = |source| Error::Write { path: self.path.clone(), source };
         let folder = self.path.parent().unwrap_or(Path::new("."));
         make_folder(folder).map_err(wrong)?;
-        let _lock = lock(&self.path.with_extension("lock"), PATIENCE).map_err(wrong)?;
+        let _held = lock(&self.path.with_extension("lock"), PATIENCE).map_err(wrong)?;
         let mut state = self.read()?;
-        change(&mut state);
-        let stored = Stored { version: self.version, state };
-        let bytes = serde_json::to_vec(&stored).map_err(|error| wrong(error.into()))?;
-        replace(&self.path, &bytes).map_err(wrong)?;
-        Ok(stored.state)
+        let (result, is_changed) = work(&mut state);
+        if is_changed {
+            let bytes = serde_json::to_vec(&Stored { version: self.version, state });
+            replace(&self.path, &bytes.map_err(|error| wrong(error.into()))?).map_err(wrong)?;
+        }
+        Ok(result)
     }
 }
 
-/// Writes a file whole. The caller holds its lock.
+/// Writes changes to a state file in the background, in order, on one blocking thread at a time.
+pub(crate) struct Behind<T> {
+    keep: Keep,
+    waiting: Mutex<Waiting<T>>,
+    tasks: TaskTracker,
+}
+
+type Change<T> = Box<dyn FnOnce(&mut T) + Send>;
+
+struct Waiting<T> {
+    changes: Vec<Change<T>>,
+    /// Whether a writer is running. It looks for more changes before it ends.
+    is_written: bool,
+}
+
+impl<T> fmt::Debug for Behind<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Behind").field("keep", &self.keep).finish_non_exhaustive()
+    }
+}
+
+impl<T: Serialize + DeserializeOwned + Default + 'static> Behind<T> {
+    pub(crate) fn new(keep: Keep) -> Arc<Self> {
+        let waiting = Mutex::new(Waiting { changes: Vec::new(), is_written: false });
+        Arc::new(Self { keep, waiting, tasks: TaskTracker::new() })
+    }
+
+    /// Queues a change. Outside of an async runtime, writes it at once.
+    pub(crate) fn push(self: &Arc<Self>, change: impl FnOnce(&mut T) + Send + 'static) {
+        {
+            let mut waiting = self.waiting();
+            waiting.changes.push(Box::new(change));
+            if std::mem::replace(&mut waiting.is_written, true) {
+                return;
+            }
+        }
+        let behind = self.clone();
+        match Handle::try_current() {
+            Ok(runtime) => drop(self.tasks.spawn_blocking_on(move || blocking(|| behind.write()), &runtime)),
+            Err(_) => behind.write(),
+        }
+    }
+
+    /// Waits until all changes are on disk.
+    pub(crate) async fn written(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    fn write(&self) {
+        loop {
+            let changes = {
+                let mut waiting = self.waiting();
+                waiting.is_written = !waiting.changes.is_empty();
+                std::mem::take(&mut waiting.changes)
+            };
+            if changes.is_empty() {
+                return;
+            }
+            let written = self.keep.update(|state: &mut T| changes.into_iter().for_each(|change| change(state)));
+            if let Err(error) = written {
+                tracing::warn!("{error}");
+            }
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting<T>> {
+        crate::lock::lock(&self.waiting)
+    }
+}
+
+thread_local! {
+    /// Whether this thread may block now.
+    static ASIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs work that may wait for a disk or another process on a thread that may block.
+pub(crate) fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    tokio::task::spawn_blocking(|| blocking(work))
+}
+
+/// Does the same as [`aside`], and waits for the result.
+pub(crate) async fn done<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match aside(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is shutting down, and this future with it.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+fn blocking<T>(work: impl FnOnce() -> T) -> T {
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            ASIDE.set(self.0);
+        }
+    }
+    let _back = Back(ASIDE.replace(true));
+    work()
+}
+
+fn may_block() {
+    debug_assert!(ASIDE.get() || Handle::try_current().is_err(), "a runtime's thread would wait: go `keep::aside`");
+}
+
+/// Replaces a whole file. The caller holds the file's lock. Blocks.
+#[expect(clippy::disallowed_methods, reason = "it is checked that the thread may wait for the disk")]
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    may_block();
     let folder = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // One name for all, since there is one writer: what a killed one left is written over.
+    // The temporary file has one fixed name, since the lock allows only one writer. So what a killed writer left is
+    // overwritten.
     let beside = folder.join(format!(".{name}.new"));
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
@@ -114,41 +253,71 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&beside, path)?;
-    // The new name is as durable as the new text; not every disk can say so.
+    // Syncing the folder makes the new name as durable as the new content; not every file system supports that.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
 }
 
-/// Takes the lock of that path; it goes with the file that is given back, however the process ends.
-#[cfg(unix)]
-pub(crate) fn lock(path: &Path, patience: Duration) -> io::Result<File> {
-    use rustix::fs::{FlockOperation, flock};
+/// Waits until everything written to `file` is on the disk. Blocks.
+#[expect(clippy::disallowed_methods, reason = "it is checked that the thread may wait for the disk")]
+pub(crate) fn settle(file: &File) -> io::Result<()> {
+    may_block();
+    file.sync_data()
+}
 
+/// A held file lock. Dropping this releases the lock, and so does the end of the process.
+#[derive(Debug)]
+pub(crate) struct Held(#[cfg_attr(not(unix), allow(dead_code, reason = "there are no locks"))] Option<File>);
+
+/// Locks the file at `path`, and creates it if it is missing. Waits at most `patience`. Blocks.
+pub(crate) fn lock(path: &Path, patience: Duration) -> io::Result<Held> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     private(&mut options);
-    let file = options.open(path)?;
+    hold(options.open(path)?, patience)
+}
+
+/// Locks an open file. Waits at most `patience`. Blocks.
+#[cfg(unix)]
+#[expect(clippy::disallowed_methods, reason = "it is checked that the thread may wait, and there is no news of a lock")]
+pub(crate) fn hold(file: File, patience: Duration) -> io::Result<Held> {
+    use rustix::fs::{FlockOperation, flock};
+
+    may_block();
     let end = Instant::now() + patience;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(file),
-            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < end => std::thread::park_timeout(AGAIN),
+            Ok(()) => return Ok(Held(Some(file))),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < end => std::thread::sleep(AGAIN),
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "another mcp-host holds its lock"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "another program holds its lock"));
             }
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// Elsewhere two that write at once may lose one of two changes, but never the file.
+/// There are no locks on other systems. One of two concurrent changes may be lost, but the file never breaks.
 #[cfg(not(unix))]
-pub(crate) fn lock(_: &Path, patience: Duration) -> io::Result<()> {
+pub(crate) fn hold(_: File, patience: Duration) -> io::Result<Held> {
+    may_block();
     let _ = (patience, AGAIN, Instant::now());
-    Ok(())
+    Ok(Held(None))
 }
 
-/// Makes a folder for its user alone, with those above it.
+#[cfg(unix)]
+impl Drop for Held {
+    #[expect(clippy::disallowed_methods, reason = "releasing a lock does not wait")]
+    fn drop(&mut self) {
+        if let Some(file) = &self.0 {
+            // This is explicit, since the audit keeps the file open under another handle, which would keep the lock.
+            let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock);
+        }
+    }
+}
+
+/// Creates a folder and its missing parents, accessible only to this user.
 pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -157,20 +326,40 @@ pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Takes the lock of an open file if nobody has it, without waiting; it goes with the file.
+/// Locks an open file without waiting. Returns false if another process holds the lock. Closing the file releases the
+/// lock.
+///
+/// # Errors
+/// If the file cannot be locked.
 #[cfg(unix)]
-pub(crate) fn try_lock(file: &File) -> bool {
-    use rustix::fs::{FlockOperation, flock};
-    flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
+pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
+    tried(file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Elsewhere no lock can be had.
+/// Reports whether another process holds the exclusive lock on an open file. This takes a shared lock for the check, so
+/// concurrent callers do not mistake each other for the holder.
+#[cfg(all(unix, feature = "server"))]
+pub(crate) fn is_held(file: &File) -> bool {
+    matches!(tried(file, rustix::fs::FlockOperation::NonBlockingLockShared), Ok(false))
+}
+
+#[cfg(unix)]
+#[expect(clippy::disallowed_methods, reason = "it does not wait")]
+fn tried(file: &File, how: rustix::fs::FlockOperation) -> io::Result<bool> {
+    match rustix::fs::flock(file, how) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Always fails: other systems have no locks.
 #[cfg(not(unix))]
-pub(crate) fn try_lock(_: &File) -> bool {
-    false
+pub(crate) fn try_lock(_: &File) -> io::Result<bool> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
-/// State is for its user alone.
+/// Makes new files accessible only to this user.
 pub(crate) fn private(options: &mut OpenOptions) {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
@@ -192,7 +381,8 @@ mod tests {
     fn add(keep: &Keep, word: &str) -> Result<Words, Error> {
         keep.update(|state: &mut Words| {
             state.words.insert(word.to_owned());
-        })
+        })?;
+        keep.read()
     }
 
     fn keep(folder: &Path) -> Keep {
@@ -226,6 +416,36 @@ mod tests {
             assert!(matches!(keep.update(|_: &mut Words| ()), Err(Error::Strange { .. })));
             assert_eq!(fs::read_to_string(keep.path()).unwrap(), text);
         }
+    }
+
+    /// The lock is held elsewhere: the writer waits for it, and the runtime's thread does not.
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn h94_changes_wait_for_a_lock_beside_the_runtime() {
+        let folder = tempfile::tempdir().unwrap();
+        let keep = keep(folder.path());
+        make_folder(keep.path().parent().unwrap()).unwrap();
+        let path = keep.path().with_extension("lock");
+        let held = aside(move || lock(&path, PATIENCE)).await.unwrap().unwrap();
+        let behind = Behind::new(keep.clone());
+        for word in ["a", "b"] {
+            behind.push(move |state: &mut Words| {
+                state.words.insert(word.to_owned());
+            });
+        }
+        // This task runs on the runtime's only thread, so that thread does not wait for the lock.
+        assert!(keep.read::<Words>().unwrap().words.is_empty());
+        drop(held);
+        behind.written().await;
+        assert_eq!(keep.read::<Words>().unwrap().words.len(), 2);
+    }
+
+    #[cfg(debug_assertions)]
+    #[tokio::test]
+    #[should_panic(expected = "go `keep::aside`")]
+    async fn the_thread_of_the_runtime_takes_no_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let _ = add(&keep(folder.path()), "a");
     }
 
     #[cfg(unix)]

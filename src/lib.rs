@@ -1,8 +1,8 @@
 //! One endpoint for many MCP (Model Context Protocol) servers, as a crate.
 //!
-//! [`Host`] connects to every server of a config, merges what they offer under qualified names, and routes calls; the
-//! program `mcp-host` is written on it. How the code is laid out, and the way of one message through it, stands in
-//! ARCHITECTURE.md.
+//! [`Host`] connects to every server of a config, merges their tools, prompts, and resources under qualified names, and
+//! routes calls. The program `mcp-host` is built on it. The [`cookbook`] has recipes. ARCHITECTURE.md describes the layout
+//! of the code and the path of one message through it.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), mcp_host::Error> {
@@ -10,18 +10,20 @@
 //! for tool in host.catalog_ready().await.tools() {
 //!     println!("{}", tool.name());
 //! }
-//! let arguments = mcp_host::protocol::Raw::from_value(&serde_json::json!({ "path": "notes.txt" }));
+//! let arguments = serde_json::json!({ "path": "notes.txt" });
 //! let result = host.call_tool("files__read_file", arguments).timeout(std::time::Duration::from_secs(30)).await?;
-//! println!("{result}");
+//! println!("{}", result.text());
 //! host.shutdown().await;
 //! # Ok(()) }
 //! ```
 
 mod adapt;
+mod answered;
 pub mod approvals;
 mod audit;
 pub mod auth;
 pub mod config;
+pub mod cookbook;
 pub mod demo;
 mod dial;
 mod downstream;
@@ -31,12 +33,18 @@ pub mod exposed;
 #[doc(hidden)]
 pub mod fuzzing;
 mod glob;
+mod hex;
 mod host;
 pub mod in_process;
 mod keep;
 mod lineage;
+mod lock;
+mod loopback;
 mod manager;
 pub mod name;
+#[doc(hidden)]
+pub mod nearest;
+mod observe;
 pub mod protocol;
 mod queues;
 pub mod redact;
@@ -52,12 +60,18 @@ pub use downstream::Eras;
 #[cfg(feature = "server")]
 pub use downstream::admin;
 pub use error::{Error, ErrorKind};
-pub use host::{Call, ClientHandler, Events, Host, HostBuilder, Progress};
+#[cfg(any(feature = "schemas", test))]
+pub use host::InvalidSchema;
+pub use host::{
+    Call, CallResult, ClientHandler, Completion, ElicitAnswer, Elicitation, Event, Events, Host, HostBuilder,
+    ListsChange, Progress, Root, SampleAnswer, Sampling, Session, Updates,
+};
 #[cfg(feature = "server")]
 pub use host::{HttpEndpoint, SocketEndpoint};
 pub use in_process::InProcess;
-pub use manager::{ConfigStatus, Event, Reload, ServerStatus};
+pub use manager::{ConfigStatus, Reload, ServerStatus, StateChange};
+pub use protocol::{ErrorObject, Method, Outcome, Profile, Raw};
 pub use registry::{Catalog, Entry};
 pub use router::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus};
-pub use transport::{Unstartable, guard};
+pub use transport::{LogMessage, StderrLine, Unstartable, guard};
 pub use upstream::StateName;

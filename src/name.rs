@@ -1,16 +1,18 @@
-//! Names: what a server is called inside the host, and how its tools are exposed.
+//! The alias of a server, which is its name inside the host and in exposed names.
 //!
-//! A name is made by a function of what the config and the server say, never by what else is configured, so adding
-//! a server or a tool never renames another. The way back goes through a table; a name is never split again.
+//! An alias depends only on the server's configured name, never on what else is configured, so adding a server never
+//! renames another one. Exposed names are resolved by a table, never by splitting them.
 
 use std::fmt;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-/// The longest alias.
+use crate::hex;
+
+/// The length of the longest alias, in bytes.
 pub(crate) const ALIAS: usize = 24;
-/// How much of a longer name is kept before its hash.
+/// How many bytes of a longer alias are kept before the hash of the name.
 const KEPT: usize = 19;
 
 /// The alias of a server: `[a-z][a-z0-9-]{0,23}` without `--`.
@@ -31,8 +33,8 @@ impl ServerName {
     /// Makes the alias of the server that the config calls `name`.
     ///
     /// The alias may be the first part of a real URI scheme: a server called `git` becomes `git`, although `git+ssh`
-    /// is a scheme. Refusing it would refuse one of the most used servers there is; whoever resolves a URI looks it
-    /// up among the URIs that servers listed before it takes a prefix off.
+    /// is a scheme. Refusing it would refuse one of the most used servers. So a URI is looked up among the listed URIs
+    /// before a prefix is removed.
     ///
     /// # Errors
     ///
@@ -51,7 +53,7 @@ impl ServerName {
         }
         trim_end(&mut alias);
         if alias.is_empty() {
-            // A name written in another script has no letter to keep, and is a good name all the same.
+            // A name in another script has no letter to keep, but is valid.
             alias = hash(name, 4);
             alias.insert_str(0, "s-");
         } else if alias.starts_with(|c: char| c.is_ascii_digit()) {
@@ -66,7 +68,7 @@ impl ServerName {
         Ok(Self(alias.into()))
     }
 
-    /// The alias as text.
+    /// Returns the alias as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -85,10 +87,16 @@ impl AsRef<str> for ServerName {
 }
 
 /// Why a name cannot be used.
+///
+/// ```
+/// use mcp_host::name::{Error, ServerName};
+///
+/// assert_eq!(ServerName::from_config(" "), Err(Error::Empty));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is nothing to make an alias of.
+    /// The name is empty or blank.
     #[error("the name of a server must not be empty")]
     Empty,
 }
@@ -97,9 +105,9 @@ fn trim_end(alias: &mut String) {
     alias.truncate(alias.trim_end_matches('-').len());
 }
 
-/// The first `bytes` bytes of the SHA-256 of `text`, in hex.
+/// Returns the first `bytes` bytes of the SHA-256 of `text`, in hex.
 fn hash(text: &str, bytes: usize) -> String {
-    Sha256::digest(text.as_bytes()).iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&Sha256::digest(text.as_bytes())[..bytes])
 }
 
 #[cfg(test)]

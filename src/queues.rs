@@ -1,19 +1,20 @@
-//! Bytes queued to clients, counted down to the socket: in all (`host.limits.clientQueues`), and for each client.
+//! Counts the bytes that wait to be sent to clients, down to the socket: in total (`host.limits.clientQueues`) and per
+//! client.
 //!
-//! Code that keeps bytes for a client holds a [`Share`] of its [`Account`] as long: mailboxes, inboxes of calls, what
-//! parked calls and tasks ask, streams kept for replay, answers being written, whose bytes carry their count into
-//! hyper. What the system holds for sockets is not ours and not counted.
+//! Code that keeps bytes for a client holds a [`Share`] of the client's [`Account`] meanwhile. This covers mailboxes,
+//! inboxes of calls, questions of parked calls and tasks, streams kept for replay, and answers that are being written,
+//! whose bytes carry their count into hyper. The operating system's socket buffers are not counted.
 //!
-//! **Invariant:** counting never waits and loses nothing. Over the cap one client is cut off instead, with its
-//! connections and its session: the account that has cost most so far, its bytes times how long none of them was taken.
-//! So a client that reads is never cut off for one that does not (`docs/hazards.md` H48, H49). What may be lost
-//! (progress, log lines, what is kept for replay) has room only in the first half.
+//! **Invariant:** counting never waits and drops no message. If the total is over the cap, a client is cut off instead,
+//! with its connections and its session. It is the one whose account has the highest cost: its bytes times how long the
+//! client has taken none of them. So a client that reads is never cut off for one that does not (`docs/hazards.md` H48,
+//! H49). Messages that may be lost (progress, log messages, replay copies) may use only the first half of the cap.
 
 #![cfg_attr(not(feature = "server"), allow(dead_code, reason = "half of it is for the HTTP door"))]
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,7 +22,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long a client that has more than its queue holds may take nothing of it.
+use crate::lock::lock;
+
+/// How long a client whose queue is over its limit may take no bytes before it is cut off.
 pub(crate) const STUCK: Duration = Duration::from_secs(180);
 
 /// The queues of all clients.
@@ -31,18 +34,18 @@ pub(crate) struct Queues(Arc<All>);
 #[derive(Debug)]
 struct All {
     cap: usize,
-    /// Bytes of all accounts.
+    /// The bytes in all accounts.
     used: AtomicUsize,
-    /// Bytes that may be given up at any time.
+    /// The bytes of all [`Spare`]s.
     spare: AtomicUsize,
     clock: Instant,
     accounts: Mutex<HashMap<u64, Weak<Inner>>>,
     count: AtomicU64,
-    /// Somebody was cut off.
+    /// Changes when an account is cut off.
     cut: watch::Sender<()>,
 }
 
-/// What waits for one client: for a session, a pipe, or a request without either.
+/// Counts the bytes that wait for one client: for a session, a pipe, or a request without either.
 #[derive(Clone, Debug)]
 pub(crate) struct Account(Arc<Inner>);
 
@@ -51,55 +54,58 @@ struct Inner {
     all: Arc<All>,
     number: u64,
     used: AtomicUsize,
-    /// When something of it was taken last, or when it began to wait; in milliseconds of the clock.
+    /// When the client last took bytes, or when bytes began to wait; in milliseconds since `clock`.
     since: AtomicU64,
-    /// The same for what is being written to a connection.
+    /// Like `used`, but only for bytes being written to a connection.
     written: AtomicUsize,
+    /// Like `since`, but only for bytes being written to a connection.
     written_since: AtomicU64,
     cut: CancellationToken,
-    /// The connections on which it is written to its client.
+    /// The connections to the client, each with the token that ends it.
     ways: Mutex<Vec<(u64, CancellationToken)>>,
 }
 
-/// Bytes of an account, until it is dropped.
+/// Bytes that count on an account until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     account: Account,
     bytes: usize,
 }
 
-/// Bytes that are kept only while there is plenty of room, until it is dropped.
+/// Bytes that are kept only while there is plenty of room. They count in the total, but on no account, until this is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct Spare {
     all: Arc<All>,
     bytes: usize,
 }
 
-/// While it lives, a connection carries answers to the client of an account, and ends when that is cut off.
+/// Ties a connection to an account as long as answers for the account are written to it. If the account is cut off
+/// meanwhile, the connection ends.
 #[derive(Debug)]
 pub(crate) struct Way {
     account: Account,
     number: u64,
 }
 
-/// Bytes on their way.
+/// Bytes that are being written, with their share of the account.
 struct Load {
     bytes: Bytes,
     share: Share,
     _way: Arc<Way>,
 }
 
-/// Some of them.
+/// A part of a [`Load`]. The connection drops it once it is written, which shows that the client takes bytes.
 struct Part {
     bytes: Bytes,
     account: Account,
 }
 
-/// How large a part is.
+/// The size of a part in bytes.
 const PART: usize = 128 * 1024;
 
 impl Queues {
-    /// Queues of `cap` bytes in all, or of one message of any size.
+    /// Creates queues that hold `cap` bytes in total, or one message of any size.
     pub(crate) fn new(cap: usize) -> Self {
         Self(Arc::new(All {
             cap,
@@ -112,7 +118,7 @@ impl Queues {
         }))
     }
 
-    /// An account for one more client.
+    /// Opens an account for a client.
     #[must_use]
     pub(crate) fn account(&self) -> Account {
         let number = self.0.next();
@@ -130,13 +136,13 @@ impl Queues {
         Account(inner)
     }
 
-    /// Bytes that are queued now.
+    /// Returns how many bytes are queued now.
     #[must_use]
     pub(crate) fn used(&self) -> usize {
         self.0.total()
     }
 
-    /// The same without those who were cut off and have yet to give it back.
+    /// Returns how many bytes are queued now, without those of accounts that were cut off.
     #[must_use]
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
@@ -144,20 +150,21 @@ impl Queues {
         living + self.0.spare.load(Ordering::Relaxed)
     }
 
-    /// Whether those who were cut off have yet to give back so much that nothing new is begun meanwhile.
+    /// Reports whether the queues hold so much (a quarter over the cap), as accounts that were cut off may for a while,
+    /// that no new work should begin.
     #[must_use]
     pub(crate) fn is_swamped(&self) -> bool {
         self.0.total() > self.0.cap.saturating_add(self.0.cap / 4)
     }
 
-    /// Changes whenever an account is cut off.
+    /// Returns a channel that changes whenever an account is cut off.
     #[must_use]
     pub(crate) fn cuts(&self) -> watch::Receiver<()> {
         self.0.cut.subscribe()
     }
 
-    /// Cuts off whoever has more than `queue` bytes and takes nothing of what is written for `patience`, or anything for
-    /// `long`.
+    /// Cuts off accounts with more than `queue` bytes whose clients have taken none of the bytes being written for
+    /// `patience`, and accounts of any size for which that lasts longer than `long`.
     pub(crate) fn cut_stuck(&self, queue: usize, patience: Duration, long: Duration) {
         let now = self.0.now();
         for account in self.0.living() {
@@ -183,16 +190,18 @@ impl All {
     }
 
     fn table(&self) -> MutexGuard<'_, HashMap<u64, Weak<Inner>>> {
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.accounts)
     }
 
-    /// Those that are not cut off. The last handle of one must not go while the table is locked.
+    /// Returns the accounts that are not cut off. They are collected first, since the last handle of an account must
+    /// not be dropped while the table is locked.
     fn living(&self) -> Vec<Account> {
         let all: Vec<Arc<Inner>> = self.table().values().filter_map(Weak::upgrade).collect();
         all.into_iter().map(Account).filter(|account| !account.is_cut()).collect()
     }
 
-    /// Cuts off as many as it takes. `size` bytes came last: alone they may stay, whatever the cap.
+    /// Cuts off accounts until the other ones are within the cap. The newest `size` bytes may stay if they are alone,
+    /// even over the cap.
     fn relieve(&self, size: usize) {
         let mut living = self.living();
         let spare = self.spare.load(Ordering::Relaxed);
@@ -212,50 +221,52 @@ impl All {
 }
 
 impl Account {
-    /// One that nobody counts: what the embedding program does not take is its own.
+    /// Creates an account without a cap, for a program that embeds the host: messages that it does not take fill only
+    /// its own memory.
     #[must_use]
     pub(crate) fn free() -> Self {
         Queues::new(usize::MAX).account()
     }
 
-    /// Nothing so far.
+    /// Returns an empty share of this account.
     #[must_use]
     pub(crate) fn share(&self) -> Share {
         Share { account: self.clone(), bytes: 0 }
     }
 
-    /// Nothing so far, of what is only kept in case it is wanted again.
+    /// Returns an empty count of bytes that are kept only while there is plenty of room.
     #[must_use]
     pub(crate) fn spare(&self) -> Spare {
         Spare { all: self.0.all.clone(), bytes: 0 }
     }
 
-    /// Bytes that wait.
+    /// Returns how many bytes wait for the client.
     #[must_use]
     pub(crate) fn used(&self) -> usize {
         self.0.used.load(Ordering::Relaxed)
     }
 
-    /// Whether more than `queue` bytes wait, and nothing of them was taken for `patience`.
+    /// Reports whether more than `queue` bytes wait and the client has taken none for longer than `patience`.
     #[must_use]
     pub(crate) fn is_behind(&self, queue: usize, patience: Duration) -> bool {
         let since = self.0.since.load(Ordering::Relaxed);
         self.used() > queue && self.0.all.now().saturating_sub(since) > millis(patience)
     }
 
-    /// Whether there is room for so much that may be lost.
+    /// Reports whether there is room for `size` more bytes of messages that may be lost, that is in the first half of
+    /// the cap.
     #[must_use]
     pub(crate) fn has_plenty(&self, size: usize) -> bool {
         self.0.all.total().saturating_add(size) <= self.0.all.cap / 2
     }
 
-    /// Whether its client was cut off.
+    /// Reports whether the client was cut off.
     #[must_use]
     pub(crate) fn is_cut(&self) -> bool {
         self.0.cut.is_cancelled()
     }
 
-    /// Waits until its client is cut off.
+    /// Waits until the client is cut off.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -263,7 +274,7 @@ impl Account {
         self.0.cut.cancelled().await;
     }
 
-    /// Notes that the connection which `end` ends carries answers of this account.
+    /// Ties to this account the connection that cancelling `end` closes.
     #[must_use]
     pub(crate) fn way(&self, end: &CancellationToken) -> Arc<Way> {
         let number = self.0.all.next();
@@ -274,7 +285,8 @@ impl Account {
         Arc::new(Way { account: self.clone(), number })
     }
 
-    /// How long nothing was taken of what is being written.
+    /// Returns for how many milliseconds the client has taken none of the bytes being written. Returns 0 if nothing is
+    /// being written.
     fn stuck(&self, now: u64) -> u64 {
         if self.0.written.load(Ordering::Relaxed) == 0 {
             return 0;
@@ -282,7 +294,7 @@ impl Account {
         now.saturating_sub(self.0.written_since.load(Ordering::Relaxed))
     }
 
-    /// Cuts its client off: its connections end, and whatever else it has.
+    /// Cuts the client off and ends its connections.
     pub(crate) fn cut_off(&self, why: &str) {
         if self.is_cut() {
             return;
@@ -316,7 +328,7 @@ impl Account {
     }
 
     fn ways(&self) -> MutexGuard<'_, Vec<(u64, CancellationToken)>> {
-        self.0.ways.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.ways)
     }
 }
 
@@ -327,19 +339,19 @@ impl Drop for Inner {
 }
 
 impl Share {
-    /// How much it is.
+    /// Returns the number of bytes.
     #[must_use]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// More waits. Over the cap somebody is cut off, and it may be this one.
+    /// Adds `size` bytes. If that exceeds the cap, accounts are cut off, maybe this one.
     pub(crate) fn add(&mut self, size: usize) {
         self.bytes += size;
         self.account.add(size);
     }
 
-    /// So much was taken.
+    /// Gives back `size` bytes, which the client has taken.
     pub(crate) fn take(&mut self, size: usize) {
         let size = size.min(self.bytes);
         self.bytes -= size;
@@ -354,7 +366,7 @@ impl Drop for Share {
 }
 
 impl Spare {
-    /// Keeps so much more, if there is plenty of room.
+    /// Adds `size` bytes if there is plenty of room. Returns false, and adds nothing, if there is not.
     #[must_use]
     pub(crate) fn try_add(&mut self, size: usize) -> bool {
         let fits = self.all.total().saturating_add(size) <= self.all.cap / 2;
@@ -365,14 +377,14 @@ impl Spare {
         fits
     }
 
-    /// Keeps so much less.
+    /// Gives back `size` bytes.
     pub(crate) fn take(&mut self, size: usize) {
         let size = size.min(self.bytes);
         self.bytes -= size;
         self.all.spare.fetch_sub(size, Ordering::Relaxed);
     }
 
-    /// How much it is.
+    /// Returns the number of bytes.
     #[must_use]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
@@ -386,8 +398,8 @@ impl Drop for Spare {
 }
 
 impl Way {
-    /// The same bytes, which count as `size` of the account until whoever writes them has done so. Many come in parts, so
-    /// that it shows whether any of them are taken.
+    /// Queues bytes that count as `size` on the account until they are written. More than [`PART`] bytes are split into
+    /// parts, so that it shows whether the client takes them.
     pub(crate) fn load(self: &Arc<Self>, pieces: &mut VecDeque<Bytes>, bytes: Bytes, size: usize) {
         let whole = self.count(bytes, size);
         if whole.len() <= PART {
@@ -477,7 +489,7 @@ mod tests {
         let queues = Queues::new(100);
         let (slow, _held) = waiting(&queues, 20);
         tokio::time::advance(Duration::from_secs(60)).await;
-        // Ever again a large answer, taken within a moment.
+        // Large answers again and again, each taken at once.
         let reader = queues.account();
         for _ in 0..10 {
             let mut share = reader.share();
@@ -497,7 +509,7 @@ mod tests {
         assert!(!first.is_cut());
         let (second, _share) = waiting(&queues, 1);
         assert!(first.is_cut() && !second.is_cut());
-        // What it still holds is on its way out, and costs nobody else anything.
+        // The bytes that it still holds are on their way out, and cost other clients nothing.
         let (third, _share) = waiting(&queues, 99);
         assert!(!second.is_cut() && !third.is_cut() && queues.is_swamped());
         drop(share);

@@ -1,8 +1,8 @@
-//! Sealed handles: what we give a client to keep and bring back (`requestState`, ids of tasks), readable and makable by us
-//! alone, and good for one principal and one purpose.
+//! Sealed (encrypted) handles that a client keeps and sends back: `requestState` and task ids. Only this process can
+//! read or make them, and each is valid for one principal and one purpose.
 //!
-//! **Invariant:** what comes back is hostile until it opens: a text that was made for another principal, for another purpose
-//! or by another process does not open, and no reason is told apart from another.
+//! **Invariant:** a handle from a client is hostile until it opens. A text that was made for another principal, for
+//! another purpose, or by another process does not open, and the error does not tell which of these is the reason.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundK
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Makes and opens handles, with a key that lives as long as this process.
+/// Makes and opens handles with a key that lives as long as this process.
 pub(crate) struct Seal(LessSafeKey);
 
-/// What a handle is for: one of one purpose does not open for another.
+/// The purpose of a handle. A handle opens for no other purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The `requestState` of an `input_required` result.
@@ -24,18 +24,18 @@ pub(crate) enum Purpose {
     Task,
 }
 
-/// The text is no handle of ours for this principal and purpose.
+/// The text is not a handle that this process made for this principal and purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 
-/// A handle over this is none of ours.
+/// The longest text that is opened, in bytes: no handle of ours is longer.
 const LONGEST: usize = 1 << 20;
 
 impl Seal {
-    /// A seal with a fresh key.
+    /// Creates a seal with a fresh key.
     ///
     /// # Errors
-    /// When the system has no randomness to give.
+    /// If the system has no randomness.
     pub(crate) fn new() -> Result<Self, getrandom::Error> {
         let mut key = [0; 32];
         getrandom::fill(&mut key)?;
@@ -43,10 +43,10 @@ impl Seal {
         Ok(Self(LessSafeKey::new(key)))
     }
 
-    /// Seals a value. Two handles of one value are never alike.
+    /// Seals a value. Two handles for the same value always differ.
     ///
     /// # Errors
-    /// When the system has no randomness to give.
+    /// If the system has no randomness.
     pub(crate) fn seal<T: Serialize + ?Sized>(
         &self,
         purpose: Purpose,
@@ -70,7 +70,7 @@ impl Seal {
     /// Opens a handle.
     ///
     /// # Errors
-    /// When it is not one of ours for this principal and purpose.
+    /// If this process did not make it for this principal and purpose.
     pub(crate) fn open<T: DeserializeOwned>(&self, purpose: Purpose, principal: &str, text: &str) -> Result<T, Broken> {
         if text.len() > LONGEST {
             return Err(Broken);
@@ -85,7 +85,7 @@ impl Seal {
 }
 
 impl Purpose {
-    /// What a handle is bound to beside its content.
+    /// Returns the bytes that a handle is bound to in addition to its content.
     fn bound_to(self, principal: &str) -> Vec<u8> {
         let mut bound = vec![match self {
             Self::RequestState => 1,
@@ -128,7 +128,7 @@ mod tests {
             let at = at % handle.len();
             let mut altered = handle.clone();
             altered.replace_range(at..=at, &with);
-            // The last character holds bits that no byte is made of; a change of those alone does not decode.
+            // The last character holds unused bits; a change in only those does not decode.
             prop_assume!(altered != handle);
             prop_assert_eq!(seal.open::<String>(Purpose::RequestState, "ann", &altered), Err(Broken));
         }

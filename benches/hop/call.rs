@@ -1,4 +1,4 @@
-//! What is asked, as bytes made once, and whether the answer is the right one.
+//! The requests that the load client sends, as bytes made once, and the check of their responses.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -8,9 +8,9 @@ use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The revision the load client asks for: a plain client of today.
+/// The protocol revision that the load client requests, as plain clients do today.
 pub(crate) const REVISION: &str = "2025-11-25";
-/// What a client without features sends first.
+/// The first message of a client without capabilities.
 pub(crate) const INITIALIZE: &str = concat!(
     r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
     r#""capabilities":{},"clientInfo":{"name":"hop","version":"1"}}}"#
@@ -18,26 +18,26 @@ pub(crate) const INITIALIZE: &str = concat!(
 pub(crate) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const LIST: &str = r#","method":"tools/list"}"#;
 
-/// Above this size only every sixteenth answer is parsed whole: the client must not become the workload.
+/// Above this size, only every sixteenth response is parsed whole: the client must not become the workload.
 const PARSE_ALWAYS: usize = 128 * 1024;
-/// Digits of the stamp that ties an echo to its own call.
+/// The number of digits in the stamp, a part of a call's text that ties the echo to its call.
 const STAMP: usize = 8;
 
 /// One kind of request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
-    /// A text of so many bytes goes there and back.
+    /// Echoes a text of this many bytes.
     Echo(usize),
-    /// So many bytes come back.
+    /// Returns this many bytes.
     Blob(usize),
-    /// The tool sleeps so many milliseconds.
+    /// Sleeps for this many milliseconds.
     Slow(u64),
-    /// The whole list, every page of it, of so many tools.
+    /// Lists this many tools, over all pages.
     List(usize),
 }
 
 impl Work {
-    /// The name of the tool that does it, as the echo server lists it.
+    /// Returns the name of the tool that does this work, as the echo server lists it.
     pub(crate) fn tool(self) -> &'static str {
         match self {
             Self::Echo(_) | Self::List(_) => "echo",
@@ -47,7 +47,7 @@ impl Work {
     }
 }
 
-/// A request that differs from call to call in its id and its stamp only.
+/// A request that differs between calls only in its id and its stamp.
 #[derive(Debug)]
 pub(crate) struct Call {
     after_id: Vec<u8>,
@@ -76,7 +76,7 @@ impl Call {
         }
     }
 
-    /// Appends the request with this id.
+    /// Appends the request with this id to `out`.
     pub(crate) fn write(&self, id: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         out.extend_from_slice(id.to_string().as_bytes());
@@ -87,11 +87,11 @@ impl Call {
         }
     }
 
-    /// Says whether `answer` is the result of the call with this id.
+    /// Checks that `answer` is the result of the call with this id.
     pub(crate) fn check(&self, id: u64, answer: &[u8]) -> Result<()> {
         if answer.len() <= PARSE_ALWAYS || id.is_multiple_of(16) {
             let got = answer_id(answer)?;
-            ensure!(got == id, "the answer to {id} came for {got}");
+            ensure!(got == id, "expected the response to {id}, got that of {got}");
         }
         ensure!(answer.len() >= self.least, "short answer: {}", excerpt(answer));
         if self.after_stamp.is_some() && memmem::find(answer, stamp(id).as_bytes()).is_none() {
@@ -101,7 +101,7 @@ impl Call {
     }
 }
 
-/// The id of a successful answer.
+/// Returns the id of a successful response.
 pub(crate) fn answer_id(answer: &[u8]) -> Result<u64> {
     #[derive(Deserialize)]
     struct Envelope<'a> {
@@ -115,7 +115,7 @@ pub(crate) fn answer_id(answer: &[u8]) -> Result<u64> {
     Ok(envelope.id)
 }
 
-/// The request for one page of the list.
+/// Returns the request for one page of the tool list; without a cursor, for the first page.
 pub(crate) fn list(id: u64, cursor: Option<&str>) -> String {
     match cursor {
         None => format!(r#"{{"jsonrpc":"2.0","id":{id}{LIST}"#),
@@ -126,7 +126,8 @@ pub(crate) fn list(id: u64, cursor: Option<&str>) -> String {
     }
 }
 
-/// The cursor of the next page. Only the ends of an answer are searched: no list has its cursor amid the tools.
+/// Returns the cursor of the next page, or `None` after the last page. Searches only the two ends of a response, since
+/// no server puts the cursor among the tools.
 pub(crate) fn next_cursor(answer: &[u8]) -> Result<Option<String>> {
     const END: usize = 512;
     #[derive(Deserialize)]
@@ -146,7 +147,7 @@ pub(crate) fn next_cursor(answer: &[u8]) -> Result<Option<String>> {
     Ok(envelope.result.next_cursor)
 }
 
-/// The names of the tools of one page.
+/// Returns the names of the tools on one page.
 pub(crate) fn names(answer: &[u8]) -> Result<Vec<Cow<'_, str>>> {
     #[derive(Deserialize)]
     struct Tool<'a> {
@@ -168,8 +169,8 @@ pub(crate) fn names(answer: &[u8]) -> Result<Vec<Cow<'_, str>>> {
     Ok(envelope.result.tools.into_iter().map(|tool| tool.name).collect())
 }
 
-/// Text as tools return it: short lines with a quoted word, so with the escapes that make parsers slow. Its length
-/// is that of the bytes on the wire.
+/// Returns text like that of real tools: short lines with a quoted word, and thus with the escapes that slow down
+/// parsers. `bytes` is its length on the wire, escapes included.
 pub(crate) fn text(bytes: usize) -> String {
     let mut text = String::with_capacity(bytes + 80);
     let mut line = 0_u32;
@@ -179,7 +180,7 @@ pub(crate) fn text(bytes: usize) -> String {
         line += 1;
     }
     text.truncate(bytes);
-    // The cut may have hit an escape: an odd run of backslashes at the end would eat the closing quote.
+    // The cut may have hit an escape: an odd run of backslashes at the end would escape the closing quote.
     if text.ends_with('\\') {
         text.pop();
         text.push('.');
@@ -187,7 +188,7 @@ pub(crate) fn text(bytes: usize) -> String {
     text
 }
 
-/// The first bytes of an answer, for an error that a person reads.
+/// Returns the first bytes of a response, for an error message.
 pub(crate) fn excerpt(answer: &[u8]) -> String {
     String::from_utf8_lossy(&answer[..answer.len().min(240)]).into_owned()
 }

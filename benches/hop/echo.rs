@@ -1,4 +1,5 @@
-//! The server behind every hop: answers at once, speaks the handshake revisions, over pipes or Streamable HTTP.
+//! The server behind every hop. It speaks the revisions that begin with `initialize`, over pipes or Streamable HTTP,
+//! and answers at once unless the tool is to sleep.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -14,26 +15,26 @@ use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinSet;
 
 use crate::call::text;
-use crate::floors::accept;
+use crate::process::{accept, standard_input, standard_output};
 
 /// The wire size of one tool definition: 76 KB per hundred.
 const TOOL: usize = 760;
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// What all connections of one server share.
+/// The state shared by all connections of one server.
 #[derive(Debug)]
 struct Echo {
-    /// The `tools` array, ready.
+    /// The complete `tools` array.
     tools: String,
-    /// The last blob that was asked for: the same size is asked for again and again.
+    /// The last blob that was requested, kept because the same size is requested again and again.
     blob: std::cell::RefCell<Rc<str>>,
 }
 
-/// What is to be done with one message.
+/// What to answer to one message, and when.
 enum Answer {
     Nothing,
     Now(Vec<u8>),
@@ -114,7 +115,7 @@ pub(crate) async fn serve_stdio(tools: usize) -> io::Result<()> {
     }
 }
 
-/// Serves on a port of loopback until the lifeline ends.
+/// Serves on a loopback port until standard input, the lifeline, ends.
 pub(crate) async fn serve_http(port: u16, tools: usize) -> io::Result<()> {
     let echo = Rc::new(Echo::new(tools));
     accept(port, || {
@@ -144,7 +145,7 @@ impl Echo {
             _ => return plain(StatusCode::METHOD_NOT_ALLOWED, ""),
         }
         let Ok(body) = request.into_body().collect().await else {
-            return plain(StatusCode::BAD_REQUEST, "the body broke off");
+            return plain(StatusCode::BAD_REQUEST, "the body is incomplete");
         };
         let body = body.to_bytes();
         let answer = match self.answer(&body) {
@@ -157,7 +158,8 @@ impl Echo {
         };
         Response::builder()
             .header(CONTENT_TYPE, "application/json")
-            // One id for all: sessions hold nothing here. Only the handshake's is looked at.
+            // All sessions have the same id, since they hold nothing here. Only the id in the handshake's response is
+            // checked.
             .header("Mcp-Session-Id", "echo-session-0123456789abcdef")
             .body(Full::from(answer))
             .expect("all headers are valid")
@@ -233,7 +235,7 @@ fn refusal(id: &str, code: i32, message: &str) -> Vec<u8> {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#).into_bytes()
 }
 
-/// `count` tools: the three that do something, then others that only fill the list.
+/// Returns the definitions of `count` tools: the three that do something, then filler.
 fn definitions(count: usize) -> String {
     let mut tools = vec![
         definition("echo", r#""text":{"type":"string","description":"What comes back"}"#, "text"),
@@ -249,7 +251,7 @@ fn definitions(count: usize) -> String {
     format!("[{}]", tools.join(","))
 }
 
-/// One definition of `TOOL` bytes with the comma after it.
+/// Returns one definition of `TOOL` bytes, followed by a comma.
 fn definition(name: &str, properties: &str, required: &str) -> String {
     let tail = format!(
         r#"","inputSchema":{{"type":"object","properties":{{{properties}}},"required":["{required}"]}},"annotations":{{"readOnlyHint":true,"openWorldHint":false}}}}"#
@@ -262,29 +264,4 @@ fn definition(name: &str, properties: &str, required: &str) -> String {
         tool.push_str(&words[..room.min(words.len())]);
     }
     tool + &tail
-}
-
-/// Standard input without a thread between us and the pipe.
-#[cfg(unix)]
-pub(crate) fn standard_input() -> io::Result<impl AsyncRead + Unpin> {
-    use std::os::fd::AsFd as _;
-    tokio::net::unix::pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)
-}
-
-#[cfg(unix)]
-fn standard_output() -> io::Result<impl AsyncWrite + Unpin> {
-    use std::os::fd::AsFd as _;
-    tokio::net::unix::pipe::Sender::from_owned_fd(io::stdout().as_fd().try_clone_to_owned()?)
-}
-
-#[cfg(not(unix))]
-#[expect(clippy::unnecessary_wraps, reason = "the same shape as on Unix")]
-pub(crate) fn standard_input() -> io::Result<impl AsyncRead + Unpin> {
-    Ok(tokio::io::stdin())
-}
-
-#[cfg(not(unix))]
-#[expect(clippy::unnecessary_wraps, reason = "the same shape as on Unix")]
-fn standard_output() -> io::Result<impl AsyncWrite + Unpin> {
-    Ok(tokio::io::stdout())
 }

@@ -1,70 +1,35 @@
-//! What a hop costs at least: the same HTTP library with nothing to think about, and one JSON-RPC id to rewrite.
+//! The floors, which do the least that a hop can do: one forwards HTTP with the host's HTTP library and no logic; one
+//! bridges HTTP to pipes and rewrites one JSON-RPC id per message.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::future::Future;
 use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Body, Incoming};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::CONTENT_TYPE;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{Notify, oneshot};
-use tokio::task::JoinSet;
 
-use crate::echo::standard_input;
-use crate::process::{Process, Role, loopback};
+use crate::process::{Process, Role, accept, loopback};
 
-/// Accepts on a port of loopback and gives each connection a service of its own, until standard input ends.
-pub(crate) async fn accept<S, F, B, E>(port: u16, mut service: impl FnMut() -> S) -> io::Result<()>
-where
-    S: Fn(Request<Incoming>) -> F + 'static,
-    F: Future<Output = Result<Response<B>, E>> + 'static,
-    B: Body<Data = Bytes> + 'static,
-    B::Error: std::error::Error + Send + Sync,
-    E: std::error::Error + Send + Sync + 'static,
-{
-    let listener = TcpListener::bind(loopback(port)).await?;
-    let mut lifeline = standard_input()?;
-    let mut connections = JoinSet::new();
-    let local = tokio::task::LocalSet::new();
-    local
-        .run_until(async {
-            loop {
-                let accepted = tokio::select! {
-                    accepted = listener.accept() => accepted,
-                    _ = lifeline.read_u8() => return Ok(()),
-                    Some(_) = connections.join_next() => continue,
-                };
-                let (stream, _) = accepted?;
-                stream.set_nodelay(true)?;
-                let connection = hyper::server::conn::http1::Builder::new()
-                    .serve_connection(TokioIo::new(stream), service_fn(service()));
-                // A connection that breaks is its client's affair.
-                connections.spawn_local(async move { connection.await.ok() });
-            }
-        })
-        .await
-}
-
-/// HTTP parsed and passed on: for each connection one of its own to the server behind.
+/// Parses HTTP requests and passes them on, with one upstream connection per client connection.
 pub(crate) async fn serve_http(port: u16, upstream: u16) -> io::Result<()> {
     accept(port, || {
         let sender: Rc<RefCell<Option<SendRequest<Incoming>>>> = Rc::default();
         move |request| {
             let sender = Rc::clone(&sender);
             async move {
-                // Requests of one connection come one after the other, so taking it out is no race.
+                // Requests on one connection are sequential, so taking the sender out is no race.
                 let taken = sender.borrow_mut().take();
                 let mut open = match taken {
                     Some(open) => open,
@@ -84,12 +49,12 @@ async fn connect(port: u16) -> io::Result<SendRequest<Incoming>> {
     let stream = TcpStream::connect(loopback(port)).await?;
     stream.set_nodelay(true)?;
     let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-    // Ends when its sender is dropped with the connection in front.
+    // This task ends when the sender is dropped with the client's connection.
     tokio::task::spawn_local(async move { connection.await.ok() });
     Ok(sender)
 }
 
-/// HTTP in, one stdio server behind, ids rewritten by splicing bytes, writes batched.
+/// Serves HTTP in front of one stdio server: splices the ids, and batches writes.
 pub(crate) async fn serve_bridge(port: u16, tools: usize) -> io::Result<()> {
     let (_child, stdin, stdout) = Process::piped(Role::EchoStdio { tools }).map_err(io::Error::other)?;
     let bridge = Rc::new(Bridge::default());
@@ -107,11 +72,11 @@ pub(crate) async fn serve_bridge(port: u16, tools: usize) -> io::Result<()> {
     }
 }
 
-/// The requests under way through one pair of pipes.
+/// The requests in flight through one pair of pipes.
 #[derive(Debug, Default)]
 struct Bridge {
     next: Cell<u64>,
-    /// Our id to the client's own and to the client that waits.
+    /// Maps our id to the client's own id, and to the channel on which the client waits.
     pending: RefCell<HashMap<u64, (Bytes, oneshot::Sender<Bytes>)>>,
     out: RefCell<Vec<u8>>,
     written: Notify,
@@ -145,7 +110,7 @@ impl Bridge {
             .expect("all headers are valid")
     }
 
-    /// Appends one line; the writer takes all that has gathered since its last write.
+    /// Appends one line; the writer takes everything gathered since its last write.
     fn send(&self, parts: &[&[u8]]) {
         let mut out = self.out.borrow_mut();
         for part in parts {
@@ -172,7 +137,7 @@ impl Bridge {
             while let Some(at) = memchr::memchr(b'\n', &received[seen..]) {
                 let end = seen + at;
                 self.deliver(&received[..end]);
-                // Not split off: the buffer stays in one piece, so it is used again instead of allocated anew.
+                // The line is not split off: a buffer in one piece is reused instead of reallocated.
                 received.advance(end + 1);
                 seen = 0;
             }
@@ -190,12 +155,12 @@ impl Bridge {
         answer.extend_from_slice(&line[..span.start]);
         answer.extend_from_slice(&theirs);
         answer.extend_from_slice(&line[span.end..]);
-        // A client that has gone waits for nothing.
+        // The client may be gone.
         client.send(answer.into()).ok();
     }
 }
 
-/// Where the value of the outermost `id` lies, found without a look at what comes after it.
+/// Returns the range of the outermost `id`'s value, without looking at what follows it.
 fn id_of(message: &[u8]) -> Option<Range<usize>> {
     let mut depth = 0_u32;
     let mut at = 0;
@@ -223,7 +188,7 @@ fn id_of(message: &[u8]) -> Option<Range<usize>> {
     None
 }
 
-/// The place of the quote that ends the string whose inside starts at `at`.
+/// Returns the position of the quote that ends the string whose content starts at `at`.
 fn string_end(message: &[u8], mut at: usize) -> Option<usize> {
     loop {
         at += memchr::memchr2(b'"', b'\\', message.get(at..)?)?;

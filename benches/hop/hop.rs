@@ -1,4 +1,5 @@
-//! Rows of requests: latency of the three ways, CPU time of the program in the middle, rounds taken in turn.
+//! Rows that measure requests: the latency of the three ways (direct, floor, host), and the CPU time of the program in
+//! the middle. The ways take turns.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,14 +15,14 @@ use crate::pipe::Pipe;
 use crate::process::{Process, Role, free_port, loopback};
 use crate::rows;
 
-/// How long one round may take before the row counts as failed.
+/// How long one round may take before its row counts as failed.
 const ROUND: Duration = Duration::from_secs(120);
 
 /// The medians of one way over all rounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
     pub(crate) p50: Duration,
-    /// Seconds per thousand requests, of the program in the middle.
+    /// CPU seconds of the program in the middle per thousand requests.
     pub(crate) cpu: Option<f64>,
 }
 
@@ -31,11 +32,12 @@ pub(crate) struct Figured {
     pub(crate) direct: Option<Figures>,
     pub(crate) floor: Option<Figures>,
     pub(crate) host: Option<Figures>,
-    /// CPU time of the host over that of the floor: the middle of the rounds' own ratios, each of one moment.
+    /// The host's CPU time divided by the floor's: the median of one ratio per round, since the two times in a round
+    /// are from about the same moment.
     pub(crate) ratio: Option<f64>,
 }
 
-/// Who asks, over which door.
+/// What sends the requests: callers over HTTP, one pipe, or clients that come and go.
 #[derive(Debug)]
 enum Load {
     Callers(Callers),
@@ -43,7 +45,7 @@ enum Load {
     Churn(SocketAddr),
 }
 
-/// One way to the server, with all that was measured on it.
+/// One way to the server, with its measurements.
 #[derive(Debug)]
 struct Way {
     load: Load,
@@ -91,7 +93,7 @@ pub(crate) async fn churn(clients: usize, settings: &Settings) -> Result<Figured
     Ok(Figured::of(ways.first(), ways.get(1), ways.get(2)))
 }
 
-/// Measures what nine more servers do to a call of the tenth.
+/// Measures how nine more servers affect calls to the tenth.
 pub(crate) async fn ten(calls: usize, settings: &Settings) -> Result<Figured> {
     let one = Servers::one(Link::Http);
     let few = Host::start(one, None).await?;
@@ -105,16 +107,16 @@ pub(crate) async fn ten(calls: usize, settings: &Settings) -> Result<Figured> {
     Ok(Figured::of(None, ways.first(), ways.get(1)))
 }
 
-/// Round after round each way has its turn, so that what else the machine does hits all of them alike.
+/// Lets each way take its turn in every round, so that other load on the machine affects all alike.
 async fn take_turns(ways: &mut [Way], calls: usize, settings: &Settings) -> Result<()> {
     for way in ways.iter_mut() {
         way.load.round(calls.div_ceil(4)).await.context("warming up")?;
     }
     for _ in 0..settings.rounds {
-        // There and back: nobody always comes after the same neighbour.
+        // The order alternates, so that no way always follows the same one.
         ways.reverse();
         for way in ways.iter_mut() {
-            tokio::time::timeout(ROUND, way.round(settings.calls(calls))).await.context("a round does not end")??;
+            tokio::time::timeout(ROUND, way.round(settings.calls(calls))).await.context("a round timed out")??;
         }
     }
     if settings.rounds % 2 == 1 {
@@ -169,7 +171,8 @@ impl Load {
     }
 }
 
-/// What a row stands on: one server that holds all tools for the direct way and the floor; the host has its own.
+/// The processes that a row needs: one server with all tools for the direct way and the floor, and a host with its own
+/// servers.
 #[derive(Debug)]
 pub(crate) struct Ground {
     pub(crate) server_port: Option<u16>,

@@ -1,4 +1,4 @@
-//! The host under test: a config written for it, a home of its own, the program started and waited for.
+//! The host under test: its config and home, its start, and the wait until it is ready.
 
 use std::fs::{self, File};
 use std::process::Stdio;
@@ -14,7 +14,7 @@ use crate::load;
 use crate::process::{PATIENCE, Process, Role, free_port, loopback};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_mcp-host");
-/// Between two looks at a list that is not complete.
+/// The time between two requests for a tool list that is still incomplete.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// How servers are reached.
@@ -31,7 +31,7 @@ pub(crate) enum Link {
 pub(crate) struct Servers {
     pub(crate) link: Link,
     pub(crate) count: usize,
-    /// Tools of each.
+    /// The number of tools of each server.
     pub(crate) tools: usize,
 }
 
@@ -46,19 +46,19 @@ impl Servers {
     }
 }
 
-/// The host with what stands behind it.
+/// The host and the servers behind it.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) process: Process,
     pub(crate) port: u16,
-    /// From the start of the program to a list that holds every tool.
+    /// The time from the start of the program to a tool list with every tool.
     pub(crate) started_in: Duration,
     _home: TempDir,
     _servers: Vec<Process>,
 }
 
 impl Host {
-    /// Starts the servers where they are not the host's children, then the host with room for so many sessions.
+    /// Starts the servers that are not the host's children, then the host with room for this many sessions.
     pub(crate) async fn start(servers: Servers, sessions: Option<usize>) -> Result<Self> {
         let home = TempDir::new().context("no temporary directory")?;
         let mut behind = Vec::new();
@@ -89,15 +89,15 @@ impl Host {
             Err(cause) => {
                 let said = fs::read_to_string(&log).unwrap_or_default();
                 Err(cause.context(match said.trim() {
-                    "" => "the host did not come up and said nothing".to_owned(),
-                    said => format!("the host did not come up; it said: {}", last_lines(said)),
+                    "" => "the host did not start, and printed nothing".to_owned(),
+                    said => format!("the host did not start; it printed: {}", last_lines(said)),
                 }))
             }
         }
     }
 }
 
-/// The config of one more server; one over HTTP is started for it.
+/// Returns the config entry for one more server, and starts the server if it is reached over HTTP.
 fn entry(servers: Servers, behind: &mut Vec<Process>) -> Result<Value> {
     let tools = servers.tools;
     Ok(match servers.link {
@@ -115,7 +115,7 @@ fn entry(servers: Servers, behind: &mut Vec<Process>) -> Result<Value> {
     })
 }
 
-/// Waits until a list of the endpoint on `port` holds `tools` tools; the time since `started`.
+/// Waits until the endpoint on `port` lists `tools` tools, and returns the time since `started`.
 pub(crate) async fn first_list(process: &mut Process, port: u16, tools: usize, started: Instant) -> Result<Duration> {
     process.wait_for(port)?;
     let mut connection = Connection::open(loopback(port)).await?;

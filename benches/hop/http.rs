@@ -1,5 +1,5 @@
-//! A bare HTTP/1.1 client for Streamable HTTP: one kept-alive connection, one write per request, no more copies than
-//! it needs, so that what is measured is the other side.
+//! A bare HTTP/1.1 client for Streamable HTTP: one persistent connection, one write per request, no needless copies, so
+//! that the other side dominates the measurement.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -21,13 +21,13 @@ pub(crate) struct Connection {
     body: Vec<u8>,
 }
 
-/// One legacy session: what every request of it starts with.
+/// One session in a revision with `initialize`: the common start of its requests.
 #[derive(Debug)]
 pub(crate) struct Session {
     head: String,
 }
 
-/// What of an answer's head matters here.
+/// The relevant part of a response's head.
 #[derive(Debug, Default)]
 struct Head {
     status: u16,
@@ -44,7 +44,7 @@ impl Connection {
         Ok(Self { stream, received: BytesMut::with_capacity(16 * 1024), sending: Vec::new(), body: Vec::new() })
     }
 
-    /// Posts a message and returns the one JSON-RPC message that answers it; empty after a 202.
+    /// Posts a message and returns the one JSON-RPC response, which is empty after HTTP 202.
     pub(crate) async fn post(&mut self, session: &Session, message: &[u8]) -> Result<&[u8]> {
         self.sending.clear();
         write!(self.sending, "POST {}Content-Length: {}\r\n\r\n", session.head, message.len())?;
@@ -58,7 +58,7 @@ impl Connection {
         Ok(&self.body)
     }
 
-    /// Ends the session, as polite clients do.
+    /// Ends the session, like a well-behaved client.
     pub(crate) async fn delete(&mut self, session: &Session) -> Result<()> {
         self.sending.clear();
         write!(self.sending, "DELETE {}\r\n", session.head)?;
@@ -67,7 +67,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what is in `sending`, reads head and body of the answer.
+    /// Sends `sending`, then reads the head and body of the response.
     async fn exchange(&mut self) -> Result<Head> {
         self.stream.write_all(&self.sending).await.context("cannot send")?;
         let end = loop {
@@ -95,7 +95,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Moves `length` bytes into the body, past the buffer where they are not in it yet.
+    /// Moves `length` bytes into `body`. Bytes that are not buffered yet are read directly into it.
     async fn read_exactly(&mut self, length: usize) -> Result<()> {
         let there = self.received.len().min(length);
         self.body.extend_from_slice(&self.received[..there]);
@@ -103,7 +103,7 @@ impl Connection {
         self.body.reserve(length - there);
         let mut rest = (&mut self.stream).take((length - there) as u64);
         while rest.limit() > 0 {
-            ensure!(rest.read_buf(&mut self.body).await? > 0, "the other side closed the connection amid a body");
+            ensure!(rest.read_buf(&mut self.body).await? > 0, "the other side closed the connection within a body");
         }
         Ok(())
     }
@@ -143,7 +143,7 @@ impl Connection {
 }
 
 impl Session {
-    /// Shakes hands over `connection`.
+    /// Performs the handshake over `connection`.
     pub(crate) async fn open(connection: &mut Connection) -> Result<Self> {
         let host = connection.stream.peer_addr()?;
         let start = format!(
@@ -195,7 +195,7 @@ impl Head {
     }
 }
 
-/// The data of the last event that has any: the stream of a request ends with its response.
+/// Returns the data of the last SSE event that has data: the event stream of a request ends with the response.
 fn last_event(body: &[u8]) -> Result<Vec<u8>> {
     let mut last = Vec::new();
     let mut open = false;
@@ -217,6 +217,6 @@ fn last_event(body: &[u8]) -> Result<Vec<u8>> {
             open = false;
         }
     }
-    ensure!(!last.is_empty(), "an event stream without an answer: {}", excerpt(body));
+    ensure!(!last.is_empty(), "an event stream without a response: {}", excerpt(body));
     Ok(last)
 }

@@ -1,4 +1,4 @@
-//! The load client: callers that each wait for their answer before they ask again.
+//! The load client: callers that each wait for their response before the next request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 use crate::call::{self, Call, Work};
 use crate::http::{Connection, Session};
 
-/// Ids that one caller may use; what is left of eight digits tells callers of one session apart.
+/// How many ids one caller may use. The rest of the eight digits keeps the ids of callers in one session apart.
 const IDS: u64 = 5_000_000;
 
-/// One caller with a connection of its own, in a session it may share.
+/// One caller with its own connection, in a session it may share.
 #[derive(Debug)]
 struct Caller {
     connection: Connection,
@@ -24,12 +24,12 @@ struct Caller {
     message: Vec<u8>,
 }
 
-/// Callers at work side by side.
+/// Callers that work side by side.
 #[derive(Debug)]
 pub(crate) struct Callers(Vec<Caller>);
 
 impl Callers {
-    /// Opens `count` connections on `sessions` sessions of the endpoint at `address`.
+    /// Opens `count` connections in `sessions` sessions of the endpoint at `address`.
     pub(crate) async fn open(address: SocketAddr, work: Work, count: usize, sessions: usize) -> Result<Self> {
         let mut callers = Vec::with_capacity(count);
         let mut opened: Vec<Arc<Session>> = Vec::with_capacity(sessions);
@@ -49,7 +49,7 @@ impl Callers {
         Ok(Self(callers))
     }
 
-    /// Makes `calls` calls in all; how long each took.
+    /// Makes `calls` calls in total, and returns the duration of each.
     pub(crate) async fn round(&mut self, calls: usize) -> Result<Vec<Duration>> {
         let each = calls / self.0.len();
         let mut running = JoinSet::new();
@@ -71,7 +71,7 @@ impl Callers {
         Ok(took)
     }
 
-    /// Calls again and again until `stop`; how many calls were made.
+    /// Calls repeatedly until `stop` is set, and returns the number of calls.
     pub(crate) async fn until(mut self, stop: Arc<AtomicBool>) -> Result<usize> {
         let mut running = JoinSet::new();
         for mut caller in self.0.drain(..) {
@@ -107,7 +107,7 @@ impl Caller {
             self.call.check(id, answer)?;
             return Ok(took);
         }
-        // A list in pages is a list when the last one has come.
+        // A tool list in pages is complete with its last page.
         while let Some(at) = cursor {
             self.next += 1;
             let page = call::list(self.next, Some(&at));
@@ -117,7 +117,7 @@ impl Caller {
     }
 }
 
-/// The names of all tools, over every page.
+/// Returns the names of all tools, over every page.
 pub(crate) async fn list(connection: &mut Connection, session: &Session) -> Result<Vec<String>> {
     let mut names = Vec::new();
     let mut cursor: Option<String> = None;
@@ -134,7 +134,8 @@ pub(crate) async fn list(connection: &mut Connection, session: &Session) -> Resu
     Ok(names)
 }
 
-/// A client that comes, looks and goes: connect, initialize, list, close.
+/// Runs `times` clients, one after another, that each connect, initialize, list, and close. Returns the duration of
+/// each.
 pub(crate) async fn churn(address: SocketAddr, times: usize) -> Result<Vec<Duration>> {
     let mut took = Vec::with_capacity(times);
     for _ in 0..times {
@@ -142,7 +143,7 @@ pub(crate) async fn churn(address: SocketAddr, times: usize) -> Result<Vec<Durat
         let mut connection = Connection::open(address).await?;
         let session = Session::open(&mut connection).await?;
         let answer = connection.post(&session, call::list(1, None).as_bytes()).await?;
-        ensure!(call::answer_id(answer)? == 1, "not the answer to the list");
+        ensure!(call::answer_id(answer)? == 1, "not the response to the list");
         connection.delete(&session).await?;
         drop(connection);
         took.push(started.elapsed());
@@ -150,10 +151,11 @@ pub(crate) async fn churn(address: SocketAddr, times: usize) -> Result<Vec<Durat
     Ok(took)
 }
 
-/// The exposed name of the tool that does `work`: hosts put the server's name before it. Of several servers, the last.
+/// Returns the listed name of the tool that does `work`: it ends with the tool's own name, since hosts put the server's
+/// name first. If several tools match, the last one is taken.
 fn find(names: &[String], work: Work) -> Result<String> {
     if let Work::List(tools) = work {
-        ensure!(names.len() == tools, "{} tools instead of {tools}", names.len());
+        ensure!(names.len() == tools, "{} tools, expected {tools}", names.len());
     }
     let tool = work.tool();
     names.iter().rfind(|name| name.ends_with(tool)).cloned().with_context(|| format!("no tool {tool} in {names:?}"))

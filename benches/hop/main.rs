@@ -1,18 +1,18 @@
-//! What a hop through `mcp-host` costs, side by side with a direct connection and with floors of its own.
+//! The cost of a hop through `mcp-host`, side by side with a direct connection and with purpose-built floors.
 //!
 //! `cargo bench --bench hop` measures everything in one run: requests directly to an echo server, through a floor (the
-//! least that a hop of this kind can do) and through the host, taking turns. It prints the latency of each, the CPU time
-//! of the program in the middle, the ratio of the two, and the bounds we hold ourselves to. Nothing here fails because
-//! something is slow.
+//! least that a hop of this kind can do), and through the host, in turn. It prints the latency of each way, the CPU
+//! time of the program in the middle, the ratio of the host's CPU time to the floor's, and the bounds that this project
+//! sets itself. Slow results do not fail the run.
 //!
-//! `cargo bench --bench hop -- [--quick] [--floors] [--only TEXT]...`: fewer rounds; without the host; only rows whose
-//! name holds the text.
+//! `cargo bench --bench hop -- [--quick] [--floors] [--only TEXT]...`: `--quick` runs fewer rounds, `--floors` leaves
+//! out the host, and `--only` selects rows whose name contains the text.
 //!
-//! All figures are of one run and only comparable within it. `taskset -c 0 cargo bench --bench hop` keeps everything on
-//! one core: steadier, and without the cost of waking another core, which on an idle machine is most of the latency.
+//! Figures are only comparable within one run. `taskset -c 0 cargo bench --bench hop` keeps everything on one core: the
+//! figures are steadier, and free of the cost of waking another core, which is most of the latency on an idle machine.
 //!
-//! This one binary is also the echo server and the floors: it starts itself again in another role.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark talks to whoever started it")]
+//! This binary is also the echo server and the floors: it starts itself again in another role.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark reports to its user")]
 
 mod call;
 mod echo;
@@ -38,12 +38,12 @@ use crate::rows::{Kind, ROWS, Row};
 
 const USAGE: &str = "usage: cargo bench --bench hop -- [--quick] [--floors] [--only TEXT]...";
 
-/// What was asked on the command line.
+/// The command line.
 #[derive(Debug)]
 struct Settings {
-    /// Turns of each way.
+    /// Rounds of each way.
     rounds: usize,
-    /// What a row's number of requests is divided by.
+    /// The divisor of each row's number of requests.
     share: usize,
     ways: Ways,
     only: Vec<String>,
@@ -77,7 +77,7 @@ impl Settings {
         self.ways == Ways::All
     }
 
-    /// Requests of one round.
+    /// Returns the number of requests in one round.
     fn calls(&self, calls: usize) -> usize {
         calls / self.share
     }
@@ -101,14 +101,14 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Vec<String>) -> Result<ExitCode> {
-    // One thread: servers and floors are to be plain, and the client must not compete with what it measures.
+    // One thread: servers and floors are simple, and the client must not compete with what it measures.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if let Some(role) = Role::parse(&arguments)? {
         runtime.block_on(play(role)).with_context(|| format!("{role:?}"))?;
         return Ok(ExitCode::SUCCESS);
     }
     if !arguments.iter().any(|argument| argument == "--bench") {
-        // `cargo test --all-targets` runs benchmarks too, without this flag; it is not meant to wait for them.
+        // `cargo test --all-targets` runs benchmarks too, without this flag; it should not wait for them.
         println!("nothing measured; {USAGE}");
         return Ok(ExitCode::SUCCESS);
     }
@@ -125,7 +125,7 @@ async fn play(role: Role) -> std::io::Result<()> {
     }
 }
 
-/// Measures every row that is wanted; a row that cannot be measured stops no other.
+/// Measures every selected row; a row that fails does not stop the others.
 async fn bench(settings: &Settings) -> Result<ExitCode> {
     let rows: Vec<&Row> = ROWS.iter().filter(|row| settings.wants(row)).collect();
     ensure!(!rows.is_empty(), "no row matches {:?}", settings.only);

@@ -1,4 +1,4 @@
-//! What a process has used: its CPU time and its memory, from `/proc`. Elsewhere than on Linux there is no answer.
+//! The CPU time and memory of a process, from `/proc`. On systems other than Linux, the results are `None`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,12 +7,12 @@ use std::time::Duration;
 /// The kernel reports CPU time to programs in hundredths of a second, whatever its own tick.
 const TICK: Duration = Duration::from_millis(10);
 
-/// CPU time used up to one moment, user and system together.
+/// CPU time used so far, user and system together.
 #[derive(Debug)]
 pub(crate) struct Cpu {
-    /// Of each thread that lives, to the nanosecond.
+    /// The CPU time of each live thread, to the nanosecond.
     threads: HashMap<u64, Duration>,
-    /// Of the whole process with the threads that have ended, to the tick.
+    /// The CPU time of the whole process, ended threads included, to the tick.
     process: Duration,
 }
 
@@ -35,7 +35,7 @@ impl Cpu {
         Some(Self { threads, process })
     }
 
-    /// Time used since `earlier`: by threads when all of them are still there, else by ticks.
+    /// Returns the CPU time used since `earlier`: the threads' if all threads from then still live, else the process's.
     pub(crate) fn since(&self, earlier: &Self) -> Duration {
         let lost = earlier.threads.keys().any(|thread| !self.threads.contains_key(thread));
         if lost || self.threads.is_empty() {
@@ -46,18 +46,19 @@ impl Cpu {
     }
 }
 
-/// Resident memory in bytes.
+/// Returns the resident memory in bytes.
 pub(crate) fn resident(pid: u32) -> Option<u64> {
     // The rollup walks the pages and is exact; the counters in status may lag by some pages per thread.
     memory(pid, "smaps_rollup", "Rss:").or_else(|| memory(pid, "status", "VmRSS:"))
 }
 
-/// The part of it that the process has written, in bytes: its code comes and goes with what it runs at the moment.
+/// Returns the resident memory that the process has written, in bytes. Code pages are left out: they come and go with
+/// what runs.
 pub(crate) fn written(pid: u32) -> Option<u64> {
     memory(pid, "smaps_rollup", "Anonymous:").or_else(|| memory(pid, "status", "RssAnon:"))
 }
 
-/// A line of a file of `/proc`, in bytes.
+/// Returns the value in the line that begins with `key` in one of the process's `/proc` files, in bytes.
 fn memory(pid: u32, file: &str, key: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
@@ -65,12 +66,12 @@ fn memory(pid: u32, file: &str, key: &str) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// The middle of some values.
+/// Returns the median.
 pub(crate) fn median<T: Copy + PartialOrd>(values: &[T]) -> Option<T> {
     quantile(values, 0.5)
 }
 
-/// The value that this share of the values does not exceed.
+/// Returns the value that this share of the values does not exceed.
 pub(crate) fn quantile<T: Copy + PartialOrd>(values: &[T], share: f64) -> Option<T> {
     let mut sorted = values.to_vec();
     sorted.sort_by(|one, other| one.partial_cmp(other).expect("no value is missing"));

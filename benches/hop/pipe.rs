@@ -1,4 +1,4 @@
-//! The direct connection to a stdio server: its child process and the two pipes, several calls under way at once.
+//! The direct connection to a stdio server: its child process and the two pipes, with several calls in flight.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use crate::call::{self, Call};
 use crate::process::{Process, Role};
 
-/// A server of our own at the other end of two pipes.
+/// An echo server at the other end of two pipes.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     stdin: ChildStdin,
@@ -22,7 +22,7 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// Starts an echo server and shakes hands with it.
+    /// Starts an echo server and performs the handshake.
     pub(crate) async fn start(tools: usize) -> Result<Self> {
         let (child, stdin, stdout) = Process::piped(Role::EchoStdio { tools })?;
         let received = BytesMut::with_capacity(64 * 1024);
@@ -35,7 +35,7 @@ impl Pipe {
         Ok(pipe)
     }
 
-    /// How many tools the server lists.
+    /// Returns how many tools the server lists.
     pub(crate) async fn count_tools(&mut self) -> Result<usize> {
         let id = self.take_id();
         self.write(call::list(id, None).into_bytes()).await?;
@@ -45,7 +45,7 @@ impl Pipe {
         Ok(count)
     }
 
-    /// Makes `calls` calls, `window` of them at any time; how long each took.
+    /// Makes `calls` calls, `window` of them in flight, and returns the duration of each.
     pub(crate) async fn round(&mut self, call: &Call, calls: usize, window: usize) -> Result<Vec<Duration>> {
         let mut took = Vec::with_capacity(calls);
         let mut running: VecDeque<(u64, Instant)> = VecDeque::with_capacity(window);
@@ -63,11 +63,11 @@ impl Pipe {
                 self.stdin.write_all(&out).await.context("cannot write to the server")?;
                 out.clear();
             }
-            // All lines that have come so far, so that a window stays open under one read.
+            // Takes all lines received so far, so that one read keeps the window full.
             let mut length = self.line().await?;
             let now = Instant::now();
             loop {
-                let (id, since) = running.pop_front().context("an answer to nothing")?;
+                let (id, since) = running.pop_front().context("a response without a request")?;
                 took.push(now - since);
                 call.check(id, &self.received[..length])?;
                 self.received.advance(length + 1);
@@ -90,7 +90,7 @@ impl Pipe {
         self.stdin.write_all(&message).await.context("cannot write to the server")
     }
 
-    /// The length of the first line, once it is whole.
+    /// Waits until the first line is complete, and returns its length.
     async fn line(&mut self) -> Result<usize> {
         let mut seen = 0;
         loop {

@@ -1,27 +1,40 @@
-//! Child processes: this binary in one of its roles, or the host. Each ends with its handle, by its own id.
+//! Child processes: this binary in one of its roles, or the host. Dropping the handle of a child kills it, by its own
+//! id.
+//!
+//! This module also has what a role needs in the child: its standard streams, and a port that is served until standard
+//! input ends.
 
+use std::future::Future;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use bytes::Bytes;
+use hyper::body::{Body, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinSet;
 
-/// How long anything may take to come up.
+/// How long a process may take to become ready.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks whether a port is open: well under what is measured.
+/// Time between two checks whether a port is open: far shorter than what is measured.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// What this binary does when it is started again as a part of the bench.
+/// The role of this binary when the bench starts it again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Role {
     /// The echo server on its standard streams.
     EchoStdio { tools: usize },
     /// The echo server over Streamable HTTP.
     EchoHttp { port: u16, tools: usize },
-    /// HTTP parsed and passed on to another port.
+    /// Parses HTTP and passes it on to another port.
     FloorHttp { port: u16, upstream: u16 },
-    /// HTTP in, an echo server on pipes behind it.
+    /// Serves HTTP, with an echo server on pipes behind it.
     FloorBridge { port: u16, tools: usize },
 }
 
@@ -36,7 +49,7 @@ impl Role {
         std::iter::once(name.to_owned()).chain(numbers.iter().map(ToString::to_string)).collect()
     }
 
-    /// Reads back what `arguments` wrote; nothing when the bench itself is meant.
+    /// Parses what `arguments` wrote. Returns `None` if this process is the bench itself.
     pub(crate) fn parse(arguments: &[String]) -> Result<Option<Self>> {
         let number = |at: usize| -> Result<usize> {
             arguments
@@ -64,7 +77,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts this binary in a role that listens on a port. Its standard input is its lifeline: it ends with us.
+    /// Starts this binary in a role that listens on a port. Its standard input is its lifeline, so the child ends with
+    /// this process.
     pub(crate) fn start(role: Role) -> Result<Self> {
         let mut command = itself(role)?;
         command.stdin(Stdio::piped()).stdout(Stdio::null());
@@ -81,7 +95,7 @@ impl Process {
         Ok((process, stdin, stdout))
     }
 
-    /// Starts any program.
+    /// Starts a program.
     pub(crate) fn spawn(mut command: Command) -> Result<Self> {
         let name = command.as_std().get_program().to_owned();
         let child = command.kill_on_drop(true).spawn().with_context(|| format!("cannot start {}", name.display()))?;
@@ -93,7 +107,8 @@ impl Process {
         self.pid
     }
 
-    /// Returns once the process accepts connections on `port`. Blocks: nothing else runs at this time.
+    /// Waits until the process accepts connections on `port`.
+    #[expect(clippy::disallowed_methods, reason = "it blocks, and nothing else runs at this time")]
     pub(crate) fn wait_for(&mut self, port: u16) -> Result<()> {
         let started = Instant::now();
         while TcpStream::connect(loopback(port)).is_err() {
@@ -103,26 +118,26 @@ impl Process {
             if started.elapsed() > PATIENCE {
                 bail!("does not listen on port {port} after {PATIENCE:?}");
             }
-            std::thread::park_timeout(LOOK);
+            std::thread::sleep(LOOK);
         }
         Ok(())
     }
 
-    /// Asks the process to end, and kills it when it does not.
+    /// Closes the standard input of the process, and kills it.
     pub(crate) async fn stop(mut self) -> Result<()> {
         drop(self.child.stdin.take());
         self.child.kill().await.context("cannot end a child")
     }
 }
 
-/// The command that starts this binary in a role.
+/// Returns the command that starts this binary in a role.
 pub(crate) fn itself(role: Role) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
     command.args(role.arguments());
     Ok(command)
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 pub(crate) fn free_port() -> Result<u16> {
     let listener = TcpListener::bind(loopback(0)).context("no free port")?;
     Ok(listener.local_addr()?.port())
@@ -130,4 +145,61 @@ pub(crate) fn free_port() -> Result<u16> {
 
 pub(crate) fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
+}
+
+/// Accepts connections on a loopback port and serves each with its own service, until standard input ends.
+pub(crate) async fn accept<S, F, B, E>(port: u16, mut service: impl FnMut() -> S) -> io::Result<()>
+where
+    S: Fn(Request<Incoming>) -> F + 'static,
+    F: Future<Output = Result<Response<B>, E>> + 'static,
+    B: Body<Data = Bytes> + 'static,
+    B::Error: std::error::Error + Send + Sync,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let listener = tokio::net::TcpListener::bind(loopback(port)).await?;
+    let mut lifeline = standard_input()?;
+    let mut connections = JoinSet::new();
+    let local = tokio::task::LocalSet::new();
+    local
+        .run_until(async {
+            loop {
+                let accepted = tokio::select! {
+                    accepted = listener.accept() => accepted,
+                    _ = lifeline.read_u8() => return Ok(()),
+                    Some(_) = connections.join_next() => continue,
+                };
+                let (stream, _) = accepted?;
+                stream.set_nodelay(true)?;
+                let connection = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service_fn(service()));
+                // A broken connection is its client's problem.
+                connections.spawn_local(async move { connection.await.ok() });
+            }
+        })
+        .await
+}
+
+/// Returns standard input, without a thread between the runtime and the pipe.
+#[cfg(unix)]
+pub(crate) fn standard_input() -> io::Result<impl AsyncRead + Unpin> {
+    use std::os::fd::AsFd as _;
+    tokio::net::unix::pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)
+}
+
+#[cfg(unix)]
+pub(crate) fn standard_output() -> io::Result<impl AsyncWrite + Unpin> {
+    use std::os::fd::AsFd as _;
+    tokio::net::unix::pipe::Sender::from_owned_fd(io::stdout().as_fd().try_clone_to_owned()?)
+}
+
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "the same shape as on Unix")]
+pub(crate) fn standard_input() -> io::Result<impl AsyncRead + Unpin> {
+    Ok(tokio::io::stdin())
+}
+
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "the same shape as on Unix")]
+pub(crate) fn standard_output() -> io::Result<impl AsyncWrite + Unpin> {
+    Ok(tokio::io::stdout())
 }

@@ -1,11 +1,11 @@
-//! The tables that a person reads.
+//! The tables that the user reads.
 #![expect(clippy::print_stdout, reason = "the report is what a benchmark prints")]
 
 use crate::hop::{Figured, Figures};
 use crate::rows::{Bound, Row};
 use crate::state::Values;
 
-/// What a row came to.
+/// The outcome of a row.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Hop(Figured),
@@ -71,7 +71,7 @@ fn state_line(row: &Row, unit: &str, values: &Values) -> Vec<String> {
     line
 }
 
-/// Gate and goal, each with what it asks and whether it holds.
+/// Returns the cells for the row's gate and goal: of each, the bound, and whether the figure meets it.
 fn verdicts(row: &Row, figure: Option<f64>) -> Vec<String> {
     let verdict = |bound: Bound| {
         let (asked, most) = match bound {
@@ -93,7 +93,7 @@ fn cells<const N: usize>(names: [&str; N]) -> Vec<String> {
     names.map(str::to_owned).to_vec()
 }
 
-/// Prints lines as a Markdown table: the first is the head.
+/// Prints lines as a Markdown table; the first one is the head.
 fn table(lines: &[Vec<String>]) {
     let width = |column: usize| lines.iter().filter_map(|line| Some(line.get(column)?.len())).max().unwrap_or(0);
     let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();

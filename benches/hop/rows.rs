@@ -1,4 +1,4 @@
-//! The workloads, one row each, with the bounds that they are held to.
+//! The workloads, one row each, with the bounds they must meet.
 
 use crate::call::Work;
 use crate::host::{Link, Servers};
@@ -19,15 +19,15 @@ pub(crate) enum Kind {
     Hop { servers: Servers, work: Work, callers: Callers, calls: usize },
     /// Small calls through a host with ten servers, and through one with a single server in the floor's column.
     Ten { calls: usize },
-    /// Clients that connect, initialize, list and close.
+    /// Clients that connect, initialize, list, and close.
     Churn { clients: usize },
-    /// Memory of sessions that do nothing, in KB each.
+    /// The memory that each idle session takes, in KB.
     Idle { sessions: usize, after: After },
-    /// Memory after the first list, in MB.
+    /// The memory of the program in the middle after a tool list and some calls, in MB.
     Memory { servers: Servers },
-    /// From the start of the program to a list that holds all tools, in ms.
+    /// The time from the start of the program to a tool list with all tools, in ms.
     Start { servers: Servers },
-    /// Tail of fast calls while slow ones run, over the same without them.
+    /// The tail latency of fast calls while slow calls run, divided by their tail latency alone.
     Slow { link: Link, calls: usize },
 }
 
@@ -38,11 +38,11 @@ pub(crate) enum After {
     List,
 }
 
-/// Who calls.
+/// How many clients call at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Callers {
     One,
-    /// Sixteen on four sessions.
+    /// Sixteen callers in four sessions.
     Sixteen,
 }
 
@@ -62,14 +62,14 @@ impl Callers {
     }
 }
 
-/// What the host's figure may be.
+/// The upper bound of the host's figure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bound {
-    /// So many times the floor's CPU time.
+    /// This many times the floor's CPU time.
     Times(f64),
-    /// So much in the row's own unit.
+    /// This much in the row's own unit.
     Most(f64),
-    /// Nothing is asked.
+    /// Unbounded.
     Free,
 }
 
@@ -90,7 +90,7 @@ const FIFTY: Servers = Servers { link: Link::Stdio, count: 50, tools: 20 };
 const TEN: Servers = Servers { link: Link::Stdio, count: 10, tools: 20 };
 const ONE: Servers = Servers::one(Link::Stdio);
 
-/// Every workload, in the order of the report. Letters: h over HTTP to the server, s over pipes to a child.
+/// Every workload, in the order of the report. In the names, `h` is HTTP to the server, and `s` is pipes to a child.
 pub(crate) const ROWS: &[Row] = &[
     row("call32 h1", hop(Link::Http, SMALL, Callers::One, 2000), Bound::Times(4.0), Bound::Times(2.0)),
     row("call32 s1", hop(Link::Stdio, SMALL, Callers::One, 2000), Bound::Times(4.0), Bound::Times(1.8)),

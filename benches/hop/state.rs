@@ -1,4 +1,4 @@
-//! Rows of states: memory, start, and fairness between slow and fast calls.
+//! Rows that measure a state: memory, start time, and fairness between slow and fast calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,26 +18,26 @@ use crate::pipe::Pipe;
 use crate::process::{Process, Role, free_port, loopback};
 use crate::rows::After;
 
-/// How long a process may put itself in order before its memory is read.
+/// How long a process may settle before its memory is read.
 const SETTLE: Duration = Duration::from_millis(500);
-/// Sessions beyond those that are counted: warming up needs some.
+/// Sessions in addition to those that are counted: warming up needs some.
 const SPARE: usize = 100;
-/// The cap that a host has unless told otherwise.
+/// The default cap on a host's sessions.
 const SESSIONS: usize = 1024;
-/// Calls that wake what is started late, before memory is read.
+/// Calls that trigger lazy initialization before memory is read.
 const WAKING: usize = 500;
-/// Slow calls at any time, and how many milliseconds each sleeps: so long that their ends meet few of the fast calls,
-/// well under one in a hundred.
+/// How many slow calls run at any time, and how many milliseconds each sleeps: long enough that fewer than one in a
+/// hundred fast calls coincides with the end of a slow one.
 const SLOW: (usize, u64) = (16, 300);
-/// How long slow calls need to get under way.
+/// How long slow calls need to get going.
 const UNDER_WAY: Duration = Duration::from_millis(20);
 
-/// The share of rounds whose tails are taken as undisturbed.
+/// The share of rounds whose tails count as undisturbed.
 const QUIET: f64 = 0.1;
-/// Tails are taken of rounds so much shorter and more numerous, so that some of them are quiet.
+/// Rounds for tails are shorter and more numerous by this factor, so that some of them are quiet.
 const SHORTER: usize = 4;
 
-/// One figure for each way, where there is one.
+/// One figure for each way; `None` for a way that has none.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
     pub(crate) direct: Option<f64>,
@@ -45,7 +45,7 @@ pub(crate) struct Values {
     pub(crate) host: Option<f64>,
 }
 
-/// Kilobytes that the host holds for each session.
+/// Returns the kilobytes that the host holds for each idle session.
 pub(crate) async fn idle(sessions: usize, after: After, settings: &Settings) -> Result<Values> {
     if !settings.with_host() {
         return Ok(Values::default());
@@ -71,13 +71,13 @@ pub(crate) async fn idle(sessions: usize, after: After, settings: &Settings) -> 
     }
     tokio::time::sleep(SETTLE).await;
     let grown = before.zip(written(pid)).map(|(before, after)| after.saturating_sub(before));
-    // The first one still answers: the figure is that of sessions that live.
+    // The first session must still answer: the figure is about live sessions.
     let first = opened.first().context("no session")?;
     load::list(&mut connection, first).await.context("the oldest session is gone")?;
     Ok(Values { host: grown.map(|bytes| bytes as f64 / 1024.0 / sessions as f64), ..Values::default() })
 }
 
-/// Megabytes of the program in the middle once it has listed and called.
+/// Returns the megabytes that the program in the middle holds after a tool list and [`WAKING`] calls.
 pub(crate) async fn memory(servers: Servers, settings: &Settings) -> Result<Values> {
     let ground = Ground::start(servers, settings).await?;
     let floor = after_use(ground.floor_port, &ground.floor).await.context("floor")?;
@@ -95,7 +95,7 @@ async fn after_use(port: u16, process: &Process) -> Result<Option<f64>> {
     Ok(resident(process.pid()).map(|bytes| bytes as f64 / (1024.0 * 1024.0)))
 }
 
-/// Milliseconds until all tools are listed; the direct way starts all servers itself, side by side.
+/// Returns the milliseconds until all tools are listed; the direct way starts all servers itself, side by side.
 pub(crate) async fn start(servers: Servers, settings: &Settings) -> Result<Values> {
     let (mut direct, mut floor, mut host) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..settings.rounds {
@@ -126,7 +126,7 @@ async fn start_directly(servers: Servers) -> Result<Duration> {
     let mut pipes = Vec::with_capacity(servers.count);
     while let Some(listed) = starting.join_next().await {
         let (tools, pipe) = listed??;
-        ensure!(tools == servers.tools, "{tools} tools instead of {}", servers.tools);
+        ensure!(tools == servers.tools, "{tools} tools, expected {}", servers.tools);
         pipes.push(pipe);
     }
     Ok(started.elapsed())
@@ -141,7 +141,7 @@ async fn start_floor(tools: usize) -> Result<Duration> {
     Ok(took)
 }
 
-/// The ninety-ninth percentile of fast calls beside slow ones, over that of fast calls alone.
+/// Returns the 99th percentile of the latency of fast calls beside slow ones, divided by that of fast calls alone.
 pub(crate) async fn slow(link: Link, calls: usize, settings: &Settings) -> Result<Values> {
     let ground = Ground::start(Servers::one(link), settings).await?;
     let ports = [ground.server_port, Some(ground.floor_port), ground.host.as_ref().map(|host| host.port)];
@@ -166,7 +166,7 @@ pub(crate) async fn slow(link: Link, calls: usize, settings: &Settings) -> Resul
             }
         }
     }
-    // What else the machine does only ever makes a tail longer, so the quiet rounds count.
+    // Other load on the machine only makes a tail longer, so the quiet rounds count.
     let quiet = |tails: &[Duration]| Some(quantile(tails, QUIET)?.as_secs_f64());
     let [direct, floor, host] =
         tails.map(|(alone, loaded)| quiet(&alone).zip(quiet(&loaded)).map(|(alone, loaded)| loaded / alone));
@@ -179,7 +179,7 @@ async fn beside_slow(fast: &mut Callers, port: u16, calls: usize) -> Result<Vec<
     let stop = Arc::new(AtomicBool::new(false));
     let mut running = JoinSet::new();
     running.spawn(slow.until(Arc::clone(&stop)));
-    // Until the slow ones are under way, the load is not there.
+    // The fast calls wait until the slow ones run: before that, there is no load.
     tokio::time::sleep(UNDER_WAY).await;
     let took = fast.round(calls).await;
     stop.store(true, Ordering::Relaxed);

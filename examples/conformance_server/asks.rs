@@ -1,4 +1,4 @@
-//! Questions with a key, as the scenarios of 2026-07-28 ask for them: what is asked, and what the answer says.
+//! Questions with a key, as the scenarios of 2026-07-28 ask them: the question, and what the answer says.
 
 use mcp_host::in_process::Invocation;
 use mcp_host::protocol::{Method, Outcome, Raw};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::words::text;
 
-/// Asks the user for one text, under `key`; `None` where the user gave none.
+/// Asks the user for one text, under `key`; `None` if the user gave none.
 pub(crate) async fn for_text(
     call: &Invocation,
     key: &str,
@@ -23,7 +23,7 @@ pub(crate) async fn to_confirm(call: &Invocation) -> Result<bool, String> {
     Ok(content.and_then(|content| content.member("ok")?.read().ok()).unwrap_or(false))
 }
 
-/// Shows a form; the content where the user accepted.
+/// Shows a form, and returns the content if the user accepted.
 async fn form(
     call: &Invocation,
     key: &str,
@@ -43,12 +43,12 @@ pub(crate) async fn the_model(call: &Invocation, key: &str, prompt: &str, tokens
     let params = json!({ "messages": [{ "role": "user", "content": text(prompt) }], "maxTokens": tokens });
     let reply = ask(call, key, Method::CreateMessage, Some(Raw::from_value(&params))).await?;
     let reply: Value = reply.read().map_err(|error| error.to_string())?;
-    // One block until 2025-06-18, one or several since.
+    // One block until 2025-06-18, one or more since.
     let block = reply["content"].as_array().and_then(|blocks| blocks.first()).unwrap_or(&reply["content"]);
     Ok(block["text"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Asks for the client's roots, under the key `client_roots`: their URIs.
+/// Asks for the client's roots, under the key `client_roots`, and returns their URIs.
 pub(crate) async fn for_roots(call: &Invocation) -> Result<String, String> {
     let reply = ask(call, "client_roots", Method::RootsList, None).await?;
     let roots: Vec<Value> = reply.member("roots").and_then(|roots| roots.read().ok()).unwrap_or_default();

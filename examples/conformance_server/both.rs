@@ -1,7 +1,8 @@
-//! Two servers at one URL, one for each era: each request goes to the one whose era it is of.
+//! Two servers at one URL, one for each era: each request goes to the server of its era.
 //!
-//! The one with sessions asks by requests, and tells which resources have changed. The one without asks by results, and
-//! offers no subscriptions to resources. They share nothing, as in servers whose handlers of both eras were written apart.
+//! The one with sessions asks by requests, and announces changed resources. The one without asks by results, and offers
+//! no subscriptions to resources. They share nothing, like servers whose handlers for both eras were written
+//! separately.
 
 use std::convert::Infallible;
 use std::io;
@@ -29,7 +30,7 @@ use crate::ways::Ways;
 
 type Body = BoxBody<Bytes, hyper::Error>;
 
-/// Where the two servers listen, and where they are seen.
+/// Where the two servers listen, and their public address.
 #[derive(Clone)]
 struct Doors {
     outside: SocketAddr,
@@ -42,7 +43,7 @@ struct Doors {
 pub(crate) async fn serve(listener: TcpListener) -> io::Result<()> {
     let with_sessions = open(Ways::Requests, Eras::Legacy).await?;
     let stateless = open(Ways::Results, Eras::Modern).await?;
-    // A connection for each request: what the client gives up ends there, too.
+    // One connection per request, so that a request the client gives up also ends upstream.
     let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
     let doors = Doors { outside: listener.local_addr()?, with_sessions, stateless, client };
     let connections = TaskTracker::new();
@@ -54,13 +55,13 @@ pub(crate) async fn serve(listener: TcpListener) -> io::Result<()> {
                 let doors = doors.clone();
                 async move { Ok::<_, Infallible>(doors.pass(request).await.unwrap_or_else(|why| unreachable(&why))) }
             });
-            // A client that goes away in the middle is no news.
+            // Clients may disconnect midway.
             let _ = http1::Builder::new().half_close(true).serve_connection(TokioIo::new(stream), pass).await;
         });
     }
 }
 
-/// Starts one of the two behind a port of its own.
+/// Starts one of the two on a port of its own.
 async fn open(ways: Ways, eras: Eras) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
@@ -89,7 +90,7 @@ impl Doors {
         Ok(answer.map(|body| body.boxed()))
     }
 
-    /// What a client calls this place is called as the server inside knows itself; other names stay, for it to refuse.
+    /// Replaces the public host name by the one that the inner server knows; other names stay, for it to reject.
     fn rename(&self, headers: &mut HeaderMap, to: SocketAddr) {
         let (outside, inside) = (format!(":{}", self.outside.port()), format!(":{}", to.port()));
         for name in [HOST, ORIGIN] {
@@ -101,7 +102,7 @@ impl Doors {
     }
 }
 
-/// Whether a message is of the era without sessions: it says so in its body, or in its header.
+/// Reports whether a message belongs to the era without sessions, by its body or its header.
 fn is_stateless(message: &Value, version: Option<&str>) -> bool {
     let claims = message["params"]["_meta"][meta::PROTOCOL_VERSION].is_string();
     claims || version.is_some_and(|version| ProtocolVersion::parse_handshake(version).is_none())

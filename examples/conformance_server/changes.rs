@@ -1,4 +1,4 @@
-//! Tools that change what is listed, without being listed themselves; and the one whose argument goes into a header.
+//! Tools that change the lists without being listed themselves, and one whose argument is mirrored in a header.
 
 use mcp_host::InProcess;
 use mcp_host::in_process::Invocation;
@@ -17,7 +17,7 @@ pub(crate) fn add(server: InProcess) -> InProcess {
         })
 }
 
-/// Lists a tool more, or one less.
+/// Adds a tool to the list, or removes it.
 async fn change_tools(call: Invocation) -> Outcome {
     if call.withdraw(Kind::Tools, "test_dynamic_tool").await {
         return Ok(answer("One tool less."));
@@ -27,7 +27,7 @@ async fn change_tools(call: Invocation) -> Outcome {
     Ok(answer("One tool more."))
 }
 
-/// Lists a prompt more, or one less.
+/// Adds a prompt to the list, or removes it.
 async fn change_prompts(call: Invocation) -> Outcome {
     if call.withdraw(Kind::Prompts, "test_dynamic_prompt").await {
         return Ok(answer("One prompt less."));
@@ -37,12 +37,12 @@ async fn change_prompts(call: Invocation) -> Outcome {
     Ok(answer("One prompt more."))
 }
 
-/// A tool whose argument a client over HTTP repeats in a header (2026-07-28).
+/// A tool whose argument HTTP clients mirror in a header (2026-07-28).
 fn region_tool() -> Raw {
     let region = json!({ "type": "string", "description": "Where it runs", "x-mcp-header": "Region" });
     Raw::from_value(&json!({
         "name": "test_custom_header",
-        "description": "Tells its argument, which stands in a header, too.",
+        "description": "Returns its argument, which is mirrored in a header.",
         "inputSchema": { "type": "object", "properties": { "region": region }, "required": ["region"] },
     }))
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::words::{WAV, answer, failure, image, text, tool};
 
-/// Tools that answer at once, with each type of content.
+/// Adds the tools.
 pub(crate) fn add(server: InProcess) -> InProcess {
     let embedded = json!({
         "type": "resource",

@@ -1,10 +1,11 @@
-//! What the official conformance suite expects of a server, on the crate's own in-process servers: its tools, resources
-//! and prompts have the names and contents that the suite's scenarios ask for. `tests/conformance/run` starts it.
+//! The server that the official conformance suite expects, on the crate's own in-process servers: its tools, resources,
+//! and prompts have the names and contents of the suite's scenarios. `tests/conformance/run` starts it.
 //!
-//! `conformance_server --listen 127.0.0.1:8900` serves Streamable HTTP at `/mcp` and says so on standard output; without it
-//! the server speaks over standard input and output. `--era legacy` or `--era modern` speaks the revisions of one era only.
-//! `--era both` is another server in each era, at one URL: with a session it asks by requests and tells which resources have
-//! changed, without one it asks by results alone. A client that comes in the wrong era finds that some tools do not work.
+//! `conformance_server --listen 127.0.0.1:8900` serves Streamable HTTP at `/mcp` and announces it on standard output;
+//! without it the server speaks over standard input and output. `--era legacy` or `--era modern` speaks the revisions
+//! of one era only. `--era both` is a different server in each era, at one URL: with a session it asks by requests and
+//! announces changed resources, without one it asks only by results. For a client of the wrong era, some tools do not
+//! work.
 
 mod asks;
 mod both;
@@ -53,7 +54,7 @@ fn server(ways: Ways) -> InProcess {
 struct Arguments {
     listen: Option<SocketAddr>,
     eras: Eras,
-    /// It behaves differently in each era.
+    /// Whether it behaves differently in each era.
     apart: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Tools that ask the client something by a request of their own (2025-11-25, client features).
+//! Tools that ask the client by requests of their own (2025-11-25, client features).
 
 use mcp_host::InProcess;
 use mcp_host::in_process::Invocation;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::ways::{self, Ways};
 use crate::words::{answer, argument, failure, text, tool};
 
-/// Tools that ask the client something, if this server asks by requests.
+/// Adds the tools, if this server asks by requests.
 pub(crate) fn add(server: InProcess, ways: Ways) -> InProcess {
     match ways {
         Ways::Both | Ways::Requests => add_all(server),
@@ -47,7 +47,7 @@ async fn sample(call: Invocation) -> Outcome {
         Err(error) => return Ok(failure(&format!("the client did not sample: {}", error.message))),
     };
     let reply: Value = reply.read().map_err(|error| ErrorObject::internal(error.to_string()))?;
-    // One block until 2025-06-18, one or several since.
+    // One block until 2025-06-18, one or more since.
     let block = reply["content"].as_array().and_then(|blocks| blocks.first()).unwrap_or(&reply["content"]);
     Ok(answer(&format!("LLM response: {}", block["text"].as_str().unwrap_or_default())))
 }

@@ -1,4 +1,4 @@
-//! Tools that tell something before they answer.
+//! Tools that report something before they answer.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use crate::words::{answer, tool};
 
-/// Tools that tell something before they answer.
+/// Adds the tools.
 pub(crate) fn add(server: InProcess) -> InProcess {
     server
         .tool(tool("test_tool_with_logging", "Writes three log lines.", &[]), |call| Box::pin(write_log(call)))
@@ -45,7 +45,7 @@ async fn reconnect(call: Invocation) -> Outcome {
     Ok(answer("The stream was closed before this was said."))
 }
 
-/// Between two reports, so that each arrives on its own.
+/// Time between two reports, so that each arrives on its own.
 const STEP: Duration = Duration::from_millis(50);
-/// After this long the client is to come back; longer than the call takes, so that what it missed is kept for it.
+/// When the client should reconnect; later than the call ends, so that what it missed is stored for it.
 const RETRY: Duration = Duration::from_millis(500);

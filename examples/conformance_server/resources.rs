@@ -26,7 +26,7 @@ pub(crate) fn add(server: InProcess) -> InProcess {
     let template = json!({
         "uriTemplate": "test://template/{id}/data",
         "name": "template-data",
-        "description": "Data with the id that stands in its URI.",
+        "description": "Data with the id from its URI.",
         "mimeType": "application/json",
     });
     server.resource_template(Raw::from_value(&template), |call| Box::pin(async move { Ok(read_template(&call)) }))

@@ -1,5 +1,5 @@
-//! What the scenarios of 2026-07-28 ask for: tools and a prompt that need answers of the client before they end. They ask by
-//! requests, as every server in the process does; what a client without a session sees of it is made by the host.
+//! The scenarios of 2026-07-28: tools and a prompt that need answers of the client before they end. They ask by
+//! requests, like every in-process server; the host translates that for clients without a session.
 
 use futures_util::future::{BoxFuture, join_all};
 use mcp_host::InProcess;
@@ -11,7 +11,7 @@ use crate::asks;
 use crate::ways::{self, Ways};
 use crate::words::{answer, failure, messages, prompt, text, tool};
 
-/// The tools and the prompt, if this server asks by results.
+/// Adds the tools and the prompt, if this server asks by results.
 pub(crate) fn add(server: InProcess, ways: Ways) -> InProcess {
     let server = add_plain(server);
     match ways {
@@ -33,7 +33,7 @@ const ASKING: [&str; 8] = [
     "capabilities",
 ];
 
-/// Tools that ask nothing.
+/// Adds the tools that ask nothing.
 fn add_plain(server: InProcess) -> InProcess {
     server
         .tool(tool("test_logging_tool", "Writes a log line.", &[]), |call| {
@@ -91,7 +91,7 @@ async fn list_roots(call: Invocation) -> Outcome {
     told(asks::for_roots(&call).await, |roots| format!("Roots: {roots}"))
 }
 
-/// What a state has to carry is kept by the host, which seals it.
+/// The host keeps and seals what the state must carry.
 async fn confirm(call: Invocation) -> Outcome {
     told(asks::to_confirm(&call).await, |ok| format!("state-ok, confirmed: {ok}"))
 }
@@ -112,8 +112,8 @@ async fn ask_twice(call: Invocation) -> Outcome {
         Ok(name) => name.unwrap_or_default(),
         Err(error) => return Ok(failure(&error)),
     };
-    let colour = asks::for_text(&call, "step2", "Step 2: What is your favorite color?", "color").await;
-    told(colour, |colour| format!("{name} likes {}.", colour.unwrap_or_default()))
+    let color = asks::for_text(&call, "step2", "Step 2: What is your favorite color?", "color").await;
+    told(color, |color| format!("{name} likes {}.", color.unwrap_or_default()))
 }
 
 /// Asks everything that this client declared, at once.
@@ -143,7 +143,7 @@ fn need_sampling(call: &Invocation) -> Outcome {
     Err(ErrorObject::new(code::MISSING_CAPABILITY, "this tool needs a client that can sample").with_data(data))
 }
 
-/// The answers as a sentence, or why there are none.
+/// Returns the answers as a sentence, or why there are none.
 fn told<T>(asked: Result<T, String>, sentence: impl FnOnce(T) -> String) -> Outcome {
     Ok(asked.map_or_else(|error| failure(&error), |asked| answer(&sentence(asked))))
 }

@@ -1,4 +1,4 @@
-//! How the server asks its client: by requests, by results, or as its client's era has it.
+//! How the server asks its client: by requests, by results, or according to the client's era.
 
 use mcp_host::InProcess;
 
@@ -7,11 +7,11 @@ use crate::words::{failure, tool};
 /// The ways in which a server asks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ways {
-    /// By requests to clients with a session, by results to the others. The doors of the crate make the one of the other.
+    /// By requests to clients with a session, by results to others. The crate's endpoints translate between the two.
     Both,
-    /// By requests alone.
+    /// By requests only.
     Requests,
-    /// By results alone.
+    /// By results only.
     Results,
 }
 

@@ -1,4 +1,4 @@
-//! Short ways to write definitions, results and blocks of content.
+//! Short ways to write definitions, results, and content blocks.
 
 use mcp_host::in_process::Invocation;
 use mcp_host::protocol::{ErrorObject, Raw};

@@ -1,4 +1,4 @@
-//! A line in the audit for each call (`docs/hazards.md` H99): as many as calls, each whole, while files are put aside.
+//! One audit line per call (`docs/hazards.md` H99): as many lines as calls, each complete, while files rotate.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
@@ -67,7 +67,7 @@ fn call_and_end(host: &mut Child, each: u64) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("it ended with {status}")) }
 }
 
-/// One client: a session, then its calls, no two with equal arguments.
+/// Runs one client: a session, then its calls, all with distinct arguments.
 async fn call(url: String, caller: usize, each: u64) -> Result<(), String> {
     let mut peer = Peer::open(url).await.map_err(|other| format!("caller {caller} has no session: {other:?}"))?;
     for id in 1..=each {
@@ -79,7 +79,7 @@ async fn call(url: String, caller: usize, each: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Files of the audit, lines in them, and different arguments among these.
+/// Counts the audit's files, the lines in them, and the distinct arguments in those.
 fn count(home: &Path) -> Result<(usize, usize, usize), String> {
     let (mut files, mut lines, mut hashes) = (0, 0, BTreeSet::new());
     for entry in std::fs::read_dir(home).map_err(|error| error.to_string())? {

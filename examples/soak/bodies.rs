@@ -1,5 +1,5 @@
-//! Bodies that are never whole: as many connections as there may be send 4 MiB less a byte each. The host's memory stays
-//! within what its limits say, and a client that calls beside them is served (`docs/hazards.md` H103).
+//! Incomplete bodies: as many connections as allowed each send 4 MiB less one byte. The host's memory stays within its
+//! limits, and a client that calls meanwhile is served (`docs/hazards.md` H103).
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,15 +16,15 @@ use crate::hostile::memory;
 use crate::sessions::{Host, SERVER};
 use crate::soak::{Plan, Verdict};
 
-/// What each says that it sends: `limits.body`.
+/// The length that each body announces: `limits.body`.
 const BODY: usize = 4 << 20;
 /// All of `limits.connections` but those of the client beside them.
 const CONNECTIONS: usize = 2040;
-/// What the host may have more than at rest, in KiB.
+/// How much the host may grow over its memory at rest, in KiB.
 const MORE: u64 = 80 * 1024;
-/// Less is no load.
+/// Growth below this is no load.
 const LOAD: u64 = 16 * 1024;
-/// The client beside them has its answer within that time, also on a machine that has other things to do.
+/// How long the client beside them waits for its response, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How often it calls.
 const PACE: Duration = Duration::from_millis(40);
@@ -47,12 +47,12 @@ async fn load(pid: u32, address: SocketAddr, whole: bool) -> Verdict {
     let mut beside = Beside::open(address).await?;
     sleep(Duration::from_secs(2)).await;
     let idle = memory(pid, "VmRSS:")?;
-    // From here on its peak is that of the bodies.
+    // From here on, its peak is that of the bodies.
     std::fs::write(format!("/proc/{pid}/clear_refs"), "5").map_err(|error| error.to_string())?;
     let (once, again) = if whole { (10, 60) } else { (4, 6) };
     let mut peaks = [0; 2];
     for (peak, (comes_back, seconds)) in peaks.iter_mut().zip([(false, once), (true, again)]) {
-        // All are there before any of them sends.
+        // All connect before any of them sends.
         let mut streams = Vec::new();
         for _ in 0..CONNECTIONS {
             streams.push(TcpStream::connect(address).await.ok());
@@ -83,7 +83,7 @@ async fn load(pid: u32, address: SocketAddr, whole: bool) -> Verdict {
     Ok(told)
 }
 
-/// Sends all but the last byte, and stays until the connection ends; `comes_back` with another one then.
+/// Sends all but the last byte and holds the connection until it ends; `comes_back` then reconnects.
 async fn send(address: SocketAddr, mut stream: Option<TcpStream>, comes_back: bool) {
     let head = format!(
         "POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
@@ -92,7 +92,7 @@ async fn send(address: SocketAddr, mut stream: Option<TcpStream>, comes_back: bo
     let piece = [b' '; 64 * 1024];
     loop {
         if let Some(mut stream) = stream.take() {
-            // What breaks is the connection of somebody who was refused.
+            // Connections that were refused break.
             let _: std::io::Result<()> = async {
                 stream.write_all(head.as_bytes()).await?;
                 let mut left = BODY - 1;

@@ -1,4 +1,4 @@
-//! A client over HTTP, and what an answer may be.
+//! A client over HTTP, and the responses it may get.
 
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
@@ -6,7 +6,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 
-/// Where a client sends, and the session that it has.
+/// Where a client sends, and its session.
 #[derive(Debug)]
 pub(crate) struct Peer {
     client: Client<HttpConnector, Full<bytes::Bytes>>,
@@ -14,13 +14,13 @@ pub(crate) struct Peer {
     session: Option<String>,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     One(Value),
     /// The connection broke.
     Closed,
-    /// Told by its status that nothing was done.
+    /// The status says that nothing was done.
     Refused(u16),
     Wrong(String),
 }
@@ -76,7 +76,8 @@ impl Peer {
             messages.filter(|message| message.get("id") == Some(id) && message.get("method").is_none()).collect();
         match (answers.len(), answers.pop()) {
             (1, Some(answer)) => Answer::One(answer),
-            // A stream that ends before its answer, and with an id to come back with, is a connection that was closed.
+            // A stream that ends before its response, but with an event id to resume from, counts as a closed
+            // connection.
             (0, _) if stream && body.lines().any(|line| line.starts_with("id:")) => Answer::Closed,
             (count, _) => Answer::Wrong(format!("{count} answers in: {}", body.chars().take(300).collect::<String>())),
         }

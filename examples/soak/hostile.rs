@@ -1,9 +1,9 @@
-//! One server does its worst and another is called: the memory of the host stays under a bound, and the other server's calls
-//! take no longer than they do alone (`docs/hazards.md` H3, H6, H21, H27, H50).
+//! One server does its worst while another is called: the host's memory stays under a bound, and the other server's
+//! calls take no longer than they do alone (`docs/hazards.md` H3, H6, H21, H27, H50).
 //!
-//! Phases alone and under attack take turns, so that what else the machine does is in both; what counts is the median of
-//! all rounds. A quick run judges percentiles only where the host did not have to wait for a core. The hostile processes have
-//! the lowest priority (`nice -n 19`): what is measured is the host, not who gets the core.
+//! Phases alone and under attack alternate, so that other load on the machine affects both; the median of all rounds
+//! counts. A quick run judges percentiles only if the host did not have to wait for a core. The hostile processes have
+//! the lowest priority (`nice -n 19`): the host is measured, not the competition for the core.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::rude;
 use crate::soak::{Plan, Verdict};
 
-/// What a hostile server does: which server that is, and the tool that its clients call meanwhile.
+/// Each attack: its name, the server, and the tool that its clients call meanwhile.
 const ATTACKS: [(&str, &str, Option<&str>); 5] = [
     ("an endless line", "line", None),
     ("a flood", "flood", None),
@@ -29,13 +29,13 @@ const ATTACKS: [(&str, &str, Option<&str>); 5] = [
     ("an endless event", "http", Some("http__event")),
     ("an endless body", "http", Some("http__body")),
 ];
-/// So much of its time the host may wait for a core while percentiles of a quick run are believed.
+/// Above this share of time that the host waited for a core, percentiles of a quick run are not trusted.
 const BUSY: f64 = 0.05;
-/// So many call the hostile server at once.
+/// Concurrent callers of the hostile server.
 const CALLERS: usize = 8;
-/// Between two calls of the good server.
+/// Time between two calls of the good server.
 const PACE: Duration = Duration::from_millis(3);
-/// The bound: three messages of the largest size and a little, over what the host has at rest.
+/// The bound over the memory at rest: three messages of the largest size and a little.
 const BOUND_KIB: u64 = (3 * 16 + 16) * 1024;
 
 pub(crate) fn run(plan: &Plan) -> Verdict {
@@ -53,17 +53,17 @@ async fn attack(plan: &Plan) -> Verdict {
         let url = host.url.clone();
         let mut good = Caller::open(&url).await?;
         let pid = host.child.id();
-        // The first calls bring what stays: connections, buffers.
+        // The first calls create what stays: connections, buffers.
         good.timed("good__echo", Duration::from_secs(1)).await?;
         let idle = memory(pid, "VmRSS:")?;
         let (mut told, mut most) = (Vec::new(), 0);
         for (name, server, tool) in ATTACKS {
-            // From here on its peak is that of this attack.
+            // From here on, its peak is that of this attack.
             std::fs::write(format!("/proc/{pid}/clear_refs"), "5").map_err(|error| error.to_string())?;
             let (before, begun) = (waited(pid)?, Instant::now());
             let worst = compare(&mut good, (&url, tool), &home.path().join(server), rounds, phase).await?;
             let waited = waited(pid)?.saturating_sub(before).as_secs_f64() / begun.elapsed().as_secs_f64();
-            // Where the host has to wait for a core, a few seconds tell more of that than of the host.
+            // If the host has to wait for a core, a few seconds say more about that than about the host.
             let is_judged = plan.whole || waited < BUSY;
             if is_judged && worst.excess > 1.0 {
                 return Err(format!("{name}: {worst}; at most 1.5 times and 5 ms are promised"));
@@ -87,11 +87,11 @@ async fn attack(plan: &Plan) -> Verdict {
     outcome.unwrap_or_else(|_| Err("it hangs".to_owned()))
 }
 
-/// The 99th percentiles of one attack, by the round in the middle.
+/// The 99th percentiles of one attack, in its median round.
 struct Worst {
     alone: Duration,
     beside: Duration,
-    /// In parts of what is promised.
+    /// Relative to the promised bound.
     excess: f64,
 }
 
@@ -127,10 +127,10 @@ async fn compare(
         let suffering = async { while tasks.join_next().await.is_some() {} };
         tokio::time::timeout(Duration::from_secs(20), suffering)
             .await
-            .map_err(|_| "a caller waits for ever".to_owned())?;
+            .map_err(|_| "a caller waits forever".to_owned())?;
         let beside = beside?;
         if victims.1.is_some() && suffered.load(Ordering::Relaxed) == 0 {
-            return Err("nobody called the hostile server: there was no attack".to_owned());
+            return Err("the hostile server got no calls: there was no attack".to_owned());
         }
         let promised = alone.mul_f64(1.5) + Duration::from_millis(5);
         all.push(Worst { alone, beside, excess: beside.as_secs_f64() / promised.as_secs_f64() });
@@ -140,7 +140,7 @@ async fn compare(
     Ok(all.swap_remove(middle))
 }
 
-/// Calls the hostile server until it is over, whatever comes of it.
+/// Calls the hostile server until the phase is over, ignoring the results.
 async fn suffer(url: String, tool: String, over: Arc<AtomicBool>, suffered: Arc<AtomicUsize>) {
     let Ok(mut caller) = Caller::open(&url).await else { return };
     let text = "x".repeat(if tool.starts_with("deaf") { 100_000 } else { 10 });
@@ -177,7 +177,7 @@ impl Caller {
         self.post(&json!({ "jsonrpc": "2.0", "id": self.calls, "method": "tools/call", "params": params })).await
     }
 
-    /// Calls at a steady pace for that long; the 99th percentile.
+    /// Calls at a steady pace for `phase`, and returns the 99th percentile.
     async fn timed(&mut self, tool: &str, phase: Duration) -> Result<Duration, String> {
         let (begun, mut times) = (Instant::now(), Vec::new());
         let mut pace = tokio::time::interval(PACE);
@@ -219,7 +219,7 @@ struct Program {
     url: String,
 }
 
-/// The host over the good server and all hostile ones.
+/// Starts the host over the good server and all hostile ones.
 fn start(plan: &Plan, home: &Path, port: u16) -> Result<Program, String> {
     let soak = std::env::current_exe().map_err(|error| error.to_string())?;
     let restart = json!({ "minDelay": "50ms", "maxDelay": "200ms", "maxRetries": 1_000_000 });
@@ -240,7 +240,7 @@ fn start(plan: &Plan, home: &Path, port: u16) -> Result<Program, String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| error.to_string())?;
     let mut lines = BufReader::new(child.stdout.take().ok_or("no stdout")?).lines();
-    // It tells of each server when it is ready; all five are waited for.
+    // The host announces each server when it is ready; waits for all five.
     let mut url = None;
     let mut ready = 0;
     while let Some(Ok(line)) = lines.next() {
@@ -260,7 +260,7 @@ fn start(plan: &Plan, home: &Path, port: u16) -> Result<Program, String> {
     }
 }
 
-/// The hostile server behind a URL, and its port. It ends with its standard input.
+/// Starts the hostile server behind a URL, and returns its port. It ends with its standard input.
 fn web(home: &Path) -> Result<(Child, u16), String> {
     let soak = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new("nice");
@@ -275,7 +275,7 @@ fn web(home: &Path) -> Result<(Child, u16), String> {
     Ok((child, port))
 }
 
-/// Ends a process of ours, and waits for it.
+/// Ends a process of this stage, and waits for it.
 pub(crate) fn end(child: &mut Child) {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
@@ -288,14 +288,14 @@ pub(crate) fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// A line of `/proc/PID/status`, in KiB.
+/// Returns a line of `/proc/PID/status`, in KiB.
 pub(crate) fn memory(pid: u32, name: &str) -> Result<u64, String> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|error| error.to_string())?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or("no such line")?;
     line.trim().trim_end_matches(" kB").trim().parse().map_err(|_| format!("no number: {line}"))
 }
 
-/// How long the host was ready to run and had no core.
+/// Returns how long the host was ready to run but had no core.
 pub(crate) fn waited(pid: u32) -> Result<Duration, String> {
     let path = format!("/proc/{pid}/schedstat");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;

@@ -1,8 +1,9 @@
-//! A client that speaks through a relay: `mcp-host stdio` beside a running daemon of the same config, whose socket it joins.
+//! A client that connects through a relay: `mcp-host stdio` beside a running daemon of the same config, which it joins
+//! over its socket.
 //!
-//! A process that finds no daemon becomes a host itself, and would test nothing here. So a relay counts once it has said on
-//! stderr that it joined, and each word that it says after that is a fault wherever its daemon lives on: it would tell that it
-//! was cut off, or has a host of its own from now on.
+//! A process that finds no daemon becomes a host itself, and would test nothing here. So a relay counts once it has
+//! reported on stderr that it joined. Any further word is a fault while its daemon lives: it would report that it was
+//! cut off, or became a host of its own.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
@@ -17,16 +18,16 @@ use tokio::time::timeout;
 use crate::client::Answer;
 use crate::process;
 
-/// What a relay says first.
+/// The first words of a relay.
 const JOINED: &str = "note: joined the mcp-host";
-/// It says so by then: it waits a second at most for each word of the daemon.
+/// How long a relay may take to join: it waits at most a second for each reply of the daemon.
 const JOINS: Duration = Duration::from_secs(10);
-/// A relay is gone so long after its client has closed its side: 2.5 s are promised, and the machine has other things to do.
+/// How long a relay may outlive its client's input: 2.5 s are promised, and the machine is busy.
 pub(crate) const ENDED: Duration = Duration::from_millis(3500);
 /// Longer than a daemon waits for any server.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A relay beside the daemon of a stage, whose surroundings are the same.
+/// Returns the command of a relay beside the daemon of a stage, in the same environment.
 pub(crate) fn command(host: &Path, home: &Path, config: &Path) -> Command {
     let mut command = Command::new(host);
     command.arg("stdio").arg("--config").arg(config).current_dir(home);
@@ -41,19 +42,19 @@ pub(crate) struct Joined {
     child: Child,
     input: Option<ChildStdin>,
     output: Option<ChildStdout>,
-    /// All that it said after its first line, once its stderr is closed.
+    /// Everything on stderr after its first line, once it is closed.
     said: mpsc::Receiver<String>,
 }
 
 impl Joined {
-    /// Starts one; returns once it has joined. Waits on the calling thread.
+    /// Starts a relay, and blocks until it has joined.
     pub(crate) fn start(mut command: Command) -> Result<Self, String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let mut errors = BufReader::new(child.stderr.take().ok_or("no stderr")?);
         let (says, said) = mpsc::channel();
-        // To the end, so that it never waits for a reader.
+        // Reads to the end, so that the relay never blocks on a full pipe.
         std::thread::spawn(move || {
             let (mut first, mut rest) = (String::new(), Vec::new());
             let _ = errors.read_line(&mut first);
@@ -73,12 +74,12 @@ impl Joined {
         self.child.id()
     }
 
-    /// The sides of its client, once.
+    /// Takes the client's ends of its pipes, once.
     pub(crate) fn pipes(&mut self) -> Result<(ChildStdin, ChildStdout), String> {
-        self.input.take().zip(self.output.take()).ok_or_else(|| "somebody has its pipes".to_owned())
+        self.input.take().zip(self.output.take()).ok_or_else(|| "its pipes are taken".to_owned())
     }
 
-    /// Says a line to it, whether it hears it or not.
+    /// Writes a line to it, heard or not.
     pub(crate) fn say(&mut self, line: &str) {
         let _ = self.input.as_mut().map(|input| writeln!(input, "{line}"));
     }
@@ -92,7 +93,7 @@ impl Joined {
         let _ = self.child.wait();
     }
 
-    /// Closes its stdin, if that was not done; how it ended, and what it said since it joined. Waits on the calling thread.
+    /// Closes its stdin if still open. Blocks until it ends, and returns its status and its stderr since it joined.
     pub(crate) fn leave(mut self, patience: Duration) -> Result<(ExitStatus, String), String> {
         self.input = None;
         let begun = Instant::now();
@@ -107,11 +108,12 @@ impl Joined {
                 None => process::pause(Duration::from_millis(5)),
             }
         };
-        let said = self.said.recv_timeout(patience).map_err(|_| "somebody holds the stderr of a relay that is gone")?;
+        let said =
+            self.said.recv_timeout(patience).map_err(|_| "another process holds the stderr of a relay that is gone")?;
         Ok((status, said))
     }
 
-    /// The same of one whose daemon lives: it ends well, and without a word.
+    /// Like `leave`, while its daemon lives: it must end successfully, and silently.
     pub(crate) fn end(self) -> Result<(), String> {
         match self.leave(ENDED)? {
             (status, said) if status.success() && said.is_empty() => Ok(()),
@@ -171,7 +173,7 @@ impl Caller {
         self.ask(id, "tools/call", &json!({ "name": name, "arguments": arguments })).await
     }
 
-    /// Sends a request; its answer, before which no other may come.
+    /// Sends a request and returns its response; no other response may come first.
     pub(crate) async fn ask(&mut self, id: u64, method: &str, params: &Value) -> Answer {
         if self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await.is_err() {
             return Answer::Closed;
@@ -185,7 +187,7 @@ impl Caller {
         }
     }
 
-    /// The next answer; nothing at the end.
+    /// Returns the next response; `None` at the end.
     async fn answer(&mut self) -> Result<Option<Value>, String> {
         while let Some(line) = self.lines.next_line().await.map_err(|error| error.to_string())? {
             let message: Value = serde_json::from_str(&line).map_err(|error| format!("no message: {error}"))?;
@@ -202,13 +204,13 @@ impl Caller {
         self.input.write_all(format!("{message}\n").as_bytes()).await.map_err(|error| error.to_string())
     }
 
-    /// Closes its side; what comes after that is an answer too many.
+    /// Closes its side; any response after that is one too many.
     pub(crate) async fn end(self) -> Result<(), String> {
         let relay = self.close(ENDED).await?;
         tokio::task::spawn_blocking(|| relay.end()).await.map_err(|error| error.to_string())?
     }
 
-    /// The same of one whose daemon is gone: how it ended, and what it said since it joined.
+    /// Like `end`, with its daemon gone: returns its status and its stderr since it joined.
     pub(crate) async fn leave(self, patience: Duration) -> Result<(ExitStatus, String), String> {
         let relay = self.close(patience).await?;
         tokio::task::spawn_blocking(move || relay.leave(patience)).await.map_err(|error| error.to_string())?

@@ -1,8 +1,8 @@
 //! `kill -9` of the host in random states: two seconds later nothing of it may be alive (`docs/hazards.md` H13).
 //!
-//! In every fourth round it is a daemon that has relays beside it (`docs/bridging.md` 16.1), and the daemon is killed, or a
-//! relay, or both. A relay has no process below it while it is joined, and outlives its daemon; once its client leaves, or
-//! it is killed, nothing of it may be left either, also where it has become a host itself.
+//! In every fourth round the host is a daemon with relays beside it (`docs/bridging.md` 16.1), and the daemon is
+//! killed, or a relay, or both. A relay has no process below it while it is joined, and outlives its daemon; once its
+//! client leaves, or it is killed, nothing of it may be left either, even if it has become a host itself.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -21,14 +21,14 @@ use crate::servers;
 use crate::soak::{self, Plan, Verdict};
 
 const PROMISE: Duration = Duration::from_secs(2);
-/// Rounds at the same time, so that hosts and guards see each other's processes.
+/// Concurrent rounds, so that hosts and guards see each other's processes.
 const BESIDE: usize = 4;
-/// Relays of a round that has some; with one more that is not killed.
+/// Relays of a round that has some, beside one more that is not killed.
 const RELAYS: usize = 2;
-/// A client whose daemon is gone is served so long after its next message (`docs/bridging.md` 16.2).
+/// How soon a client whose daemon is gone is served after its next message (`docs/bridging.md` 16.2).
 const SERVED: Duration = Duration::from_secs(6);
-/// A relay that has become a host is gone so long after its client has closed its side: its servers have 2.5 s, and half a
-/// second is for the rest. The machine has other things to do.
+/// How soon a relay that has become a host is gone after its client closed its side: its servers have 2.5 s, and half a
+/// second is for the rest. The machine is busy.
 const ENDED: Duration = Duration::from_secs(4);
 
 pub(crate) fn run(plan: &Plan) -> Verdict {
@@ -72,7 +72,7 @@ pub(crate) fn run(plan: &Plan) -> Verdict {
 struct Life {
     /// How long its processes outlived it.
     gone: Duration,
-    /// How many they were.
+    /// The number of its processes.
     seen: usize,
     /// Relays beside it.
     joined: usize,
@@ -85,7 +85,7 @@ fn round(plan: &Plan, round: usize) -> Result<Life, String> {
     let file = home.path().join("mcp.json");
     std::fs::write(&file, servers::config(&plan.host, &word).to_string()).map_err(|error| error.to_string())?;
     if round % 4 == 3 {
-        // In few of them a relay goes on until it is a host: that takes a while.
+        // In few of them a relay continues until it becomes a host: that takes a while.
         return Beside::start(plan, home.path(), &file, &word)?.end(&mut chance, round % 24 == 7);
     }
     let mut host = start(plan, home.path(), &file).map_err(|error| error.to_string())?;
@@ -103,12 +103,12 @@ fn round(plan: &Plan, round: usize) -> Result<Life, String> {
         // In the middle of its shutdown,
         0 => signal(&host, rustix::process::Signal::TERM),
         1 => drop(input.take()),
-        // or of reading its config again.
+        // or of reloading its config.
         2 if life.as_millis() > 100 => signal(&host, rustix::process::Signal::HUP),
         _ => {}
     }
     process::pause(Duration::from_millis(chance.below(40) as u64));
-    // Stopped, its tree stands still but for the servers; it is as dead as can be a moment later.
+    // While the host is stopped, only servers can change its process tree; a moment later it is killed.
     let known = process::below(pid);
     let _ = host.kill();
     let gone = process::wait_gone(&known, &word, PROMISE);
@@ -119,12 +119,12 @@ fn round(plan: &Plan, round: usize) -> Result<Life, String> {
     }
 }
 
-/// Now and then at once, mostly while servers start or serve.
+/// Returns a lifetime: sometimes none, mostly one that ends while servers start or serve.
 fn life(chance: &mut Chance) -> Duration {
     Duration::from_millis([0, 3, 40, 400, 1200][chance.below(5)]).mul_f64(0.5 + chance.unit())
 }
 
-/// Names those who are left, and ends them.
+/// Names the survivors, and kills them.
 fn survivors(left: &[Process]) -> String {
     let names: BTreeSet<String> = left.iter().map(Process::name).collect();
     left.iter().for_each(Process::kill);
@@ -134,7 +134,7 @@ fn survivors(left: &[Process]) -> String {
 /// A daemon with relays beside it.
 struct Beside<'a> {
     daemon: Daemon,
-    /// Its session is open; it is not killed with the daemon.
+    /// A client with an open session; it is not killed with the daemon.
     caller: Caller,
     relays: Vec<Joined>,
     runtime: tokio::runtime::Runtime,
@@ -142,7 +142,7 @@ struct Beside<'a> {
 }
 
 impl<'a> Beside<'a> {
-    /// All have joined when this returns.
+    /// Returns once all relays have joined.
     fn start(plan: &Plan, home: &Path, config: &Path, word: &'a str) -> Result<Self, String> {
         let daemon = Daemon::start(plan, home, config)?;
         let relay = || Joined::start(joined::command(&plan.host, home, config));
@@ -153,7 +153,7 @@ impl<'a> Beside<'a> {
         Ok(Self { daemon, caller, relays, runtime, word })
     }
 
-    /// `alone`: the caller goes on, and gets a host of its own.
+    /// Ends the round; with `alone` the caller continues, and gets a host of its own.
     fn end(mut self, chance: &mut Chance, alone: bool) -> Result<Life, String> {
         let joined = self.relays.len() + 1;
         for relay in &mut self.relays {
@@ -175,7 +175,7 @@ impl<'a> Beside<'a> {
         if !below.is_empty() {
             return Err(format!("below joined relays: {}", survivors(&below)));
         }
-        // None of them, some or all; at the same time as the daemon, or before.
+        // None, some, or all of them, together with the daemon or before it.
         let victims = chance.below(RELAYS + 1);
         self.relays.drain(..victims).for_each(|mut relay| relay.kill());
         if victims > 0 && !stops && chance.below(2) == 0 {
@@ -208,7 +208,8 @@ impl<'a> Beside<'a> {
         Ok(Life { gone, seen, joined })
     }
 
-    /// The caller becomes a host, whose servers start as they are needed, and is killed or left; how many processes there were.
+    /// The caller becomes a host, whose servers start on demand, and is killed or left. Returns the number of
+    /// processes.
     fn alone(mut self, chance: &mut Chance) -> Result<usize, String> {
         self.list(SERVED)?;
         let text = json!({ "text": "alone" });
@@ -235,7 +236,7 @@ impl<'a> Beside<'a> {
         Ok(known.len())
     }
 
-    /// Has the caller ask for all tools.
+    /// Makes the caller request all tools.
     fn list(&mut self, patience: Duration) -> Result<(), String> {
         let begun = Instant::now();
         match self.runtime.block_on(self.caller.ask(1, "tools/list", &json!({}))) {
@@ -249,7 +250,7 @@ impl<'a> Beside<'a> {
 struct Daemon(Child);
 
 impl Daemon {
-    /// It serves when this returns.
+    /// Returns once the daemon serves.
     fn start(plan: &Plan, home: &Path, config: &Path) -> Result<Self, String> {
         let mut command = Command::new(&plan.host);
         command.args(["serve", "--quiet", "--listen", "127.0.0.1:0", "--config"]).arg(config).current_dir(home);
@@ -260,7 +261,7 @@ impl Daemon {
         let mut output = BufReader::new(daemon.0.stdout.take().ok_or("no stdout")?);
         let mut first = String::new();
         output.read_line(&mut first).map_err(|error| error.to_string())?;
-        // Its output is read to the end, so that it never waits for a reader.
+        // Reads its output to the end, so that it never blocks on a full pipe.
         std::thread::spawn(move || output.lines().map_while(Result::ok).count());
         if first.contains("http://") { Ok(daemon) } else { Err(format!("no address: {first:?}")) }
     }
@@ -286,7 +287,7 @@ fn signal(host: &Child, signal: rustix::process::Signal) {
     }
 }
 
-/// Random enough, and the same again for the same seed.
+/// Random enough, and reproducible by seed.
 #[derive(Debug)]
 pub(crate) struct Chance(pub(crate) u64);
 
@@ -304,13 +305,13 @@ impl Chance {
         (self.next() % end as u64) as usize
     }
 
-    /// From 0 to 1.
+    /// Returns a number from 0 to 1.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// A client that says hello, asks for all tools and calls one that takes a while.
+/// A client that initializes, lists all tools, and makes a call that takes a while.
 const TALK: [&str; 4] = [
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"soak","version":"1"}}}"#,
     r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,

@@ -1,7 +1,8 @@
-//! First lists wait for nobody: at a warm daemon a client that can what none before it could is listed to as fast as for the
-//! second time; and a program that has just been started lists what it has kept, while not one of its servers says a word.
+//! First lists do not wait. At a warm daemon, a client with capabilities that no client before it had gets its first
+//! list as fast as its second; and a program that has just started lists what it has kept, while not one of its servers
+//! says a word.
 //!
-//! 50 servers of 20 tools each. What is measured ends when the whole list has arrived.
+//! 50 servers of 20 tools each. A measurement ends when the whole list has arrived.
 
 use std::fmt;
 use std::fs;
@@ -19,13 +20,13 @@ use crate::soak::{Plan, Verdict};
 
 const SERVERS: usize = 50;
 const TOOLS: usize = 20;
-/// Clients of the warm daemon, none of which can what another one can.
+/// Clients of the warm daemon, all with different capabilities.
 const SESSIONS: usize = 1000;
-/// A first list may take so much longer than a second one, in 99 of 100.
+/// How much longer a first list may take than a second one, at the 99th percentile.
 const MORE: Duration = Duration::from_millis(1);
-/// From the start of the program to its whole list, in the middle.
+/// From the start of the program to its whole list, in the median.
 const COLD: Duration = Duration::from_millis(40);
-/// For servers to start, and for what they list to be written.
+/// How long servers may take to start, and their lists to be written.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(plan: &Plan) -> Verdict {
@@ -52,7 +53,7 @@ pub(crate) fn run(plan: &Plan) -> Verdict {
     Ok(text)
 }
 
-/// What was measured.
+/// Measured durations.
 struct Times(Vec<Duration>);
 
 impl Times {
@@ -70,7 +71,7 @@ impl fmt::Display for Times {
     }
 }
 
-/// A folder with a config, the state of the program, and a file at whose sight servers fall silent.
+/// A folder with a config, the program's state, and a file whose presence silences servers.
 struct Home(tempfile::TempDir);
 
 impl Home {
@@ -90,12 +91,12 @@ impl Home {
         self.0.path().join(name)
     }
 
-    /// From now on no server says anything.
+    /// Silences all servers from now on.
     fn silence(&self) -> Result<(), String> {
         fs::write(self.at("silent"), "").map_err(told)
     }
 
-    /// Waits until what each server lists is kept.
+    /// Waits until the lists of every server are kept.
     fn wait_kept(&self) -> Result<(), String> {
         let begun = Instant::now();
         let is_listing = |path: &Path| path.extension().is_some_and(|end| end == "json");
@@ -106,7 +107,7 @@ impl Home {
             }
             pause(Duration::from_millis(20));
         }
-        Err(format!("what {SERVERS} servers list is not kept within {PATIENCE:?}"))
+        Err(format!("the lists of {SERVERS} servers are not kept within {PATIENCE:?}"))
     }
 }
 
@@ -132,19 +133,19 @@ impl Program {
         Self::start(plan, home, &["serve", "--listen", "127.0.0.1:0"])
     }
 
-    /// Where it listens, which it says first.
+    /// Returns the address that it announces first.
     fn address(&mut self) -> Result<SocketAddr, String> {
         let mut out = BufReader::new(self.child.stdout.take().ok_or("no stdout")?);
         let mut line = String::new();
         out.read_line(&mut line).map_err(told)?;
         let url = line.split_whitespace().find_map(|word| word.strip_prefix("http://"));
         let address = url.and_then(|url| url.split('/').next()?.parse().ok()).ok_or(format!("no address: {line}"))?;
-        // Its output is read to the end, so that it never waits for a reader.
+        // Reads its output to the end, so that it never blocks on a full pipe.
         std::thread::spawn(move || out.lines().map_while(Result::ok).count());
         Ok(address)
     }
 
-    /// Ends it in good order.
+    /// Ends it cleanly.
     fn end(mut self) -> Result<(), String> {
         drop(self.child.stdin.take());
         // It may have ended already.
@@ -160,7 +161,7 @@ impl Drop for Program {
     }
 }
 
-/// The first and the second list of clients of a daemon that is up, each with other capabilities.
+/// Returns the durations of first and second lists of clients of a running daemon, each with other capabilities.
 fn warm(address: SocketAddr) -> Result<(Vec<Duration>, Vec<Duration>), String> {
     let mut door = Door::open(address)?;
     let (mut first, mut second) = (Vec::new(), Vec::new());
@@ -182,7 +183,7 @@ fn warm(address: SocketAddr) -> Result<(Vec<Duration>, Vec<Duration>), String> {
     Ok((first, second))
 }
 
-/// From the start of a daemon to the whole first list.
+/// Returns the time from the start of a daemon to the whole first list.
 fn cold_serve(plan: &Plan, home: &Home) -> Result<Duration, String> {
     let mut program = Program::serve(plan, home)?;
     let address = program.address()?;
@@ -194,7 +195,7 @@ fn cold_serve(plan: &Plan, home: &Home) -> Result<Duration, String> {
     Ok(took)
 }
 
-/// The same of a stdio server, whose client says all it has to say at once.
+/// Like `cold_serve`, for a stdio server whose client sends everything at once.
 fn cold_stdio(plan: &Plan, home: &Home) -> Result<Duration, String> {
     let mut program = Program::start(plan, home, &["stdio"])?;
     let input = program.child.stdin.as_mut().ok_or("no stdin")?;
@@ -210,7 +211,7 @@ fn cold_stdio(plan: &Plan, home: &Home) -> Result<Duration, String> {
         if output.read_line(&mut line).map_err(told)? == 0 {
             return Err("the program ended before its list".to_owned());
         }
-        // What is no page of the list is its greeting, or news.
+        // Other lines are its greeting, or notifications.
         let Some(page) = Page::of(&line) else { continue };
         tools += page.tools;
         let Some(cursor) = page.next else { break };
@@ -223,7 +224,7 @@ fn cold_stdio(plan: &Plan, home: &Home) -> Result<Duration, String> {
     Ok(took)
 }
 
-/// A page of a list. It is not opened further than that, so that the reader costs next to nothing.
+/// A page of a list, parsed no further than needed, so that reading costs next to nothing.
 struct Page {
     tools: usize,
     next: Option<String>,
@@ -259,7 +260,7 @@ impl Door {
         Ok(Self { stream, address, bytes: Vec::new() })
     }
 
-    /// Sends a request; the answer with its head.
+    /// Sends a request, and returns the response with its head.
     fn send(&mut self, method: &str, session: Option<&str>, body: &str) -> Result<String, String> {
         let session = session.map_or_else(String::new, |id| format!("Mcp-Session-Id: {id}\r\n"));
         let request = format!(
@@ -304,7 +305,7 @@ impl Door {
         Ok(session)
     }
 
-    /// The whole list.
+    /// Requests the whole list.
     fn list(&mut self, session: &str) -> Result<(), String> {
         let (mut tools, mut cursor) = (0, None);
         loop {
@@ -333,10 +334,10 @@ fn told(error: impl fmt::Display) -> String {
     error.to_string()
 }
 
-/// The argument with which this program is a server of the stage.
+/// The argument that makes this program a server of the stage.
 pub(crate) const SERVER: &str = "__listed-server";
 
-/// A server over stdin and stdout that lists some tools; it says nothing where there is a file of the name `silent`.
+/// A server over stdin and stdout that lists some tools; silent while a file named `silent` exists.
 pub(crate) fn serve(mut arguments: impl Iterator<Item = String>) {
     let is_silent = arguments.next().is_some_and(|silent| Path::new(&silent).exists());
     let number = arguments.next().unwrap_or_default();
@@ -360,7 +361,7 @@ pub(crate) fn serve(mut arguments: impl Iterator<Item = String>) {
     }
 }
 
-/// A definition as large as those of real servers are.
+/// Returns a definition as large as those of real servers.
 fn definition(server: &str, tool: usize) -> Value {
     let property =
         |name: &str| (name.to_owned(), json!({ "type": "string", "description": format!("The {name}, as text.") }));

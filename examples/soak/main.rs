@@ -1,7 +1,8 @@
-//! What must hold for hours, in minutes: the host is killed, stopped and loaded, and nothing of it may be left behind.
-//! `tests/soak/run [STAGE...] [--whole]` builds and runs it; one file for each stage. Linux only: it reads `/proc`.
+//! What must hold for hours, tested in minutes: the host is killed, stopped, and loaded, and nothing of it may be left
+//! behind. `tests/soak/run [STAGE...] [--whole]` builds and runs it; one file for each stage. Linux only: it reads
+//! `/proc`.
 //!
-//! Only processes that a stage has started are ended, each by its number.
+//! Only processes that a stage has started are ended, each by its id.
 
 #[cfg(target_os = "linux")]
 mod audit;
@@ -66,7 +67,7 @@ fn main() -> std::process::ExitCode {
             };
         }
         Some(clients::server::MODE) => {
-            // Its host is gone, and so is whoever could be told.
+            // Its host is gone, so there is no one to report to.
             let _ = clients::server::serve();
             return std::process::ExitCode::SUCCESS;
         }
@@ -81,12 +82,12 @@ fn main() -> std::process::ExitCode {
         }
         Some(rude::SERVER) => {
             let (kind, flag) = (arguments.next().unwrap_or_default(), arguments.next().unwrap_or_default());
-            // Its host is gone, and so is whoever could be told.
+            // Its host is gone, so there is no one to report to.
             let _ = rude::run(&kind, flag.as_ref());
             return std::process::ExitCode::SUCCESS;
         }
         Some(relay::SERVER) => {
-            // Its host is gone, and so is whoever could be told.
+            // Its host is gone, so there is no one to report to.
             let _ = relay::serve();
             return std::process::ExitCode::SUCCESS;
         }
@@ -109,23 +110,23 @@ mod soak {
 
     use crate::{audit, bodies, clients, hostile, kill9, ledger, lists, refresh, reload, sessions, sigterm, spawn};
 
-    /// What every stage goes by.
+    /// The settings of every stage.
     #[derive(Clone, Debug)]
     pub(crate) struct Plan {
         /// The program under test.
         pub(crate) host: PathBuf,
-        /// As often as promised, not as often as there is time for.
+        /// Whether to run as often as promised, not just as long as time allows.
         pub(crate) whole: bool,
-        /// What chance goes by; told, so that a run can be had again.
+        /// The random seed; reported, so that a run can be repeated.
         pub(crate) seed: u64,
     }
 
-    /// How a stage ended: in one line.
+    /// The result of a stage, in one line.
     pub(crate) type Verdict = Result<String, String>;
 
     type Stage = fn(&Plan) -> Verdict;
 
-    /// Runs only where it is named: its bound is near to what is measured on a busy machine.
+    /// Runs only when named: its bound is close to what a busy machine measures.
     const BY_NAME: &str = "bodies";
 
     const STAGES: [(&str, Stage); 13] = [
@@ -151,9 +152,9 @@ mod soak {
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--whole" => plan.whole = true,
-                "--host" => plan.host = arguments.next().ok_or("--host wants a file")?.into(),
+                "--host" => plan.host = arguments.next().ok_or("--host needs a file")?.into(),
                 "--seed" => {
-                    plan.seed = arguments.next().and_then(|seed| seed.parse().ok()).ok_or("--seed wants a number")?;
+                    plan.seed = arguments.next().and_then(|seed| seed.parse().ok()).ok_or("--seed needs a number")?;
                 }
                 stage => match STAGES.iter().find(|(name, _)| *name == stage) {
                     Some(stage) => wanted.push(*stage),

@@ -1,10 +1,10 @@
-//! Processes as Linux tells of them: whose child, alive or not, with which words in their environment or command line.
+//! Processes as Linux reports them: parent, alive or not, words in their environment or command line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// A process and no other that gets its number later.
+/// A process, distinct from any later one with its id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
@@ -34,7 +34,7 @@ impl Process {
         Stat::read(self.pid).is_some_and(|stat| stat.started == self.started && !stat.dead)
     }
 
-    /// Its command line, for a report.
+    /// Returns its command line, for a report.
     pub(crate) fn name(&self) -> String {
         let line = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
         let words: Vec<_> =
@@ -44,7 +44,7 @@ impl Process {
         format!("{words} ({})", stat.split(' ').take(6).collect::<Vec<_>>().join(" "))
     }
 
-    /// Ends it, by number; for the tidying after a failure.
+    /// Kills it, by id, to clean up after a failure.
     pub(crate) fn kill(&self) {
         let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw);
         if let Some(pid) = pid.filter(|_| self.is_alive()) {
@@ -59,7 +59,7 @@ fn all() -> BTreeMap<u32, Stat> {
     pids.filter_map(|pid| Some((pid, Stat::read(pid)?))).collect()
 }
 
-/// What descends from a process, itself not.
+/// Returns the descendants of a process, without itself.
 pub(crate) fn below(root: u32) -> BTreeSet<Process> {
     let all = all();
     let mut found = BTreeSet::from([root]);
@@ -77,7 +77,7 @@ pub(crate) fn below(root: u32) -> BTreeSet<Process> {
     found.into_iter().filter_map(process).collect()
 }
 
-/// Everything alive that has the word in its environment or on its command line.
+/// Returns all live processes with the word in their environment or on their command line.
 pub(crate) fn with_word(word: &str) -> BTreeSet<Process> {
     let holds = |file: String| {
         fs::read(file).is_ok_and(|bytes| bytes.windows(word.len()).any(|window| window == word.as_bytes()))
@@ -87,13 +87,13 @@ pub(crate) fn with_word(word: &str) -> BTreeSet<Process> {
     told.map(|(pid, stat)| Process { pid, started: stat.started }).collect()
 }
 
-/// Waits until none of these, and none with the word, is alive; gives how long that took, or who is left.
+/// Waits until none of these, and none with the word, is alive. Returns how long that took, or the survivors.
 pub(crate) fn wait_gone(known: &BTreeSet<Process>, word: &str, patience: Duration) -> Result<Duration, Vec<Process>> {
     let begun = Instant::now();
     loop {
         let mut left: Vec<Process> = known.iter().filter(|process| process.is_alive()).cloned().collect();
         let took = begun.elapsed();
-        // To look at all there are costs more than what is measured: only when the others are gone.
+        // Looking at all processes costs more than the measured time, so only when the others are gone.
         if left.is_empty() || took > patience {
             left.extend(with_word(word));
         }
@@ -107,7 +107,7 @@ pub(crate) fn wait_gone(known: &BTreeSet<Process>, word: &str, patience: Duratio
     }
 }
 
-/// Waits on the calling thread, which has nothing else to do.
+/// Blocks the calling thread, which has nothing else to do.
 pub(crate) fn pause(time: Duration) {
     #[expect(clippy::disallowed_methods, reason = "a thread of a test program that watches processes")]
     std::thread::sleep(time);

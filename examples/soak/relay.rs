@@ -1,5 +1,5 @@
-//! What a relay costs (`mcp-host stdio` beside a daemon of the same config): memory of its own while messages of 16 MiB pass,
-//! and the time from its start to the answer to `initialize`.
+//! What a relay costs (`mcp-host stdio` beside a daemon of the same config): its private memory while messages of 16
+//! MiB pass, and the time from its start to the response to `initialize`.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -16,21 +16,21 @@ use crate::soak::{Plan, Verdict};
 /// Relays whose start is timed.
 const STARTS: usize = 40;
 const STARTS_WHOLE: usize = 400;
-/// From exec to the answer to `initialize`, in the median.
+/// From exec to the response to `initialize`, in the median.
 const START: Duration = Duration::from_millis(5);
-/// Memory that a relay has written, at any moment. Pages of the program's file are not its own: the system keeps them once,
-/// whoever runs them at the moment.
+/// The most memory that a relay may have written, in KiB. Pages of the program's file are not private: the system keeps
+/// them once for all processes.
 const PRIVATE: u64 = 1024;
-/// Memory of a relay, with what it shares: mostly the file of the program.
+/// The most resident memory of a relay, shared pages included, in KiB: mostly the program's file.
 const RESIDENT: u64 = 6 * 1024;
-/// Bytes of a long text: with what is around it the message has 16 MiB.
+/// Bytes of a long text: with its envelope, the message has 16 MiB.
 const LONG: usize = (16 << 20) - (1 << 10);
 const ROUNDS: usize = 4;
 
-/// The word by which this program is the server behind the daemon.
+/// The argument that makes this program the server behind the daemon.
 pub(crate) const SERVER: &str = "relay-server";
 
-/// That server: sends texts back, however long.
+/// That server: echoes texts of any length.
 pub(crate) fn serve() -> std::io::Result<()> {
     let mut output = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
@@ -87,7 +87,7 @@ fn measure(plan: &Plan, home: &Path) -> Verdict {
             return Err("the daemon does not answer".to_owned());
         }
     }
-    // One that stays: what all relays have in common is shared.
+    // One relay stays, so that what all relays have in common is shared.
     let mut beside = Relay::start(plan, home)?;
     let starts = if plan.whole { STARTS_WHOLE } else { STARTS };
     let mut took: Vec<Duration> = Vec::new();
@@ -114,7 +114,7 @@ fn measure(plan: &Plan, home: &Path) -> Verdict {
     Ok(text)
 }
 
-/// The most memory that a relay has while long messages pass, by itself and in all, in KiB.
+/// Returns the most memory that a relay has while long messages pass, private and resident, in KiB.
 fn passed(relay: &mut Relay) -> Result<(u64, u64), String> {
     let (pid, over) = (relay.child.id(), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -129,12 +129,12 @@ fn passed(relay: &mut Relay) -> Result<(u64, u64), String> {
         });
         let outcome = (0..ROUNDS).try_for_each(|_| relay.echo(LONG));
         over.store(true, Ordering::Relaxed);
-        let most = looks.join().map_err(|_| "nobody looked at its memory")?;
+        let most = looks.join().map_err(|_| "the memory watcher panicked")?;
         outcome.map(|()| most)
     })
 }
 
-/// What a process has of its own, and in all, in KiB.
+/// Returns the private and the resident memory of a process, in KiB.
 fn memory(pid: u32) -> (u64, u64) {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let of = |name: &str| {
@@ -152,7 +152,7 @@ struct Relay {
 }
 
 impl Relay {
-    /// One that has answered `initialize`.
+    /// Starts a relay, and waits until it has answered `initialize`.
     fn start(plan: &Plan, home: &Path) -> Result<Self, String> {
         let mut command = command(plan, home, &["stdio"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -188,7 +188,7 @@ impl Relay {
         }
     }
 
-    /// Has so many bytes sent and sent back.
+    /// Sends `bytes` bytes there and back.
     fn echo(&mut self, bytes: usize) -> Result<(), String> {
         let arguments = json!({ "text": "x".repeat(bytes) });
         let answer = self.ask("tools/call", &json!({ "name": "echo__echo", "arguments": arguments }))?;
@@ -199,7 +199,7 @@ impl Relay {
         }
     }
 
-    /// Ends it as a client does.
+    /// Ends it like a client does.
     fn end(self) -> Result<(), String> {
         let Self { mut child, input, .. } = self;
         drop(input);

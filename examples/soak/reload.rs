@@ -1,6 +1,6 @@
-//! The config of a host under load, cut at every byte and then changed for good: no call at a server that stays as it is
-//! fails, none of these servers restarts, and each change is taken (`docs/hazards.md` H91). Some of the callers are joined
-//! relays.
+//! The config of a host under load, truncated at every byte and then changed for good: no call to an unchanged server
+//! fails, none of these servers restarts, and each change is applied (`docs/hazards.md` H91). Some of the callers are
+//! joined relays.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -18,12 +18,12 @@ use crate::joined::{self, Caller, Joined};
 use crate::process;
 use crate::soak::{Plan, Verdict};
 
-/// Servers that stay as they are.
+/// Servers that stay unchanged.
 const STAYING: usize = 5;
 const CALLERS: usize = 8;
-/// Callers among them that speak through a relay.
+/// Callers of these that connect through a relay.
 const JOINED: usize = 2;
-/// How long a change may take to be seen.
+/// How long a change may take to be noticed.
 const SEEN: Duration = Duration::from_secs(20);
 
 pub(crate) fn run(plan: &Plan) -> Verdict {
@@ -68,7 +68,7 @@ fn cut_and_change(plan: &Plan, daemon: &Daemon, file: &Path) -> Result<(usize, u
             if answer["reloaded"] != false {
                 return Err(format!("cut at byte {length} it was taken: {answer}"));
             }
-            // Now and then it finds out by itself.
+            // Sometimes the daemon notices by itself.
             if (length + pass) % 200 == 0 {
                 process::pause(Duration::from_millis(900));
             }
@@ -91,7 +91,7 @@ fn cut_and_change(plan: &Plan, daemon: &Daemon, file: &Path) -> Result<(usize, u
             std::fs::write(&beside, text).map_err(said)?;
             std::fs::rename(&beside, file).map_err(said)?;
         }
-        // It may have seen it before it is asked.
+        // The daemon may notice before it is asked.
         let answer = if swap % 3 == 0 { json!({ "reloaded": true }) } else { daemon.ask("reload")? };
         if answer["reloaded"] != true {
             return Err(format!("change {swap} was not taken: {answer}"));
@@ -132,7 +132,7 @@ impl Daemon {
         let out = child.stdout.take().ok_or("no stdout")?;
         let mut lines = BufReader::new(out).lines();
         let first = lines.next().ok_or("the host said nothing")?.map_err(said)?;
-        // Its output is read to the end, so that it never waits for a reader.
+        // Reads its output to the end, so that it never blocks on a full pipe.
         std::thread::spawn(move || lines.map_while(Result::ok).count());
         let url = first.split_whitespace().find(|word| word.starts_with("http://")).ok_or(first.clone())?.to_owned();
         let port = url.trim_end_matches("/mcp").rsplit(':').next().unwrap_or_default();
@@ -140,7 +140,7 @@ impl Daemon {
         Ok(Self { child, url, socket })
     }
 
-    /// One word over the status socket.
+    /// Sends one word over the status socket.
     fn ask(&self, word: &str) -> Result<Value, String> {
         let mut socket = UnixStream::connect(&self.socket).map_err(said)?;
         writeln!(socket, "{word}").map_err(said)?;
@@ -149,7 +149,7 @@ impl Daemon {
         serde_json::from_str(&answer).map_err(|error| format!("{word}: {error}"))
     }
 
-    /// The process of each server that is connected. None of those that stay may have been lost.
+    /// Returns the process of each connected server. None of the unchanged ones may have been lost.
     fn processes(&self) -> Result<BTreeMap<String, u64>, String> {
         let status = self.ask("status")?;
         let mut found = BTreeMap::new();
@@ -165,7 +165,7 @@ impl Daemon {
         Ok(found)
     }
 
-    /// The same once all are connected.
+    /// Returns these processes once all are connected.
     fn ready(&self) -> Result<BTreeMap<String, u64>, String> {
         let begun = Instant::now();
         loop {
@@ -207,7 +207,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Clients that call what stays as it is, all the time.
+/// Clients that call the unchanged servers all the time.
 struct Load {
     stop: Arc<AtomicBool>,
     calls: Arc<AtomicUsize>,
@@ -237,7 +237,7 @@ impl Load {
         Self { stop, calls, wrong, thread }
     }
 
-    /// How many calls were answered well, if all were.
+    /// Returns how many calls were answered, if all succeeded.
     fn end(self) -> Result<usize, String> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().map_err(|_| "a caller panicked".to_owned())??;
@@ -250,13 +250,13 @@ impl Load {
     }
 }
 
-/// How a caller comes in.
+/// How a caller connects.
 enum Door {
     Http(String),
     Relay(Joined),
 }
 
-/// Its session.
+/// The session of a caller.
 enum Session {
     Http(Peer),
     Relay(Caller),
@@ -279,7 +279,7 @@ impl Session {
         }
     }
 
-    /// A relay is still with its daemon in the end.
+    /// Ends the session; a relay must still be with its daemon.
     async fn end(self) -> Result<(), String> {
         match self {
             Self::Http(_) => Ok(()),

@@ -1,5 +1,5 @@
-//! The hostile servers of the stage `hostile`: this program itself, started as `soak __hostile KIND FLAG`. Each is a good
-//! server until the file FLAG is there, and as good again when it is gone.
+//! The hostile servers of the stage `hostile`: this program itself, started as `soak __hostile KIND FLAG`. Each is a
+//! good server until the file FLAG exists, and good again when it is gone.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -13,12 +13,12 @@ use crate::process::pause;
 
 /// The first argument of such a server.
 pub(crate) const SERVER: &str = "__hostile";
-/// Notifications in a second: twice what is let through.
+/// Notifications per second: twice what is let through.
 const FLOOD: u32 = 2000;
 /// How long a burst of them is.
 const BURST: Duration = Duration::from_millis(5);
 
-/// Runs the server of that kind until its host has gone.
+/// Runs the server of this kind until its host is gone.
 pub(crate) fn run(kind: &str, flag: &Path) -> Result<(), String> {
     let answered = match kind {
         "http" => serve_http(flag),
@@ -27,7 +27,7 @@ pub(crate) fn run(kind: &str, flag: &Path) -> Result<(), String> {
     answered.map_err(|error| error.to_string())
 }
 
-/// What a good server answers; `None` for what wants no answer.
+/// Returns the response of a good server; `None` if the message expects none.
 fn answer(message: &Value) -> Option<Value> {
     let id = message.get("id")?;
     let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
@@ -58,7 +58,7 @@ fn serve_pipe(kind: &str, flag: &Path) -> std::io::Result<()> {
             let (talk, watched, kind) = (talk.clone(), watched.clone(), kind.clone());
             std::thread::spawn(move || rave(&kind, &talk, &watched));
         }
-        // It hears nothing as long as that lasts.
+        // It reads nothing meanwhile.
         while is_deaf && flag.exists() {
             pause(BURST);
         }
@@ -66,7 +66,7 @@ fn serve_pipe(kind: &str, flag: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Says what it should not, whenever the flag is there.
+/// Misbehaves while the flag exists.
 fn rave(kind: &str, out: &Mutex<std::io::Stdout>, flag: &Path) {
     let endless = vec![b'a'; 64 * 1024];
     let burst = FLOOD * u32::try_from(BURST.as_millis()).unwrap_or(1) / 1000;
@@ -82,7 +82,7 @@ fn rave(kind: &str, out: &Mutex<std::io::Stdout>, flag: &Path) {
     let mut is_raving = false;
     loop {
         if !flag.exists() {
-            // A line that was never ended would be kept for as long as this runs.
+            // An unfinished line would be buffered for as long as this runs.
             if std::mem::take(&mut is_raving) && kind == "line" {
                 let mut out = out.lock().expect("no panic inside");
                 if out.write_all(b"\n").and_then(|()| out.flush()).is_err() {
@@ -105,7 +105,7 @@ fn rave(kind: &str, out: &Mutex<std::io::Stdout>, flag: &Path) {
     }
 }
 
-/// Tells its port on standard output, and serves until its standard input ends.
+/// Announces its port on standard output, and serves until its standard input ends.
 fn serve_http(flag: &Path) -> std::io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut out = std::io::stdout();
@@ -158,7 +158,7 @@ fn talk(stream: TcpStream, flag: &Path) -> std::io::Result<()> {
     }
 }
 
-/// A body in chunks, or an event, that never ends.
+/// A chunked body, or an event, that never ends.
 fn without_end(out: &mut TcpStream, is_body: bool) -> std::io::Result<()> {
     let kind = if is_body { "application/json" } else { "text/event-stream" };
     write!(out, "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n6\r\ndata: \r\n")?;

@@ -1,13 +1,13 @@
-//! Servers in the shapes that leave orphans: wrappers, grandchildren, what leaves its group or its session.
+//! Servers in the shapes that leave orphans: wrappers, grandchildren, processes that leave their group or session.
 
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-/// Every shape, as a script of the shell whose `$0` is a program that is a small server with the argument `__demo-server`.
+/// Every shape, as a shell script whose `$0` is a program that is a small server with the argument `__demo-server`.
 const SHAPES: [(&str, &str); 8] = [
     ("plain", r#"exec "$0" __demo-server"#),
-    // As `npx` and `uvx` do: a parent that only waits.
+    // Like `npx` and `uvx`: a parent that only waits.
     ("wrapped", r#""$0" __demo-server; true"#),
     ("grandchild", r#"sleep 600 & exec "$0" __demo-server"#),
     ("escaped", r#"setsid sleep 600 & exec "$0" __demo-server"#),
@@ -17,7 +17,7 @@ const SHAPES: [(&str, &str); 8] = [
     ("crashing", r#"setsid sleep 600 & sleep 0.0$$; exit 1"#),
 ];
 
-/// A config with one server of each shape; every process of them carries the word.
+/// Returns a config with one server of each shape; every process of them carries the word.
 pub(crate) fn config(host: &Path, word: &str) -> Value {
     let server = |script: &str| {
         json!({

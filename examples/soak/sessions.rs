@@ -1,8 +1,9 @@
-//! Sessions that nobody ends and clients that read next to nothing: the host's memory stays within what its limits say, and
-//! a fresh client is served all the while (`docs/hazards.md` H48, H49, H62).
+//! Abandoned sessions and clients that hardly read: the host's memory stays within its limits, and new clients are
+//! served throughout (`docs/hazards.md` H48, H49, H62).
 //!
-//! Some of them speak through joined relays: a few that stay and are served from the first session to the last, every fourth
-//! fresh one, and some of those that hardly read. Bounds are of the daemon, where each is one connection more.
+//! Some clients connect through joined relays: a few that stay and are served from the first session to the last, every
+//! fourth new one, and some of those that hardly read. Bounds apply to the daemon, where each relay is one more
+//! connection.
 //!
 //! Memory that the system holds for sockets is not the host's, and is not counted.
 
@@ -26,27 +27,27 @@ use crate::joined::{self, Caller, Joined};
 use crate::soak::{Plan, Verdict};
 
 const MIB: usize = 1 << 20;
-/// `sessions`, as it is by default.
+/// The default of `sessions`.
 const SESSIONS: usize = 1024;
 /// `clientQueues` of the run.
 const QUEUES: usize = 32 * MIB;
-/// An answer, more than the sockets of both sides take.
+/// A response, larger than the sockets of both sides hold.
 const ANSWER: usize = 4 * MIB;
-/// What a connection may cost beside what is queued: what it reads ahead, its tasks, its session.
+/// What a connection may cost beside its queue: read-ahead, tasks, session.
 const CONNECTION: usize = 96 * 1024;
-/// What a session may cost that only is there.
+/// What an idle session may cost.
 const SESSION: usize = 16 * 1024;
-/// What comes to that, whatever the number: answers on their way in, and what the allocator keeps.
+/// Overhead of any run: incoming responses, and what the allocator keeps.
 const SLACK: usize = 64 * MIB;
-/// A fresh client is served within that time, also on a machine that has other things to do.
+/// How soon a new client is served, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long a slow reader stays before it asks anew.
+/// How long a slow reader stays before it sends a new request.
 const STAY: Duration = Duration::from_secs(6);
 /// How long there are slow readers.
 const LOAD: Duration = Duration::from_secs(25);
 /// Joined relays that stay, and call all the time.
 const STAYING: usize = 16;
-/// Slow readers behind a relay at most: each is a process.
+/// The most slow readers behind a relay: each is a process.
 const SLOW: usize = 32;
 
 pub(crate) fn run(plan: &Plan) -> Verdict {
@@ -67,7 +68,7 @@ pub(crate) fn run(plan: &Plan) -> Verdict {
         let way = Rc::new(way);
         let staying = Staying::begin(&way).await?;
         let first = abandon(&host, way.address, SESSIONS, SESSIONS).await?;
-        // The table is full, so that more of them have nothing to add.
+        // The table is full, so more of them add nothing.
         let flat = abandon(&host, way.address, abandoned, 0).await?;
         let load = read_slowly(&host, &way, slow).await?;
         let calls = staying.end().await?;
@@ -102,7 +103,7 @@ struct Staying {
 }
 
 impl Staying {
-    /// All are there, and have been served once, when this returns: what they cost is not what sessions cost.
+    /// Returns once all are joined and have been served: their cost must not count as that of sessions.
     async fn begin(way: &Way) -> Result<Self, String> {
         let (mut callers, over) = (JoinSet::new(), Rc::<AtomicBool>::default());
         for _ in 0..STAYING {
@@ -123,7 +124,7 @@ impl Staying {
         Ok(Self { callers, over })
     }
 
-    /// How many calls were answered, which all were.
+    /// Returns how many calls were answered; all must be.
     async fn end(mut self) -> Result<usize, String> {
         self.over.store(true, Ordering::Relaxed);
         let mut calls = 0;
@@ -134,7 +135,7 @@ impl Staying {
     }
 }
 
-/// A call by a relay. What is refused for now is asked again.
+/// Makes a call through a relay. A refused call is retried.
 async fn small(caller: &mut Caller, id: u64) -> Result<usize, String> {
     loop {
         match caller.call(id, "little__small", &json!({})).await {
@@ -151,7 +152,7 @@ async fn small(caller: &mut Caller, id: u64) -> Result<usize, String> {
 pub(crate) struct Host(pub(crate) Child);
 
 impl Host {
-    /// A daemon of that config, on a port of its own.
+    /// Starts a daemon of this config, on a port of its own.
     pub(crate) fn start(plan: &Plan, home: &Path, config: &Path) -> Result<Self, String> {
         let mut command = Command::new(&plan.host);
         command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(config).current_dir(home);
@@ -166,12 +167,12 @@ impl Host {
         let first = lines.next().ok_or("the host said nothing")?.map_err(|error| error.to_string())?;
         let url = first.split_whitespace().find_map(|word| word.strip_prefix("http://"));
         let address = url.and_then(|url| url.split('/').next()?.parse().ok()).ok_or(format!("no address: {first}"))?;
-        // Its output is read to the end, so that it never waits for a reader.
+        // Reads its output to the end, so that it never blocks on a full pipe.
         std::thread::spawn(move || lines.map_while(Result::ok).count());
         Ok(address)
     }
 
-    /// Bytes of memory that it has now.
+    /// Returns its current memory.
     fn memory(&self) -> Result<Memory, String> {
         let path = format!("/proc/{}/status", self.0.id());
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
@@ -197,7 +198,7 @@ impl std::fmt::Display for Memory {
     }
 }
 
-/// Opens sessions and forgets them; so many of them may cost something.
+/// Opens sessions and abandons them; only `new` of them may cost memory.
 async fn abandon(host: &Host, address: SocketAddr, count: usize, new: usize) -> Result<Memory, String> {
     let before = host.memory()?;
     let mut connection = Connection::open(address).await?;
@@ -215,7 +216,7 @@ async fn abandon(host: &Host, address: SocketAddr, count: usize, new: usize) -> 
     Ok(after)
 }
 
-/// Lets clients ask for large answers and hardly read them, while fresh ones come; says how much memory that took.
+/// Lets clients request large responses and hardly read them, while new ones come; reports the memory.
 async fn read_slowly(host: &Host, way: &Rc<Way>, count: usize) -> Result<String, String> {
     let before = host.memory()?;
     let bound = Memory(before.0 + QUEUES + count * CONNECTION + SLACK);
@@ -229,7 +230,7 @@ async fn read_slowly(host: &Host, way: &Rc<Way>, count: usize) -> Result<String,
             relays.spawn_local(async move {
                 while !over.load(Ordering::Relaxed) {
                     asked.fetch_add(1, Ordering::Relaxed);
-                    // One that was cut off has said so, and ended.
+                    // A relay that was cut off reports it, and ends.
                     if let Err(text) = slow_relay(&way, ["bulk", "stream"][number % 2], &over).await {
                         wrong.borrow_mut().get_or_insert(text);
                         return;
@@ -241,8 +242,8 @@ async fn read_slowly(host: &Host, way: &Rc<Way>, count: usize) -> Result<String,
         readers.spawn_local(async move {
             while !over.load(Ordering::Relaxed) {
                 asked.fetch_add(1, Ordering::Relaxed);
-                // What breaks is the connection of somebody who was cut off. He hears of it once he has read what the
-                // system holds for him, which takes longer than he stays.
+                // Connections that were cut off break. The client notices only after it has read what the system
+                // buffers for it, which takes longer than it stays.
                 if slow(way.address, Kind::of(number), &over).await.is_err() {
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
@@ -287,7 +288,7 @@ async fn read_slowly(host: &Host, way: &Rc<Way>, count: usize) -> Result<String,
     over.store(true, Ordering::Relaxed);
     readers.abort_all();
     while readers.join_next().await.is_some() {}
-    // These are told to end in the midst of an answer.
+    // They are told to end in the middle of a response.
     while relays.join_next().await.is_some() {}
     if let Some(wrong) = wrong.take() {
         return Err(wrong);
@@ -303,7 +304,7 @@ async fn read_slowly(host: &Host, way: &Rc<Way>, count: usize) -> Result<String,
     ))
 }
 
-/// A client from its first word to its answer. What is refused for now is asked again.
+/// Runs a client from connecting to its response. A refused request is retried.
 async fn fresh(address: SocketAddr) -> Result<(), String> {
     loop {
         let mut connection = Connection::open(address).await?;
@@ -311,7 +312,7 @@ async fn fresh(address: SocketAddr) -> Result<(), String> {
         if status == 200 {
             let session = session(&head).ok_or("no session")?;
             let (status, mut answer) = connection.post(Some(&session), &call("little", "small")).await?;
-            // An answer that takes its time comes as a stream.
+            // A slow response comes as a stream.
             while status == 200 && !answer.contains("\"result\"") {
                 answer += &connection.some(4096).await?;
             }
@@ -328,14 +329,14 @@ async fn fresh(address: SocketAddr) -> Result<(), String> {
     }
 }
 
-/// How a slow reader asks.
+/// How a slow reader sends its request.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// In a session; the answer comes as a whole, or as a stream.
+    /// In a session; the response comes as a whole, or as a stream.
     Session(&'static str),
-    /// Without one.
+    /// Without a session.
     Stateless(&'static str),
-    /// By HTTP+SSE: all answers on one stream.
+    /// By HTTP+SSE: all responses on one stream.
     Sse,
 }
 
@@ -351,7 +352,7 @@ impl Kind {
     }
 }
 
-/// Asks for a large answer and reads a kibibyte every tenth of a second, until it is cut off, told to stop or tired of it.
+/// Requests a large response and reads a kibibyte every tenth of a second, until it is cut off, told to stop, or done.
 async fn slow(address: SocketAddr, kind: Kind, over: &AtomicBool) -> Result<(), String> {
     let mut connection = Connection::open_narrow(address).await?;
     let mut opened = None;
@@ -388,7 +389,7 @@ async fn slow(address: SocketAddr, kind: Kind, over: &AtomicBool) -> Result<(), 
     }
 }
 
-/// The same through a relay. It is told to end in the midst of the answer, or was cut off by then.
+/// Like `slow`, through a relay. It ends in the middle of the response, or was cut off by then.
 async fn slow_relay(way: &Way, tool: &str, over: &AtomicBool) -> Result<(), String> {
     let command = way.relay();
     let relay = tokio::task::spawn_blocking(|| Joined::start(command)).await;
@@ -412,7 +413,7 @@ async fn slow_relay(way: &Way, tool: &str, over: &AtomicBool) -> Result<(), Stri
     drop(input);
     let left = tokio::task::spawn_blocking(|| relay.leave(joined::ENDED)).await;
     let (status, said) = left.map_err(|error| error.to_string())??;
-    // It is read no more by its client, whose side stays open.
+    // Its client reads no more, but keeps its side open.
     drop(output);
     let cut = status.code() == Some(1) && said.contains("has cut this client off");
     match first {
@@ -423,14 +424,14 @@ async fn slow_relay(way: &Way, tool: &str, over: &AtomicBool) -> Result<(), Stri
     }
 }
 
-/// Ends a session: one that was used keeps its place for a minute otherwise (`docs/hazards.md` H104).
+/// Ends a session: otherwise a used one keeps its slot for a minute (`docs/hazards.md` H104).
 async fn end(address: SocketAddr, session: &str) -> Result<(), String> {
     let mut connection = Connection::open(address).await?;
     connection.send(&format!("DELETE /mcp HTTP/1.1\r\nHost: HOST\r\nMcp-Session-Id: {session}\r\n\r\n")).await?;
     connection.head().await.map(drop)
 }
 
-/// A connection that speaks HTTP as far as it has to.
+/// A connection that speaks just enough HTTP.
 struct Connection {
     stream: TcpStream,
     address: SocketAddr,
@@ -442,7 +443,7 @@ impl Connection {
         Ok(Self { stream, address })
     }
 
-    /// One whose system takes little for it.
+    /// Opens a connection with a small receive buffer.
     async fn open_narrow(address: SocketAddr) -> Result<Self, String> {
         let socket = TcpSocket::new_v4().map_err(|error| error.to_string())?;
         socket.set_recv_buffer_size(4096).map_err(|error| error.to_string())?;
@@ -455,7 +456,7 @@ impl Connection {
         self.stream.write_all(request.as_bytes()).await.map_err(|error| error.to_string())
     }
 
-    /// Up to so many bytes more.
+    /// Reads up to `most` bytes more.
     async fn some(&mut self, most: usize) -> Result<String, String> {
         let mut bytes = vec![0; most];
         match self.stream.read(&mut bytes).await {
@@ -465,7 +466,7 @@ impl Connection {
         }
     }
 
-    /// The head of an answer without a body of any size.
+    /// Reads the head of a response that has hardly a body.
     async fn head(&mut self) -> Result<String, String> {
         let mut text = String::new();
         while !text.contains("\r\n\r\n") {
@@ -474,7 +475,7 @@ impl Connection {
         Ok(text)
     }
 
-    /// Posts a message; the status, and the whole answer with its head.
+    /// Posts a message, and returns the status and the whole response with its head.
     async fn post(&mut self, session: Option<&str>, message: &Value) -> Result<(u16, String), String> {
         self.send(&request("/mcp", session, message, "2025-11-25")).await?;
         let mut text = self.head().await?;
@@ -525,10 +526,11 @@ fn stateless(tool: &str) -> String {
     request.replacen("\r\n", &format!("\r\nMcp-Method: tools/call\r\nMcp-Name: big__{tool}\r\n"), 1)
 }
 
-/// The argument with which this program is the server of the stage.
+/// The argument that makes this program the server of the stage.
 pub(crate) const SERVER: &str = "__big-server";
 
-/// A server over stdin and stdout: `small` answers itself, `bulk` four mebibytes, `stream` the same after a report.
+/// A server over stdin and stdout: `small` returns itself, `bulk` four mebibytes, `stream` the same after a progress
+/// report.
 pub(crate) fn serve() {
     let text = "x".repeat(ANSWER);
     let mut out = std::io::stdout().lock();

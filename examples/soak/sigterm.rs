@@ -1,5 +1,5 @@
-//! SIGTERM at random moments under load: every caller has one answer or a closed connection, the host is gone within 17
-//! seconds, and nothing of it is left (`docs/hazards.md` H14, H95).
+//! SIGTERM at random moments under load: every caller gets one response or a closed connection, the host is gone within
+//! 17 seconds, and nothing of it is left (`docs/hazards.md` H14, H95).
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
@@ -18,9 +18,9 @@ use crate::soak::{Plan, Verdict};
 
 /// The drain, then the stop of the servers, then a little.
 const PROMISE: Duration = Duration::from_secs(17);
-/// Hosts at the same time. They wait most of their time: a round is as long as the drain and the stop of what is stubborn.
+/// Concurrent hosts. They mostly wait: a round is as long as the drain and the stop of stubborn processes.
 const BESIDE: usize = 6;
-/// The same for all that is promised.
+/// Concurrent hosts of a whole run.
 const BESIDE_WHOLE: usize = 10;
 const CALLERS: usize = 8;
 
@@ -103,7 +103,7 @@ fn load_and_end(host: &mut Child, chance: &mut Chance) -> Result<(BTreeSet<Proce
     let first = lines.next().ok_or("the host said nothing")?.map_err(|error| error.to_string())?;
     let url =
         first.split_whitespace().find(|word| word.starts_with("http://")).ok_or(format!("no address: {first}"))?;
-    // Its output is read to the end, so that it never waits for a reader.
+    // Reads its output to the end, so that it never blocks on a full pipe.
     let reader = std::thread::spawn(move || lines.map_while(Result::ok).count());
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
@@ -130,9 +130,9 @@ fn load_and_end(host: &mut Child, chance: &mut Chance) -> Result<(BTreeSet<Proce
             }
         };
         let took = begun.elapsed();
-        // Whoever still waits now waits for a connection that is closed.
+        // Callers that still wait now have a closed connection.
         let all = async { while callers.join_next().await.is_some() {} };
-        tokio::time::timeout(Duration::from_secs(2), all).await.map_err(|_| "a caller waits for ever".to_owned())?;
+        tokio::time::timeout(Duration::from_secs(2), all).await.map_err(|_| "a caller waits forever".to_owned())?;
         Ok::<_, String>((known, status?, took))
     });
     let (known, status, took) = ended?;
@@ -154,12 +154,12 @@ struct Counts {
     wrong: Vec<String>,
 }
 
-/// One client: a session, then call after call until the connection is refused.
+/// Runs one client: a session, then call after call until the connection is refused.
 async fn call(url: String, caller: usize, counts: Arc<Mutex<Counts>>) {
     let Ok(mut peer) = Peer::open(url).await else { return };
     for id in 1u64.. {
         let (name, arguments) = match (caller, id % 3) {
-            // One that outlasts the drain.
+            // A call that outlasts the drain.
             (0, _) => ("plain__countdown", json!({ "from": 60 })),
             (_, 0) => ("wrapped__countdown", json!({ "from": 1 })),
             (_, 1) => ("escaped__echo", json!({ "text": "x".repeat(10_000) })),

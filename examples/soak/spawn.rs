@@ -1,5 +1,5 @@
-//! Thousands of servers started and stopped by one process: in the end it has the descriptors, threads and children that
-//! it had in the beginning (`docs/hazards.md` H15).
+//! Thousands of servers started and stopped by one process: in the end it has as many descriptors, threads, and
+//! children as in the beginning (`docs/hazards.md` H15).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(crate) fn run(plan: &Plan) -> Verdict {
     let mut chance = Chance(plan.seed);
     let home = tempfile::tempdir().map_err(|error| error.to_string())?;
     let word = format!("soak-{}-{:x}-spawn", std::process::id(), plan.seed);
-    // The first fleet brings what stays: the guard, threads of the runtime.
+    // The first fleet creates what stays: the guard, and threads of the runtime.
     runtime.block_on(fleet(plan, home.path(), &word, &mut chance))?;
     process::wait_gone(&BTreeSet::new(), &word, SETTLE).map_err(|left| format!("left of the first fleet: {left:?}"))?;
     let before = Balance::now();
@@ -40,7 +40,7 @@ pub(crate) fn run(plan: &Plan) -> Verdict {
 
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// One host with its servers, from start to shutdown; every third is shut down while they start.
+/// Runs one host with its servers, from start to shutdown; every third is shut down while they start.
 async fn fleet(plan: &Plan, home: &Path, word: &str, chance: &mut Chance) -> Result<(), String> {
     let server = |number: usize| {
         let (command, args) = match number % 5 {
@@ -49,7 +49,7 @@ async fn fleet(plan: &Plan, home: &Path, word: &str, chance: &mut Chance) -> Res
             2 => ("true", json!([])),
             _ => (plan.host.to_str().unwrap_or_default(), json!(["__demo-server"])),
         };
-        // What ends at once is not tried again, so that nobody waits for it.
+        // A server that ends at once is not retried, so that nothing waits for it.
         let restart = json!({ "maxRetries": 0 });
         json!({ "command": command, "args": args, "env": { "SOAK": word }, "restart": restart })
     };
@@ -71,7 +71,7 @@ async fn fleet(plan: &Plan, home: &Path, word: &str, chance: &mut Chance) -> Res
         .map_err(|_| "a shutdown took more than 17 s".to_owned())
 }
 
-/// What a process has.
+/// The resources of a process.
 #[derive(Debug, PartialEq, Eq)]
 struct Balance {
     descriptors: usize,

@@ -1,4 +1,4 @@
-//! 2026-07-28 over HTTP: each request speaks for itself, and says with each whether it knows tasks.
+//! 2026-07-28 over HTTP: each request stands alone, and says whether its client supports tasks.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) async fn serve(listener: &TcpListener, tasks: Arc<Store>) -> std::io:
         let (stream, _) = listener.accept().await?;
         let tasks = tasks.clone();
         connections.spawn(async move {
-            // A client that goes away in the middle is no news.
+            // Clients may disconnect midway.
             let _ = connection(stream, &tasks).await;
         });
     }
@@ -67,7 +67,7 @@ async fn connection(stream: TcpStream, tasks: &Store) -> std::io::Result<()> {
     Ok(())
 }
 
-/// One request: its verb, its headers by lower-case name, its body.
+/// Reads one request: its verb, its headers by lower-case name, its body.
 async fn request(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<(String, Headers, Bytes)>> {
     let mut line = String::new();
     if stream.read_line(&mut line).await? == 0 {
@@ -87,7 +87,7 @@ async fn request(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<(S
     Ok(Some((verb, headers, body.into())))
 }
 
-/// What a request must say of itself, in its headers and in its body alike.
+/// Checks what a request must state in both its headers and its body.
 fn check(request: &Request, headers: &Headers) -> Result<(), ErrorObject> {
     let own = own(request);
     let version = own[meta::PROTOCOL_VERSION].as_str();
@@ -105,7 +105,7 @@ fn check(request: &Request, headers: &Headers) -> Result<(), ErrorObject> {
     let pairs = [("mcp-protocol-version", version), ("mcp-method", method), ("mcp-name", named.as_deref())];
     for (header, wanted) in pairs {
         if wanted.is_some() && headers.get(header).map(String::as_str) != wanted {
-            return Err(ErrorObject::new(code::HEADER_MISMATCH, format!("`{header}` is not as the body says")));
+            return Err(ErrorObject::new(code::HEADER_MISMATCH, format!("`{header}` does not match the body")));
         }
     }
     let spoken = ProtocolVersion::LATEST_MODERN.as_str();
@@ -116,7 +116,7 @@ fn check(request: &Request, headers: &Headers) -> Result<(), ErrorObject> {
     Ok(())
 }
 
-/// `_meta` of a request.
+/// Returns the `_meta` of a request.
 fn own(request: &Request) -> Value {
     let own = request.params.as_ref().and_then(|params| params.member("_meta"));
     own.and_then(|own| own.read().ok()).unwrap_or_default()
@@ -194,7 +194,7 @@ async fn call(request: &Request, params: &Value, tasks: &Store) -> Result<Value,
     Ok(created)
 }
 
-/// A result with what every result has.
+/// Completes a result with the members that every result has.
 fn finished(mut result: Value) -> Raw {
     if result["resultType"].is_null() {
         result["resultType"] = "complete".into();
@@ -203,7 +203,7 @@ fn finished(mut result: Value) -> Raw {
     Raw::from_value(&result)
 }
 
-/// A stream of news of tasks, until the client goes.
+/// Streams task notifications until the client leaves.
 async fn listen(stream: &mut BufReader<TcpStream>, request: &Request, tasks: &Store) -> std::io::Result<()> {
     let filter = request.params.as_ref().and_then(|params| params.member("notifications"));
     let ids = filter.and_then(|filter| filter.member("taskIds")?.read::<Vec<String>>().ok());
@@ -238,7 +238,7 @@ async fn listen(stream: &mut BufReader<TcpStream>, request: &Request, tasks: &St
 
 /// Waits for the next change of a task.
 async fn next(mut changes: watch::Receiver<u64>, task: Arc<Task>) -> (watch::Receiver<u64>, Arc<Task>) {
-    // It lives as long as the task, which is held here.
+    // The sender lives as long as the task, which is held here.
     let _ = changes.changed().await;
     (changes, task)
 }

@@ -1,4 +1,4 @@
-//! 2025-11-25 over standard input and output: tasks of the core, asked for with `task`, and questions as requests.
+//! 2025-11-25 over standard input and output: core tasks, requested with `task`, and questions as requests.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -16,14 +16,14 @@ use tokio_util::task::TaskTracker;
 use crate::task::{Store, Task};
 use crate::tools::{self, Support};
 
-/// What goes to the client.
+/// Sends messages to the client.
 struct Client {
     out: mpsc::Sender<Message>,
     asked: Mutex<HashMap<i64, oneshot::Sender<Outcome>>>,
     next: AtomicI64,
 }
 
-/// Serves the pipe until it ends. Tools that may run as tasks say at least that.
+/// Serves the pipe until it ends. Tools that may run as tasks declare at least `least`.
 pub(crate) async fn serve(tasks: Arc<Store>, least: Support) -> std::io::Result<()> {
     let (out, mut waiting) = mpsc::channel::<Message>(256);
     let client = Arc::new(Client { out, asked: Mutex::default(), next: AtomicI64::new(1) });
@@ -46,7 +46,7 @@ pub(crate) async fn serve(tasks: Arc<Store>, least: Support) -> std::io::Result<
                     calls.spawn(async move {
                         let id = Some(request.id.clone());
                         let outcome = answer(request, &client, &tasks, least).await;
-                        // Nobody to tell when the pipe is gone.
+                        // The pipe may be gone.
                         let _ = client.out.send(Message::Response(Response { id, outcome })).await;
                     });
                 }
@@ -136,7 +136,7 @@ async fn cancel(task: &Task) -> Result<Value, ErrorObject> {
     Ok(task.legacy())
 }
 
-/// Waits until the task is over; what it asks meanwhile goes to the client as requests that name it.
+/// Waits until the task is over; its questions go to the client meanwhile, as requests that name it.
 async fn result(client: &Client, task: &Task) -> Result<Value, ErrorObject> {
     let related = json!({ meta::RELATED_TASK: { "taskId": task.id } });
     let mut changes = task.watch();

@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How a tool ended: its result, or an error of JSON-RPC.
+/// How a tool ended: its result, or a JSON-RPC error.
 pub(crate) type Ended = Result<Value, ErrorObject>;
 
-/// Every task there is, until its time is over.
+/// All tasks until they expire.
 #[derive(Default)]
 pub(crate) struct Store {
     tasks: Mutex<HashMap<String, Arc<Task>>>,
@@ -35,7 +35,7 @@ pub(crate) struct Task {
 struct State {
     status: &'static str,
     updated: String,
-    /// What it asks now, by key; a key is never used twice.
+    /// Its open questions, by key; a key is never reused.
     questions: BTreeMap<String, Value>,
     answers: HashMap<String, Value>,
     asked: u32,
@@ -46,7 +46,7 @@ pub(crate) const TTL: Duration = Duration::from_secs(300);
 pub(crate) const POLL: Duration = Duration::from_millis(100);
 
 impl Store {
-    /// Runs a tool as a task, which is there before this returns.
+    /// Runs a tool as a task, which exists before this returns.
     pub(crate) fn start<F>(&self, work: impl FnOnce(Arc<Task>) -> F) -> Arc<Task>
     where
         F: Future<Output = Ended> + Send + 'static,
@@ -119,7 +119,7 @@ impl Task {
         }
     }
 
-    /// The client's answer to a question; one that was not asked is ignored.
+    /// Takes the client's answer to a question; ignored if it was not asked.
     pub(crate) fn answer(&self, key: &str, answer: Value) {
         let mut state = lock(&self.state);
         if state.questions.remove(key).is_none() {
@@ -146,18 +146,18 @@ impl Task {
         self.tell();
     }
 
-    /// What it asks now.
+    /// Returns its open questions.
     pub(crate) fn questions(&self) -> BTreeMap<String, Value> {
         lock(&self.state).questions.clone()
     }
 
-    /// How it ended: `Some(None)` when it was cancelled.
+    /// Returns how it ended: `Some(None)` if it was cancelled.
     pub(crate) fn ended(&self) -> Option<Option<Ended>> {
         let state = lock(&self.state);
         is_terminal(state.status).then(|| state.ended.clone())
     }
 
-    /// As 2026-07-28 tells it.
+    /// Renders it in the form of 2026-07-28.
     pub(crate) fn modern(&self) -> Value {
         let state = lock(&self.state);
         json!({
@@ -166,7 +166,7 @@ impl Task {
         })
     }
 
-    /// The same with what belongs to its status.
+    /// Like `modern`, with the members of its status.
     pub(crate) fn detailed(&self) -> Value {
         let mut told = self.modern();
         let state = lock(&self.state);
@@ -181,7 +181,7 @@ impl Task {
         told
     }
 
-    /// As 2025-11-25 tells it: there a tool that failed is a task that failed.
+    /// Renders it in the form of 2025-11-25, where a failed tool is a failed task.
     pub(crate) fn legacy(&self) -> Value {
         let state = lock(&self.state);
         let failed = matches!(&state.ended, Some(Ok(result)) if result["isError"] == true);
@@ -191,7 +191,7 @@ impl Task {
         })
     }
 
-    /// Wakes with each change from now on.
+    /// Subscribes to changes from now on.
     pub(crate) fn watch(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -223,7 +223,7 @@ fn unguessable() -> String {
     format!("task-{:016x}{:016x}", RandomState::new().hash_one(0), RandomState::new().hash_one(1))
 }
 
-/// The time as ISO 8601 has it.
+/// Returns the time in ISO 8601.
 fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);

@@ -41,7 +41,8 @@ pub(crate) fn support(name: &str) -> Result<Support, ErrorObject> {
     found.ok_or_else(|| ErrorObject::invalid_params(format!("unknown tool: {name}")))
 }
 
-/// The result of `tools/list`; only 2025-11-25 says which tools run as tasks, and those that may do so at least like this.
+/// Returns the result of `tools/list`. Only 2025-11-25 says which tools run as tasks; those that may do so declare at
+/// least `with_support`.
 pub(crate) fn list(with_support: Option<Support>) -> Value {
     let tools = TOOLS.iter().map(|(name, about, support)| {
         let mut tool = json!({ "name": name, "description": about, "inputSchema": schema(name) });
@@ -63,7 +64,7 @@ fn schema(name: &str) -> Value {
     json!({ "type": "object", "properties": properties })
 }
 
-/// Does what the tool does. `task` is there when it runs as one; `name` is what `test_tool_with_task` was told.
+/// Runs the tool. `task` is set if it runs as one; `name` is what `test_tool_with_task` was told.
 pub(crate) async fn run(tool: String, arguments: Value, task: Option<Arc<Task>>, name: Option<String>) -> Ended {
     let text = |member: &str| arguments[member].as_str().unwrap_or_default().to_owned();
     match tool.as_str() {
@@ -98,7 +99,7 @@ async fn ask(task: Option<&Task>, message: &str, field: &str, kind: &str) -> End
     Ok(task.ask(question(message, field, kind)).await)
 }
 
-/// A question as 2026-07-28 writes it; its `params` are those of the request in 2025-11-25.
+/// Returns a question in the form of 2026-07-28; its `params` are those of the request in 2025-11-25.
 pub(crate) fn question(message: &str, field: &str, kind: &str) -> Value {
     let schema = json!({ "type": "object", "properties": { field: { "type": kind } }, "required": [field] });
     json!({
@@ -107,7 +108,7 @@ pub(crate) fn question(message: &str, field: &str, kind: &str) -> Value {
     })
 }
 
-/// What `test_tool_with_task` asks before it becomes a task.
+/// Returns what `test_tool_with_task` asks before it becomes a task.
 pub(crate) fn name_question() -> Value {
     question("What is your name?", "name", "string")
 }

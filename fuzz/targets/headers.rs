@@ -1,4 +1,4 @@
-//! Values of headers, and who is let in by them.
+//! Header values, and the clients they admit.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| mcp_host::fuzzing::headers(data));

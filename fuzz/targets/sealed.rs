@@ -1,4 +1,4 @@
-//! Handles and cursors that clients bring back.
+//! Handles and cursors that clients send back.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| mcp_host::fuzzing::sealed(data));

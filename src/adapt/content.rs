@@ -1,7 +1,7 @@
-//! Content for older clients: blocks and structured results that their revision does not know, as ones that it does.
+//! Content for older clients: replaces content blocks and structured results that their revision does not know.
 //!
-//! One kind passes on purpose: audio in the result of a tool reaches a client of 2024-11-05 as audio, because the
-//! official suite wants it after that handshake too.
+//! One kind passes on purpose: audio in a tool result reaches a client of 2024-11-05 as audio, because the official
+//! conformance suite requires it after that handshake too.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -9,19 +9,19 @@ use serde_json::{Value, json};
 use crate::protocol::raw::{array, member, text};
 use crate::protocol::{Edits, Method, ProtocolVersion, Raw};
 
-/// What of a result has to change on the way down.
+/// The changes that a result needs for an older client.
 #[derive(Clone, Copy)]
-struct Gap {
-    /// Blocks of kinds that are not known yet become others.
+struct ContentGap {
+    /// The kinds of blocks that the client knows; others are replaced.
     blocks: Blocks,
-    /// `structuredContent` is not known yet.
+    /// Whether `structuredContent` is unknown to the client.
     structured: bool,
 }
 
-/// The kinds of content that a client takes.
+/// The kinds of content blocks that a client knows.
 #[derive(Clone, Copy, PartialEq)]
 enum Blocks {
-    /// All there are.
+    /// All kinds.
     All,
     /// Text, image, audio, resource (2025-03-26).
     Audio,
@@ -47,23 +47,23 @@ impl Blocks {
     }
 }
 
-/// The result of a newer server as an older client can take it.
+/// Rewrites a newer server's result for an older client.
 pub(super) fn lowered(result: Raw, method: &Method, from: ProtocolVersion, to: ProtocolVersion) -> Raw {
     let known = to >= ProtocolVersion::V2025_06_18;
-    let gap = Gap { blocks: Blocks::of(to), structured: !known };
+    let gap = ContentGap { blocks: Blocks::of(to), structured: !known };
     match method {
-        // The official suite wants sound of a tool to arrive as such even after a handshake of 2024-11-05, which has no word
-        // for it: in results of tools it passes, in prompts it is turned into a resource.
+        // The official conformance suite requires audio in tool results even after a handshake of 2024-11-05, which
+        // does not define audio. So audio passes in tool results, and becomes a resource in prompts.
         Method::ToolsCall if !known || from.is_modern() => {
             let blocks = if gap.blocks == Blocks::Plain { Blocks::Audio } else { gap.blocks };
-            tool(result, Gap { blocks, ..gap })
+            tool(result, ContentGap { blocks, ..gap })
         }
         Method::PromptsGet if gap.blocks != Blocks::All => prompt(&result, gap.blocks),
         _ => result,
     }
 }
 
-fn tool(result: Raw, gap: Gap) -> Raw {
+fn tool(result: Raw, gap: ContentGap) -> Raw {
     let structured = result.value_of("structuredContent");
     let structured = structured.filter(|structured| gap.structured || !structured.get().starts_with('{'));
     if structured.is_none() && gap.blocks == Blocks::All {
@@ -104,7 +104,7 @@ fn prompt(result: &Raw, known: Blocks) -> Raw {
     edits.apply()
 }
 
-/// Whether the block is a text that holds that JSON, which is `whole`.
+/// Reports whether the block is a text block with this JSON, or with other JSON of the same value, `whole`.
 fn says(block: &RawValue, json: &RawValue, whole: Option<&Value>) -> bool {
     let Some(said) = text(block, "text").filter(|_| text(block, "type").as_deref() == Some("text")) else {
         return false;
@@ -115,8 +115,8 @@ fn says(block: &RawValue, json: &RawValue, whole: Option<&Value>) -> bool {
     serde_json::from_str::<Value>(&said).is_ok_and(|said| whole == Some(&said))
 }
 
-/// Writes a block of a kind that is not known as one that is: a link as a text, a sound as an embedded resource, whatever
-/// else there may be as a text of its JSON.
+/// Replaces a block of an unknown kind: a link becomes text, audio becomes an embedded resource, anything else becomes
+/// text with its JSON.
 fn lower<'a>(edits: &mut Edits<'a>, block: &'a RawValue, index: usize, known: Blocks) {
     let Some(kind) = text(block, "type") else { return };
     if known.takes(&kind) {

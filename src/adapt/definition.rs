@@ -1,25 +1,26 @@
-//! Definitions of tools, as clients of a revision can take them. Those of prompts and resources fit all.
+//! Tool definitions, rewritten for clients of a given revision. Definitions of prompts and resources fit every
+//! revision.
 
 use serde_json::value::RawValue;
 
 use crate::protocol::raw::{array, string, text};
 use crate::protocol::{Edits, Opened, ProtocolVersion, Raw, object};
 
-/// The definition of a tool for a client of revision `to`; `None` if it needs no change.
+/// Returns the definition of a tool for a client of revision `to`; `None` if it needs no change.
 pub(crate) fn tool(definition: &Raw, to: ProtocolVersion) -> Option<Raw> {
     let root = definition.as_value();
     let mut edits = Edits::new(definition);
     if definition.value_of("outputSchema").is_some_and(|schema| !is_taken(schema, to)) {
         edits.remove(root, "outputSchema");
     }
-    // Only 2025-11-25 says there whether a call may become a task.
+    // Only 2025-11-25 uses this member to say whether a call may become a task.
     if to != ProtocolVersion::V2025_11_25 && definition.value_of("execution").is_some() {
         edits.remove(root, "execution");
     }
     (!edits.is_empty()).then(|| edits.apply())
 }
 
-/// Whether clients of that revision take such a schema for results.
+/// Reports whether clients of a revision accept this output schema.
 fn is_taken(schema: &RawValue, to: ProtocolVersion) -> bool {
     if to.is_modern() {
         return true;
@@ -29,17 +30,18 @@ fn is_taken(schema: &RawValue, to: ProtocolVersion) -> bool {
         && (!may_refer(schema.get().as_bytes()) || refers_within(schema, schema, &mut Opened::default(), DEPTH))
 }
 
-/// A schema nested deeper is not looked through.
+/// The greatest depth to which a schema is searched.
 const DEPTH: usize = 64;
 
-/// Whether a look inside is worth it: all that refers ends alike, unless a letter was escaped without need.
+/// Reports whether the schema may contain references: all their keywords end in `ef`, unless a letter is needlessly
+/// escaped.
 fn may_refer(schema: &[u8]) -> bool {
     use memchr::memmem::find;
     find(schema, b"ef\"").is_some() || find(schema, b"\\u").is_some()
 }
 
-/// Whether it refers only to what is in `root`, by its path. Clients compile such a schema when they list; one that they
-/// cannot resolve costs them the whole list.
+/// Reports whether the schema refers only to paths within `root`. Clients compile the schemas when they list tools, and
+/// lose the whole list over one reference that they cannot resolve.
 fn refers_within<'a>(schema: &RawValue, root: &'a RawValue, opened: &mut Opened<'a>, depth: usize) -> bool {
     if depth == 0 {
         return false;
@@ -48,7 +50,7 @@ fn refers_within<'a>(schema: &RawValue, root: &'a RawValue, opened: &mut Opened<
         return items.into_iter().all(|item| refers_within(item, root, opened, depth - 1));
     }
     object(schema).unwrap_or_default().into_iter().all(|(key, value)| match &*key {
-        // A property may be called so: its value is a schema.
+        // A property may be named `$ref`; its value is then a schema, not a string.
         "$ref" if value.get().starts_with('"') => string(value).is_some_and(|path| leads(&path, root, opened)),
         "$dynamicRef" | "$recursiveRef" if value.get().starts_with('"') => false,
         "enum" | "const" | "default" | "examples" | "required" => true,
@@ -56,7 +58,8 @@ fn refers_within<'a>(schema: &RawValue, root: &'a RawValue, opened: &mut Opened<
     })
 }
 
-/// Whether this reference is a path in `root` that leads somewhere. A schema may hold thousands of them.
+/// Reports whether a reference is a path within `root` that exists. `opened` keeps what was parsed, because a schema
+/// may have thousands of references.
 fn leads<'a>(reference: &str, root: &'a RawValue, opened: &mut Opened<'a>) -> bool {
     let Some(path) = reference.strip_prefix('#') else { return false };
     let mut steps = path.split('/');

@@ -1,4 +1,4 @@
-//! Errors: whose codes mean something on the other side (`docs/bridging.md` 14).
+//! Errors: translates codes whose meaning differs in the other side's revision (`docs/bridging.md` 14).
 
 use serde_json::json;
 
@@ -6,8 +6,8 @@ use super::{CARRIED, url};
 use crate::protocol::raw::member;
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, Theirs, code, object};
 
-/// A server's error as a client of revision `to` has it; that of a tool may become a result with `isError`, which is written
-/// as in [`super::OWN`].
+/// Translates a server's error for a client of revision `to`. A tool's error may become a result with `isError`, which
+/// is written in revision [`super::OWN`].
 pub(crate) fn error(
     error: ErrorObject,
     method: &Method,
@@ -23,29 +23,29 @@ pub(crate) fn error(
         code::PARSE | code::INVALID_REQUEST | code::METHOD_NOT_FOUND | code::INVALID_PARAMS | code::INTERNAL => {
             Err(error)
         }
-        // No meaning may be assumed, and nobody new may send them.
+        // In 2026-07-28, receivers may assume no meaning for these codes, and implementations must no longer send them.
         -32019..=-32000 if to.is_modern() => Err(hidden(&error)),
         -32019..=-32000 => Err(error),
-        // Whoever can be asked to visit something is asked before it comes to this.
+        // Clients that can be asked to visit a URL were already asked.
         code::URL_ELICITATION_REQUIRED => visit_first(&error, method, server),
         code::MISSING_CAPABILITY if to.is_modern() && is_declarable(&error) => Err(error),
-        // Among revisions that do not know it, it is the server's own code; the next hop may know it again.
+        // Between revisions that do not define this code, it is the server's own; the next hop may understand it.
         code::MISSING_CAPABILITY if !from.is_modern() && !to.is_modern() => Err(error),
         code::MISSING_CAPABILITY => {
             let wanted = required(&error).join(", ");
             told(&error, method, format!("server {server:?} needs a client that can be asked for: {}", Theirs(&wanted)))
         }
-        // What is left of the reserved range is ours to mend, or means nothing to anybody.
+        // The rest of the reserved range is either for us to handle or means nothing to the client.
         -32768..=-32020 => Err(hidden(&error)),
         _ => Err(error),
     }
 }
 
-/// `-32603` with what the server said in `data`.
+/// Returns `-32603` with the server's error in `data`.
 fn hidden(error: &ErrorObject) -> ErrorObject {
     let mut upstream = json!({ "code": error.code, "message": error.message });
     if let Some(data) = &error.data {
-        // Kept as it stands.
+        // Keep the bytes as they are.
         let with_data = Raw::from_value(&upstream).with_member("data", data.as_bytes());
         return internal(error, &with_data);
     }
@@ -57,7 +57,7 @@ fn internal(error: &ErrorObject, upstream: &Raw) -> ErrorObject {
     ErrorObject::internal(error.message.clone()).with_data(data)
 }
 
-/// What a tool's caller should read as a result, and everybody else as an error.
+/// Returns the text for the caller: in a result for a tool call, in an error for any other request.
 fn told(error: &ErrorObject, method: &Method, text: String) -> Outcome {
     if *method == Method::ToolsCall {
         let result = json!({ "content": [{ "type": "text", "text": text }], "isError": true });
@@ -66,7 +66,7 @@ fn told(error: &ErrorObject, method: &Method, text: String) -> Outcome {
     Err(ErrorObject { message: text, ..hidden(error) })
 }
 
-/// URLs to visit first, for who cannot be asked to.
+/// Lists the URLs to visit first, for clients that cannot be asked to visit them.
 fn visit_first(error: &ErrorObject, method: &Method, server: &str) -> Outcome {
     let pages = url::purposes(&url::required(error).unwrap_or_default());
     let message = Theirs(&error.message);
@@ -77,7 +77,7 @@ fn is_about_a_resource(error: &ErrorObject, method: &Method) -> bool {
     *method == Method::ResourcesRead && error.data.as_ref().is_some_and(|data| data.text("uri").is_some())
 }
 
-/// The capabilities that the server misses, in dots: `elicitation.url`.
+/// Returns the client capabilities that the server requires, in dotted form: `elicitation.url`.
 fn required(error: &ErrorObject) -> Vec<String> {
     let wanted = error.data.as_ref().and_then(|data| data.member("requiredCapabilities"));
     let mut names = Vec::new();
@@ -92,7 +92,7 @@ fn required(error: &ErrorObject) -> Vec<String> {
     names
 }
 
-/// Whether a client could have declared all of it through us.
+/// Reports whether a client could have declared all of the missing capabilities through us.
 fn is_declarable(error: &ErrorObject) -> bool {
     let wanted = error.data.as_ref().and_then(|data| data.member("requiredCapabilities"));
     let Some(wanted) = wanted else { return false };

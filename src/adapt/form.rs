@@ -1,37 +1,38 @@
-//! Forms for clients of 2025-06-18: titled choices as `enum` with `enumNames`, choices of several as one switch each.
+//! Forms for clients of 2025-06-18: a titled choice becomes `enum` with `enumNames`, and a multiple choice becomes one
+//! switch (a boolean field) per value.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::value::RawValue;
 
-use super::question::grown;
+use super::grown;
 use crate::protocol::raw::{array, member, string, text};
 use crate::protocol::{Edits, Raw, object};
 
-/// A form that older clients cannot be shown.
+/// The error that a form cannot be shown to older clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unfit;
 
-/// A field that takes several of some values, and the switches that stand for it.
+/// A multiple-choice field, and the switches that replace it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     field: String,
-    /// The name of a switch, and the value (JSON) that it stands for.
+    /// The name of each switch, and the value (JSON) that it stands for.
     switches: Vec<(String, Raw)>,
-    /// Without any value the field may be left out only.
+    /// Whether the field must be left out of the answer if no value is chosen, rather than be empty.
     never_empty: bool,
 }
 
-/// So many values to choose from are no form any more.
+/// The most values of a multiple choice; a form with more is refused.
 const SWITCHES: usize = 64;
-/// So many names are tried for the switches of a field.
+/// How many beginnings are tried for the names of a field's switches.
 const STEMS: usize = 16;
 
-/// The params of an elicitation whose form a client of 2025-06-18 can show, and which fields its answer has in parts.
+/// Rewrites an elicitation for a client of 2025-06-18. Also returns the fields whose answers arrive as switches.
 ///
 /// # Errors
-/// When there is no such form.
+/// When the form cannot be expressed.
 pub(super) fn lowered(params: &Raw) -> Result<(Raw, Vec<Choice>), Unfit> {
     let mut choices = Vec::new();
     let Some(schema) = params.value_of("requestedSchema") else { return Ok((params.clone(), choices)) };
@@ -67,7 +68,8 @@ pub(super) fn lowered(params: &Raw) -> Result<(Raw, Vec<Choice>), Unfit> {
     Ok((edits.apply(), choices))
 }
 
-/// A field of one value: a titled choice becomes `enum` with `enumNames`; only a switch keeps its default.
+/// Rewrites a field with a single value: a titled choice becomes `enum` with `enumNames`, and only a boolean keeps its
+/// default.
 fn single<'a>(field: &'a RawValue, kind: Option<&str>) -> Result<Cow<'a, str>, Unfit> {
     let titled = member(field, "oneOf").or_else(|| member(field, "anyOf"));
     let has_default = kind != Some("boolean") && member(field, "default").is_some();
@@ -92,7 +94,8 @@ fn single<'a>(field: &'a RawValue, kind: Option<&str>) -> Result<Cow<'a, str>, U
     Ok(Cow::Owned(edits.apply().to_string()))
 }
 
-/// The switches for a field of several values, under names that no field of the form has, in what is left of the `room`.
+/// Replaces a multiple-choice field with switches whose names are free in the form. `None` if that is impossible, or
+/// takes more than the remaining `room` in bytes.
 fn split<'a>(
     name: &str,
     field: &RawValue,
@@ -110,7 +113,7 @@ fn split<'a>(
     let is_chosen = |value: &Raw| value.string().is_some_and(|value| chosen.contains(&value));
     let heading = text(field, "title").unwrap_or(Cow::Borrowed(name));
     let description = text(field, "description").map(Cow::into_owned);
-    // They are said for each of the values.
+    // Each switch repeats the name, the title, and the description.
     let said = name.len() + heading.len() + description.as_ref().map_or(0, String::len);
     *room = room.checked_sub(values.len() * said)?;
     let is_free = |stem: &String| (0..values.len()).all(|index| !names.contains(&*format!("{stem}{index}")));
@@ -132,7 +135,8 @@ fn split<'a>(
     Some((Choice { field: name.to_owned(), switches, never_empty }, shown))
 }
 
-/// The values of an `enum`, or of a list of `const` with `title`, each with what to call it. All are text.
+/// Returns the values of an `enum`, or of a list of `const` with `title`, each with its label; `None` if not all are
+/// strings.
 fn options(list: &RawValue) -> Option<Vec<(Raw, String)>> {
     array(list)?
         .into_iter()
@@ -145,7 +149,7 @@ fn options(list: &RawValue) -> Option<Vec<(Raw, String)>> {
         .collect()
 }
 
-/// The answer to a form with its switches gathered into the fields that they stood for.
+/// Gathers the switches in the answer to a form back into the fields that they replaced, and returns that answer.
 pub(super) fn gathered(answer: Raw, choices: &[Choice]) -> Raw {
     let Some(content) = answer.value_of("content").filter(|_| answer.text("action").as_deref() == Some("accept"))
     else {

@@ -1,31 +1,32 @@
-//! `_meta` of requests: what is the client's business goes on, what is this hop's stays here (`docs/bridging.md` 13).
+//! `_meta` of requests: members for the other end pass, members for this hop do not (`docs/bridging.md` 13).
 
 use crate::protocol::{Edits, Raw, meta, object};
 
-/// Ids for a trace: of the trace itself, and of our part of it.
+/// The ids of a trace (W3C Trace Context) and of our span in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trace {
-    /// Used where the client's own cannot be read.
+    /// The trace id to use if the client's cannot be read.
     pub(crate) trace: u128,
-    /// Ours.
+    /// The id of our span.
     pub(crate) span: u64,
 }
 
 impl Trace {
-    /// Ids from random bytes.
+    /// Creates ids from random bytes.
     pub(crate) fn from_random(bytes: [u8; 24]) -> Self {
         let part = |range: std::ops::Range<usize>| {
             bytes[range].iter().fold(0u128, |value, byte| value << 8 | u128::from(*byte))
         };
-        // Zero means none.
+        // Zero means no id.
         let span = u64::try_from(part(16..24)).unwrap_or(1);
         Self { trace: part(0..16).max(1), span: span.max(1) }
     }
 }
 
-/// The `_meta` of a client's request as it goes to a server: without the protocol's own keys and without `baggage`, with
-/// `token` (JSON) as its progress token, the trace continued under our own span. `both_legacy`: only then a related task
-/// means anything there. `trace` is asked only where there is a trace. `None`: there is nothing to say.
+/// Returns the `_meta` that a client's request carries to a server: without the protocol's own keys and `baggage`, with
+/// `token` (JSON) as the progress token, and with the trace continued under our span. A related task passes only if
+/// `both_legacy`, because it has a meaning only then. `trace` is called only if the client sends a trace. Returns
+/// `None` if nothing is left.
 pub(crate) fn request_meta(
     meta: Option<&Raw>,
     token: Option<&str>,
@@ -69,8 +70,8 @@ pub(crate) fn request_meta(
     (!out.is_empty()).then(|| Raw::trusted(format!("{{{}}}", out.join(",")).into()))
 }
 
-/// The params of a notification as another hop has them: without the protocol's own keys in `_meta`, such as the id of the
-/// stream of changes that it came on.
+/// Rewrites the params of a notification for another hop: removes the protocol's own keys from `_meta`, such as the id
+/// of the change stream that it arrived on.
 pub(crate) fn notice(params: Raw) -> Raw {
     let Some(own) = params.value_of("_meta") else { return params };
     let mut edits = Edits::new(&params);
@@ -78,7 +79,8 @@ pub(crate) fn notice(params: Raw) -> Raw {
     edits.apply()
 }
 
-/// The trace of that `traceparent` (JSON) with our span, and whether it could be read; else a fresh one.
+/// Continues the trace of a `traceparent` (JSON) with our span, and returns true; if it is not valid, starts a new
+/// trace and returns false.
 fn continued(parent: &str, ours: Trace) -> (String, bool) {
     let text = parent.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or_default();
     let parts: Vec<&str> = text.split('-').collect();

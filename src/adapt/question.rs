@@ -1,47 +1,34 @@
-//! What servers ask clients, as the client's revision has it, and the answers turned back.
+//! Questions from servers, translated for the client's revision, and the answers translated back.
 
 use super::form::{self, Choice};
-use super::{sampling, url};
+use super::{Sound, sampling, url};
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, meta};
 
-/// A question that a client can take.
+/// A question that the client can be asked.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct AdaptedQuestion {
     pub(crate) params: Option<Raw>,
-    /// What turns the answer back.
+    /// Translates the answer back.
     pub(crate) fold: Fold,
 }
 
-/// The client cannot take the question: what the server gets for an answer.
+/// The client cannot be asked the question. Holds the answer for the server.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Refusal(pub(crate) Outcome);
 
-/// Turns a client's answer into what the server's revision knows.
+/// Translates a client's answer back to the server's revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fold {
-    /// Fields that were asked for as several.
+    /// Multiple-choice fields that were asked as switches.
     choices: Vec<Choice>,
-    /// The answer may hold one block of content only; of sound, if the revision knows it.
+    /// Set if the answer may hold only one content block; says whether that may be audio.
     one_block: Option<Sound>,
-    /// The answer says what only newer results say.
+    /// Whether the answer has members that only newer results have.
     newer: bool,
 }
 
-/// Whether content may be sound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sound {
-    Known,
-    Unknown,
-}
-
-impl Sound {
-    fn of(revision: ProtocolVersion) -> Self {
-        if revision >= ProtocolVersion::V2025_03_26 { Self::Known } else { Self::Unknown }
-    }
-}
-
 impl Fold {
-    /// The client's answer as the server has to see it.
+    /// Returns the client's answer for the server.
     pub(crate) fn answer(&self, outcome: Outcome) -> Outcome {
         let mut answer = outcome?;
         if self.newer {
@@ -57,20 +44,20 @@ impl Fold {
     }
 }
 
-/// A question of a server of revision `from` for a client of revision `to`; `alias` is the server's. A client of 2025-11-25
-/// that is asked to visit a URL by a newer server wants an id as well ([`url::numbered`]).
+/// Translates a question from a server of revision `from` for a client of revision `to`; `alias` is the server's. If a
+/// newer server asks a client of 2025-11-25 to visit a URL, the client needs an id as well ([`url::numbered`]).
 ///
 /// # Errors
-/// What the server gets, if the client cannot be asked that.
+/// With the answer for the server, if the client cannot be asked the question.
 pub(crate) fn question(
     method: &Method,
     params: Option<Raw>,
     from: ProtocolVersion,
     to: ProtocolVersion,
     alias: &str,
-) -> Result<Asked, Refusal> {
+) -> Result<AdaptedQuestion, Refusal> {
     let mut fold = Fold { newer: to.is_modern() && !from.is_modern(), ..Fold::default() };
-    let Some(params) = params else { return Ok(Asked { params, fold }) };
+    let Some(params) = params else { return Ok(AdaptedQuestion { params, fold }) };
     let mut params = cleaned(&params, to);
     match method {
         Method::Elicit if url::is_url(Some(&params)) => params = url::scoped(&params, alias),
@@ -91,15 +78,10 @@ pub(crate) fn question(
         }
         _ => {}
     }
-    Ok(Asked { params: Some(params), fold })
+    Ok(AdaptedQuestion { params: Some(params), fold })
 }
 
-/// So long may a question become that is put in other words: what is said once must not be said a thousand times.
-pub(super) fn grown(length: usize) -> usize {
-    length.saturating_mul(4).saturating_add(64 * 1024)
-}
-
-/// Without what belongs to the server's own hop, and what the client's era has no place for.
+/// Removes members that concern only the hop between the server and us, or that the client's era does not define.
 fn cleaned(params: &Raw, to: ProtocolVersion) -> Raw {
     let mut edits = Edits::new(params);
     if to.is_modern() {
@@ -109,9 +91,13 @@ fn cleaned(params: &Raw, to: ProtocolVersion) -> Raw {
     }
     if let Some(own) = params.value_of("_meta") {
         fn is_the_hops(key: &str) -> bool {
-            key == "progressToken" || key.starts_with(meta::PREFIX)
+            key == "progressToken" || key.starts_with(meta::PREFIX) || key.starts_with(meta::OURS)
         }
-        let goes = if to.is_modern() { is_the_hops } else { |key: &str| is_the_hops(key) && key != meta::RELATED_TASK };
+        // A legacy client may be another host, which can ask its clients under the JSON key that the server wishes for.
+        fn goes_to_legacy(key: &str) -> bool {
+            is_the_hops(key) && key != meta::RELATED_TASK && key != meta::INPUT_KEY
+        }
+        let goes = if to.is_modern() { is_the_hops } else { goes_to_legacy };
         edits.remove_like(own, goes);
     }
     edits.apply()

@@ -1,14 +1,11 @@
-//! Results: what each has to say since 2026-07-28, and what may not be said before.
+//! Results: adds members that 2026-07-28 requires, and removes members that earlier revisions do not allow.
 
 use super::content;
 use crate::protocol::{Edits, Method, ProtocolVersion, Raw, meta};
 
-/// Where the name of the server behind us stands, for people to read.
-const BEHIND: &str = "mcp-host/serverInfo";
-
-/// The result of a request as a client of revision `to` has it. A `resultType` that means something (`input_required`,
-/// `task`) is the caller's business; here it is only kept or taken away. `info` is our own `serverInfo`. What was made for a
-/// modern client already stays as it is.
+/// Translates a result for a client of revision `to`. The caller handles a `resultType` with special meaning
+/// (`input_required`, `task`); here it is only kept or removed. `info` is our own `serverInfo`. A result that was
+/// already made for a modern client stays unchanged.
 pub(crate) fn result(result: Raw, method: &Method, from: ProtocolVersion, to: ProtocolVersion, info: &Raw) -> Raw {
     let result = if from > to { content::lowered(result, method, from, to) } else { result };
     if to.is_modern() {
@@ -20,7 +17,7 @@ pub(crate) fn result(result: Raw, method: &Method, from: ProtocolVersion, to: Pr
     }
 }
 
-/// The methods whose results say how long they may be kept.
+/// Reports whether results of the method say how long they may be cached.
 fn is_cached(method: &Method) -> bool {
     matches!(
         method,
@@ -33,10 +30,10 @@ fn is_cached(method: &Method) -> bool {
     )
 }
 
-/// What of a result is looked at, found in one pass: results can be large.
+/// The members that are read here, found in one pass because results can be large.
 const LOOKED_AT: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "_meta"];
 
-/// With everything that a result of 2026-07-28 must say.
+/// Adds every member that a result of 2026-07-28 must have.
 fn modern(result: &Raw, method: &Method, info: &Raw) -> Raw {
     let [kind, ttl, scope, own] = result.members(LOOKED_AT);
     let mut edits = Edits::new(result);
@@ -61,14 +58,14 @@ fn modern(result: &Raw, method: &Method, info: &Raw) -> Raw {
         let mut meta = own.clone().filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
         meta = meta.with_member(meta::SERVER_INFO, info.as_bytes());
         if let Some(theirs) = &theirs {
-            meta = meta.with_member(BEHIND, theirs.as_bytes());
+            meta = meta.with_member(meta::HOST_SERVER_INFO, theirs.as_bytes());
         }
         put("_meta", own.as_ref(), meta.as_bytes());
     }
     edits.apply()
 }
 
-/// Without what only 2026-07-28 knows.
+/// Removes members that only 2026-07-28 defines.
 fn legacy(result: &Raw, method: &Method) -> Raw {
     let [kind, ttl, scope, own] = result.members(LOOKED_AT);
     let mut edits = Edits::new(result);
@@ -83,13 +80,13 @@ fn legacy(result: &Raw, method: &Method) -> Raw {
     if let Some(own) = own
         && let Some(theirs) = own.member(meta::SERVER_INFO)
     {
-        let meta = own.without_member(meta::SERVER_INFO).with_member(BEHIND, theirs.as_bytes());
+        let meta = own.without_member(meta::SERVER_INFO).with_member(meta::HOST_SERVER_INFO, theirs.as_bytes());
         edits.replace_part(&own, meta.as_bytes().to_vec());
     }
     edits.apply()
 }
 
-/// Whether this is a whole number from zero on.
+/// Reports whether this is a non-negative integer.
 fn is_count(value: &Raw) -> bool {
     value.as_str().parse::<u64>().is_ok()
 }

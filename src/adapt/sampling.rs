@@ -1,15 +1,15 @@
-//! Sampling with revisions before 2025-11-25, in which a message is one block, and tools are not known.
+//! Sampling with revisions before 2025-11-25, which have one content block per message and no tools.
 
 use serde_json::value::RawValue;
 
-use super::question::{Sound, grown};
+use super::{Sound, grown};
 use crate::protocol::raw::{array, member, text};
 use crate::protocol::{Edits, ErrorObject, Outcome, Raw};
 
-/// The params of a sampling request with one block a message.
+/// Rewrites a sampling request so that each message has one content block.
 ///
 /// # Errors
-/// Why an older client cannot take it.
+/// With the reason, if an older client cannot be asked this.
 pub(super) fn lowered(params: &Raw, sound: Sound) -> Result<Raw, &'static str> {
     let root = params.as_value();
     let mut edits = Edits::new(params);
@@ -28,7 +28,7 @@ pub(super) fn lowered(params: &Raw, sound: Sound) -> Result<Raw, &'static str> {
         match member(message, "content").map(|content| (content, array(content))) {
             Some((content, Some(blocks))) => {
                 is_split = true;
-                // What stands around the content stands around each block.
+                // The members around the content are repeated for each block.
                 let whole = message.get();
                 let start = content.get().as_ptr() as usize - whole.as_ptr() as usize;
                 let (before, after) = (&whole[..start], &whole[start + content.get().len()..]);
@@ -36,7 +36,7 @@ pub(super) fn lowered(params: &Raw, sound: Sound) -> Result<Raw, &'static str> {
                     fits(block, sound)?;
                     push(&mut split, &[before, block.get(), after]);
                     if split.len() > room {
-                        return Err("its messages are too many once each block is a message of its own");
+                        return Err("too many messages once each block becomes a message of its own");
                     }
                 }
             }
@@ -54,7 +54,7 @@ pub(super) fn lowered(params: &Raw, sound: Sound) -> Result<Raw, &'static str> {
     Ok(edits.apply())
 }
 
-/// Adds an item to an array that is being written.
+/// Appends an item, given in parts, to the text of a JSON array that is being written.
 fn push(array: &mut String, parts: &[&str]) {
     if array.len() > 1 {
         array.push(',');
@@ -65,19 +65,20 @@ fn push(array: &mut String, parts: &[&str]) {
 fn fits(block: &RawValue, sound: Sound) -> Result<(), &'static str> {
     match text(block, "type").as_deref() {
         Some("tool_use" | "tool_result") => Err("the client did not declare sampling with tools"),
-        Some("audio") if sound == Sound::Unknown => Err("the client's revision knows no sound"),
+        Some("audio") if sound == Sound::Unknown => Err("the client's revision does not know audio"),
         Some("text" | "image" | "audio") | None => Ok(()),
         Some(_) => Err("the client's revision does not know this kind of content"),
     }
 }
 
-/// A client's answer with one block: for a server that knows no others. Texts become one; else the first one counts.
+/// Reduces a client's answer to one block, for a server that knows no lists of blocks. If any block has text, the texts
+/// are joined; otherwise the first block stays.
 pub(super) fn one_block(answer: Raw, sound: Sound) -> Outcome {
     let Some(content) = answer.value_of("content") else { return Ok(answer) };
     let blocks = array(content);
     let all = blocks.clone().unwrap_or_else(|| vec![content]);
     if sound == Sound::Unknown && all.iter().any(|block| text(block, "type").as_deref() == Some("audio")) {
-        return Err(ErrorObject::internal("the client answered with sound, which the server's revision does not know"));
+        return Err(ErrorObject::internal("the client answered with audio, which the server's revision does not know"));
     }
     let Some(blocks) = blocks else { return Ok(answer) };
     let one = match &*blocks {

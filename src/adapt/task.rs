@@ -1,7 +1,7 @@
-//! Tasks, as the core of 2025-11-25 and the extension of 2026-07-28 write them (`docs/bridging.md` 11).
+//! Tasks, as written by the core of 2025-11-25 and by the extension of 2026-07-28 (`docs/bridging.md` 11).
 //!
-//! The two say the same in other words: `ttl` is `ttlMs`, what creates a task is nested there and flat here, and a tool that
-//! failed is a task that failed there and one that completed here.
+//! The two differ in form: `ttl` became `ttlMs`; the result that creates a task was nested and is now flat; a tool call
+//! with `isError` used to make its task failed, and now makes it completed.
 
 use std::time::Duration;
 
@@ -10,10 +10,11 @@ use crate::protocol::{ErrorObject, Outcome, Raw, code, meta, object};
 /// The extension's id.
 pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-/// Bytes of what a server calls a task: it is kept as long as the task, and sealed into what the client calls it.
+/// The longest task id of a server, in bytes: it is kept as long as the task, and sealed into the id that the client
+/// gets.
 pub(crate) const LONGEST_ID: usize = 1024;
 
-/// How far a task is.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Working,
@@ -24,7 +25,7 @@ pub(crate) enum Status {
 }
 
 impl Status {
-    /// The word on the wire.
+    /// Returns the word on the wire.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Working => "working",
@@ -35,20 +36,20 @@ impl Status {
         }
     }
 
-    /// The status of a task; a word that nobody knows means that it still runs.
+    /// Returns the status of a task; an unknown word means that it is still running.
     pub(crate) fn of(task: &Raw) -> Self {
         let word = task.text("status").unwrap_or_default();
         let all = [Self::InputRequired, Self::Completed, Self::Failed, Self::Cancelled];
         all.into_iter().find(|status| status.as_str() == word).unwrap_or(Self::Working)
     }
 
-    /// Whether the task is over.
+    /// Reports whether the task has ended.
     pub(crate) fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 }
 
-/// The task that a result creates: `{"task": {..}}` until 2025-11-25, the result itself since.
+/// Returns the task that a result creates: its member `task` in 2025-11-25, the result itself in 2026-07-28.
 pub(crate) fn created(result: &Raw) -> Option<Raw> {
     if result.text("resultType").as_deref() == Some("task") {
         return result.text("taskId").map(|_| result.clone());
@@ -56,13 +57,13 @@ pub(crate) fn created(result: &Raw) -> Option<Raw> {
     result.member("task").filter(|task| task.text("taskId").is_some())
 }
 
-/// How a server of 2025-11-25 is asked for a task.
+/// Asks a server of 2025-11-25 to run the call as a task.
 pub(crate) fn wanted(params: &Raw) -> Raw {
     params.with_member("task", b"{}")
 }
 
-/// A tool of a server of 2026-07-28 that has tasks: there the server alone decides which call becomes one, for a client of
-/// 2025-11-25 that means each may.
+/// Marks a tool of a 2026-07-28 server that supports tasks. Such a server alone decides which calls become tasks, which
+/// a client of 2025-11-25 understands as `optional`.
 pub(crate) fn marked(tool: &Raw) -> Raw {
     match tool.value_of("execution") {
         Some(_) => tool.clone(),
@@ -70,20 +71,20 @@ pub(crate) fn marked(tool: &Raw) -> Raw {
     }
 }
 
-/// The members of a task that belong to its life, by both of their names; everything else a server adds passes.
+/// The members of a task whose names differ, old and new; all other members that a server adds pass.
 const RENAMED: [(&str, &str); 2] = [("ttl", "ttlMs"), ("pollInterval", "pollIntervalMs")];
-/// What 2026-07-28 says beside the task itself.
+/// The members that 2026-07-28 puts beside those of the task itself.
 const BESIDE: [&str; 5] = ["resultType", "result", "error", "inputRequests", "requestState"];
 
-/// A task as 2026-07-28 writes it, under the id that the client knows.
+/// Writes a task in the form of 2026-07-28, under the id that the client knows.
 pub(crate) fn modern(task: &Raw, id: &str) -> Raw {
     let newer = |name: &str| RENAMED.iter().find(|(old, _)| *old == name).map(|(_, new)| *new);
     let task = rewritten(task, id, |name| (!BESIDE.contains(&name)).then(|| newer(name).unwrap_or(name)));
-    // It must say how long it is kept; `null` is for ever.
+    // The member is required; `null` means forever.
     if task.member("ttlMs").is_some() { task } else { task.with_member("ttlMs", b"null") }
 }
 
-/// A task as 2025-11-25 writes it, under the id that the client knows.
+/// Writes a task in the form of 2025-11-25, under the id that the client knows.
 pub(crate) fn legacy(task: &Raw, id: &str) -> Raw {
     let older = |name: &str| RENAMED.iter().find(|(_, new)| *new == name).map(|(old, _)| *old);
     let has_failed = task.member("result").is_some_and(|result| is_error(&result));
@@ -93,7 +94,7 @@ pub(crate) fn legacy(task: &Raw, id: &str) -> Raw {
     if has_failed { with_status(&task, Status::Failed) } else { task }
 }
 
-/// The same task under the id that the client knows.
+/// Gives the task the id that the client knows.
 pub(crate) fn renamed(task: &Raw, id: &str) -> Raw {
     task.with_member("taskId", Raw::from_value(id).as_bytes())
 }
@@ -102,7 +103,7 @@ pub(crate) fn with_status(task: &Raw, status: Status) -> Raw {
     task.with_member("status", Raw::from_value(status.as_str()).as_bytes())
 }
 
-/// A task of 2026-07-28 with how it ended: a tool that failed did complete.
+/// Adds the outcome of its request to a task of 2026-07-28. A tool result with `isError` counts as completed.
 pub(crate) fn ended(task: &Raw, outcome: &Outcome) -> Raw {
     match outcome {
         Ok(result) => with_status(task, Status::Completed).with_member("result", unrelated(result).as_bytes()),
@@ -110,7 +111,7 @@ pub(crate) fn ended(task: &Raw, outcome: &Outcome) -> Raw {
     }
 }
 
-/// How a task of 2026-07-28 ended, as far as it says.
+/// Returns how a task of 2026-07-28 ended, as far as the server says.
 pub(crate) fn outcome(task: &Raw) -> Outcome {
     match Status::of(task) {
         Status::Completed => task
@@ -124,12 +125,12 @@ pub(crate) fn outcome(task: &Raw) -> Outcome {
     }
 }
 
-/// Whether the result of a tool tells of a failure.
+/// Reports whether a tool result is an error.
 fn is_error(result: &Raw) -> bool {
     result.member("isError").is_some_and(|flag| flag.as_bytes() == b"true")
 }
 
-/// A body of 2025-11-25 whose `_meta` names the task it belongs to: under the id that the client knows.
+/// Names the task, by the id that the client knows, in the `_meta` of a body of 2025-11-25.
 pub(crate) fn related(body: &Raw, id: &str) -> Raw {
     let task = format!(r#"{{"taskId":{}}}"#, Raw::from_value(id));
     match body.member("_meta").filter(Raw::is_object) {
@@ -138,12 +139,12 @@ pub(crate) fn related(body: &Raw, id: &str) -> Raw {
     }
 }
 
-/// The task that a body of 2025-11-25 belongs to.
+/// Returns the task that a body of 2025-11-25 belongs to.
 pub(crate) fn related_to(body: &Raw) -> Option<String> {
     body.member("_meta")?.member(meta::RELATED_TASK)?.text("taskId")
 }
 
-/// The body without a word of the task that it belongs to.
+/// Removes the related task from a body.
 pub(crate) fn unrelated(body: &Raw) -> Raw {
     match body.member("_meta").filter(|own| own.member(meta::RELATED_TASK).is_some()) {
         Some(own) => {
@@ -155,7 +156,7 @@ pub(crate) fn unrelated(body: &Raw) -> Raw {
     }
 }
 
-/// How often the server wants to be asked about a task, within reason.
+/// Returns the time that the server wants between two polls of a task, but at least `POLL_MIN` and at most `POLL_MAX`.
 pub(crate) fn poll_interval(task: &Raw) -> Duration {
     let [old, new] = task.members(["pollInterval", "pollIntervalMs"]);
     let told = new.or(old).and_then(|interval| interval.read::<f64>().ok()).filter(|interval| interval.is_finite());
@@ -167,7 +168,7 @@ const POLL: Duration = Duration::from_millis(500);
 const POLL_MIN: Duration = Duration::from_millis(20);
 const POLL_MAX: Duration = Duration::from_secs(10);
 
-/// A task of 2025-11-25 that is made here and was over at once.
+/// Creates a task of 2025-11-25 that has already ended.
 pub(crate) fn done(id: &str, outcome: &Outcome, at: Duration) -> Raw {
     let failed = outcome.as_ref().map_or(true, is_error);
     let status = if failed { Status::Failed } else { Status::Completed };
@@ -177,7 +178,7 @@ pub(crate) fn done(id: &str, outcome: &Outcome, at: Duration) -> Raw {
     }))
 }
 
-/// Members in order, some under another name, some left out, the id replaced.
+/// Rewrites a task: members keep their order, `name` renames or drops them, and the id is replaced.
 fn rewritten(task: &Raw, id: &str, name: impl for<'a> Fn(&'a str) -> Option<&'a str>) -> Raw {
     let id = Raw::from_value(id);
     let members = object(task.as_value()).unwrap_or_default();
@@ -189,10 +190,10 @@ fn rewritten(task: &Raw, id: &str, name: impl for<'a> Fn(&'a str) -> Option<&'a 
     Raw::trusted(format!("{{{}}}", written.collect::<Vec<_>>().join(",")).into())
 }
 
-/// Days and times of day since 1970, as ISO 8601 writes them (H. Hinnant, "chrono-compatible low-level date algorithms").
+/// Formats a time since 1970 as ISO 8601 (H. Hinnant, "chrono-compatible low-level date algorithms").
 pub(crate) fn timestamp(since_1970: Duration) -> String {
     let (days, seconds) = (since_1970.as_secs() / 86_400, since_1970.as_secs() % 86_400);
-    // Counted from 0000-03-01, in eras of 400 years.
+    // Count from 0000-03-01, in eras of 400 years.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

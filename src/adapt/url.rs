@@ -1,4 +1,5 @@
-//! Elicitation by URL: ids that are unique per server only, and the error that wants URLs visited first (2025-11-25).
+//! Elicitation by URL: ids, which are unique only per server, and the error that requires visiting URLs first
+//! (2025-11-25).
 
 use std::fmt::Write as _;
 
@@ -7,12 +8,12 @@ use crate::protocol::{Address, Edits, ErrorObject, Raw, Theirs, code};
 
 const ID: &str = "elicitationId";
 
-/// The id of an elicitation as clients have it: `<alias>:<id>`.
+/// Returns the id of an elicitation as clients see it: `<alias>:<id>`.
 pub(crate) fn scoped_id(id: &str, alias: &str) -> String {
     format!("{alias}:{id}")
 }
 
-/// Params with an `elicitationId` (of a question, or of `notifications/elicitation/complete`), the id as clients have it.
+/// Prefixes the `elicitationId` with the alias, in the params of a question or of `notifications/elicitation/complete`.
 pub(crate) fn scoped(params: &Raw, alias: &str) -> Raw {
     match params.text(ID) {
         Some(id) => params.with_member(ID, Raw::from_value(&scoped_id(&id, alias)).as_bytes()),
@@ -20,18 +21,18 @@ pub(crate) fn scoped(params: &Raw, alias: &str) -> Raw {
     }
 }
 
-/// Params of a question by URL with an id that we made: a client of 2025-11-25 wants one, a newer server gives none.
+/// Adds an id of ours to a URL question: a client of 2025-11-25 requires one, and a newer server sends none.
 pub(crate) fn numbered(params: &Raw, id: &str) -> Raw {
     params.with_member(ID, Raw::from_value(id).as_bytes())
 }
 
-/// Whether this asks to visit a URL.
+/// Reports whether the question asks to visit a URL.
 pub(crate) fn is_url(params: Option<&Raw>) -> bool {
     params.and_then(|params| params.text("mode")).as_deref() == Some("url")
 }
 
-/// What `-32042` wants visited: each is the params of an `elicitation/create` in mode `url`, without an id. `None` for any
-/// other error, and for one that names nothing.
+/// Returns the elicitations that `-32042` requires: each is the params of an `elicitation/create` in mode `url`,
+/// without an id. `None` for any other error, and for one that names no URL.
 pub(crate) fn required(error: &ErrorObject) -> Option<Vec<Raw>> {
     let data = error.data.as_ref().filter(|_| error.code == code::URL_ELICITATION_REQUIRED)?;
     let wanted = data.value_of("elicitations").and_then(array)?;
@@ -42,33 +43,33 @@ pub(crate) fn required(error: &ErrorObject) -> Option<Vec<Raw>> {
     (!params.is_empty()).then_some(params)
 }
 
-/// Pages that are told in a sentence; who can be asked is asked for all of them.
+/// The most URLs named in a sentence; a client that can be asked is asked to visit all of them.
 const TOLD: usize = 8;
 
-/// Where these lead, a line each.
+/// Lists the URLs, one per line.
 pub(crate) fn addresses(pages: &[Raw]) -> String {
     let mut text = String::new();
     for page in pages.iter().take(TOLD) {
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = write!(text, "\n{}", Address(&page.text("url").unwrap_or_default()));
     }
     text
 }
 
-/// The same with what each is for.
+/// Lists the URLs with their purposes, one per line.
 pub(crate) fn purposes(pages: &[Raw]) -> String {
     let mut text = String::new();
     for page in pages.iter().take(TOLD) {
         let [message, url] =
             page.members(["message", "url"]).map(|part| part.and_then(|part| part.string().map(String::from)));
         let (message, url) = (message.unwrap_or_default(), url.unwrap_or_default());
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = write!(text, "\n{}: {}", Theirs(&message), Address(&url));
     }
     text
 }
 
-/// `-32042` with its ids as clients have them.
+/// Prefixes the ids in a `-32042` error with the alias.
 pub(crate) fn scoped_error(error: ErrorObject, alias: &str) -> ErrorObject {
     let Some(data) = &error.data else { return error };
     let mut edits = Edits::new(data);

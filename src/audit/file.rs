@@ -1,12 +1,14 @@
-//! The file: lines are added whole or not at all, by any number of hosts; a full one is put aside under a number.
+//! The audit file: any number of hosts append whole lines to it, and a full file is rotated to a numbered one.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::config;
+use crate::keep;
 
-/// A file that is being written.
+/// The open file.
 #[derive(Debug)]
 pub(super) struct File {
     path: PathBuf,
@@ -15,11 +17,10 @@ pub(super) struct File {
     file: fs::File,
 }
 
-/// How often a file that others put aside is opened again before it is given up for now.
+/// How many times to reopen a file that other hosts keep rotating.
 const ROUNDS: usize = 100;
-/// How long another host may hold the file.
-#[cfg(unix)]
-const HELD: std::time::Duration = std::time::Duration::from_secs(5);
+/// How long to wait for another host that holds the lock of the file.
+const HELD: Duration = Duration::from_secs(5);
 
 impl File {
     pub(super) fn open(settings: &config::Audit) -> io::Result<Self> {
@@ -27,41 +28,41 @@ impl File {
         Ok(Self { path: settings.file.clone(), max, keep: settings.keep, file: open(&settings.file)? })
     }
 
-    /// Adds lines, all of them or none.
+    /// Appends all of the lines, or none.
     pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         for _ in 0..ROUNDS {
-            let lock = Lock::of(&self.file)?;
+            let held = keep::hold(self.file.try_clone()?, HELD)?;
             if !is_at(&self.file, &self.path) {
-                // Another host has put it aside, or somebody has taken it away.
-                drop(lock);
+                // Another host has rotated the file, or something has removed it.
+                drop(held);
                 self.file = open(&self.path)?;
                 continue;
             }
             let length = self.file.metadata()?.len();
             if length > 0 && length.saturating_add(lines.len() as u64) > self.max {
-                self.file.sync_data()?;
+                keep::settle(&self.file)?;
                 put_aside(&self.path, self.keep)?;
-                drop(lock);
+                drop(held);
                 self.file = open(&self.path)?;
                 continue;
             }
             return self.add(lines, length);
         }
-        Err(io::Error::other("other hosts put it aside again and again"))
+        Err(io::Error::other("other hosts rotated it again and again"))
     }
 
     fn add(&mut self, lines: &[u8], length: u64) -> io::Result<()> {
-        // Whoever wrote last may have been killed in the middle of a line.
+        // The last writer may have been killed in the middle of a line.
         let whole = if ends_with_a_line(&mut self.file, length)? { Ok(()) } else { self.file.write_all(b"\n") };
         whole.and_then(|()| self.file.write_all(lines)).inspect_err(|_| {
-            // A part of a line is none.
+            // No partial line stays behind.
             let _ = self.file.set_len(length);
         })
     }
 
-    /// Done once all is on the disk.
+    /// Waits until everything is on the disk.
     pub(super) fn settle(&self) {
-        let _ = self.file.sync_data();
+        let _ = keep::settle(&self.file);
     }
 }
 
@@ -81,7 +82,8 @@ fn ends_with_a_line(file: &mut fs::File, length: u64) -> io::Result<bool> {
     Ok(byte == *b"\n")
 }
 
-/// `audit.jsonl` becomes `audit.jsonl.1`, that one `audit.jsonl.2`; the last is dropped.
+/// Renames `audit.jsonl` to `audit.jsonl.1`, the former `audit.jsonl.1` to `audit.jsonl.2`, and so on. At most `keep`
+/// numbered files remain: the oldest is replaced.
 fn put_aside(path: &Path, keep: usize) -> io::Result<()> {
     let numbered = |number: usize| {
         let mut name = path.as_os_str().to_owned();
@@ -95,7 +97,7 @@ fn put_aside(path: &Path, keep: usize) -> io::Result<()> {
     fs::rename(path, numbered(1))
 }
 
-/// Whether the open file is the one that has the name.
+/// Reports whether the open file is still the one at that path.
 #[cfg(unix)]
 fn is_at(file: &fs::File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
@@ -106,48 +108,4 @@ fn is_at(file: &fs::File, path: &Path) -> bool {
 #[cfg(not(unix))]
 fn is_at(_: &fs::File, path: &Path) -> bool {
     path.exists()
-}
-
-/// Nobody else writes while it lives.
-#[cfg(unix)]
-struct Lock(fs::File);
-
-#[cfg(unix)]
-impl Lock {
-    fn of(file: &fs::File) -> io::Result<Self> {
-        use rustix::fs::{FlockOperation, flock};
-        let until = std::time::Instant::now() + HELD;
-        loop {
-            match flock(file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Self(file.try_clone()?)),
-                Err(rustix::io::Errno::WOULDBLOCK) if std::time::Instant::now() < until => pause(),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::WOULDBLOCK) => return Err(io::Error::other("another program holds it")),
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-}
-
-#[cfg(unix)]
-#[expect(clippy::disallowed_methods, reason = "on a thread that may block, and there is no news of a lock")]
-fn pause() {
-    std::thread::sleep(std::time::Duration::from_millis(1));
-}
-
-#[cfg(unix)]
-impl Drop for Lock {
-    fn drop(&mut self) {
-        let _ = rustix::fs::flock(&self.0, rustix::fs::FlockOperation::Unlock);
-    }
-}
-
-#[cfg(not(unix))]
-struct Lock;
-
-#[cfg(not(unix))]
-impl Lock {
-    fn of(_: &fs::File) -> io::Result<Self> {
-        Ok(Self)
-    }
 }

@@ -1,19 +1,20 @@
-//! One line: who, when, which server and what there, how it ended. Values of arguments are only a hash.
+//! One audit line: who called what on which server, when, and how the call ended. Arguments appear only as a hash.
 
-use std::fmt::Write as _;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::Caller;
-use crate::protocol::{Method, Outcome, Raw};
-use crate::redact::{Scrubber, without_query};
+use crate::answered::Kind;
+use crate::hex;
+use crate::observe::{At, Begun, Ended};
+use crate::protocol::Raw;
+use crate::redact::without_query;
 
-/// Bytes of a name that are written down.
+/// How many bytes of a name are kept.
 const NAME: usize = 1024;
 
-/// What is known of a call. Its members are those of the line.
+/// One call. The fields are the members of the JSON line.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Line {
@@ -22,131 +23,75 @@ pub(super) struct Line {
     client: Option<String>,
     server: Option<String>,
     method: String,
-    /// The tool or prompt by the server's own name, the URI of a resource without its query.
+    /// The server's own name for the tool or prompt, or the URI of the resource without its query.
     target: Option<String>,
-    /// Which approved definition was called; there is no approval yet.
+    /// Which approved definition was called; always null, since definitions cannot be approved yet.
     pin: Option<String>,
-    /// Of the raw bytes of `arguments`.
+    /// The hash of the raw bytes of `arguments`.
     arguments: Option<String>,
     outcome: &'static str,
-    /// Where the answer is an error of ours: its kind.
-    kind: Option<String>,
-    /// Where the answer is a JSON-RPC error: its code.
+    /// The kind of failure, if there was no answer.
+    kind: Option<&'static str>,
+    /// The JSON-RPC error code, if the server answered with an error.
     code: Option<i64>,
     bytes_in: usize,
     bytes_out: usize,
     duration_ms: u64,
 }
 
-/// How a call ended.
-#[derive(Debug)]
-pub(super) struct Ended {
-    outcome: &'static str,
-    kind: Option<String>,
-    code: Option<i64>,
-    bytes: usize,
-}
-
 impl Line {
-    pub(super) fn begin(caller: &Caller<'_>, method: &Method, params: Option<&Raw>, now: SystemTime) -> Self {
-        let [name, uri, arguments] =
-            params.map_or([None, None, None], |params| params.members(["name", "uri", "arguments"]));
+    pub(super) fn begin(call: &Begun<'_>, now: SystemTime) -> Self {
+        let members = |params: &Raw| params.members(["name", "uri", "arguments"]);
+        let [name, uri, arguments] = call.params.map_or([None, None, None], members);
         let named = name.or(uri).as_ref().and_then(Raw::string).map(|named| short(&without_query(&named)));
         Self {
             time: timestamp(now),
-            principal: short(caller.principal),
-            client: caller.client.map(short),
+            principal: short(call.principal),
+            client: call.client.as_deref().map(short),
             server: None,
-            method: short(method.as_str()),
+            method: short(call.method.as_str()),
             target: named,
             pin: None,
-            arguments: arguments.map(|arguments| format!("sha256:{}", hex(&Sha256::digest(arguments.as_bytes())))),
+            arguments: arguments
+                .map(|arguments| format!("sha256:{}", hex::encode(&Sha256::digest(arguments.as_bytes())))),
             outcome: "",
             kind: None,
             code: None,
-            bytes_in: params.map_or(0, |params| params.as_bytes().len()),
+            bytes_in: 0,
             bytes_out: 0,
             duration_ms: 0,
         }
     }
 
-    /// Adds where it went and how it ended.
-    pub(super) fn end(&mut self, subject: Option<(&str, &str, &Scrubber)>, ended: &Ended) {
-        if let Some((server, target, scrubber)) = subject {
-            self.server = Some(server.to_owned());
+    /// Adds which server the call went to and how the call ended.
+    pub(super) fn end(&mut self, ended: &Ended<'_>) {
+        if let Some(At { server, target, scrubber }) = ended.at {
+            self.server = Some(server.as_ref().to_owned());
             self.target = Some(short(&scrubber.without_known(&without_query(target))));
         }
-        self.outcome = ended.outcome;
-        self.kind.clone_from(&ended.kind);
+        self.outcome = ended.end.word();
+        self.kind = ended.kind.map(Kind::word);
         self.code = ended.code;
-        self.bytes_out = ended.bytes;
+        self.bytes_in = ended.bytes_in;
+        self.bytes_out = ended.bytes_out;
+        self.duration_ms = u64::try_from(ended.took.as_millis()).unwrap_or(u64::MAX);
     }
 
-    pub(super) fn took(&mut self, time: Duration) {
-        self.duration_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    }
-
-    /// Writes it, with its end.
+    /// Writes the line with its newline.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
-        // A vector takes everything, and there is no key that JSON has no words for.
+        // Writing to a vector never fails, and every key is a string.
         let _ = serde_json::to_writer(&mut *out, self);
         out.push(b'\n');
     }
 }
 
-impl Ended {
-    pub(super) fn cancelled() -> Self {
-        Self { outcome: "cancelled", kind: None, code: None, bytes: 0 }
-    }
-
-    /// Reads an answer. One of ours says so (`docs/bridging.md` 14).
-    pub(super) fn of(outcome: &Outcome) -> Self {
-        match outcome {
-            Ok(result) => {
-                let [is_error, kind, meta, task] = result.members(["isError", "resultType", "_meta", "task"]);
-                let ours = meta.and_then(|meta| meta.member("mcp-host/error")?.text("kind"));
-                let outcome = match kind.as_ref().and_then(Raw::string).as_deref() {
-                    _ if is_error.is_some_and(|flag| flag.as_bytes() == b"true") => {
-                        if ours.is_some() {
-                            "host_error"
-                        } else {
-                            "tool_error"
-                        }
-                    }
-                    Some("input_required") => "input_required",
-                    Some("task") => "task",
-                    _ if task.is_some() => "task",
-                    _ => "ok",
-                };
-                let kind = ours.filter(|_| outcome == "host_error").map(|kind| short(&kind));
-                Self { outcome, kind, code: None, bytes: result.as_bytes().len() }
-            }
-            Err(error) => {
-                let kind = error.data.as_ref().filter(|data| data.member("retryable").is_some());
-                let kind = kind.and_then(|data| data.text("kind")).map(|kind| short(&kind));
-                let data = error.data.as_ref().map_or(0, |data| data.as_bytes().len());
-                let outcome = if kind.is_some() { "host_error" } else { "error" };
-                Self { outcome, kind, code: Some(error.code), bytes: error.message.len() + data }
-            }
-        }
-    }
-}
-
-/// At most so much of a name.
+/// Cuts a name after at most [`NAME`] bytes.
 fn short(text: &str) -> String {
     let end = (0..=NAME.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
     text[..end].to_owned()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut hex, byte| {
-        // A string takes everything.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
-}
-
-/// `2026-11-22T13:35:04.123Z`.
+/// Formats a time as `2026-11-22T13:35:04.123Z`.
 pub(super) fn timestamp(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
@@ -155,7 +100,7 @@ pub(super) fn timestamp(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
 }
 
-/// The date that is so many days after 1970-01-01. Years begin in March here, so that the odd day is the last one.
+/// Returns the date `days` after 1970-01-01. Years begin in March here, so that a leap day is the last day of its year.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

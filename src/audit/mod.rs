@@ -1,38 +1,42 @@
-//! The audit: one line of JSON for each call of a client, in a file that only grows (`docs/hazards.md` H99).
+//! The audit: one line of JSON for each client call, in an append-only file (`docs/hazards.md` H99).
 //!
-//! In: calls as they begin and end. Out: lines, by one task that writes them in the order in which calls ended.
-//! **Invariant:** no call goes to a server without a place for its line. The place is taken before the call begins and
-//! filled when it ends, however it ends; while the file cannot be written, no call begins. Start reading at
-//! [`Audit::begin`]; `file.rs` is the file, `line.rs` the line.
+//! In: client calls as they begin and end. Out: lines in the order in which calls ended, written by one task.
+//! **Invariant:** no call goes to a server without a place for its line in the queue of that task. The place is taken
+//! before the call begins and filled when the call ends, however it ends. While the file cannot be written, no call
+//! begins. Start at `Audit::begin`; `file.rs` is the file, `line.rs` the line.
 
 mod file;
 mod line;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
+use futures_util::future::BoxFuture;
 use tokio::sync::mpsc::{self, OwnedPermit, Receiver, Sender};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::file::File;
-use self::line::{Ended, Line};
+use self::line::Line;
+use crate::answered::{Failed, Kind};
 use crate::config;
-use crate::protocol::{ErrorObject, Method, Outcome, Raw};
-use crate::redact::Scrubber;
+use crate::keep;
+use crate::lock::lock;
+use crate::observe::{Begun, Ended, Listener, Pending};
+use crate::protocol::Method;
 
-/// Calls that may be under way or wait to be written.
+/// How many calls may be in flight or have a line that waits to be written.
 const PLACES: usize = 16 * 1024;
-/// Lines that are written in one go.
+/// Lines per write.
 const BATCH: usize = 512;
-/// How long until a file that could not be written is tried again.
+/// How long to wait before retrying a failed write.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long the last lines may take at the end.
+/// Timeout for the last lines at shutdown.
 const LAST: Duration = Duration::from_secs(2);
 
-/// A file that is written; cheap to clone.
+/// The open audit; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Audit(Arc<Inner>);
 
@@ -44,35 +48,24 @@ struct Inner {
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Why the file cannot be written, as long as it cannot.
+/// Why the file cannot be written at the moment; `None` while it can.
 #[derive(Debug, Default)]
 struct Trouble(Mutex<Option<String>>);
 
 impl Trouble {
     fn now(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 
     fn is(&self, trouble: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+        *lock(&self.0) = trouble;
     }
 }
 
-/// Which server a request went to, and what it named there; filled in on the way.
-#[derive(Debug, Default)]
-pub(crate) struct Subject(OnceLock<(Arc<str>, Arc<str>, Arc<Scrubber>)>);
-
-impl Subject {
-    /// The request is one for that server. The first word counts.
-    pub(crate) fn is(&self, server: &Arc<str>, target: &Arc<str>, scrubber: &Arc<Scrubber>) {
-        let _ = self.0.set((server.clone(), target.clone(), scrubber.clone()));
-    }
-}
-
-/// Whether requests of a method are written down: those that make a server do or tell something. Lists, pings, settings of
-/// the session and questions after the state of a task are not.
+/// Reports whether requests with this method are audited: those that make a server do or reveal something. Lists,
+/// pings, session settings, and queries of a task's state are not.
 #[must_use]
-pub(crate) fn covers(method: &Method) -> bool {
+fn covers(method: &Method) -> bool {
     match method {
         Method::ToolsCall
         | Method::PromptsGet
@@ -82,25 +75,17 @@ pub(crate) fn covers(method: &Method) -> bool {
         | Method::TasksResult
         | Method::TasksCancel
         | Method::TasksUpdate => true,
-        // The method of an extension.
+        // This is a method of an extension.
         Method::Other(_) => true,
         _ => false,
     }
 }
 
-/// Who calls.
-#[derive(Clone, Debug)]
-pub(crate) struct Caller<'a> {
-    pub(crate) principal: &'a str,
-    /// What the client calls itself: shown, never believed.
-    pub(crate) client: Option<&'a str>,
-}
-
 impl Audit {
-    /// Opens the file, and starts the task that writes it.
+    /// Opens the file and starts the task that writes it.
     ///
     /// # Errors
-    /// In one sentence, when it cannot be opened or made.
+    /// Returns one sentence if the file cannot be opened or created.
     pub(crate) fn open(settings: &config::Audit) -> Result<Self, String> {
         let file = File::open(settings).map_err(|error| {
             format!("host.audit.file: {} cannot be written: {}", settings.file.display(), said(&error))
@@ -110,82 +95,64 @@ impl Audit {
         let writer = tokio::spawn(write(file, lines, trouble.clone(), stop.clone()));
         Ok(Self(Arc::new(Inner { places, trouble, stop, writer: Mutex::new(Some(writer)) })))
     }
+}
 
-    /// Takes the place for a call that begins now.
+impl Listener for Audit {
+    fn wants(&self, method: &Method) -> bool {
+        covers(method)
+    }
+
+    /// Takes the place for the line of a call that begins now.
     ///
     /// # Errors
-    /// When there is none, or no line can be written: then the call must not be made.
-    pub(crate) fn begin(
-        &self,
-        caller: &Caller<'_>,
-        method: &Method,
-        params: Option<&Raw>,
-        subject: Arc<Subject>,
-    ) -> Result<Record, ErrorObject> {
+    /// Fails if no place is free or the file cannot be written. Then the call must not be made.
+    fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed> {
         if let Some(trouble) = self.0.trouble.now() {
-            return Err(refused(&format!("the audit cannot be written, so no call is made: {trouble}")));
+            return Err(refused(format!("the audit cannot be written, so no call is made: {trouble}"), Some(trouble)));
         }
-        let place = self
-            .0
-            .places
-            .clone()
-            .try_reserve_owned()
-            .map_err(|_| refused(&format!("{PLACES} calls wait for a place in the audit, so no more is made")))?;
-        let line = Line::begin(caller, method, params, SystemTime::now());
-        Ok(Record { open: Some((place, line)), begun: Instant::now(), subject })
+        let full = || refused(format!("{PLACES} calls wait for a place in the audit, so no more is made"), None);
+        let place = self.0.places.clone().try_reserve_owned().map_err(|_| full())?;
+        Ok(Box::new(Record { place, line: Line::begin(call, SystemTime::now()) }))
     }
 
-    /// Writes what is left, and ends. Calls that still run then have no line any more.
-    pub(crate) async fn finish(&self) {
-        self.0.stop.cancel();
-        let writer = self.0.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut writer) = writer
-            && tokio::time::timeout(LAST, &mut writer).await.is_err()
-        {
-            let trouble = self.0.trouble.now().unwrap_or_else(|| "calls still run".to_owned());
-            tracing::error!("the last lines of the audit are lost: {trouble}");
-            writer.abort();
-        }
+    /// Writes the lines that are left, and stops. Calls still in flight get no line.
+    fn finish(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.0.stop.cancel();
+            let writer = lock(&self.0.writer).take();
+            if let Some(mut writer) = writer
+                && tokio::time::timeout(LAST, &mut writer).await.is_err()
+            {
+                let trouble = self.0.trouble.now().unwrap_or_else(|| "calls still run".to_owned());
+                tracing::error!("the last lines of the audit are lost: {trouble}");
+                writer.abort();
+            }
+        })
     }
 }
 
-/// The answer to a call that is not made (`docs/bridging.md` 14).
-fn refused(text: &str) -> ErrorObject {
-    let data = serde_json::json!({ "server": null, "kind": "unavailable", "sent": false, "retryable": true });
-    ErrorObject::internal(text).with_data(Raw::from_value(&data))
+/// Returns the failure of a refused call (`docs/bridging.md` 14).
+fn refused(text: String, cause: Option<String>) -> Failed {
+    let (text, cause) = (text.into(), cause.map(Into::into));
+    Failed { kind: Kind::Unavailable, server: None, text, cause, sent: false, retryable: true }
 }
 
-/// One call under way. Dropped before it is finished, it was cancelled.
+/// One call in flight: its line so far, and the place for that line.
 #[derive(Debug)]
-pub(crate) struct Record {
-    open: Option<(OwnedPermit<Line>, Line)>,
-    begun: Instant,
-    subject: Arc<Subject>,
+struct Record {
+    place: OwnedPermit<Line>,
+    line: Line,
 }
 
-impl Record {
-    /// The call has its answer; `None` where its client wanted none any more.
-    pub(crate) fn finish(mut self, outcome: Option<&Outcome>) {
-        self.close(&outcome.map_or_else(Ended::cancelled, Ended::of));
-    }
-
-    fn close(&mut self, ended: &Ended) {
-        if let Some((place, mut line)) = self.open.take() {
-            let subject = self.subject.0.get();
-            line.end(subject.map(|(server, target, scrubber)| (&**server, &**target, &**scrubber)), ended);
-            line.took(self.begun.elapsed());
-            place.send(line);
-        }
+impl Pending for Record {
+    fn end(self: Box<Self>, ended: &Ended<'_>) {
+        let Self { place, mut line } = *self;
+        line.end(ended);
+        place.send(line);
     }
 }
 
-impl Drop for Record {
-    fn drop(&mut self) {
-        self.close(&Ended::cancelled());
-    }
-}
-
-/// Writes lines until there can be no more.
+/// Writes lines until the channel is closed and empty.
 async fn write(mut file: File, mut lines: Receiver<Line>, trouble: Arc<Trouble>, stop: CancellationToken) {
     let mut batch = Vec::with_capacity(BATCH);
     let mut open = true;
@@ -203,19 +170,19 @@ async fn write(mut file: File, mut lines: Receiver<Line>, trouble: Arc<Trouble>,
         batch.drain(..).for_each(|line| line.write(&mut text));
         file = put(file, text, &trouble).await;
     }
-    let _ = tokio::task::spawn_blocking(move || file.settle()).await;
+    let _ = keep::aside(move || file.settle()).await;
 }
 
-/// Writes some lines, however long it takes until they can be written.
+/// Writes lines, and retries until that succeeds.
 async fn put(mut file: File, text: Vec<u8>, trouble: &Trouble) -> File {
     let text = Arc::new(text);
     loop {
         let lines = text.clone();
-        let written = tokio::task::spawn_blocking(move || {
+        let written = keep::aside(move || {
             let written = file.append(&lines);
             (file, written)
         });
-        // It does not panic, and nobody else aborts it.
+        // The closure does not panic, and nothing else aborts its task.
         let Ok((back, written)) = written.await else { std::future::pending().await };
         file = back;
         match written {
@@ -237,7 +204,7 @@ async fn put(mut file: File, text: Vec<u8>, trouble: &Trouble) -> File {
     }
 }
 
-/// What the system said, and what to do where that is known.
+/// Returns the system's error message, or what to do about the error if that is known.
 fn said(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such folder; make it first".to_owned(),

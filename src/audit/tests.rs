@@ -1,4 +1,4 @@
-//! Calls and their lines: as many as calls, whole, and none that is not written.
+//! Each call has exactly one line, whole, and no call goes unrecorded.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn members<'a>(line: &'a Value, names: &[&str]) -> Vec<&'a Value> {
     names.iter().map(|name| &line[*name]).collect()
 }
 
-/// A host with one server, whose tools answer, fail, break off, and wait.
+/// A host with one server, whose tools answer, fail, disconnect, and wait.
 async fn host(audit: config::Audit, waits: Arc<Notify>) -> Result<Host, crate::Error> {
     let tool = |name: &str| Raw::from_value(&json!({ "name": name, "inputSchema": { "type": "object" } }));
     let text = |text: &str, wrong: bool| {
@@ -89,7 +89,7 @@ async fn h99_a_line_tells_who_called_what_and_how_it_ended() {
     );
     let first = &lines[0];
     assert_eq!(members(first, &["principal", "client", "pin"]), [&json!("local"), &json!("tester"), &Value::Null]);
-    // As `sha256sum` says it of these bytes.
+    // The output of `sha256sum` for these bytes.
     assert_eq!(first["arguments"], "sha256:08c2d2f34d6af81efd2d609a293ea7dcf8db1a92d5d5bd126152ab0b489a8725");
     assert_eq!(lines[1]["arguments"], "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a");
     assert!(first["bytesIn"].as_u64() > Some(25) && first["bytesOut"].as_u64() > Some(25), "{first}");
@@ -124,7 +124,7 @@ async fn h99_what_cannot_be_written_down_is_not_called() {
     std::os::unix::fs::symlink("/dev/full", &file).unwrap();
     let host = host(config::Audit::new(&file), Arc::default()).await.unwrap();
     let mut served = 0;
-    // The first ones begin before the disk is known to be full.
+    // The first calls begin before the full disk is noticed.
     let refusal = async {
         loop {
             match host.call_tool("mine__answer", arguments(&json!({}))).await {
@@ -183,7 +183,7 @@ fn h99_a_line_that_was_cut_off_spoils_no_other() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"cut\n{}\n");
 }
 
-/// In a process of its own, no file of which may be larger than a block: as if the disk was full there.
+/// Runs in a process of its own whose files may not exceed one block, as if the disk were full.
 #[cfg(unix)]
 #[test]
 fn h99_a_disk_that_is_full_gets_no_half_line() {

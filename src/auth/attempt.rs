@@ -1,7 +1,8 @@
-//! One login by a browser: the page to open, and the judgement of what comes back (`docs/hazards.md` H70).
+//! One browser login: the page to open, and the check of the redirect with which the browser comes back
+//! (`docs/hazards.md` H70).
 //!
-//! **Invariant:** state, verifier, issuer and redirect stand together from the beginning, and nothing of an answer that does
-//! not fit them is acted on or shown.
+//! **Invariant:** `state`, PKCE verifier, issuer and redirect URI are fixed together at the start. If a redirect does
+//! not match them, nothing in it is acted on or shown.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::dpop::Proof;
 use super::registration::Client;
 use super::{Error, error, jwt, place};
 
-/// A login that has begun.
+/// A browser login in progress.
 pub(super) struct Attempt {
     pub(super) page: Url,
     state: String,
@@ -37,7 +38,7 @@ impl fmt::Debug for Attempt {
 }
 
 impl Attempt {
-    /// Makes the page for a login; `redirect` is where the browser is to be sent back to.
+    /// Begins a login by creating the URL of the page to open. `redirect` is the URL to which the browser is sent back.
     pub(super) fn new(
         issuer: Issuer,
         client: Client,
@@ -46,7 +47,7 @@ impl Attempt {
         scopes: Vec<String>,
     ) -> Result<Self, Error> {
         let Some(mut page) = issuer.authorization.clone() else {
-            let what = "lets nobody sign in by a browser: it has no authorization endpoint".to_owned();
+            let what = "does not support signing in with a browser: it has no authorization endpoint".to_owned();
             return Err(Error::Client { issuer: issuer.issuer, what });
         };
         issuer.checks_codes()?;
@@ -73,18 +74,19 @@ impl Attempt {
         Ok(Self { page, state, verifier, issuer, client, redirect, resource, scopes, proof, begun })
     }
 
-    /// The code in the URL that the browser was sent back to.
+    /// Returns the authorization code from `back`, the URL to which the browser was sent back. `limit` is how long a
+    /// login may take.
     ///
     /// # Errors
-    /// When it does not belong to this login, or the answer in it is no.
+    /// Fails if the URL does not belong to this login, comes too late, or contains an error.
     pub(super) fn code(&self, back: &str, limit: Duration) -> Result<String, Error> {
         let wrong = |what| Err(Error::Redirect(what));
         if self.begun.elapsed() > limit {
             return wrong("it came too late (host.limits.login)");
         }
-        let Ok(back) = Url::parse(back.trim()) else { return wrong("it is no URL") };
+        let Ok(back) = Url::parse(back.trim()) else { return wrong("it is not a URL") };
         if back.origin() != self.redirect.origin() || back.path() != self.redirect.path() {
-            return wrong("it came to another place than was agreed on");
+            return wrong("it came to a different URL than the redirect URI");
         }
         let mut parts = Parts::default();
         for (name, value) in back.query_pairs() {
@@ -96,17 +98,17 @@ impl Attempt {
                 _ => continue,
             };
             if slot.replace(value.into_owned()).is_some() {
-                return wrong("a part of it is there twice");
+                return wrong("it has a duplicate parameter");
             }
         }
         if parts.state.as_deref() != Some(&self.state) {
             return wrong("its state is not the one that was sent");
         }
-        // Byte by byte: who is only nearly the issuer is somebody else.
+        // Issuers are compared byte by byte: an issuer that nearly matches is another issuer.
         match parts.issuer {
             Some(issuer) if issuer != self.issuer.issuer => return wrong("it is from another issuer"),
             None if self.issuer.names_itself => {
-                return wrong("it does not say which issuer it is from, which this one does");
+                return wrong("it does not say which issuer it is from, although this issuer always does");
             }
             _ => {}
         }
@@ -183,7 +185,7 @@ mod tests {
         assert!(matches!(made(issuer(false, false)), Err(Error::Metadata { .. })));
     }
 
-    /// What comes back, with the state of the attempt in place of STATE.
+    /// Answers the attempt with a query, in which STATE becomes the attempt's state.
     fn back(attempt: &Attempt, query: &str) -> Result<String, Error> {
         attempt.code(&format!("http://127.0.0.1:4321/callback?{}", query.replace("STATE", &attempt.state)), LOGIN)
     }

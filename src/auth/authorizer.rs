@@ -1,83 +1,68 @@
-//! The tokens of one server: what its requests carry, and what is done when it says no.
+//! The access tokens for one MCP server: what requests to it carry, and what to do when it refuses them.
 //!
-//! A request costs a look at a pointer and at the clock. One refusal brings at most one new token and one replay, one nonce
-//! and one step up; what was tried in vain is not tried again for a while, and a person is asked once
-//! (`docs/hazards.md` H74).
+//! A request costs one load of a pointer and one look at the clock. For one request, refusals cause at most one new
+//! token, one retry with a nonce, and one step-up (a token with more scopes). A failed attempt to get a token is not
+//! repeated for a while, and a person is asked only once (`docs/hazards.md` H74).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use oauth2::http::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use oauth2::http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use tokio::sync::{OnceCell, watch};
 use tokio::time::Instant;
 use url::Url;
 
-use super::challenge::{Challenge, challenges_within};
 use super::dpop::Nonce;
 #[cfg(feature = "server")]
 use super::invitation::Invitation;
 use super::keychain::{self, Keychain};
-use super::obtain::Under;
+use super::progress::{AGAIN, Hint, Notice, Progress, Under};
 use super::token::{Entry, Held};
 use super::web::Web;
-use super::{Error, StoreError, discovery};
+use super::{Error, StoreError};
 use crate::config::{self, Grant};
 
-/// What was tried in vain is not tried again for that long.
-pub(super) const AGAIN: Duration = Duration::from_secs(30);
-/// Of one set of scopes that a server wants in addition, so many logins an hour.
+/// How many logins the same set of additional scopes may cause within [`STEPS_FOR`].
 const STEPS: usize = 3;
+/// How long a login for additional scopes counts toward [`STEPS`] and [`STEPS_IN_ALL`].
 const STEPS_FOR: Duration = Duration::from_secs(60 * 60);
-/// Of all sets together.
+/// How many logins all sets of additional scopes together may cause within [`STEPS_FOR`].
 const STEPS_IN_ALL: usize = 12;
 
-/// The tokens of one server.
+/// Gets, keeps and renews the access tokens for one MCP server.
 #[derive(Debug)]
 pub(crate) struct Authorizer {
-    /// Its name, for people.
+    /// The server's name in the config.
     pub(super) server: Arc<str>,
     pub(super) url: Url,
-    /// Whom to believe there.
+    /// How to verify the server's certificate.
     pub(super) tls: config::Tls,
     pub(super) config: config::OAuth,
     pub(super) keys: Keychain,
-    /// Where the store says which token it has.
+    /// The name under which the secret store records which token is for this server.
     pub(super) slot: String,
     web: OnceLock<Result<Web, String>>,
     pub(super) current: ArcSwapOption<Held>,
     pub(super) loaded: OnceCell<()>,
-    /// Why what is kept cannot be read. Nobody is asked to sign in over a login that is there.
+    /// Why the stored login cannot be read. Nobody is asked to sign in while a stored login may exist.
     pub(super) unread: Mutex<Option<StoreError>>,
-    /// How what is kept looked from outside when it was read last.
+    /// The stamp of the stored login when it was last read.
     pub(super) stamp: Mutex<Option<u64>>,
-    /// Somebody looks whether it can be read by now.
+    /// Whether a task is retrying to read the stored login.
     pub(super) looking: AtomicBool,
-    /// Its last 401 said nothing of where tokens come from.
+    /// Whether the server's last 401 to a request without a token said nothing about where tokens come from.
     is_bare: AtomicBool,
     pub(super) progress: tokio::sync::Mutex<Progress>,
     pub(super) login: Mutex<Option<Under>>,
-    /// The login that whoever asks for something is invited to, or was last.
+    /// The latest invitation to sign in, whether it is open or over.
     #[cfg(feature = "server")]
     pub(super) invited: Mutex<Option<Arc<Invitation>>>,
-    pub(super) news: watch::Sender<Told>,
+    pub(super) news: watch::Sender<NoticeCounts>,
 }
 
-/// What was tried so far.
-#[derive(Debug, Default)]
-pub(super) struct Progress {
-    /// Somebody was asked, and no token of that has worked yet.
-    pub(super) prompted: bool,
-    pub(super) failed: Option<(Instant, Error)>,
-    /// What a refusal said last, where nobody was at hand to be asked.
-    pub(super) wanted: Option<Hint>,
-    /// Not before then is a token renewed ahead of its end.
-    pub(super) rest: Option<Instant>,
-    steps: Vec<(Vec<String>, Instant)>,
-}
-
-/// What one request has cost already.
+/// Which of its retries one request has already used up: with a new token, with more scopes, and with a nonce.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
     replayed: bool,
@@ -85,68 +70,18 @@ pub(crate) struct Tries {
     nonce: bool,
 }
 
-/// What a refusal says of the way in.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Hint {
-    pub(super) metadata: Option<String>,
-    pub(super) scopes: Vec<String>,
-    /// It wants tokens that are bound to a key.
-    pub(super) dpop: bool,
-    error: Option<String>,
-}
-
-impl Hint {
-    /// Nothing but scopes.
-    pub(super) fn scopes(scopes: &[String]) -> Self {
-        Self { scopes: scopes.to_vec(), ..Self::default() }
-    }
-
-    /// Whether it says nothing of where tokens come from.
-    fn is_bare(&self) -> bool {
-        self.metadata.is_none() && self.scopes.is_empty() && !self.dpop
-    }
-
-    /// What cannot be read says nothing.
-    pub(super) fn of(headers: &HeaderMap, cap: usize) -> Self {
-        let values = headers.get_all(WWW_AUTHENTICATE).iter().map(HeaderValue::as_bytes);
-        let all = challenges_within(values, cap).unwrap_or_else(|error| {
-            tracing::debug!("{error}");
-            Vec::new()
-        });
-        let Some(challenge) = all.iter().find(|one| matches!(one.scheme(), "bearer" | "dpop")) else {
-            return Self::default();
-        };
-        let text = |challenge: &Challenge, name| challenge.parameter(name).map(str::to_owned);
-        Self {
-            metadata: text(challenge, "resource_metadata"),
-            scopes: challenge.parameter("scope").map(discovery::scopes).unwrap_or_default(),
-            dpop: all.iter().any(|one| one.scheme() == "dpop"),
-            error: text(challenge, "error"),
-        }
-    }
-}
-
-/// How often something was told of the tokens of a server.
+/// How many notices of each kind were sent: new tokens, and sign-outs.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct NoticeCounts {
     came: u64,
     gone: u64,
 }
 
-/// What is told of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Notice {
-    /// There is a token that was not there before.
-    Came,
-    /// The user has signed out. What was connected by that login is not, from then on.
-    SignedOut,
-}
-
-/// News of tokens, for the connections to their server.
+/// Receives the notices about a server's tokens, for one connection to that server.
 #[derive(Debug)]
 pub(crate) struct News {
-    told: Option<watch::Receiver<Told>>,
-    heard: Told,
+    told: Option<watch::Receiver<NoticeCounts>>,
+    heard: NoticeCounts,
 }
 
 impl News {
@@ -156,7 +91,7 @@ impl News {
         Self { told, heard }
     }
 
-    /// Waits for news; for ever, where none can come. Of several at once, the end of a login comes first.
+    /// Waits for the next notice, forever if none can come. If several are pending, a sign-out comes first.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -173,7 +108,7 @@ impl News {
         Notice::Came
     }
 
-    /// Waits for a token that was not there before; what is told beside is not heard.
+    /// Waits for a new token, and ignores other notices.
     #[cfg(feature = "server")]
     pub(super) async fn came(&mut self) {
         while self.next().await != Notice::Came {}
@@ -205,27 +140,27 @@ impl Authorizer {
         })
     }
 
-    /// The server's name in the config.
+    /// Returns the server's name in the config.
     pub(crate) fn server(&self) -> &str {
         &self.server
     }
 
-    /// Whether its tokens come from a user who signs in.
+    /// Reports whether its tokens come from a user who signs in.
     pub(crate) fn wants_user(&self) -> bool {
         self.config.grant == Grant::Code
     }
 
-    /// Whether its last 401 said nothing of where tokens come from.
+    /// Reports whether its last 401 said nothing about where tokens come from.
     pub(crate) fn wants_key(&self) -> bool {
         self.wants_user() && self.is_bare.load(Ordering::Relaxed)
     }
 
-    /// Where it is: scheme, host and port.
+    /// Returns the server's origin: scheme, host and port.
     pub(crate) fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
 
-    /// The token for a request, renewed if its time has come; none if none is there, or none is wanted.
+    /// Returns the token for a request, after renewing it if that is due; `None` if there is no token.
     pub(crate) async fn credentials(self: &Arc<Self>) -> Option<Arc<Held>> {
         if !self.loaded.initialized() {
             self.read_kept().await;
@@ -239,21 +174,22 @@ impl Authorizer {
         self.current.load_full()
     }
 
-    /// The headers of a request that carries this token.
+    /// Returns the headers of a request that carries this token.
     pub(crate) fn headers(held: &Held, method: &str, url: &Url) -> Result<HeaderMap, Error> {
         let mut headers = HeaderMap::with_capacity(2);
         headers.insert(AUTHORIZATION, held.header().clone());
         if let Some(proof) = &held.proof {
             let proof = proof.of_request(method, url, Some(&held.entry.access), Nonce::Server)?;
-            headers.insert("dpop", HeaderValue::try_from(proof).map_err(|_| Error::Malformed("at no URL"))?);
+            headers.insert("dpop", HeaderValue::try_from(proof).map_err(|_| Error::Malformed("with an invalid URL"))?);
         }
         Ok(headers)
     }
 
-    /// Judges an answer to a request that went out with `held`: whether it is to be sent again, with what is there then.
+    /// Checks the response to a request that was sent with the token `held`. If it is a refusal that another token may
+    /// resolve, gets one. Returns whether to retry the request with the current token.
     ///
     /// # Errors
-    /// When the answer is a refusal that nothing can be done about now.
+    /// Fails if the response is a refusal that cannot be resolved now.
     pub(crate) async fn judge(
         self: &Arc<Self>,
         status: u16,
@@ -276,7 +212,7 @@ impl Authorizer {
         match (status, hint.error.as_deref()) {
             (401, Some("use_dpop_nonce")) if nonce && !tries.nonce => tries.nonce = true,
             (401, _) if tries.replayed => {
-                // It was new, and is not taken: the next one would not be, either.
+                // A new token was refused, so another one would be refused, too.
                 let mut progress = self.progress.lock().await;
                 progress.failed = Some((Instant::now(), Error::Useless));
                 return Err(Error::Useless);
@@ -292,25 +228,26 @@ impl Authorizer {
                 if std::mem::replace(&mut tries.stepped, true) {
                     return Err(Error::Scope { scope });
                 }
-                // The token is good for other requests, whatever comes of asking for another.
+                // The current token still works for other requests, whether or not another one is obtained.
                 self.step_up(held, hint).await.map_err(|error| match error {
                     Error::Unreachable { .. } => error,
                     _ => Error::Scope { scope },
                 })?;
             }
-            // Not a matter of tokens.
+            // The response is not about tokens.
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    /// Does what may spend a refresh token to its end, even if whoever wanted it goes: a token that has come and is not kept
-    /// is a login that is lost (`docs/hazards.md` H72).
+    /// Runs work that may use up a refresh token, and completes it even if the caller goes away: if a new token were
+    /// issued but not stored, the login would be lost (`docs/hazards.md` H72).
     async fn through<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
         self.keys.tasks.spawn(work).await.ok()
     }
 
-    /// Gets another token than `held`, whoever of those who want one is first.
+    /// Gets a token to replace `held`, which the server has refused. Of several callers, the first does the work for
+    /// all.
     async fn obtain(self: &Arc<Self>, held: Option<&Arc<Held>>, hint: Hint) -> Result<(), Error> {
         let (task, held) = (self.clone(), held.cloned());
         let obtained = self.through(async move { task.obtain_first(held.as_ref(), hint).await }).await;
@@ -335,7 +272,7 @@ impl Authorizer {
         obtained
     }
 
-    /// Gets a token with more scopes: those that were asked for before, and those that are wanted now.
+    /// Gets a token with more scopes than `held`: those requested before, and those that the server wants now.
     async fn step_up(self: &Arc<Self>, held: &Arc<Held>, mut hint: Hint) -> Result<(), Error> {
         let under = {
             let mut progress = self.progress.lock().await;
@@ -352,7 +289,7 @@ impl Authorizer {
                 return Err(scope());
             }
             progress.steps.push((hint.scopes.clone(), Instant::now()));
-            // The token that there is has worked; it is another one that is asked for.
+            // The current token has worked; this asks for another one.
             progress.prompted = false;
             let before = held.entry.requested.iter().filter(|scope| !hint.scopes.contains(scope)).cloned();
             hint.scopes = before.chain(hint.scopes.iter().cloned()).collect();
@@ -368,13 +305,13 @@ impl Authorizer {
         match (&*self.current.load(), held) {
             (Some(current), Some(held)) => Arc::ptr_eq(current, held),
             (None, None) => true,
-            // It was taken away meanwhile, and nothing came in its place.
+            // The token was taken away meanwhile, and not replaced.
             (None, Some(_)) => true,
             (Some(_), None) => false,
         }
     }
 
-    /// Tells it to all who are connected, or want to be.
+    /// Sends a notice to all connections to the server.
     pub(super) fn tell(&self, notice: Notice) {
         self.news.send_modify(|told| match notice {
             Notice::Came => told.came += 1,
@@ -391,7 +328,7 @@ impl Authorizer {
         }
     }
 
-    /// What its authorization is talked over.
+    /// Returns the HTTP access to authorization servers and metadata.
     pub(super) fn web(&self) -> Result<&Web, Error> {
         let limits = &self.keys.limits;
         let made = self.web.get_or_init(|| {
@@ -404,11 +341,13 @@ impl Authorizer {
 
 #[cfg(test)]
 mod tests {
+    use oauth2::http::header::WWW_AUTHENTICATE;
+
     use super::super::store::MemoryStore;
     use super::super::tests::{entry, server};
     use super::*;
 
-    /// A server whose user has signed in for `read`.
+    /// Returns a server whose user has signed in for `read`.
     fn signed_in() -> Arc<Authorizer> {
         let server = server(Arc::new(MemoryStore::default()));
         let mut entry = entry("one");
@@ -417,7 +356,7 @@ mod tests {
         server
     }
 
-    /// What is asked of a user when a request is refused for want of these scopes, if anything is.
+    /// Refuses a request for lack of these scopes, and returns the scopes that the user is then asked for, if any.
     async fn asked(server: &Arc<Authorizer>, scopes: &str) -> Option<String> {
         let held = server.current.load_full();
         let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{scopes}\"");
@@ -435,7 +374,7 @@ mod tests {
             assert_eq!(asked(&server, "write").await.as_deref(), Some("read write"));
         }
         assert_eq!(asked(&server, "write").await, None);
-        // Others have a count of their own; what was asked for already is not asked for again.
+        // Other sets have a count of their own; scopes that were already requested are not requested again.
         assert_eq!(asked(&server, "admin read").await.as_deref(), Some("admin read"));
         assert_eq!((asked(&server, "read").await, asked(&server, "").await), (None, None));
         tokio::time::advance(STEPS_FOR - Duration::from_secs(1)).await;

@@ -1,78 +1,78 @@
-//! `WWW-Authenticate`, read: several challenges in a header, several headers, quoted strings (RFC 9110, 11.6.1); pure.
+//! Parses `WWW-Authenticate`, with several challenges in a header, several headers, and quoted strings (RFC 9110,
+//! 11.6.1); pure.
 //!
-//! A reader for what servers send, not for what they should: parameters without commas between them and values without the
-//! quotes that they need are taken. What could be read in two ways is refused.
+//! The parser reads what servers send, not what they should send: it accepts parameters without commas between them,
+//! and values without the required quotes. It refuses anything ambiguous.
 
 use std::fmt;
 
-/// All headers of one response together.
+/// The largest total size of these headers in one response, in bytes.
+#[cfg(any(test, feature = "fuzzing"))]
 const BYTES: usize = 8 * 1024;
-/// Challenges, and parameters of one of them.
+/// The largest number of challenges, and of parameters in one challenge.
 const MOST: usize = 64;
 
-/// One way in that a server offers.
+/// One way to authenticate that a server offers.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Challenge {
+pub(crate) struct Challenge {
     scheme: String,
     token: Option<String>,
     parameters: Vec<(String, String)>,
 }
 
-/// Why what a server says of its ways in cannot be read.
+/// Why a server's challenges cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum MalformedChallenge {
-    /// More than is read in all headers of one response.
-    #[error("the challenge is larger than is read of one (host.limits.oauthChallenge)")]
+pub(crate) enum MalformedChallenge {
+    /// The headers of one response are larger than the limit.
+    #[error("the challenge is too large (host.limits.oauthChallenge)")]
     TooLarge,
-    /// More challenges, or parameters of one, than anybody has use for.
+    /// There are more challenges, or parameters in one challenge, than anyone needs.
     #[error("the challenge has more than 64 parts")]
     TooMany,
-    /// One parameter twice: readers would differ in which one counts.
-    #[error("the challenge has a parameter twice")]
+    /// A parameter occurs twice in a challenge: readers would disagree on which value counts.
+    #[error("the challenge has a duplicate parameter")]
     Twice,
-    /// Not the grammar, however tolerantly read.
-    #[error("the challenge is not one: at byte {0}")]
+    /// The grammar is violated, at this byte of a header, beyond what is tolerated.
+    #[error("the challenge is malformed at byte {0}")]
     Grammar(usize),
 }
 
 impl Challenge {
-    /// The scheme in lower case: `bearer`, `dpop`, `basic`.
+    /// Returns the scheme in lower case: `bearer`, `dpop`, `basic`.
     #[must_use]
-    pub fn scheme(&self) -> &str {
+    pub(crate) fn scheme(&self) -> &str {
         &self.scheme
     }
 
-    /// What some schemes have in place of parameters.
+    /// Returns the value of a parameter; names are case-insensitive.
     #[must_use]
-    pub fn token(&self) -> Option<&str> {
-        self.token.as_deref()
-    }
-
-    /// The value of a parameter; names are the same in any case.
-    #[must_use]
-    pub fn parameter(&self, name: &str) -> Option<&str> {
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
         self.parameters.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 }
 
 impl fmt::Debug for Challenge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Values are a server's text, and may hold what it was sent.
+        // Values come from the server, and may repeat what was sent to it.
         let names: Vec<_> = self.parameters.iter().map(|(name, _)| name).collect();
         f.debug_struct("Challenge").field("scheme", &self.scheme).field("parameters", &names).finish_non_exhaustive()
     }
 }
 
-/// Reads the values of all `WWW-Authenticate` headers of one response.
+/// Parses the values of all `WWW-Authenticate` headers of one response.
 ///
 /// # Errors
-/// When they are larger than 8 KiB, hold one parameter of a challenge twice, or cannot be read.
-pub fn challenges<'a>(headers: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Challenge>, MalformedChallenge> {
+/// Fails if they are larger than 8 KiB, repeat a parameter of a challenge, or cannot be parsed.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn challenges<'a>(
+    headers: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<Vec<Challenge>, MalformedChallenge> {
     challenges_within(headers, BYTES)
 }
 
-/// The same, of so many bytes at most.
+/// Parses the values of all `WWW-Authenticate` headers of one response. Fails if they are larger than `cap` bytes in
+/// total, repeat a parameter of a challenge, or cannot be parsed.
 pub(super) fn challenges_within<'a>(
     headers: impl IntoIterator<Item = &'a [u8]>,
     cap: usize,
@@ -90,7 +90,7 @@ pub(super) fn challenges_within<'a>(
 
 fn read(header: &[u8], found: &mut Vec<Challenge>) -> Result<(), MalformedChallenge> {
     let mut reader = Reader { bytes: header, at: 0 };
-    // A parameter belongs to a challenge of the same header.
+    // A parameter belongs to a challenge in the same header, so there must be one before it.
     let mut open = false;
     loop {
         reader.skip(|byte| is_blank(byte) || byte == b',');
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         self.take(what);
     }
 
-    /// The longest run of such bytes.
+    /// Takes the longest run of matching bytes.
     fn take(&mut self, what: impl Fn(u8) -> bool) -> &'a [u8] {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let length = rest.iter().position(|byte| !what(*byte)).unwrap_or(rest.len());
@@ -151,13 +151,14 @@ impl<'a> Reader<'a> {
         rest.get(..length).unwrap_or_default()
     }
 
-    /// A `token` of HTTP.
+    /// Takes a word: what the HTTP grammar calls a `token`.
     fn word(&mut self) -> Option<&'a str> {
         let word = self.take(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
         std::str::from_utf8(word).ok().filter(|word| !word.is_empty())
     }
 
-    /// What stands in place of parameters, if it does: then nothing but a comma or the end comes behind it.
+    /// Takes a `token68`, which a challenge may have in place of parameters. Returns `None`, and takes nothing, if
+    /// there is none: only a comma or the end may follow it.
     fn token68(&mut self) -> Option<String> {
         let before = self.at;
         let run = self.take(|byte| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte));
@@ -172,20 +173,20 @@ impl<'a> Reader<'a> {
         String::from_utf8([run, padding].concat()).ok()
     }
 
-    /// The value of a parameter.
+    /// Takes the value of a parameter.
     fn value(&mut self) -> Result<String, MalformedChallenge> {
         let start = self.at;
         let bytes = if self.peek() == Some(b'"') {
             self.at += 1;
             self.quoted()?
         } else {
-            // URLs come without quotes, too.
+            // Some servers send URLs without quotes.
             self.take(|byte| byte.is_ascii_graphic() && !matches!(byte, b',' | b'"')).to_vec()
         };
         String::from_utf8(bytes).map_err(|_| MalformedChallenge::Grammar(start))
     }
 
-    /// A quoted string behind its first quote.
+    /// Takes the rest of a quoted string whose first quote was taken.
     fn quoted(&mut self) -> Result<Vec<u8>, MalformedChallenge> {
         let mut text = Vec::new();
         loop {
@@ -216,7 +217,7 @@ mod tests {
         challenges([header.as_bytes()])
     }
 
-    /// Schemes, tokens and parameters, in a line each.
+    /// Formats schemes, tokens and parameters.
     fn shown(header: &str) -> String {
         let line = |challenge: Challenge| {
             let parameters = challenge.parameters.iter().map(|(name, value)| format!(" {name}={value:?}"));
@@ -250,14 +251,14 @@ mod tests {
                 r#"bearer resource_metadata="https://a/b?c=d" scope="""#,
             ),
             ("Bearer scope=\"\u{e9}\"", "bearer scope=\"\u{e9}\""),
-            ("Bearer a=1, A=2", "the challenge has a parameter twice"),
+            ("Bearer a=1, A=2", "the challenge has a duplicate parameter"),
             ("Bearer a=1, Bearer a=2", r#"bearer a="1"; bearer a="2""#),
-            ("=x", "the challenge is not one: at byte 0"),
-            ("\"Bearer\"", "the challenge is not one: at byte 0"),
-            ("Bearer realm=\"open", "the challenge is not one: at byte 18"),
-            ("Bearer realm=\"a\\", "the challenge is not one: at byte 16"),
-            ("Bearer realm=\"a\u{1}\"", "the challenge is not one: at byte 15"),
-            ("Bearer/x y=z", "the challenge is not one: at byte 6"),
+            ("=x", "the challenge is malformed at byte 0"),
+            ("\"Bearer\"", "the challenge is malformed at byte 0"),
+            ("Bearer realm=\"open", "the challenge is malformed at byte 18"),
+            ("Bearer realm=\"a\\", "the challenge is malformed at byte 16"),
+            ("Bearer realm=\"a\u{1}\"", "the challenge is malformed at byte 15"),
+            ("Bearer/x y=z", "the challenge is malformed at byte 6"),
         ] {
             assert_eq!(shown(header), want, "{header:?}");
         }
@@ -301,7 +302,7 @@ mod tests {
             let _ = challenges([header.as_bytes()]);
         }
 
-        /// What is written by the rules is read as it was meant.
+        /// Whatever is written by the rules is read as intended.
         #[test]
         fn h75_there_and_back(all in prop::collection::vec(
             ("[A-Za-z][a-z0-9-]{0,8}", prop::collection::btree_map("[a-z][a-z_]{0,8}", "[ -~\u{e4}]{0,20}", 1..5)), 0..6

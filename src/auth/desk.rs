@@ -1,4 +1,5 @@
-//! Requests to a token endpoint: every grant, with the client's proof of who it is and of the key it holds.
+//! Requests to a token endpoint and to related endpoints of an issuer: every grant that we use, with client
+//! authentication and proof of possession (DPoP).
 
 use std::sync::Arc;
 
@@ -16,10 +17,9 @@ use oauth2::{
 use serde::Deserialize;
 use url::{Url, form_urlencoded};
 
-use super::device::{Answer, Said};
 use super::dpop::{Nonce, Proof};
 use super::registration::{Client, DEVICE_CODE, Method};
-use super::token::Reply;
+use super::token::{self, Reply};
 use super::web::Web;
 use super::{Error, error, jwt};
 
@@ -36,19 +36,19 @@ type TokenClient = oauth2::Client<
     EndpointSet,
 >;
 
-/// A token endpoint and who stands before it.
+/// An endpoint that issues or revokes tokens, and our client there.
 pub(super) struct Desk {
     pub(super) web: Web,
     pub(super) endpoint: Url,
     pub(super) issuer: String,
     pub(super) client: Client,
-    /// What tokens are wanted for; none for an identity provider, which hands out other things.
+    /// The resource for which tokens are requested; `None` for requests that do not ask for an access token.
     pub(super) resource: Option<String>,
     pub(super) key: Option<Signer>,
     pub(super) proof: Option<Arc<Proof>>,
 }
 
-/// The key that a client proves itself with.
+/// The private key with which the client authenticates, and its key id.
 #[derive(Debug)]
 pub(super) struct Signer {
     pub(super) key: jwt::Key,
@@ -68,16 +68,41 @@ struct Refusal {
     error: String,
 }
 
-/// What an identity provider gives in exchange.
+/// The response to a token exchange (RFC 8693).
 #[derive(Deserialize)]
 struct Exchanged {
     access_token: String,
     issued_token_type: String,
 }
 
+/// The response of a device authorization endpoint.
+#[derive(Deserialize)]
+pub(super) struct DeviceAuthorization {
+    pub(super) device_code: String,
+    pub(super) user_code: String,
+    pub(super) verification_uri: String,
+    pub(super) verification_uri_complete: Option<String>,
+    #[serde(default, deserialize_with = "token::seconds")]
+    pub(super) expires_in: Option<i64>,
+    #[serde(default, deserialize_with = "token::seconds")]
+    pub(super) interval: Option<i64>,
+}
+
+/// How far a device login is, as the token endpoint tells on a poll.
+#[derive(Debug)]
+pub(super) enum Polled<T> {
+    Token(T),
+    /// The user has not finished yet.
+    Pending,
+    /// We poll too often.
+    SlowDown,
+    /// There was no usable response; the next poll may succeed.
+    Nothing(Error),
+}
+
 impl Desk {
     fn oauth(&self) -> Result<TokenClient, Error> {
-        let endpoint = TokenUrl::new(self.endpoint.to_string()).map_err(|_| Error::Malformed("at no URL"))?;
+        let endpoint = TokenUrl::new(self.endpoint.to_string()).map_err(|_| Error::Malformed("with an invalid URL"))?;
         let client = oauth2::Client::new(ClientId::new(self.client.id.clone())).set_token_uri(endpoint);
         let secret = || ClientSecret::new(self.client.secret.clone().unwrap_or_default());
         Ok(match self.client.method {
@@ -87,9 +112,9 @@ impl Desk {
         })
     }
 
-    /// A code from the browser, for a token.
+    /// Exchanges an authorization code for a token.
     pub(super) async fn code(&self, code: String, verifier: String, redirect: &Url) -> Result<Reply, Error> {
-        let redirect = RedirectUrl::new(redirect.to_string()).map_err(|_| Error::Malformed("at no URL"))?;
+        let redirect = RedirectUrl::new(redirect.to_string()).map_err(|_| Error::Malformed("with an invalid URL"))?;
         let client = self.oauth()?.set_redirect_uri(redirect);
         let mut request = client.exchange_code(AuthorizationCode::new(code));
         request = request.set_pkce_verifier(PkceCodeVerifier::new(verifier));
@@ -99,7 +124,7 @@ impl Desk {
         request.request_async(self).await.map_err(failed)
     }
 
-    /// A refresh token, for a token.
+    /// Exchanges a refresh token for a token.
     pub(super) async fn refresh(&self, token: &str) -> Result<Reply, Error> {
         let (client, token) = (self.oauth()?, RefreshToken::new(token.to_owned()));
         let mut request = client.exchange_refresh_token(&token);
@@ -109,7 +134,7 @@ impl Desk {
         request.request_async(self).await.map_err(failed)
     }
 
-    /// Who we are, for a token.
+    /// Gets a token by the client credentials grant.
     pub(super) async fn credentials(&self, scopes: &[String]) -> Result<Reply, Error> {
         let client = self.oauth()?;
         let mut request = client.exchange_client_credentials();
@@ -120,7 +145,7 @@ impl Desk {
         request.request_async(self).await.map_err(failed)
     }
 
-    /// Somebody's signed word about us, for a token (RFC 7523).
+    /// Exchanges a signed assertion, which another party has issued, for a token (RFC 7523).
     pub(super) async fn assertion(&self, assertion: &str, scopes: &[String]) -> Result<Reply, Error> {
         let scope = scopes.join(" ");
         let mut form = vec![("grant_type", JWT_BEARER), ("assertion", assertion)];
@@ -130,7 +155,8 @@ impl Desk {
         read(&answer)
     }
 
-    /// An identity provider's word about a user, for its word to the issuer of a server (RFC 8693).
+    /// Exchanges an ID token, at the identity provider that issued it, for an assertion that a server's issuer accepts
+    /// (RFC 8693).
     pub(super) async fn exchange(
         &self,
         id_token: &str,
@@ -151,13 +177,13 @@ impl Desk {
         let answer = self.send(self.form(&form)?).await?;
         let exchanged: Exchanged = read(&answer)?;
         if exchanged.issued_token_type != ID_JAG {
-            return Err(Error::Malformed("another kind of token than it was asked for"));
+            return Err(Error::Malformed("with another kind of token than requested"));
         }
         Ok(exchanged.access_token)
     }
 
-    /// Asks a device authorization endpoint for a code that a user is to enter (RFC 8628).
-    pub(super) async fn device(&self, scopes: &[String]) -> Result<Answer, Error> {
+    /// Begins a device login: requests a code that the user enters on a page (RFC 8628).
+    pub(super) async fn device(&self, scopes: &[String]) -> Result<DeviceAuthorization, Error> {
         let scope = scopes.join(" ");
         let mut form = Vec::new();
         form.extend((!scope.is_empty()).then_some(("scope", scope.as_str())));
@@ -169,33 +195,33 @@ impl Desk {
         serde_json::from_slice(answer.body()).map_err(|_| Error::Malformed("without a code to enter"))
     }
 
-    /// A device code, for a token, if its user has agreed by now.
-    pub(super) async fn device_code(&self, code: &str) -> Result<Said<Reply>, Error> {
+    /// Polls once for the token of a device login.
+    pub(super) async fn device_code(&self, code: &str) -> Result<Polled<Reply>, Error> {
         let mut form = vec![("grant_type", DEVICE_CODE), ("device_code", code)];
         form.extend(self.resource.as_deref().map(|resource| ("resource", resource)));
         let answer = match self.send(self.form(&form)?).await {
-            Err(error) if error.is_transient() => return Ok(Said::Nothing(error)),
+            Err(error) if error.is_transient() => return Ok(Polled::Nothing(error)),
             answer => answer?,
         };
         if answer.status().is_success() {
-            return read(&answer).map(Said::Token);
+            return read(&answer).map(Polled::Token);
         }
         match refused(answer.body()) {
-            Error::Refused { code } if code == "authorization_pending" => Ok(Said::Pending),
-            Error::Refused { code } if code == "slow_down" => Ok(Said::SlowDown),
-            // It, or what stands before it, is out of order or has too much to do.
-            error if answer.status().is_server_error() || answer.status() == 429 => Ok(Said::Nothing(error)),
+            Error::Refused { code } if code == "authorization_pending" => Ok(Polled::Pending),
+            Error::Refused { code } if code == "slow_down" => Ok(Polled::SlowDown),
+            // The endpoint, or a proxy in front of it, is failing or overloaded.
+            error if answer.status().is_server_error() || answer.status() == 429 => Ok(Polled::Nothing(error)),
             error => Err(error),
         }
     }
 
-    /// Tells the issuer that a token is not wanted any more (RFC 7009).
+    /// Revokes a token (RFC 7009).
     pub(super) async fn revoke(&self, token: &str, hint: &str) -> Result<(), Error> {
         let answer = self.send(self.form(&[("token", token), ("token_type_hint", hint)])?).await?;
         if answer.status().is_success() { Ok(()) } else { Err(refused(answer.body())) }
     }
 
-    /// A form, with what proves the client.
+    /// Builds a request with these form fields and the client's authentication.
     fn form(&self, pairs: &[(&str, &str)]) -> Result<HttpRequest, Error> {
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.extend_pairs(pairs);
@@ -215,10 +241,10 @@ impl Desk {
                 form.append_pair("client_id", &self.client.id);
             }
         }
-        request.body(form.finish().into_bytes()).map_err(|_| Error::Malformed("at no URL"))
+        request.body(form.finish().into_bytes()).map_err(|_| Error::Malformed("with an invalid URL"))
     }
 
-    /// Sends a request, and once more if a nonce is wanted in its proof.
+    /// Sends a request, and retries it once if the endpoint wants a proof with a nonce.
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, Error> {
         let (parts, body) = request.into_parts();
         let mut again = true;
@@ -226,7 +252,8 @@ impl Desk {
             let mut headers: HeaderMap = parts.headers.clone();
             if let Some(proof) = &self.proof {
                 let proof = proof.of_request("POST", &self.endpoint, None, Nonce::Issuer)?;
-                headers.insert("dpop", HeaderValue::try_from(proof).map_err(|_| Error::Malformed("at no URL"))?);
+                headers
+                    .insert("dpop", HeaderValue::try_from(proof).map_err(|_| Error::Malformed("with an invalid URL"))?);
             }
             let answer = self.web.post_form(&self.endpoint, headers, self.signed(&body)?).await?;
             let new = self.proof.as_ref().is_some_and(|proof| proof.learn(&answer.headers, Nonce::Issuer));
@@ -236,13 +263,13 @@ impl Desk {
                 again = false;
                 continue;
             }
-            // What it says of its type does not matter: it has to be JSON.
+            // The response's content type does not matter: the body has to be JSON in any case.
             let response = Response::builder().status(answer.status).body(answer.body.to_vec());
             return response.map_err(|_| Error::Malformed("with no status"));
         }
     }
 
-    /// The body, under our signature where that is how the client proves itself; then nothing else names it.
+    /// Returns the body of a request. If the client authenticates with a signed assertion, that replaces the client id.
     fn signed(&self, body: &[u8]) -> Result<Bytes, Error> {
         let (Method::PrivateKeyJwt, Some(signer)) = (self.client.method, &self.key) else {
             return Ok(Bytes::copy_from_slice(body));
@@ -274,7 +301,7 @@ fn read<T: serde::de::DeserializeOwned>(answer: &HttpResponse) -> Result<T, Erro
 fn refused(body: &[u8]) -> Error {
     match serde_json::from_slice::<Refusal>(body) {
         Ok(refusal) => Error::Refused { code: error::code(&refusal.error) },
-        Err(_) => Error::Malformed("with an error that is not one of OAuth"),
+        Err(_) => Error::Malformed("with an error that is not an OAuth error"),
     }
 }
 
@@ -282,7 +309,7 @@ fn failed(failure: RequestTokenError<Error, BasicErrorResponse>) -> Error {
     match failure {
         RequestTokenError::ServerResponse(response) => Error::Refused { code: error::code(response.error().as_ref()) },
         RequestTokenError::Request(error) => error,
-        RequestTokenError::Parse(..) => Error::Malformed("without a token, and without an error of OAuth"),
+        RequestTokenError::Parse(..) => Error::Malformed("with neither a token nor an OAuth error"),
         RequestTokenError::Other(_) => Error::Malformed("with nothing"),
     }
 }

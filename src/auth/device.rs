@@ -1,35 +1,46 @@
-//! One login by a code (RFC 8628): the user enters it at a page, with whatever browser, while we ask until it is done.
+//! One device login (RFC 8628): the user enters a code on a page, in any browser, while we poll for the token.
 //!
-//! **Invariant:** the page is judged like any that a browser is sent to (`docs/hazards.md` H67), the code is one short line
-//! of plain characters, and nobody is asked more often than the issuer wants, nor longer than the code is good.
+//! **Invariant:** the page is checked like any page to which a browser is sent (`docs/hazards.md` H67), and the code is
+//! one short line of plain characters. Polling is no faster than the issuer wants, and stops when the code expires.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};
 use url::Url;
 
 use super::authorizer::Authorizer;
+use super::desk::{DeviceAuthorization, Polled};
 use super::discovery::Issuer;
 use super::dpop::Proof;
 use super::registration::{Client, Way};
-use super::token::{self, Origin, Reply};
+use super::token::{Origin, Reply};
 use super::{Error, Kept, place};
 
-/// How long to wait between two questions where the issuer does not say, and what is believed of it.
+/// The default interval between polls, in seconds.
 const PACE: i64 = 5;
+/// The shortest interval that an issuer may ask for.
 const FASTEST: Duration = Duration::from_secs(1);
+/// The longest interval that an issuer may ask for.
 const SLOWEST: Duration = Duration::from_secs(60);
-/// What `slow_down` adds, from then on.
+/// By how much the error `slow_down` lengthens the interval.
 const SLOWER: Duration = Duration::from_secs(5);
-/// A code that is good for nothing, or less, is a mistake: it is tried for that long.
+/// How long a code is tried whose stated lifetime is zero or less, which must be a mistake.
 const MISTAKEN: Duration = Duration::from_secs(60);
-/// A code that a person types is no longer.
+/// The longest code that a person has to type, in characters.
 const CODE_BYTES: usize = 64;
 
-/// A login that has begun: show the page and the code to the user, and finish. Dropping it ends it.
+/// A device login in progress: show the page and the code to the user, then call [`Self::finish`]. Dropping this value
+/// ends the login.
+///
+/// ```no_run
+/// # async fn sign_in(host: &mcp_host::Host) -> Result<(), Box<dyn std::error::Error>> {
+/// let login = host.device_login("github").await?;
+/// println!("enter {} at {}", login.user_code(), login.verification_uri());
+/// println!("the token is kept: {:?}", login.finish().await?);
+/// # Ok(()) }
+/// ```
 pub struct DeviceLogin {
     authorizer: Arc<Authorizer>,
     code: Code,
@@ -47,44 +58,46 @@ impl fmt::Debug for DeviceLogin {
 }
 
 impl DeviceLogin {
-    /// The page at which the code is entered: https, or on this machine, one clean URL of at most 8 KiB. Show its host.
+    /// Returns the page on which the user enters the code: one clean URL of at most 8 KiB, with https or on this
+    /// machine. Show its host name to the user.
     #[must_use]
     pub fn verification_uri(&self) -> &Url {
         &self.code.page
     }
 
-    /// The same with the code in it, judged alike. Show the code all the same, so that the user can compare.
+    /// Returns the page with the code already in its URL, if the issuer gives one; it is checked like
+    /// [`Self::verification_uri`]. Show the code anyway, so that the user can compare.
     #[must_use]
     pub fn verification_uri_complete(&self) -> Option<&Url> {
         self.code.complete.as_ref()
     }
 
-    /// What the user enters there: at most 64 printable characters of ASCII.
+    /// Returns the code that the user enters on the page: at most 64 printable ASCII characters.
     #[must_use]
     pub fn user_code(&self) -> &str {
         &self.code.user
     }
 
-    /// Whom the user signs in with.
+    /// Returns the issuer that the user signs in with.
     #[must_use]
     pub fn issuer(&self) -> &str {
         &self.issuer.issuer
     }
 
-    /// How long there is yet: as long as the code is good, and no longer than `host.limits.login`.
+    /// Returns the time that remains until the code expires, at most `host.limits.login` from the start.
     #[must_use]
     pub fn expires_in(&self) -> Duration {
         self.code.end.saturating_duration_since(Instant::now())
     }
 
-    /// Waits until the user has agreed, at the pace that the issuer wants. The token is kept, and used from then on; where it
-    /// is kept comes back.
+    /// Polls at the issuer's interval until the user has agreed. Stores the token, which is used from then on, and
+    /// returns where it is stored.
     ///
     /// # Errors
-    /// When the user or the issuer says no, or nobody has entered the code in time. There is no second try.
+    /// Fails if the user or the issuer refuses, or if nobody enters the code in time. There is no second try.
     ///
     /// # Cancel safety
-    /// Dropping the wait ends the login.
+    /// Dropping the future ends the login.
     pub async fn finish(self) -> Result<Kept, Error> {
         let (issuer, client, resource) = (&self.issuer, &self.client, self.resource.as_str());
         let desk = self.authorizer.desk(issuer, client, resource, self.proof.clone()).await?;
@@ -100,7 +113,7 @@ impl DeviceLogin {
 }
 
 impl Authorizer {
-    /// Begins a login by a code.
+    /// Begins a device login for this server.
     pub(crate) async fn begin_by_code(self: &Arc<Self>) -> Result<DeviceLogin, Error> {
         let hint = self.wanted_of_a_login().await?;
         let (resource, issuer) = self.chosen(&hint).await?;
@@ -123,20 +136,7 @@ impl Authorizer {
     }
 }
 
-/// What a device authorization endpoint answers.
-#[derive(Deserialize)]
-pub(super) struct Answer {
-    device_code: String,
-    user_code: String,
-    verification_uri: String,
-    verification_uri_complete: Option<String>,
-    #[serde(default, deserialize_with = "token::seconds")]
-    expires_in: Option<i64>,
-    #[serde(default, deserialize_with = "token::seconds")]
-    interval: Option<i64>,
-}
-
-/// The same, judged.
+/// The checked response of a device authorization endpoint.
 struct Code {
     device: String,
     user: String,
@@ -147,13 +147,13 @@ struct Code {
 }
 
 impl Code {
-    fn new(answer: Answer, limit: Duration) -> Result<Self, Error> {
+    fn new(answer: DeviceAuthorization, limit: Duration) -> Result<Self, Error> {
         let user = answer.user_code.trim();
         if !(1..=CODE_BYTES).contains(&user.len()) || !user.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) {
-            return Err(Error::Malformed("a code that nobody can enter"));
+            return Err(Error::Malformed("with a code that cannot be typed"));
         }
         if answer.device_code.is_empty() {
-            return Err(Error::Malformed("without a code to ask with"));
+            return Err(Error::Malformed("without a device code"));
         }
         let page = |text: &str| place::page("the page to enter the code at", text);
         let seconds = |number: i64| Duration::from_secs(u64::try_from(number).unwrap_or(0));
@@ -169,25 +169,14 @@ impl Code {
     }
 }
 
-/// What a token endpoint says to a device code, if not no.
-#[derive(Debug)]
-pub(super) enum Said<T> {
-    Token(T),
-    /// The user is not through yet.
-    Pending,
-    /// It is asked too often.
-    SlowDown,
-    /// Nothing that can be gone by; the next time may go better.
-    Nothing(Error),
-}
-
-/// Asks at that pace until there is an answer, or the end.
+/// Polls until there is a token or a final error, or until `end`. `pace` is the interval between polls; it doubles
+/// while there is no usable response, and grows on `slow_down`.
 async fn until<T, F>(mut pace: Duration, end: Instant, mut ask: impl FnMut() -> F) -> Result<T, Error>
 where
-    F: Future<Output = Result<Said<T>, Error>>,
+    F: Future<Output = Result<Polled<T>, Error>>,
 {
     let mut wait = pace;
-    // Why the last question had no answer, and whether one may have been lost on the way.
+    // Why the last poll had no usable response, and whether the response to any poll may have been lost.
     let (mut failed, mut lost) = (None, false);
     loop {
         let next = Instant::now() + wait;
@@ -199,24 +188,24 @@ where
         let said = ask().await;
         failed = None;
         match said {
-            Ok(Said::Token(token)) => return Ok(token),
-            Ok(Said::Pending) => wait = pace,
-            Ok(Said::SlowDown) => {
+            Ok(Polled::Token(token)) => return Ok(token),
+            Ok(Polled::Pending) => wait = pace,
+            Ok(Polled::SlowDown) => {
                 pace += SLOWER;
                 wait = pace;
             }
-            Ok(Said::Nothing(error)) => {
+            Ok(Polled::Nothing(error)) => {
                 lost |= matches!(error, Error::Unreachable { unsent: false, .. });
                 wait = (wait * 2).min(SLOWEST.max(pace));
                 failed = Some(error);
             }
-            // A code is good for one token.
+            // A code yields only one token, which may have been in a response that was lost.
             Err(Error::Refused { code }) if lost && code == "invalid_grant" => {
                 let what = "the answer with the token seems to have been lost on the way: begin again";
                 return Err(Error::Declined(what.to_owned()));
             }
             Err(Error::Refused { code }) if code == "expired_token" => {
-                return Err(Error::Declined("the code is over: begin again".to_owned()));
+                return Err(Error::Declined("the code has expired: begin again".to_owned()));
             }
             Err(error) => return Err(error),
         }
@@ -235,40 +224,40 @@ mod tests {
         let text = format!(
             r#"{{"device_code":"d","user_code":"WDJB-MJHT","verification_uri":"https://a.example/device"{more}}}"#
         );
-        // What is there twice counts as it stands last.
+        // Of duplicates, the last wins.
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         Code::new(serde_json::from_value(value).unwrap(), LIMIT)
     }
 
-    /// Asks by a script; what came of it, and after how many seconds each question was asked.
-    async fn asked(pace: u64, life: u64, script: Vec<Result<Said<u8>, Error>>) -> (Result<u8, Error>, Vec<u64>) {
+    /// Polls with scripted answers; returns the result, and the second at which each poll happened.
+    async fn asked(pace: u64, life: u64, script: Vec<Result<Polled<u8>, Error>>) -> (Result<u8, Error>, Vec<u64>) {
         let (begun, mut script, mut at) = (Instant::now(), VecDeque::from(script), Vec::new());
         let done = until(Duration::from_secs(pace), begun + Duration::from_secs(life), || {
             at.push(begun.elapsed().as_secs());
-            std::future::ready(script.pop_front().unwrap_or(Ok(Said::Pending)))
+            std::future::ready(script.pop_front().unwrap_or(Ok(Polled::Pending)))
         });
         (done.await, at)
     }
 
-    fn unreachable(unsent: bool) -> Result<Said<u8>, Error> {
-        Ok(Said::Nothing(Error::Unreachable { reason: "away".to_owned(), unsent }))
+    fn unreachable(unsent: bool) -> Result<Polled<u8>, Error> {
+        Ok(Polled::Nothing(Error::Unreachable { reason: "away".to_owned(), unsent }))
     }
 
-    fn refused(code: &str) -> Result<Said<u8>, Error> {
+    fn refused(code: &str) -> Result<Polled<u8>, Error> {
         Err(Error::Refused { code: code.to_owned() })
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_issuer_says_how_often_it_is_asked() {
-        let script = vec![Ok(Said::Pending), Ok(Said::SlowDown), Ok(Said::Pending), Ok(Said::SlowDown)];
-        let script = script.into_iter().chain([Ok(Said::Token(1))]).collect();
+        let script = vec![Ok(Polled::Pending), Ok(Polled::SlowDown), Ok(Polled::Pending), Ok(Polled::SlowDown)];
+        let script = script.into_iter().chain([Ok(Polled::Token(1))]).collect();
         assert_eq!(asked(5, 600, script).await, (Ok(1), vec![5, 10, 20, 30, 45]));
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_does_not_answer_is_asked_less_and_less_until_it_does() {
-        let none = || Ok(Said::Nothing(Error::Malformed("503")));
-        let script = vec![none(), none(), none(), none(), none(), Ok(Said::Pending), Ok(Said::Token(1))];
+        let none = || Ok(Polled::Nothing(Error::Malformed("503")));
+        let script = vec![none(), none(), none(), none(), none(), Ok(Polled::Pending), Ok(Polled::Token(1))];
         assert_eq!(asked(5, 600, script).await, (Ok(1), vec![5, 15, 35, 75, 135, 195, 200]));
         let (end, at) = asked(5, 600, (0..100).map(|_| unreachable(true)).collect()).await;
         assert_eq!((end, at.len()), (Err(Error::Unreachable { reason: "away".to_owned(), unsent: true }), 12));
@@ -277,15 +266,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_no_ends_it_and_so_does_time() {
         for code in ["access_denied", "invalid_client", "invalid_grant", "unknown"] {
-            let (end, at) = asked(5, 600, vec![Ok(Said::Pending), refused(code)]).await;
+            let (end, at) = asked(5, 600, vec![Ok(Polled::Pending), refused(code)]).await;
             assert_eq!((end, at), (Err(Error::Refused { code: code.to_owned() }), vec![5, 10]));
         }
         let (end, at) = asked(5, 600, vec![refused("expired_token")]).await;
-        assert!(matches!(&end, Err(Error::Declined(what)) if what.contains("is over")) && at == [5], "{end:?}");
+        assert!(matches!(&end, Err(Error::Declined(what)) if what.contains("has expired")) && at == [5], "{end:?}");
         let (end, at) = asked(5, 21, Vec::new()).await;
         assert!(matches!(&end, Err(Error::Declined(what)) if what.contains("in time")), "{end:?}");
         assert_eq!(at, [5, 10, 15, 20]);
-        // A code that is over before the first question is never asked for.
+        // A code that expires before the first poll is never polled for.
         assert!(asked(60, 60, Vec::new()).await.1.is_empty());
     }
 

@@ -1,8 +1,9 @@
-//! Where the tokens for a server come from: metadata of the server (RFC 9728), then of the authorization server (RFC 8414,
-//! OpenID Connect), else what revision 2025-03-26 took for granted.
+//! Finds out where the tokens for a server come from: by the server's metadata (RFC 9728), then by the authorization
+//! server's metadata (RFC 8414, OpenID Connect), else by the defaults that MCP revision 2025-03-26 defines.
 //!
-//! **Invariant:** nothing is asked of an authorization server before the server's word was checked: that it speaks of itself,
-//! and that whoever it names answers to that name (`docs/hazards.md` H69).
+//! **Invariant:** nothing but metadata is requested from an authorization server before two checks: the metadata of the
+//! MCP server is about this MCP server, and the metadata of the issuer that it names states the same issuer
+//! (`docs/hazards.md` H69).
 
 use serde::Deserialize;
 use url::Url;
@@ -11,15 +12,15 @@ use super::place::{covers, well_known};
 use super::web::{Found, Web};
 use super::{Error, place};
 
-/// What a server says of itself.
+/// What a server's metadata says about the server as an OAuth resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Resource {
-    /// Its identifier, as it wants to be called.
+    /// The server's resource identifier, exactly as its metadata states it.
     pub(super) id: String,
-    /// Issuers of tokens for it; none where it says nothing.
+    /// The issuers that issue tokens for the server; empty if there is no metadata.
     pub(super) issuers: Vec<String>,
     pub(super) scopes: Option<Vec<String>>,
-    /// It takes tokens that are bound to a key, with proofs by an algorithm that we have.
+    /// Whether the server takes key-bound (DPoP) tokens, with proofs by an algorithm that we support.
     pub(super) dpop: bool,
 }
 
@@ -35,7 +36,7 @@ struct ResourceDocument {
     dpop_bound_access_tokens_required: bool,
 }
 
-/// An authorization server, as far as it was checked.
+/// An authorization server, as its checked metadata describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Issuer {
     pub(super) issuer: String,
@@ -45,24 +46,25 @@ pub(super) struct Issuer {
     pub(super) revocation: Option<Url>,
     pub(super) device: Option<Url>,
     pub(super) scopes: Vec<String>,
-    /// Ways for clients to prove who they are at the token endpoint; none where it does not say.
+    /// The client authentication methods that the token endpoint accepts; `None` if the metadata does not say.
     pub(super) methods: Option<Vec<String>>,
     pub(super) client_documents: bool,
-    /// It always says who it is when it sends the browser back.
+    /// Whether it always states its name in the redirect (`iss`).
     pub(super) names_itself: bool,
-    /// It binds tokens to keys, by algorithms that we have.
+    /// Whether it issues key-bound (DPoP) tokens, with an algorithm that we support.
     pub(super) dpop: bool,
-    /// It knows S256; where there is no metadata it is taken to.
+    /// Whether it supports PKCE with S256; this is assumed if there is no metadata.
     pub(super) pkce: bool,
 }
 
 impl Issuer {
-    /// Whether a code is good for nobody but who asked for it.
+    /// Checks that an authorization code is useless to everyone but the client that requested it, because of PKCE.
     pub(super) fn checks_codes(&self) -> Result<(), Error> {
         if self.pkce {
             return Ok(());
         }
-        let what = "does not say that it checks codes by S256 (PKCE), without which they can be stolen".to_owned();
+        let what =
+            "does not say that it supports PKCE with S256, without which authorization codes can be stolen".to_owned();
         Err(Error::Metadata { at: self.issuer.clone(), what })
     }
 }
@@ -84,13 +86,14 @@ struct IssuerDocument {
     dpop_signing_alg_values_supported: Vec<String>,
 }
 
-/// Asks the server at `server` about itself; `hint` is where its refusal says that it does.
+/// Fetches the metadata of the server at the URL `server`; `hint` is the URL of its metadata that a refusal named, if
+/// any.
 pub(super) async fn resource(web: &Web, server: &Url, hint: Option<&str>) -> Result<Resource, Error> {
     let mut places = Vec::new();
     if let Some(hint) = hint {
-        let url = server.join(hint).map_err(|_| Error::metadata(server, "names metadata at what is no URL"))?;
+        let url = server.join(hint).map_err(|_| Error::metadata(server, "names metadata at an invalid URL"))?;
         if url.origin() != server.origin() {
-            return Err(Error::metadata(server, "names metadata at another origin, where it is not asked for"));
+            return Err(Error::metadata(server, "names metadata at another origin, where it is not fetched"));
         }
         places.push(url);
     }
@@ -110,7 +113,7 @@ const PROTECTED: &str = "oauth-protected-resource";
 fn judged(document: ResourceDocument, at: &Url, server: &Url) -> Result<Resource, Error> {
     let names = Url::parse(&document.resource).is_ok_and(|resource| covers(&resource, server));
     if !names {
-        return Err(Error::metadata(at, "speaks of another resource than this server"));
+        return Err(Error::metadata(at, "describes a resource other than this server"));
     }
     if document.authorization_servers.is_empty() {
         return Err(Error::metadata(at, "names no authorization server"));
@@ -121,17 +124,17 @@ fn judged(document: ResourceDocument, at: &Url, server: &Url) -> Result<Resource
     Ok(Resource { id: document.resource, issuers: document.authorization_servers, scopes, dpop })
 }
 
-/// Asks an issuer about itself.
+/// Fetches the metadata of an issuer.
 pub(super) async fn issuer(web: &Web, issuer: &str) -> Result<Issuer, Error> {
     let wrong = |what: &str| Error::Metadata { at: "the authorization server".to_owned(), what: what.to_owned() };
-    let base = Url::parse(issuer).map_err(|_| wrong("goes by a name that is no URL"))?;
+    let base = Url::parse(issuer).map_err(|_| wrong("has a name that is not a URL"))?;
     if base.query().is_some() || base.fragment().is_some() || base.cannot_be_a_base() {
-        return Err(wrong("goes by a URL with a query or a fragment"));
+        return Err(wrong("has a URL with a query or a fragment"));
     }
     for url in places(&base) {
         if let Found::This(document) = web.document::<IssuerDocument>(&url).await? {
             if document.issuer != issuer {
-                return Err(Error::metadata(&url, "says that it is another issuer than the one it was asked as"));
+                return Err(Error::metadata(&url, "says that it is another issuer than the one requested"));
             }
             return checked(document, &url);
         }
@@ -139,7 +142,7 @@ pub(super) async fn issuer(web: &Web, issuer: &str) -> Result<Issuer, Error> {
     Err(Error::metadata(&base, "has no metadata of an authorization server"))
 }
 
-/// Where an issuer may say something about itself, in the order of the specification.
+/// Returns the URLs at which an issuer may have metadata, in the order that the specification prescribes.
 pub(super) fn places(base: &Url) -> Vec<Url> {
     let mut places =
         vec![well_known(base, "oauth-authorization-server", true), well_known(base, "openid-configuration", true)];
@@ -152,15 +155,15 @@ pub(super) fn places(base: &Url) -> Vec<Url> {
     places
 }
 
-/// The issuer of a server that says nothing of one: itself, by its metadata or by the endpoints that revision 2025-03-26 gave
-/// to servers without any.
+/// Returns the issuer for a server that names none, which is the server itself. Its endpoints are those in its
+/// metadata, or those that revision 2025-03-26 defines for servers without metadata.
 pub(super) async fn itself(web: &Web, server: &Url) -> Result<Issuer, Error> {
     let origin = server.origin().ascii_serialization();
     let base = server.join("/").map_err(|_| Error::metadata(server, "has no origin"))?;
     let at = well_known(&base, "oauth-authorization-server", false);
     if let Found::This(document) = web.document::<IssuerDocument>(&at).await? {
         if document.issuer.trim_end_matches('/') != origin {
-            return Err(Error::metadata(&at, "says that it is another issuer than the one it was asked as"));
+            return Err(Error::metadata(&at, "says that it is another issuer than the one requested"));
         }
         return checked(document, &at);
     }
@@ -186,11 +189,11 @@ pub(super) async fn itself(web: &Web, server: &Url) -> Result<Issuer, Error> {
 }
 
 fn checked(document: IssuerDocument, at: &Url) -> Result<Issuer, Error> {
-    // Each is judged again when it is asked; a page to open is judged by rules of its own.
+    // Each endpoint is checked again when it is used; the page to open has rules of its own.
     let endpoint = |text: &Option<String>| match text.as_deref().map(Url::parse) {
         None => Ok(None),
         Some(Ok(url)) if matches!(url.scheme(), "https" | "http") => Ok(Some(url)),
-        Some(_) => Err(Error::metadata(at, "names an endpoint that is no https URL")),
+        Some(_) => Err(Error::metadata(at, "names an endpoint that is not an https URL")),
     };
     let page = |text: &str| place::page(place::AUTHORIZATION, text);
     let authorization = document.authorization_endpoint.as_deref().map(page).transpose()?;
@@ -211,12 +214,12 @@ fn checked(document: IssuerDocument, at: &Url) -> Result<Issuer, Error> {
     })
 }
 
-/// One scope (RFC 6749, 3.3).
+/// Reports whether a text is one scope (RFC 6749, 3.3).
 pub(super) fn is_scope(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| (0x21..=0x7e).contains(&byte) && !matches!(byte, b'"' | b'\\'))
 }
 
-/// The scopes in a text with blanks between them; what is none is left out.
+/// Returns the scopes in a text that are separated by spaces, each once; invalid scopes are left out.
 pub(super) fn scopes(text: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for scope in text.split(' ').filter(|scope| is_scope(scope)) {

@@ -1,6 +1,6 @@
-//! Tokens that are worth nothing without a key: the proof of possession that goes with each request (RFC 9449).
+//! Tokens that are bound to a key (DPoP, RFC 9449): a proof of possession, signed with the key, goes with each request.
 //!
-//! Nonces belong to whoever gave them: the authorization server's are not the server's.
+//! The nonces that the authorization server and the MCP server ask for are kept apart.
 
 use std::sync::Mutex;
 
@@ -16,7 +16,7 @@ use url::Url;
 
 use super::{Error, jwt};
 
-/// The key of one login.
+/// The key to which the tokens of one login are bound, and the nonces for its proofs.
 #[derive(Debug)]
 pub(super) struct Proof {
     key: jwt::Key,
@@ -26,7 +26,7 @@ pub(super) struct Proof {
     issuer_nonce: Mutex<Option<String>>,
 }
 
-/// Whose nonce is meant.
+/// From which server a nonce is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nonce {
     Issuer,
@@ -42,7 +42,7 @@ impl Proof {
         made.ok().and_then(|der| Self::of(der.as_ref())).ok_or(Error::Random)
     }
 
-    /// The key that was kept with a token.
+    /// Restores the key that was stored with a token.
     pub(super) fn kept(text: &str) -> Option<Self> {
         Self::of(&URL_SAFE_NO_PAD.decode(text).ok()?)
     }
@@ -53,12 +53,12 @@ impl Proof {
         Some(Self { key, der: der.to_vec(), jwk, nonce: ArcSwapOption::empty(), issuer_nonce: Mutex::default() })
     }
 
-    /// The key, to be kept with its token.
+    /// Encodes the key, so that it can be stored with its token.
     pub(super) fn keep(&self) -> String {
         URL_SAFE_NO_PAD.encode(&self.der)
     }
 
-    /// Proof for one request; with the token that goes along, if one does.
+    /// Returns the proof for one request. If the request carries an access token, the proof is bound to that token.
     pub(super) fn of_request(&self, method: &str, url: &Url, token: Option<&str>, of: Nonce) -> Result<String, Error> {
         let mut target = url.clone();
         target.set_query(None);
@@ -78,7 +78,7 @@ impl Proof {
         self.key.sign(json!({ "typ": "dpop+jwt", "jwk": self.jwk }), &claims)
     }
 
-    /// Takes the nonce of an answer; whether there was a new one.
+    /// Takes the nonce from a response. Returns whether there is one that differs from the last.
     pub(super) fn learn(&self, headers: &HeaderMap, of: Nonce) -> bool {
         let legal = |text: &&str| text.len() <= NONCE_BYTES && text.bytes().all(|byte| (0x21..=0x7e).contains(&byte));
         let Some(new) = headers.get(NONCE).and_then(|value| value.to_str().ok()).filter(legal) else { return false };

@@ -1,89 +1,96 @@
-//! Why there is no token.
+//! Why there is no access token for a server.
 
 use crate::protocol::Theirs;
 
-/// Why there is no token. No variant holds one, nor a body that was fetched.
+/// Why there is no access token for a server. No variant holds a token or the body of a response.
+///
+/// ```
+/// use mcp_host::auth::Error;
+///
+/// assert!(!Error::LoginNeeded.is_transient());
+/// assert_eq!(Error::SignedOut.to_string(), "its user has signed out");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Somebody has to sign in first.
+    /// A user has to sign in first.
     #[error("somebody has to sign in")]
     LoginNeeded,
-    /// It wants a token, and says nothing of where one signs in: most likely it takes an API key.
+    /// The server wants a token but does not say where to sign in; most likely it takes an API key.
     #[error("it answered 401 and does not say where to sign in")]
     KeyNeeded,
-    /// Its user has ended the login.
+    /// The user has signed out.
     #[error("its user has signed out")]
     SignedOut,
-    /// Somebody is signing in just now.
-    #[error("a login is under way")]
+    /// A login is in progress.
+    #[error("a login is in progress")]
     LoginUnderWay,
-    /// The user was asked, and there is no login.
+    /// The user was asked to sign in, but did not finish; the text says why.
     #[error("the login was not finished: {0}")]
     Declined(String),
-    /// No answer came from somebody who hands out tokens or tells where they are.
+    /// An authorization server, or a server with metadata about where to get tokens, did not answer.
     #[error("{reason}")]
     Unreachable {
-        /// Who was asked, and what went wrong.
+        /// Which server did not answer, and what went wrong.
         reason: String,
-        /// Whether not a byte of the request has left.
+        /// Whether it is certain that nothing of the request was sent.
         unsent: bool,
     },
-    /// What a server says of its authorization cannot be true, or is not safe to follow.
+    /// Authorization metadata is wrong, or not safe to follow.
     #[error("{} {what}", Theirs(at))]
     Metadata {
-        /// Whose word it is.
+        /// The URL of the metadata, or a description of its source.
         at: String,
         /// What is wrong with it.
         what: String,
     },
-    /// There is no way to be known to the authorization server.
+    /// We have no usable client id at the authorization server.
     #[error("{} {what}", Theirs(issuer))]
     Client {
-        /// The authorization server.
+        /// The issuer, that is, the authorization server.
         issuer: String,
         /// What is missing, and what to do.
         what: String,
     },
-    /// The authorization server said no.
+    /// The authorization server refused to issue a token.
     #[error("the authorization server refused: {code}")]
     Refused {
-        /// Its error code, as OAuth has them.
+        /// The OAuth error code in its response.
         code: String,
     },
-    /// What came back is no answer of OAuth.
+    /// A response from an authorization server is not valid OAuth.
     #[error("the authorization server answered {0}")]
     Malformed(&'static str),
-    /// What came with the browser is not the answer to our question. Nothing of it is shown.
-    #[error("what the browser brought back is not the end of this login: {0}")]
+    /// The browser's redirect does not belong to this login. Nothing in it is shown.
+    #[error("the redirect from the browser does not complete this login: {0}")]
     Redirect(&'static str),
-    /// A server wants more than was granted.
-    #[error("it wants {}, which the login did not bring", named(.scope))]
+    /// A server wants more scopes than were granted.
+    #[error("it wants {}, which the login did not grant", named(.scope))]
     Scope {
-        /// What it wants, as far as it said.
+        /// The scopes, separated by spaces; empty if the server did not name them.
         scope: String,
     },
-    /// The token is not taken, though it is new.
-    #[error("it does not take the token that it was just given")]
+    /// The server refuses a token that was just issued.
+    #[error("it refuses a token that was just issued")]
     Useless,
-    /// A key of the config cannot be used.
+    /// The value of a config key cannot be used.
     #[error("{key} of the config: {what}")]
     Config {
-        /// Which one.
+        /// The config key.
         key: &'static str,
         /// What is wrong.
         what: String,
     },
-    /// There is nothing that others could not guess.
-    #[error("the system has no random numbers, without which nobody can sign in safely")]
+    /// The system has no random numbers.
+    #[error("the system has no random numbers, so nobody can sign in safely")]
     Random,
-    /// Tokens cannot be kept, or read.
-    #[error("what is kept of its login is out of reach: {0}")]
+    /// Tokens cannot be stored or read.
+    #[error("its stored login cannot be read: {0}")]
     Store(#[from] super::store::StoreError),
 }
 
 impl Error {
-    /// Whether the same may go well a little later.
+    /// Reports whether a retry may succeed.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::LoginUnderWay)
@@ -100,7 +107,7 @@ fn named(scope: &str) -> String {
     if scope.is_empty() { "a scope that it does not name".to_owned() } else { format!("the scope {:?}", Theirs(scope)) }
 }
 
-/// An error code as OAuth has them; anything else of a server's text is not repeated.
+/// Returns the text if it has the form of an OAuth error code. Any other text from a server is not repeated.
 pub(super) fn code(text: &str) -> String {
     let legal = !text.is_empty() && text.len() <= 64;
     let plain = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');

@@ -1,37 +1,33 @@
-//! An invitation to sign in, for whoever's call was refused for want of a token and can be asked to open a page.
+//! An invitation to sign in: when a call fails for lack of a token, it is sent to clients that can ask their user to
+//! open a page.
 //!
-//! **Invariant:** one login at a time, and one invitation until a token of it has worked or the user acts otherwise
-//! (`docs/hazards.md` H74). What it shows is an address of ours on this machine, not the page of the issuer: as the
-//! specification wants it of elicitation by URL, whoever passes the page on has nothing, since only the browser that came in
-//! by our address is believed when it comes back; and the page, with the state in its query, stays out of what clients keep.
-//! Whose page it is goes beside it.
+//! **Invariant:** for each server there is one login at a time, and no second invitation until the token from the first
+//! has worked or the user acts in another way (`docs/hazards.md` H74). An invitation shows a local address of ours, not
+//! the issuer's page, as the specification requires for URL elicitation. To pass the issuer's page on to somebody is
+//! useless, because the redirect is only accepted from the browser that came in through our address. The page, with
+//! `state` in its query, also stays out of the clients' logs. The host name of the page is shown beside our address.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use url::{Position, Url};
 
-use super::attempt::Attempt;
-use super::authorizer::{AGAIN, Authorizer, News};
-use super::obtain::Under;
-use super::{Error, Redirect};
+use super::progress::Under;
 
-/// An invitation.
+/// An invitation to sign in, with what the clients have answered.
 pub(crate) struct Invitation {
-    /// Sets it apart from those before.
+    /// The number of this invitation; later ones have higher numbers.
     pub(crate) number: u64,
-    /// What is to be opened.
+    /// Our local address, which the user opens.
     pub(crate) url: String,
-    /// The host of the page that it leads to.
+    /// The host name of the issuer's page, to which the local address leads.
     pub(crate) host: String,
     under: Under,
     guests: watch::Sender<Guests>,
-    /// Nobody wants it.
+    /// Canceled when every client has declined.
     declined: CancellationToken,
 }
 
@@ -41,30 +37,35 @@ impl std::fmt::Debug for Invitation {
     }
 }
 
-/// Who was shown it.
+/// The clients that were or will be shown an invitation.
 #[derive(Debug, Default)]
 struct Guests {
-    /// What each has said.
+    /// Whether each client has accepted; `None` if it has not answered yet.
     clients: HashMap<u64, Option<bool>>,
-    /// How many have not answered.
+    /// How many times it was shown without an answer yet.
     open: usize,
     shown: bool,
     accepted: bool,
 }
 
-/// How it stands with a login.
+/// How far a login is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stands {
     /// There is a token.
     SignedIn,
-    /// There will be none of it.
+    /// The login ended without a token.
     Over,
-    /// Somebody is about it.
+    /// The login is still in progress.
     Open,
 }
 
 impl Invitation {
-    /// Whether that client is to be shown it: once, however many of its calls wait.
+    pub(super) fn new(number: u64, url: String, host: String, under: Under, declined: CancellationToken) -> Self {
+        Self { number, url, host, under, guests: watch::Sender::default(), declined }
+    }
+
+    /// Returns true the first time that it is called for a client: an invitation is shown only once to a client,
+    /// however many of its calls wait for the login.
     pub(crate) fn is_new_to(&self, client: u64) -> bool {
         self.guests.send_if_modified(|guests| match guests.clients.entry(client) {
             Entry::Occupied(_) => false,
@@ -72,7 +73,7 @@ impl Invitation {
         })
     }
 
-    /// Somebody is shown it now.
+    /// Records that the invitation is now shown to a client.
     pub(crate) fn shown(&self) {
         self.guests.send_modify(|guests| {
             guests.open += 1;
@@ -80,12 +81,13 @@ impl Invitation {
         });
     }
 
-    /// Whoever was shown it wants to sign in, or does not. When nobody does, it is over.
+    /// Records the answer of a client to the invitation. Once all clients that were shown it have declined, the login
+    /// is over.
     pub(crate) fn answered(&self, client: u64, accepted: bool) {
         self.guests.send_modify(|guests| {
             guests.open = guests.open.saturating_sub(1);
             guests.accepted |= accepted;
-            // Who signs in by one window may close another.
+            // A user who signs in from one window may close another: once a client has accepted, it stays accepted.
             let said = guests.clients.entry(client).or_default();
             *said = Some(accepted || *said == Some(true));
             if guests.open == 0 && !guests.accepted {
@@ -94,7 +96,7 @@ impl Invitation {
         });
     }
 
-    /// Waits for the end of the login, for so long at most. For a client that does not want it, it is over.
+    /// Waits until the login ends, for `patience` at most. For a client that has declined, the login counts as over.
     pub(crate) async fn wait(&self, client: u64, patience: Duration) -> Stands {
         let (mut under, mut guests) = (self.under.0.clone(), self.guests.subscribe());
         let end = async {
@@ -110,157 +112,12 @@ impl Invitation {
         timeout(patience, end).await.unwrap_or(Stands::Open)
     }
 
-    fn is_open(&self) -> bool {
+    /// Reports whether any client was shown the invitation so far.
+    pub(super) fn was_shown(&self) -> bool {
+        self.guests.borrow().shown
+    }
+
+    pub(super) fn is_open(&self) -> bool {
         self.under.0.borrow().is_none() && self.under.0.has_changed().is_ok()
-    }
-}
-
-impl Authorizer {
-    /// The invitation that is open, or a new one; none where nobody can sign in by a page, somebody was invited in vain, or the
-    /// way there was not found a moment ago.
-    ///
-    /// # Cancel safety
-    /// A dropped wait leaves the next one what was found out.
-    pub(crate) async fn invite(self: &Arc<Self>) -> Option<Arc<Invitation>> {
-        let (task, stop) = (self.clone(), self.keys.stop.clone());
-        let made = self.keys.tasks.spawn(async move { stop.run_until_cancelled(task.invite_now()).await.flatten() });
-        made.await.ok().flatten()
-    }
-
-    /// The invitation of that number, if there was none after it.
-    pub(crate) fn invitation(&self, number: u64) -> Option<Arc<Invitation>> {
-        self.invited().clone().filter(|invitation| invitation.number == number)
-    }
-
-    async fn invite_now(self: &Arc<Self>) -> Option<Arc<Invitation>> {
-        let has_page = self.wants_user() && self.keys.interaction.is_none();
-        if !has_page || self.unread().is_some() {
-            return None;
-        }
-        let mut progress = self.progress.lock().await;
-        let before = self.invited().clone();
-        if let Some(open) = before.as_ref().filter(|invitation| invitation.is_open()) {
-            return Some(open.clone());
-        }
-        let lately = |(at, error): &(Instant, Error)| at.elapsed() < AGAIN && *error != Error::LoginNeeded;
-        // Whoever it was for may have gone away before it was there: that was nobody.
-        let was_seen = before.as_ref().is_none_or(|invitation| invitation.guests.borrow().shown);
-        if progress.prompted && was_seen || progress.failed.as_ref().is_some_and(lately) {
-            return None;
-        }
-        // A token that is there, and that nobody wants another one for, is refused for something that no login mends.
-        let wanted = progress.wanted.take();
-        if wanted.is_none() && self.current.load().is_some() {
-            return None;
-        }
-        let made = async {
-            let hint = match wanted {
-                Some(hint) => hint,
-                None => self.asked().await?,
-            };
-            let redirect = Redirect::open().await.map_err(|error| no_port(&error))?;
-            let back = Url::parse(&redirect.url()).map_err(|_| Error::Malformed("at no URL"))?;
-            let attempt = self.prepare(&back, &hint).await?;
-            let (redirect, url) = redirect.with_door(attempt.page.clone())?;
-            Ok((attempt, redirect, url))
-        };
-        match made.await {
-            Ok((attempt, redirect, url)) => {
-                progress.prompted = true;
-                let number = before.map_or(1, |invitation| invitation.number + 1);
-                Some(self.open(number, attempt, redirect, url))
-            }
-            Err(error) => {
-                tracing::warn!(server = &*self.server, "nobody can be invited to sign in: {error}");
-                progress.failed = Some((Instant::now(), error));
-                None
-            }
-        }
-    }
-
-    /// Begins to wait for the browser.
-    fn open(self: &Arc<Self>, number: u64, attempt: Attempt, redirect: Redirect, url: String) -> Arc<Invitation> {
-        let (done, under) = watch::channel(None);
-        let declined = CancellationToken::new();
-        let host = attempt.page[Position::BeforeHost..Position::AfterPort].to_owned();
-        let (task, stop, no) = (self.clone(), self.keys.stop.clone(), declined.clone());
-        self.keys.tasks.spawn(async move {
-            let login = stop.run_until_cancelled(task.accept(attempt, redirect, &no));
-            let result = login.await.unwrap_or(Err(Error::LoginNeeded));
-            if let Err(error) = &result {
-                tracing::warn!(server = &*task.server, "{error}");
-            }
-            done.send_replace(Some(result));
-        });
-        let guests = watch::Sender::default();
-        let invitation = Arc::new(Invitation { number, url, host, under: Under(under), guests, declined });
-        *self.invited() = Some(invitation.clone());
-        invitation
-    }
-
-    /// Waits until somebody has signed in, here or elsewhere; the port is open no longer.
-    async fn accept(
-        self: &Arc<Self>,
-        attempt: Attempt,
-        redirect: Redirect,
-        declined: &CancellationToken,
-    ) -> Result<(), Error> {
-        let limit = self.keys.limits.login;
-        let mut news = News::of(Some(self));
-        let back = tokio::select! {
-            back = timeout(limit, redirect.hit()) => back,
-            () = news.came() => return Ok(()),
-            () = declined.cancelled() => return Err(Error::Declined("it was declined".to_owned())),
-        };
-        drop(redirect);
-        match back {
-            Ok(back) => {
-                self.finish(attempt, &back).await?;
-                // What was tried in vain before says nothing of the new token.
-                self.progress.lock().await.failed = None;
-                Ok(())
-            }
-            Err(_) => Err(Error::Declined(format!("nobody finished it within {limit:?} (host.limits.login)"))),
-        }
-    }
-
-    fn invited(&self) -> MutexGuard<'_, Option<Arc<Invitation>>> {
-        self.invited.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn no_port(error: &std::io::Error) -> Error {
-    let reason = format!("no port on this machine for the browser to come back to: {error}");
-    Error::Unreachable { reason, unsent: true }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::keychain::Keychain;
-    use super::*;
-    use crate::config::{Enterprise, Grant, Limits, OAuth, Remote, Secret, SecretSource};
-
-    /// Whether the way to a page is looked for at a server where nobody listens.
-    async fn is_looked_for(grant: Grant) -> bool {
-        let remote = Remote::new("http://127.0.0.1:1/mcp".parse().unwrap());
-        let keys = Keychain::new(None, None, None, Limits::default());
-        let server = Authorizer::new("a", &remote, &OAuth { grant, ..OAuth::default() }, &keys);
-        assert!(server.invite().await.is_none());
-        server.progress.lock().await.failed.is_some()
-    }
-
-    #[tokio::test]
-    async fn nobody_is_invited_where_tokens_come_without_a_user() {
-        let given = || SecretSource::Given(Secret::new("statement"));
-        let enterprise = Enterprise {
-            token_endpoint: "https://idp.example/token".parse().unwrap(),
-            client_id: "c".to_owned(),
-            client_secret: None,
-            id_token: given(),
-        };
-        for grant in [Grant::ClientCredentials, Grant::Workload(given()), Grant::Enterprise(Box::new(enterprise))] {
-            assert!(!is_looked_for(grant.clone()).await, "{grant:?}");
-        }
-        assert!(is_looked_for(Grant::Code).await);
     }
 }

@@ -1,4 +1,4 @@
-//! Signed statements of ours: proofs of possession, and who we are to a token endpoint (RFC 7515, RFC 7523).
+//! JWTs that we sign: proofs of possession, and client assertions for token endpoints (RFC 7515, RFC 7523).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 
 use super::Error;
 
-/// A private key that signs.
+/// A private key that signs JWTs.
 pub(super) enum Key {
     Es256(EcdsaKeyPair),
     Rs256(RsaKeyPair),
 }
 
-const FORMAT: &str = "is no private key that can be used: PKCS#8 in PEM, of P-256 or RSA";
+const FORMAT: &str = "is not a usable private key: expected PKCS#8 in PEM, P-256 or RSA";
 
 impl Key {
-    /// Reads a key from PEM.
+    /// Reads a private key from PEM.
     pub(super) fn from_pem(pem: &str) -> Result<Self, Error> {
         let wrong = || Error::Config { key: "auth.privateKey", what: FORMAT.to_owned() };
         let body: String = pem.lines().map(str::trim).filter(|line| !line.starts_with("-----")).collect();
@@ -41,15 +41,15 @@ impl Key {
         }
     }
 
-    /// The public half of a key of P-256, as a JWK.
+    /// Returns the public half of a P-256 key as a JWK.
     pub(super) fn jwk(&self) -> Option<Value> {
         let Self::Es256(key) = self else { return None };
-        // 4, and two coordinates of 32 bytes.
+        // The public key is the byte 4, and two coordinates of 32 bytes each.
         let (x, y) = key.public_key().as_ref().get(1..65)?.split_at_checked(32)?;
         Some(json!({ "kty": "EC", "crv": "P-256", "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y) }))
     }
 
-    /// Signs claims under a header, to which the algorithm is added.
+    /// Returns a signed JWT with these claims and this header, to which it adds the algorithm.
     pub(super) fn sign(&self, mut header: Value, claims: &Value) -> Result<String, Error> {
         header["alg"] = self.algorithm().into();
         let text = format!("{}.{}", encoded(&header), encoded(claims));
@@ -77,22 +77,22 @@ fn encoded(value: &Value) -> String {
     URL_SAFE_NO_PAD.encode(value.to_string())
 }
 
-/// Seconds since 1970.
+/// Returns the current time in seconds since 1970.
 pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Text that nobody can guess, of 256 bits.
+/// Returns a random text with 256 bits of entropy.
 pub(super) fn unguessable() -> Result<String, Error> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|_| Error::Random)?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// How long a token endpoint may take a statement for ours.
+/// How long a client assertion is valid, in seconds.
 const ASSERTED: u64 = 120;
 
-/// Says who a client is, to whom it may concern (RFC 7523).
+/// Returns a signed client assertion (RFC 7523).
 pub(super) fn assertion(key: &Key, key_id: Option<&str>, client: &str, audience: &str) -> Result<String, Error> {
     let now = now();
     let claims = json!({

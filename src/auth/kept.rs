@@ -1,30 +1,34 @@
-//! What is kept of a login, read when the first request wants it; while it is out of reach, read again later and later
-//! (`docs/hazards.md` H77). While its server waits to be signed in to, whether somebody did in another program.
+//! Reads a server's stored login when the first request needs it. While the secret store cannot be read, retries at
+//! growing intervals (`docs/hazards.md` H77). While a server waits for a login, checks whether another program has
+//! signed in.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use super::StoreError;
-use super::authorizer::{Authorizer, Notice, Progress};
+use super::authorizer::Authorizer;
+use super::progress::{Notice, Progress};
 use super::token::Entry;
+use crate::lock::lock;
 
-/// The first look again, and the longest pause. A look may have the desktop ask its user to unlock the keyring.
+/// The first pause before a retry. It is long, because a retry may make the desktop ask its user to unlock the keyring.
 const FIRST: Duration = Duration::from_secs(31);
+/// The longest pause before a retry.
 const LONGEST: Duration = Duration::from_secs(10 * 60);
-/// So often is looked, from outside, whether a login has come by another program.
+/// The interval at which to check whether another process has signed in.
 const ELSEWHERE: Duration = Duration::from_secs(2);
 
 impl Authorizer {
-    /// Reads what is kept, unless that was done. What is out of reach now is looked for again.
+    /// Reads the stored login, unless that has already succeeded. If the store cannot be read, retries later.
     pub(super) async fn read_kept(self: &Arc<Self>) {
         if self.loaded.get_or_try_init(|| self.load()).await.is_err() {
             self.look_again();
         }
     }
 
-    /// Stands for the login that requests carry: another one after each login, the same when its token is renewed. `None`
-    /// without a login, and where no user signs in.
+    /// Returns an id of the login whose token requests carry. The id changes with each login, but not when the token is
+    /// renewed. Returns `None` without a login, or if these tokens need no user.
     pub(crate) async fn login_id(self: &Arc<Self>) -> Option<String> {
         if !self.loaded.initialized() {
             self.read_kept().await;
@@ -32,20 +36,25 @@ impl Authorizer {
         self.login_id_now()
     }
 
-    /// The same, as far as it is known.
+    /// Returns the same as [`Self::login_id`], without reading the store.
     pub(crate) fn login_id_now(&self) -> Option<String> {
         let held = self.current.load_full().filter(|_| self.wants_user())?;
         Some(held.entry.login.clone())
     }
 
-    /// Why what is kept cannot be read, if it cannot.
+    /// Reports whether requests carry a token now.
+    pub(crate) fn has_token(&self) -> bool {
+        self.current.load().is_some()
+    }
+
+    /// Returns why the stored login cannot be read; `None` if it can.
     pub(super) fn unread(&self) -> MutexGuard<'_, Option<StoreError>> {
-        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.unread)
     }
 
     async fn load(&self) -> Result<(), ()> {
         let kept = self.read_slot().await;
-        // Somebody has signed in meanwhile.
+        // The user has signed in meanwhile.
         if self.current.load().is_some() {
             return Ok(());
         }
@@ -60,31 +69,31 @@ impl Authorizer {
         match error {
             None => {
                 if before.is_some() {
-                    // The server was told that there is none.
+                    // The connections were told before that there is no token.
                     self.tell(Notice::Came);
                 }
                 Ok(())
             }
             Some(error) => {
                 if before.as_ref() != Some(&error) {
-                    tracing::warn!(server = &*self.server, "what is kept of its login is out of reach: {error}");
+                    tracing::warn!(server = &*self.server, "its stored login cannot be read: {error}");
                 }
                 Err(())
             }
         }
     }
 
-    /// What is kept for this server, by whichever program. How it looks from outside is noted first: what is written
-    /// meanwhile is seen by the next look.
+    /// Reads the login that any program has stored for this server. Reads its stamp first, so that a write during this
+    /// read is noticed by the next check.
     async fn read_slot(&self) -> Result<Option<Entry>, StoreError> {
         let stamp = self.keys.stamp(&self.slot).await?;
         let kept = self.keys.load(&self.slot).await;
-        *self.stamp.lock().unwrap_or_else(PoisonError::into_inner) = stamp;
+        *lock(&self.stamp) = stamp;
         kept
     }
 
-    /// Takes another login than `held` that another program has kept meanwhile; whether there was one. The caller holds
-    /// `progress`.
+    /// Reads the stored login, and uses it from now on if it is not `held`: then another program has stored it. Returns
+    /// whether that was so. The caller holds the lock on `progress`.
     pub(super) async fn take_kept(&self, held: Option<&Entry>) -> bool {
         let Ok(Some(kept)) = self.read_slot().await else { return false };
         let is_other = held.is_none_or(|held| held.access != kept.access);
@@ -95,15 +104,16 @@ impl Authorizer {
         is_other
     }
 
-    /// Waits until a login that another program has kept can be used, and tells of it; for ever, where that cannot be seen.
+    /// Waits until another program has stored a usable login, and announces the new token. Waits forever if the store
+    /// has no stamps.
     ///
     /// # Cancel safety
-    /// A dropped wait loses nothing but the time it has waited.
+    /// Dropping the future loses only the time waited.
     pub(crate) async fn signed_in_elsewhere(&self) {
         loop {
             tokio::time::sleep(ELSEWHERE).await;
             let Ok(now) = self.keys.stamp(&self.slot).await else { continue };
-            if now == *self.stamp.lock().unwrap_or_else(PoisonError::into_inner) {
+            if now == *lock(&self.stamp) {
                 continue;
             }
             let mut progress = self.progress.lock().await;
@@ -116,7 +126,8 @@ impl Authorizer {
         }
     }
 
-    /// Looks again until it can be read, somebody has signed in, or the server is not there any more.
+    /// Starts a task, if none is running, that retries until the store can be read, the user has signed in, or the
+    /// server is gone.
     fn look_again(self: &Arc<Self>) {
         if self.looking.swap(true, Ordering::Relaxed) {
             return;
@@ -142,8 +153,8 @@ mod tests {
 
     use tokio::time::timeout;
 
-    use super::super::authorizer::Hint;
     use super::super::keychain::Keychain;
+    use super::super::progress::Hint;
     use super::super::store::{MemoryStore, SecretStore, chosen};
     use super::super::tests::{entry, server};
     use super::*;
@@ -151,7 +162,7 @@ mod tests {
 
     const A_WHILE: Duration = Duration::from_secs(10 * 60);
 
-    /// Files in that folder, as each program has them.
+    /// Opens a file store in this folder, as each program does.
     fn files(folder: &Path) -> Arc<dyn SecretStore> {
         let secrets = Secrets { store: StoreKind::File, key: SecretKey::parse(&"07".repeat(32)), key_file: None };
         chosen(&secrets, Some(folder)).unwrap()
@@ -176,7 +187,7 @@ mod tests {
             news.mark_unchanged();
             assert!(waits().await, "it was told already");
         }
-        // What we have kept ourselves is no news, and neither is the end of it.
+        // Our own writes are no news, and neither is a removal.
         here.keep(&entry("two")).await;
         assert!(waits().await);
         there.keys.forget(&there.slot, &entry("two")).await.unwrap();
@@ -200,7 +211,7 @@ mod tests {
             }
         }
         let keys = Keychain::new(None, Some(Arc::new(Nobody)), None, Limits::default());
-        // Nobody listens there.
+        // Nothing listens there.
         let remote = Remote::new("http://127.0.0.1:1/mcp".parse().unwrap());
         let server = Authorizer::new("a", &remote, &OAuth::default(), &keys);
         let mut progress = Progress::default();

@@ -1,4 +1,4 @@
-//! What all servers share to sign in: where secrets are kept, who can be asked, and how much of it.
+//! What the logins to all servers share: the secret store, the way to ask the user, and the limits.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,27 +14,58 @@ use super::store::{MemoryStore, SecretStore, StoreError, Vault};
 use super::token::Entry;
 use crate::config::{self, Secret};
 use crate::dial::Dialer;
+use crate::hex;
 
-/// A way to ask somebody to sign in: a browser and a place that it comes back to.
+/// A way to ask the user to sign in: a browser, and a redirect URI.
+///
+/// ```
+/// use std::future::Future;
+/// use std::pin::Pin;
+///
+/// use mcp_host::auth::Interaction;
+/// use url::Url;
+///
+/// /// Has the user paste the URL that the browser came back to.
+/// struct Paste(Url);
+///
+/// impl Interaction for Paste {
+///     fn redirect_uri(&self) -> Url {
+///         self.0.clone()
+///     }
+///
+///     fn authorize(
+///         &self,
+///         server: &str,
+///         page: Url,
+///     ) -> Pin<Box<dyn Future<Output = Result<String, String>> + Send + 'static>> {
+///         println!("sign in to {server} at {page}, then paste the URL of the last page");
+///         Box::pin(async {
+///             let mut line = String::new();
+///             std::io::stdin().read_line(&mut line).map_err(|error| error.to_string())?;
+///             Ok(line.trim().to_owned())
+///         })
+///     }
+/// }
+/// ```
 pub trait Interaction: Send + Sync {
-    /// Where browsers are to be sent back to. It is asked for once for each login.
+    /// Returns the URI to which the browser is sent back. Called once for each login.
     fn redirect_uri(&self) -> Url;
 
-    /// Shows the page to the user of that server, and gives the whole URL that the browser was sent back to.
+    /// Shows the page to the user of this server, and returns the whole URL to which the browser was sent back.
     ///
-    /// The page is https, or on this machine, and one clean URL; it may be of anybody, so its host is to be shown to the user
-    /// before it is opened. The future is dropped when the login takes longer than `host.limits.login`.
+    /// `page` is one clean URL, with https or on this machine. It may belong to anybody, so show its host name to the
+    /// user before opening it. The future is dropped if the login takes longer than `host.limits.login`.
     ///
-    /// The error is why there is no login, for the user to read.
+    /// An `Err` holds the text that tells the user why there is no login.
     fn authorize(&self, server: &str, page: Url) -> BoxFuture<'static, Result<String, String>>;
 }
 
-/// What all servers share.
+/// What the logins to all servers share.
 #[derive(Clone)]
 pub(crate) struct Keychain {
     pub(super) vault: Vault,
     pub(super) interaction: Option<Arc<dyn Interaction>>,
-    /// Where the locks between processes lie.
+    /// The directory of the locks between processes.
     pub(super) directory: Option<PathBuf>,
     pub(super) dialer: Arc<Dialer>,
     pub(super) limits: Arc<config::Limits>,
@@ -54,9 +85,9 @@ impl Default for Keychain {
     }
 }
 
-/// How long the end of the program waits for an issuer.
+/// How long the shutdown waits for an issuer to answer.
 const LAST: Duration = Duration::from_secs(3);
-/// Who uses the servers. As long as nobody proves to be somebody else, it is the user whose program this is.
+/// The name of the user of the servers. Until users are told apart, this is always the user who runs this program.
 const PRINCIPAL: &str = "local";
 
 impl Keychain {
@@ -78,47 +109,49 @@ impl Keychain {
         }
     }
 
-    /// The HTTP clients that all share.
+    /// Returns the HTTP clients that all servers share.
     pub(crate) fn dialer(&self) -> Arc<Dialer> {
         self.dialer.clone()
     }
 
-    /// Has logins that are under way end.
+    /// Cancels logins in progress.
     pub(crate) fn stop(&self) {
         self.stop.cancel();
     }
 
-    /// Ends logins that are under way; a token that is being renewed is kept first, if its issuer answers soon.
+    /// Cancels logins in progress. If a token is being renewed, first waits until the issuer has answered and the token
+    /// is stored, but not for long.
     pub(crate) async fn shutdown(&self) {
         self.stop();
         self.tasks.close();
         if tokio::time::timeout(LAST, self.tasks.wait()).await.is_err() {
-            tracing::warn!("a token was being renewed at the end: its login may be over");
+            tracing::warn!("a token was being renewed at shutdown: its login may be lost");
         }
     }
 
-    /// What is kept for a server.
+    /// Loads the token that is stored for a server; `slot` is the server's name in the store.
     pub(super) async fn load(&self, slot: &str) -> Result<Option<Entry>, StoreError> {
         let Some(name) = self.vault.read(slot).await? else { return Ok(None) };
         let kept = self.vault.read(name.expose()).await?;
         Ok(kept.and_then(|text| Entry::parse(text.expose())))
     }
 
-    /// Another number after a login for that server was kept or forgotten; none where the store cannot tell. It says so after
-    /// the token itself was written.
+    /// Returns a stamp: a number that changes after a login for this server is stored or forgotten, and only after the
+    /// token itself is written. Returns `None` if the store has no stamps.
     pub(super) async fn stamp(&self, slot: &str) -> Result<Option<u64>, StoreError> {
         self.vault.stamp(slot).await
     }
 
-    /// Keeps a token, and where it is for this server.
+    /// Stores a token, and records that it is the token for this server.
     pub(super) async fn save(&self, slot: &str, entry: &Entry) -> Result<(), StoreError> {
         let name = name(entry);
         let token = self.vault.write(&name, Secret::new(entry.to_text())).await;
-        // Also where the first was not kept: both are held together then.
+        // The record is written even if the token was not stored: then both are held in memory.
         token.and(self.vault.write(slot, Secret::new(name)).await)
     }
 
-    /// Forgets a token, and that it is for this server, unless another one is by now.
+    /// Removes a token from the store, and the record that it is for this server, unless another token is recorded by
+    /// now.
     pub(super) async fn forget(&self, slot: &str, entry: &Entry) -> Result<(), StoreError> {
         let name = name(entry);
         self.vault.remove(&name).await?;
@@ -128,31 +161,32 @@ impl Keychain {
         Ok(())
     }
 
-    /// What is kept under the name of this token now.
+    /// Loads the token that is now stored under the same name as this one.
     pub(super) async fn again(&self, entry: &Entry) -> Result<Option<Entry>, StoreError> {
         let kept = self.vault.read(&name(entry)).await?;
         Ok(kept.and_then(|text| Entry::parse(text.expose())))
     }
 }
 
-/// The name of a token: whose it is, for what, as whom, and from whom (`docs/hazards.md` H71).
+/// Returns the name of a token in the store, a hash of its issuer, resource, client and user (`docs/hazards.md` H71).
 pub(super) fn name(entry: &Entry) -> String {
     format!("token-{}", digest(&[&entry.issuer, &entry.resource, &entry.client.id, PRINCIPAL]))
 }
 
-/// Where it is said which token is for a server of the config, as the client that the config gives it, if it does.
+/// Returns the name under which the store records which token is for a server. `client` is the client id in the config,
+/// if there is one.
 pub(super) fn slot(server: &Url, client: Option<&str>) -> String {
     format!("server-{}", digest(&[server.as_str(), client.unwrap_or_default(), PRINCIPAL]))
 }
 
-/// Parts with their lengths, so that no two lists are the same.
+/// Hashes several texts, each with its length, so that different lists of texts have different hashes.
 fn digest(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update(part.len().to_le_bytes());
         hash.update(part);
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&hash.finalize())
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The public keys of an issuer that the config of our own endpoint names: found by its metadata, fetched by the guarded
-//! client. Not here: how long they are believed, and what a token has to say.
+//! The public keys of the issuer whose tokens our own endpoint accepts. They are found through the issuer's metadata,
+//! and fetched by the guarded HTTP client. Not here: how long keys are cached, and what a token must contain.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use super::web::{Found, Web};
 use crate::config::Limits;
 use crate::dial::Dialer;
 
-/// Where the keys of one issuer are asked for.
+/// Fetches the public keys of one issuer.
 #[derive(Clone, Debug)]
 pub(crate) struct IssuerKeys {
     web: Web,
@@ -30,10 +30,10 @@ struct Keys {
 }
 
 impl IssuerKeys {
-    /// The keys of the issuer of that name, which is a URL.
+    /// Returns a source of the public keys of this issuer, whose name is a URL.
     ///
     /// # Errors
-    /// When there can be no HTTP client, or the name is none.
+    /// Fails if no HTTP client can be built, or the name is not a URL.
     pub(crate) fn new(issuer: &str, limits: &Limits) -> Result<Self, String> {
         let url = Url::parse(issuer).map_err(|error| error.to_string())?;
         let foreign = Dialer::default().foreign(&url, limits.oauth_request)?;
@@ -41,13 +41,13 @@ impl IssuerKeys {
         Ok(Self { web, issuer: issuer.to_owned() })
     }
 
-    /// Fetches them as they are now: three documents of metadata at most, and the keys.
+    /// Fetches the current public keys. Requests at most three metadata documents, and then the keys.
     pub(crate) async fn fetch(&self) -> Result<Vec<Value>, Error> {
-        let base = Url::parse(&self.issuer).map_err(|_| Error::Malformed("at no URL"))?;
+        let base = Url::parse(&self.issuer).map_err(|_| Error::Malformed("with an invalid URL"))?;
         for url in places(&base) {
             let Found::This(metadata) = self.web.document::<Metadata>(&url).await? else { continue };
             if metadata.issuer != self.issuer {
-                return Err(Error::metadata(&url, "says that it is another issuer than the one of host.auth.issuer"));
+                return Err(Error::metadata(&url, "says that it is another issuer than host.auth.issuer"));
             }
             return self.named(metadata.jwks_uri.as_deref(), &url).await;
         }
@@ -56,11 +56,11 @@ impl IssuerKeys {
 
     async fn named(&self, keys: Option<&str>, at: &Url) -> Result<Vec<Value>, Error> {
         let Some(Ok(url)) = keys.map(Url::parse) else {
-            return Err(Error::metadata(at, "names no keys by which its tokens can be checked (`jwks_uri`)"));
+            return Err(Error::metadata(at, "names no keys to verify its tokens with (`jwks_uri`)"));
         };
         match self.web.document::<Keys>(&url).await? {
             Found::This(keys) => Ok(keys.keys),
-            Found::Nothing => Err(Error::metadata(&url, "has no set of keys")),
+            Found::Nothing => Err(Error::metadata(&url, "has no key set")),
         }
     }
 }
@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    /// What comes of an issuer that answers everything with this; `URL` becomes its own.
+    /// Fetches the keys of an issuer that answers everything with this body, in which `URL` becomes its own URL.
     async fn fetched(body: &str) -> Result<Vec<Value>, Error> {
         fetched_as(|url| body.replace("URL", url), &Limits::default()).await
     }
@@ -106,7 +106,7 @@ mod tests {
             (r#"{"issuer": "https://issuer.example", "jwks_uri": "URL/keys", "keys": []}"#, "another issuer"),
             (r#"{"issuer": "URL", "keys": []}"#, "names no keys"),
             (r#"{"issuer": "URL", "jwks_uri": "keys", "keys": []}"#, "names no keys"),
-            (r#"{"issuer": "URL", "jwks_uri": "URL/keys"}"#, "has no set of keys"),
+            (r#"{"issuer": "URL", "jwks_uri": "URL/keys"}"#, "has no key set"),
             ("<html>", "has no metadata"),
         ] {
             let error = fetched(metadata).await.unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! A login as a value, for whoever has a user at hand; and the end of one.
+//! A browser login as a value, for embedding programs that handle the browser themselves; and signing out.
 
 use std::sync::Arc;
 
@@ -6,12 +6,24 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use url::Url;
 
 use super::attempt::Attempt;
-use super::authorizer::{Authorizer, Hint, Notice};
+use super::authorizer::Authorizer;
 use super::desk::Desk;
+use super::progress::{Hint, Notice, Progress};
 use super::{Error, Keeping, Kept, keychain, lock};
 use crate::config::Remote;
 
-/// A login that has begun: show the page to the user, and finish with what the browser was sent back to.
+/// A browser login in progress: show the page to the user, then call [`Self::finish`] with the URL to which the browser
+/// was sent back.
+///
+/// ```no_run
+/// # async fn sign_in(host: &mcp_host::Host, redirect: url::Url) -> Result<(), Box<dyn std::error::Error>> {
+/// let login = host.login("github", &redirect).await?;
+/// println!("open {}, then paste the URL that the browser ends at", login.authorize_url());
+/// let mut hit = String::new();
+/// std::io::stdin().read_line(&mut hit)?;
+/// login.finish(hit.trim()).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Login {
     authorizer: Arc<Authorizer>,
@@ -19,61 +31,69 @@ pub struct Login {
 }
 
 impl Login {
-    /// The page to open: https, or on this machine, one clean URL of at most 8 KiB. Show its host to the user first.
+    /// Returns the page to open: one clean URL of at most 8 KiB, with https or on this machine. Show its host name to
+    /// the user first.
     #[must_use]
     pub fn authorize_url(&self) -> &Url {
         &self.attempt.page
     }
 
-    /// Whom the user signs in with.
+    /// Returns the issuer that the user signs in with.
     #[must_use]
     pub fn issuer(&self) -> &str {
         &self.attempt.issuer.issuer
     }
 
-    /// Whether the user could as well enter a code there: [`crate::Host::device_login`].
+    /// Reports whether the user could instead sign in by entering a code on a page of the issuer:
+    /// [`crate::Host::device_login`].
     #[must_use]
     pub fn could_be_by_code(&self) -> bool {
         self.attempt.issuer.device.is_some()
     }
 
-    /// Turns the whole URL that the browser was sent back to into a token, which is kept, and used from then on. Where it is
-    /// kept comes back.
+    /// Takes the whole URL to which the browser was sent back, and exchanges its code for a token. Stores the token,
+    /// which is used from then on, and returns where it is stored.
     ///
     /// # Errors
-    /// When the URL does not belong to this login, or no token comes of it. There is no second try.
+    /// Fails if the URL does not belong to this login, or yields no token. There is no second try.
     pub async fn finish(self, redirect: &str) -> Result<Kept, Error> {
         self.authorizer.finish(self.attempt, redirect).await?;
         Ok(self.authorizer.kept())
     }
 }
 
-/// What is held of a login, without what is secret.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+/// What is known about the login to a server, without its secrets.
+///
+/// ```
+/// # fn show(holding: &mcp_host::auth::Holding) {
+/// println!("a token of {} for {} more seconds", holding.issuer, holding.expires_in);
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Holding {
-    /// Who gave the token.
+    /// The issuer of the token.
     pub issuer: String,
-    /// What it is for.
+    /// The resource for which the token was issued.
     pub resource: String,
-    /// As whom we got it.
+    /// Our client id at the issuer.
     pub client_id: String,
-    /// What it was asked for with.
+    /// The scopes requested.
     pub scopes: Vec<String>,
-    /// How many seconds it lives yet.
+    /// The number of seconds until the token expires.
     pub expires_in: u64,
-    /// Whether it can be renewed without a user.
+    /// Whether there is a refresh token, which renews the token without a user.
     pub renewable: bool,
-    /// Where it is kept.
+    /// Where the token is stored.
     pub kept: Kept,
 }
 
-/// The request that a server is asked for its way in with: one that costs it nothing.
+/// A cheap request that makes a server say how to sign in.
 const PING: &str = r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
 
 impl Authorizer {
-    /// Begins a login; `redirect` is where the browser is to be sent back to.
+    /// Begins a browser login; `redirect` is the URL to which the browser is sent back.
     pub(crate) async fn begin(self: &Arc<Self>, redirect: &Url) -> Result<Login, Error> {
         let hint = self.wanted_of_a_login().await?;
         let attempt = self.prepare(redirect, &hint).await?;
@@ -81,7 +101,8 @@ impl Authorizer {
         Ok(Login { authorizer: self.clone(), attempt })
     }
 
-    /// What a login is to bring: what the server says to somebody without a token, and the scopes that it wanted of us last.
+    /// Returns what a login should ask for: what the server says to a request without a token, and the scopes that its
+    /// last refusal wanted.
     pub(super) async fn wanted_of_a_login(self: &Arc<Self>) -> Result<Hint, Error> {
         if !self.wants_user() {
             let what = "it gets its tokens without a user, so nobody has to sign in".to_owned();
@@ -95,12 +116,12 @@ impl Authorizer {
         Ok(hint)
     }
 
-    /// A user is acting: what was tried in vain may be tried again.
+    /// Forgets failed attempts, because the user acts now.
     pub(super) async fn try_anew(&self) {
-        *self.progress.lock().await = super::authorizer::Progress::default();
+        *self.progress.lock().await = Progress::default();
     }
 
-    /// What the server says to somebody without a token.
+    /// Returns what the server says to a request without a token.
     pub(super) async fn asked(&self) -> Result<Hint, Error> {
         let unreachable = |reason: String| Error::Unreachable { reason, unsent: false };
         let remote = Remote { tls: self.tls.clone(), ..Remote::new(self.url.clone()) };
@@ -115,12 +136,12 @@ impl Authorizer {
         Ok(if answer.status() == 401 { Hint::of(answer.headers(), cap) } else { Hint::default() })
     }
 
-    /// Where a login would be kept that is made now.
+    /// Returns where the token of a login would be stored if a user signed in now.
     pub(crate) async fn keeping(&self) -> Result<Keeping, Error> {
         Ok(self.keys.vault.keeping().await?)
     }
 
-    /// What is held for this server.
+    /// Returns what is known about this server's login; `None` if there is no token.
     pub(crate) async fn holding(self: &Arc<Self>) -> Option<Holding> {
         self.credentials().await;
         let held = self.current.load_full()?;
@@ -136,33 +157,33 @@ impl Authorizer {
         })
     }
 
-    /// Where the token is kept.
+    /// Returns where the token is stored.
     pub(super) fn kept(&self) -> Kept {
         self.keys.vault.place(&self.slot)
     }
 
-    /// Ends the login: tells who gave the token, and forgets it. Whether there was one. The server is not connected any more
-    /// then, unless it is given tokens without a user: it gets the next one.
+    /// Ends the login: revokes the token at its issuer, and removes it from the store. Returns whether there was a
+    /// token. This disconnects the server; but if its tokens need no user, it just gets the next token.
     ///
     /// # Errors
-    /// When it may still be kept. That it could not be revoked is told to the log.
+    /// Fails if the token may still be stored. A failed revocation is only logged.
     pub(crate) async fn sign_out(self: &Arc<Self>) -> Result<bool, Error> {
         self.credentials().await;
         let mut progress = self.progress.lock().await;
         let known = self.current.load_full();
         if self.unread().is_none() {
-            // Another program may have signed in anew.
+            // Another program may have signed in again: then that login ends.
             self.take_kept(known.as_ref().map(|held| &held.entry)).await;
         }
         let Some(held) = self.current.load_full() else {
             return self.unread().clone().map_or(Ok(false), |error| Err(error.into()));
         };
-        // What is being renewed by another program would be back otherwise.
+        // A renewal by another process would bring the login back.
         let _lock = lock::take(self.keys.directory.as_deref(), &keychain::name(&held.entry)).await?;
         let kept = self.keys.again(&held.entry).await.ok().flatten();
         let entry = kept.as_ref().unwrap_or(&held.entry);
         self.current.store(None);
-        *progress = super::authorizer::Progress::default();
+        *progress = Progress::default();
         if self.wants_user() {
             self.tell(Notice::SignedOut);
         }

@@ -1,8 +1,14 @@
-//! Signing in to servers: what a refusal says, where tokens come from, who may have them.
+//! Signing in to servers with OAuth: what a 401 or 403 says, where access tokens come from, and where they may be sent.
 //!
-//! In: requests that want a token, and answers that refuse one. Out: headers; a page for a user to open; "send it again".
-//! **Invariant:** nothing a server says is believed before it was checked, no token goes anywhere but to the resource that it
-//! is for, and no token, code or secret is ever in a message. Start reading at `authorizer.rs`.
+//! In: requests that need an access token, and responses that refuse one. Out: headers for the request, a page for the
+//! user to open, and the decision to retry.
+//!
+//! **Invariant:** nothing that a server says is trusted before it is checked, a token is sent only to the resource for
+//! which it was issued, and no message contains a token, authorization code or secret. Start reading at
+//! `authorizer.rs`.
+//!
+//! Words: a *login* is a token together with the client, issuer and scopes with which a user got it; a *refusal* is a
+//! 401 or 403 from a server; a *step-up* gets a token with more scopes than the current one.
 
 mod attempt;
 mod authorizer;
@@ -14,6 +20,8 @@ mod dpop;
 mod error;
 #[cfg(feature = "server")]
 mod invitation;
+#[cfg(feature = "server")]
+mod invite;
 mod jwt;
 mod kept;
 mod keychain;
@@ -23,6 +31,7 @@ mod lock;
 mod login;
 mod obtain;
 mod place;
+mod progress;
 #[cfg(feature = "server")]
 mod redirect;
 mod registration;
@@ -33,8 +42,9 @@ mod tests;
 mod token;
 mod web;
 
-pub(crate) use authorizer::{Authorizer, News, Notice, Tries};
-pub use challenge::{Challenge, MalformedChallenge, challenges};
+pub(crate) use authorizer::{Authorizer, News, Tries};
+#[cfg(feature = "fuzzing")]
+pub(crate) use challenge::challenges;
 pub use device::DeviceLogin;
 pub use error::Error;
 #[cfg(feature = "server")]
@@ -46,6 +56,7 @@ pub(crate) use keys::IssuerKeys;
 pub use login::{Holding, Login};
 #[cfg(feature = "server")]
 pub(crate) use place::well_known;
+pub(crate) use progress::Notice;
 #[cfg(feature = "server")]
 pub use redirect::Redirect;
 pub(crate) use store::chosen;

@@ -1,7 +1,7 @@
-//! How a token is come by: renewed, granted to a program, or by asking somebody to sign in.
+//! How to get an access token: by renewing the current one, by a grant without a user, or by asking a user to sign in.
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -9,38 +9,25 @@ use tokio::time::{Instant, timeout};
 use url::Url;
 
 use super::attempt::Attempt;
-use super::authorizer::{Authorizer, Hint, Notice, Progress};
+use super::authorizer::Authorizer;
 use super::desk::{Desk, Signer};
 use super::discovery::{self, Issuer, Resource};
 use super::dpop::Proof;
+use super::progress::{Hint, Notice, Progress, Under};
 use super::registration::{self, Client, Method, Way};
 use super::token::{Entry, Held, Origin, Reply};
 use super::{Error, jwt, keychain, lock};
 use crate::config::{Enterprise, Grant, SecretSource as Source};
+use crate::lock::lock;
 
-/// A request waits that long for somebody to sign in.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// After a token could not be renewed, the next attempt ahead of its end comes so much later.
+/// How long after a failed renewal ahead of expiry the next one may start.
 const REST: Duration = Duration::from_secs(10);
-/// A file with a token of the platform is no larger.
+/// How many bytes are read at most of a file that holds a secret or a token from the platform.
 const FILE_BYTES: u64 = 64 * 1024;
 
-/// A login that is under way.
-#[derive(Clone, Debug)]
-pub(super) struct Under(pub(super) watch::Receiver<Option<Result<(), Error>>>);
-
-impl Under {
-    pub(super) async fn wait(mut self) -> Result<(), Error> {
-        match timeout(PATIENCE, self.0.wait_for(Option::is_some)).await {
-            Ok(Ok(done)) => done.clone().unwrap_or(Err(Error::LoginNeeded)),
-            Ok(Err(_)) => Err(Error::LoginNeeded),
-            Err(_) => Err(Error::LoginUnderWay),
-        }
-    }
-}
-
 impl Authorizer {
-    /// Renews a token whose time has come. Nobody waits for that who has one that is still good.
+    /// Renews a token that is due for renewal. If another caller is renewing it, returns at once while the token is
+    /// still valid, and otherwise waits.
     pub(super) async fn renew_ahead(&self, held: &Arc<Held>) {
         let mut progress = match self.progress.try_lock() {
             Ok(progress) => progress,
@@ -51,12 +38,12 @@ impl Authorizer {
             return;
         }
         if held.has_worked() {
-            // Should it end here, somebody may be asked once more.
+            // The token has worked. So if it now expires for good, the user may be asked to sign in once more.
             progress.prompted = false;
         }
         let renewed = match self.config.grant {
             _ if held.entry.refresh.is_some() => self.renew(held).await,
-            // What no refresh token came for, a user has to ask for anew; until then the server may still take it.
+            // Without a refresh token, only a user can get a new one; until then the server may still accept this one.
             Grant::Code => return,
             _ => self.granted(&Hint::scopes(&held.entry.requested)).await,
         };
@@ -67,20 +54,21 @@ impl Authorizer {
         }
     }
 
-    /// Whether that is the token that is used now.
+    /// Reports whether this is the current token.
     fn has(&self, held: &Arc<Held>) -> bool {
         self.current.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, held))
     }
 
-    /// Gets another token than `held`, which was refused: by the refresh token, by a grant, by a login.
+    /// Gets a token to replace `held`, which the server has refused: by its refresh token, by a grant without a user,
+    /// or by a login. Returns the login if one is in progress.
     pub(super) async fn obtain_now(
         self: &Arc<Self>,
         held: Option<&Arc<Held>>,
         hint: Hint,
         progress: &mut Progress,
     ) -> Result<Option<Under>, Error> {
-        // One that was never good is not made good by being renewed, and neither is one of an issuer that was given up. One
-        // that was taken away stays away: its user has signed out, or its refresh token is spent.
+        // A renewal does not help if the token never worked, or if the server no longer names its issuer. A token that
+        // was taken away is not renewed either: its user has signed out, or its refresh token is used up.
         let renewable = |held: &&Arc<Held>| held.entry.refresh.is_some() && held.has_worked() && self.has(held);
         let worked = held.filter(renewable);
         if let Some(held) = worked
@@ -95,7 +83,8 @@ impl Authorizer {
         if !self.wants_user() {
             return self.granted(&hint).await.map(|()| None);
         }
-        // Nobody is asked for what another program has got already. A keyring that is locked is not bothered for that.
+        // If another program has a token already, nobody is asked to sign in. A locked keyring is not read again for
+        // this.
         let can_be_read = self.unread().is_none();
         if can_be_read && self.take_kept(held.map(|held| &held.entry)).await {
             return Ok(None);
@@ -106,7 +95,8 @@ impl Authorizer {
         self.ask(hint, progress).await
     }
 
-    /// Asks somebody to sign in, unless somebody was asked in vain.
+    /// Asks the user to sign in, unless that was already tried in vain, and returns the login in progress. If these
+    /// tokens need no user, gets a token without a login, and returns `None`.
     pub(super) async fn ask(self: &Arc<Self>, hint: Hint, progress: &mut Progress) -> Result<Option<Under>, Error> {
         if !self.wants_user() {
             return self.granted(&hint).await.map(|()| None);
@@ -114,7 +104,7 @@ impl Authorizer {
         if let Some(error) = &*self.unread() {
             return Err(error.clone().into());
         }
-        let mut login = self.login.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut login = lock(&self.login);
         if let Some(under) = login.as_ref().filter(|under| under.0.borrow().is_none() && under.0.has_changed().is_ok())
         {
             return Ok(Some(under.clone()));
@@ -128,7 +118,8 @@ impl Authorizer {
         }
         let (done, under) = watch::channel(None);
         let (task, stop) = (self.clone(), self.keys.stop.clone());
-        // Whoever waits for it may give up; the user may not be through by then.
+        // The login is a task of its own, because the request that waits for it may give up before the user has
+        // finished.
         self.keys.tasks.spawn(async move {
             let result = stop.run_until_cancelled(task.sign_in(hint)).await.unwrap_or(Err(Error::LoginNeeded));
             if let Err(error) = &result {
@@ -153,7 +144,7 @@ impl Authorizer {
         self.finish(attempt, &back).await
     }
 
-    /// Finds out whom to ask, becomes known there, and makes the page.
+    /// Finds the issuer, gets a client id there, and creates the URL of the page to open.
     pub(super) async fn prepare(&self, redirect: &Url, hint: &Hint) -> Result<Attempt, Error> {
         let (resource, issuer) = self.chosen(hint).await?;
         let client = self.identity(&issuer, Way::Redirect(redirect)).await?;
@@ -161,7 +152,7 @@ impl Authorizer {
         Attempt::new(issuer, client, redirect.clone(), resource.id, scopes)
     }
 
-    /// Whose login it will be, when a user signs in.
+    /// Returns the resource and the issuer for a user's login.
     pub(super) async fn chosen(&self, hint: &Hint) -> Result<(Resource, Issuer), Error> {
         let (resource, issuer) = self.discover(hint).await?;
         if let Some(held) = self.current.load_full()
@@ -169,22 +160,23 @@ impl Authorizer {
             && self.config.client_id.as_ref() == Some(&held.entry.client.id)
             && held.entry.issuer != issuer.issuer
         {
-            let what = "is not the issuer that auth.clientId was used with so far: say in auth.issuer which it is for";
+            let what =
+                "is not the issuer that auth.clientId was used with so far: set auth.issuer to the one it is for";
             return Err(Error::Client { issuer: issuer.issuer, what: what.to_owned() });
         }
-        // Nobody needs to know us where nobody is asked anything.
+        // This is checked before we register: a login that cannot happen needs no client at the issuer.
         issuer.checks_codes()?;
         Ok((resource, issuer))
     }
 
-    /// Who we are there, when a user signs in that way.
+    /// Returns our client at the issuer, for a user who signs in this way.
     pub(super) async fn identity(&self, issuer: &Issuer, way: Way<'_>) -> Result<Client, Error> {
         let before = self.current.load_full();
         let known = before.as_ref().map(|held| (held.entry.issuer.as_str(), &held.entry.client));
         registration::client(self.web()?, &self.config, issuer, way, known).await
     }
 
-    /// What a user is asked to agree to: also that it lasts, where that has to be said.
+    /// Returns the scopes to ask the user for, including offline access if the issuer has a scope for it.
     pub(super) fn wanted(&self, hint: &Hint, resource: &Resource, issuer: &Issuer) -> Vec<String> {
         let mut scopes = self.scopes(hint, resource);
         if issuer.scopes.iter().any(|scope| scope == OFFLINE) && !scopes.iter().any(|scope| scope == OFFLINE) {
@@ -193,7 +185,7 @@ impl Authorizer {
         scopes
     }
 
-    /// Turns what the browser brought back into a token.
+    /// Exchanges the code in the browser's redirect for a token, and stores and uses it.
     pub(super) async fn finish(&self, attempt: Attempt, back: &str) -> Result<(), Error> {
         let code = attempt.code(back, self.keys.limits.login)?;
         let desk = self.desk(&attempt.issuer, &attempt.client, &attempt.resource, attempt.proof.clone()).await?;
@@ -203,23 +195,24 @@ impl Authorizer {
         self.signed_in(&reply, &Origin { issuer, resource, client, requested, proof }).await
     }
 
-    /// Keeps and uses the token of a login, once whoever renews the one before is done: it would come back otherwise.
+    /// Stores and uses the token of a login. First waits for any renewal of the previous token, which would overwrite
+    /// the new one.
     pub(super) async fn signed_in(&self, reply: &Reply, origin: &Origin<'_>) -> Result<(), Error> {
         let mut progress = self.progress.lock().await;
         self.got(reply, origin).await?;
-        // Where the one before was refused in vain says nothing of this one.
+        // Failures with the previous token say nothing about this one.
         progress.failed = None;
         Ok(())
     }
 
-    /// Keeps a token, then uses it. One that cannot be kept is used all the same, and gone with the program.
+    /// Stores a token, and then uses it. A token that cannot be stored is used anyway, and lost when the program ends.
     async fn got(&self, reply: &Reply, origin: &Origin<'_>) -> Result<(), Error> {
         let entry = Entry::new(reply, origin)?;
-        // Another program may be renewing the one before.
+        // Another process may be renewing the previous token.
         let _lock = match lock::take(self.keys.directory.as_deref(), &keychain::name(&entry)).await {
             Ok(lock) => Some(lock),
             Err(error) => {
-                tracing::warn!(server = &*self.server, "{error}; its new token is kept all the same");
+                tracing::warn!(server = &*self.server, "{error}; its new token is stored anyway");
                 None
             }
         };
@@ -234,17 +227,17 @@ impl Authorizer {
 
     pub(super) async fn keep(&self, entry: &Entry) {
         if let Err(error) = self.keys.save(&self.slot, entry).await {
-            tracing::warn!(server = &*self.server, "its token is not kept beyond this run: {error}");
+            tracing::warn!(server = &*self.server, "its token is lost when this program ends: {error}");
         }
     }
 
-    /// Gets a token that no user is needed for.
+    /// Gets a token without a user.
     pub(super) async fn granted(&self, hint: &Hint) -> Result<(), Error> {
         let (resource, issuer) = self.discover(hint).await?;
         let requested = self.scopes(hint, &resource);
         let proof = if issuer.dpop { Some(Arc::new(Proof::generate()?)) } else { None };
         let Some(client) = registration::given(&self.config, &issuer)? else {
-            let what = "is missing: without a user, tokens are given to a client that is known".to_owned();
+            let what = "is missing: without a user, only a registered client gets tokens".to_owned();
             return Err(Error::Config { key: "auth.clientId", what });
         };
         let desk = self.desk(&issuer, &client, &resource.id, proof.clone()).await?;
@@ -267,7 +260,7 @@ impl Authorizer {
         self.got(&reply, &origin).await
     }
 
-    /// Has the identity provider of the config vouch for its user to the issuer of the server.
+    /// Exchanges the identity provider's ID token for an assertion that the server's issuer accepts.
     async fn exchanged(
         &self,
         idp: &Enterprise,
@@ -283,7 +276,8 @@ impl Authorizer {
         desk.exchange(&given(&idp.id_token, "auth.idp.idTokenFile").await?, &issuer.issuer, &resource.id, scopes).await
     }
 
-    /// Whether the server still takes the tokens of an issuer. One that cannot be asked now is taken to.
+    /// Reports whether the server's metadata still names this issuer, or no issuer at all. If the metadata cannot be
+    /// read, assumes that it does.
     async fn is_named(&self, issuer: &str, hint: &Hint) -> bool {
         let Ok(web) = self.web() else { return true };
         match discovery::resource(web, &self.url, hint.metadata.as_deref()).await {
@@ -292,7 +286,8 @@ impl Authorizer {
         }
     }
 
-    /// Whose tokens the server takes: as the config says, the one that we know already, else the first that it names.
+    /// Finds the issuer: the one in the config, else that of the current token if the server still names it, else the
+    /// first that the server names.
     async fn discover(&self, hint: &Hint) -> Result<(Resource, Issuer), Error> {
         let web = self.web()?;
         let resource = discovery::resource(web, &self.url, hint.metadata.as_deref()).await?;
@@ -311,20 +306,21 @@ impl Authorizer {
             Some(issuer) => discovery::issuer(web, issuer).await?,
             None => discovery::itself(web, &self.url).await?,
         };
-        // A token that is bound to a key is good for nothing at a server that takes no proofs of one.
+        // Get a key-bound token only if the server takes proofs; otherwise such a token would be useless.
         let bound = held.as_ref().is_some_and(|held| held.proof.is_some() && held.has_worked());
         issuer.dpop &= resource.dpop || hint.dpop || bound;
         Ok((resource, issuer))
     }
 
-    /// What to ask for: what the config says and the server wants, else all that it has, else nothing in particular.
+    /// Returns the scopes to request: those in the config and those in the refusal; without any, all that the server
+    /// lists.
     fn scopes(&self, hint: &Hint, resource: &Resource) -> Vec<String> {
         let mut scopes = self.config.scopes.clone();
         scopes.extend(hint.scopes.iter().filter(|scope| !self.config.scopes.contains(scope)).cloned());
         if scopes.is_empty() { resource.scopes.clone().unwrap_or_default() } else { scopes }
     }
 
-    /// The token endpoint, and us before it.
+    /// Returns the issuer's token endpoint together with our client.
     pub(super) async fn desk(
         &self,
         issuer: &Issuer,
@@ -343,7 +339,7 @@ impl Authorizer {
         })
     }
 
-    /// The key of the config, if there is one.
+    /// Reads the client's private key, if the config gives one.
     pub(super) async fn signer(&self) -> Result<Option<Signer>, Error> {
         let Some(source) = &self.config.private_key else { return Ok(None) };
         let pem = given(source, "auth.privateKeyFile").await?;
@@ -353,7 +349,8 @@ impl Authorizer {
 
 const OFFLINE: &str = "offline_access";
 
-/// What the platform or the user gives, read anew each time: such tokens are short-lived.
+/// Reads a secret from the config, or from the file that the config names. The file is read each time, because tokens
+/// from a platform are short-lived.
 async fn given(source: &Source, key: &'static str) -> Result<String, Error> {
     match source {
         Source::Given(secret) => Ok(secret.expose().to_owned()),

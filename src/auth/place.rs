@@ -1,32 +1,33 @@
-//! URLs of authorization, judged: which page may be opened in a browser, and whose word covers which server; pure.
+//! Checks of authorization URLs: which page may be opened in a browser, and which resource covers which server; pure.
 
 use url::Url;
 
 use super::Error;
 
-/// What the page of a login by a browser is called.
+/// What messages call the page of a browser login.
 pub(super) const AUTHORIZATION: &str = "the authorization endpoint";
-/// Bytes of a URL that a browser is sent to.
+/// The longest URL that a browser is sent to, in bytes.
 const PAGE_BYTES: usize = 8 * 1024;
 
-/// A page that a user may be sent to: https, or http on this machine; nothing that a program could take for something else
-/// than one URL (`docs/hazards.md` H67). `at` is what it is called where it is none.
+/// Checks the URL of a page to which the user may be sent: it must be https, or http on this machine, and contain
+/// nothing that could make a program take it for anything but one URL (`docs/hazards.md` H67). Error messages call the
+/// page `at`.
 pub(super) fn page(at: &str, text: &str) -> Result<Url, Error> {
     let wrong = |what: &str| Err(Error::Metadata { at: at.to_owned(), what: what.to_owned() });
     if text.len() > PAGE_BYTES {
         return wrong("is longer than 8 KiB");
     }
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        return wrong("holds blanks or control characters");
+        return wrong("contains whitespace or control characters");
     }
-    let Ok(url) = Url::parse(text) else { return wrong("is no URL") };
+    let Ok(url) = Url::parse(text) else { return wrong("is not a URL") };
     match url.scheme() {
         "https" if url.host().is_some() => {}
-        "http" if crate::dial::is_loopback(&url) => {}
+        "http" if crate::loopback::is_loopback(&url) => {}
         _ => return wrong("is neither https nor on this machine"),
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return wrong("carries a user or a password");
+        return wrong("contains a user or a password");
     }
     if url.fragment().is_some() {
         return wrong("has a fragment");
@@ -37,8 +38,8 @@ pub(super) fn page(at: &str, text: &str) -> Result<Url, Error> {
     Ok(url)
 }
 
-/// Whether a resource is the server at this URL, or what the server is a part of: the same origin, and a path that the
-/// server's begins with, segment by segment.
+/// Reports whether a resource is the server at this URL or contains it: both have the same origin, and the segments of
+/// the resource's path are the first segments of the server's path.
 pub(super) fn covers(resource: &Url, server: &Url) -> bool {
     let within = server.path().strip_prefix(resource.path().trim_end_matches('/'));
     resource.origin() == server.origin()
@@ -47,7 +48,8 @@ pub(super) fn covers(resource: &Url, server: &Url) -> bool {
         && within.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The identifier of a server that does not say its own: its URL without a fragment, and without a slash that says nothing.
+/// Returns the resource identifier for a server that does not state its own: its URL without a fragment, and without
+/// the path if that is only `/`.
 pub(super) fn canonical(server: &Url) -> String {
     let mut url = server.clone();
     url.set_fragment(None);
@@ -55,7 +57,8 @@ pub(super) fn canonical(server: &Url) -> String {
     if url.path() == "/" && url.query().is_none() { text.trim_end_matches('/').to_owned() } else { text }
 }
 
-/// A well-known URL: the suffix goes between host and path (RFC 8414, RFC 9728).
+/// Returns a well-known URL: `/.well-known/` and the suffix go between the host and the path of `base` (RFC 8414, RFC
+/// 9728). The path is left out unless `with_path` is set.
 pub(crate) fn well_known(base: &Url, suffix: &str, with_path: bool) -> Url {
     let mut url = base.clone();
     let path = if with_path { base.path().trim_end_matches('/') } else { "" };
@@ -113,7 +116,7 @@ mod tests {
             ("http://127.0.0.1:9/authorize", "http://127.0.0.1:9/authorize"),
             ("http://[::1]:9/", "http://[::1]:9/"),
             ("http://localhost:9/", "http://localhost:9/"),
-            // What a shell would read differently is written so that none does.
+            // What a shell might interpret is percent-encoded where possible.
             ("https://a.example/\"><x>`|$(x)", "https://a.example/%22%3E%3Cx%3E%60|$(x)"),
         ] {
             assert_eq!(page("it", text).map(String::from), Ok(want.to_owned()));

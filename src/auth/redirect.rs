@@ -1,6 +1,6 @@
-//! Where a browser comes back to after a login: a port of this machine, one path, one hit, a page that never changes
-//! (`docs/hazards.md` H70). It may have a door as well: an address that leads to the page to sign in at. Then only the
-//! browser that came in by it is believed when it comes back.
+//! The local redirect endpoint of a browser login: one port, one path, one redirect that is accepted, and a page that
+//! never changes (`docs/hazards.md` H70). It may also have a door: a local address that leads to the issuer's page.
+//! With a door, the endpoint accepts the redirect only from the browser that came in through this door.
 
 use std::io;
 use std::time::Duration;
@@ -16,13 +16,21 @@ use super::{Error, jwt};
 const PATH: &str = "/callback";
 const DOOR: &str = "/login/";
 const HEAD_BYTES: u64 = 16 * 1024;
-/// Who connects and says nothing is not waited for.
+/// How long a connection may stay silent.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Browsers open connections that they may need; more than so many wait.
+/// How many connections are served at once; further ones have to wait. Browsers open connections that they may never
+/// use.
 const AT_ONCE: usize = 16;
 const PAGE: &str = "<!doctype html><title>mcp-host</title><p>You can close this page and go on where you were.</p>";
 
-/// A port of this machine, open for one browser.
+/// A local port that waits for the browser of one login to come back.
+///
+/// ```no_run
+/// # async fn example() -> std::io::Result<()> {
+/// let redirect = mcp_host::auth::Redirect::open().await?;
+/// println!("the browser comes back to {}", redirect.url());
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Redirect {
     listener: TcpListener,
@@ -30,11 +38,11 @@ pub struct Redirect {
     door: Option<Door>,
 }
 
-/// The way to the page to sign in at.
+/// A local address that leads to the issuer's page.
 struct Door {
-    /// What its path ends with.
+    /// The last segment of the address's path, which is random.
     key: String,
-    /// What the browser that came in by it is known by.
+    /// The value of the cookie that marks the browser that came in through the door.
     mark: String,
     page: Url,
 }
@@ -45,42 +53,42 @@ impl std::fmt::Debug for Door {
     }
 }
 
-/// What a request is.
+/// What a request to the local port asks for.
 #[derive(Debug)]
-enum Wanted {
-    /// The one that is waited for: its path with the query.
+enum Incoming {
+    /// The redirect of the login; holds its path with the query.
     Back(String),
-    /// Somebody comes in by the door.
+    /// The door.
     In,
-    /// Not meant; the status that it gets.
+    /// Anything else, which is answered with this HTTP status.
     Nothing(&'static str),
 }
 
 impl Redirect {
-    /// Opens a port that nobody else has.
+    /// Opens a free port on the loopback address.
     ///
     /// # Errors
-    /// When there is none to be had.
+    /// Fails if no port is available.
     pub async fn open() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
         Ok(Self { listener, port, door: None })
     }
 
-    /// Where the browser is to be sent back to.
+    /// Returns the redirect URI of the login.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}{PATH}", self.port)
     }
 
-    /// The same with a door that leads to that page; also where the door is.
+    /// Adds a door that leads to this page. Also returns the URL of the door.
     pub(super) fn with_door(self, page: Url) -> Result<(Self, String), Error> {
         let door = Door { key: jwt::unguessable()?, mark: jwt::unguessable()?, page };
         let url = format!("http://127.0.0.1:{}{DOOR}{}", self.port, door.key);
         Ok((Self { door: Some(door), ..self }, url))
     }
 
-    /// Waits for the browser: the whole URL that it came with. Whatever else comes is turned away.
+    /// Waits for the browser to come back, and returns the whole URL that it requests. Rejects other requests.
     pub async fn hit(&self) -> String {
         let mut serving = FuturesUnordered::new();
         loop {
@@ -98,7 +106,7 @@ impl Redirect {
         }
     }
 
-    /// Answers one request: the path with its query, if it is the one that is waited for.
+    /// Answers one request. If it is the redirect, returns its path with the query.
     async fn serve(&self, mut stream: TcpStream) -> io::Result<Option<String>> {
         let mut head = Vec::new();
         let mut reader = (&mut stream).take(HEAD_BYTES);
@@ -109,10 +117,10 @@ impl Redirect {
         }
         let wanted = self.judge(&String::from_utf8_lossy(&head));
         let (status, more, body) = match (&wanted, &self.door) {
-            (Wanted::Back(_), _) => ("200 OK", String::new(), PAGE),
-            (Wanted::In, Some(door)) => ("303 See Other", door.leads(self.port), ""),
-            (Wanted::In, None) => ("404 Not Found", String::new(), ""),
-            (Wanted::Nothing(status), _) => (*status, String::new(), ""),
+            (Incoming::Back(_), _) => ("200 OK", String::new(), PAGE),
+            (Incoming::In, Some(door)) => ("303 See Other", door.leads(self.port), ""),
+            (Incoming::In, None) => ("404 Not Found", String::new(), ""),
+            (Incoming::Nothing(status), _) => (*status, String::new(), ""),
         };
         let answer = format!(
             "HTTP/1.1 {status}\r\n{more}content-type: text/html; charset=utf-8\r\ncache-control: no-store\r\n\
@@ -123,12 +131,12 @@ impl Redirect {
         stream.write_all(answer.as_bytes()).await?;
         stream.shutdown().await?;
         Ok(match wanted {
-            Wanted::Back(path) => Some(path),
-            Wanted::In | Wanted::Nothing(_) => None,
+            Incoming::Back(path) => Some(path),
+            Incoming::In | Incoming::Nothing(_) => None,
         })
     }
 
-    fn judge(&self, head: &str) -> Wanted {
+    fn judge(&self, head: &str) -> Incoming {
         let mut lines = head.split("\r\n");
         let mut words = lines.next().unwrap_or_default().split(' ');
         let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -140,38 +148,40 @@ impl Redirect {
         let mut hosts = all("host");
         let host = format!("127.0.0.1:{}", self.port);
         if !matches!((hosts.next(), hosts.next()), (Some(value), None) if value == host) {
-            return Wanted::Nothing("421 Misdirected Request");
+            return Incoming::Nothing("421 Misdirected Request");
         }
         if method != "GET" {
-            return Wanted::Nothing("405 Method Not Allowed");
+            return Incoming::Nothing("405 Method Not Allowed");
         }
         let Some(door) = &self.door else { return back(path) };
         if path.strip_prefix(DOOR) == Some(&door.key) {
-            return Wanted::In;
+            return Incoming::In;
         }
         let mark = format!("{}={}", door.cookie(self.port), door.mark);
         let is_marked = all("cookie").flat_map(|value| value.split(';')).any(|one| one.trim() == mark);
         match back(path) {
-            Wanted::Back(_) if !is_marked => Wanted::Nothing("403 Forbidden"),
+            Incoming::Back(_) if !is_marked => Incoming::Nothing("403 Forbidden"),
             wanted => wanted,
         }
     }
 }
 
-fn back(path: &str) -> Wanted {
+fn back(path: &str) -> Incoming {
     if path.split('?').next() != Some(PATH) || !path.contains('?') {
-        return Wanted::Nothing("404 Not Found");
+        return Incoming::Nothing("404 Not Found");
     }
-    Wanted::Back(path.to_owned())
+    Incoming::Back(path.to_owned())
 }
 
 impl Door {
-    /// Cookies of one address are those of all its ports, so it names its own.
+    /// Returns the name of the cookie that marks the browser. It contains the port, because all ports of an address
+    /// share their cookies.
     fn cookie(&self, port: u16) -> String {
         format!("mcp-host-login-{port}")
     }
 
-    /// The headers that send a browser on, and mark it. It comes back from another site, by a link: `Lax`.
+    /// Returns the headers that redirect a browser to the page and mark it with a cookie. The browser comes back by a
+    /// link from another site, so the cookie is `SameSite=Lax`.
     fn leads(&self, port: u16) -> String {
         let (name, mark, page) = (self.cookie(port), &self.mark, &self.page);
         format!("location: {page}\r\nset-cookie: {name}={mark}; Path={PATH}; HttpOnly; SameSite=Lax\r\n")
@@ -200,7 +210,7 @@ mod tests {
         let port = redirect.port;
         let own = format!("127.0.0.1:{port}");
         let browser = async {
-            // One that says nothing keeps nobody waiting.
+            // A silent connection does not block the others.
             let _silent = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
             for (head, status) in [
                 (get("/callback?code=x", "evil.example"), "421"),
@@ -218,7 +228,7 @@ mod tests {
         };
         let (url, answer) = tokio::join!(redirect.hit(), browser);
         assert_eq!(url, format!("http://127.0.0.1:{port}/callback?code=canary&state=<script>"));
-        // Nothing of the request is in the page.
+        // The page contains nothing of the request.
         assert!(answer.contains(PAGE) && !answer.contains("canary") && !answer.contains("script"), "{answer}");
         drop(redirect);
         assert!(TcpStream::connect(("127.0.0.1", port)).await.is_err());

@@ -1,7 +1,8 @@
-//! Who we are to an authorization server: as the config says, by a document at a URL, by registering, else nobody.
+//! Our client id at an authorization server: the one in the config, else the URL of a client metadata document, else
+//! one that the server gives us when we register, else none.
 //!
-//! **Invariant:** an identity belongs to one issuer and is shown to no other (`docs/hazards.md` H78). Only a document at a
-//! URL is the same everywhere, since it holds no secret.
+//! **Invariant:** a client id belongs to one issuer and is shown to no other (`docs/hazards.md` H78). Only a client
+//! metadata document is the same for all issuers, since it contains no secret.
 
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -11,29 +12,29 @@ use super::web::Web;
 use super::{Error, error};
 use crate::config;
 
-/// Who we are to one issuer.
+/// Our client id at one issuer, and how the client authenticates.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Client {
     pub(super) id: String,
     pub(super) secret: Option<String>,
     pub(super) method: Method,
-    /// The redirect URI that it was registered with, where we did that.
+    /// The redirect URI with which we registered the client, if we registered it for browser logins.
     pub(super) redirect: Option<String>,
-    /// It was registered for logins by a code, where we did that.
+    /// Whether we registered the client for device logins.
     #[serde(default)]
     pub(super) by_code: bool,
 }
 
-/// How a user signs in, which a registration has to say.
+/// The way in which a user signs in, which a registration has to state.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way<'a> {
-    /// By a browser that comes back to this.
+    /// In a browser that is redirected to this URL.
     Redirect(&'a Url),
-    /// By a code that is entered somewhere (RFC 8628).
+    /// With a code that the user enters on a page (RFC 8628).
     Code,
 }
 
-/// How a client proves who it is at the token endpoint.
+/// How a client authenticates at the token endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Method {
@@ -70,7 +71,7 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// The identity that the config gives us, if it does.
+/// Returns the client from the config, if there is one.
 pub(super) fn given(config: &config::OAuth, issuer: &Issuer) -> Result<Option<Client>, Error> {
     let Some(id) = &config.client_id else { return Ok(None) };
     if config.issuer.as_ref().is_some_and(|bound| *bound != issuer.issuer) {
@@ -91,7 +92,8 @@ pub(super) fn given(config: &config::OAuth, issuer: &Issuer) -> Result<Option<Cl
     Ok(Some(Client { id: id.clone(), secret, method, redirect: None, by_code: false }))
 }
 
-/// Who we are to this issuer when a user signs in; `before` is who we were the last time, at whichever issuer that was.
+/// Returns our client at this issuer for a user's login. `before` is the issuer of the current token, and our client
+/// there.
 pub(super) async fn client(
     web: &Web,
     config: &config::OAuth,
@@ -122,7 +124,7 @@ pub(super) async fn client(
     register(web, issuer, endpoint, way).await
 }
 
-/// The grant of a login by a code.
+/// The grant type of a device login.
 pub(super) const DEVICE_CODE: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
 #[derive(Serialize)]
@@ -170,14 +172,14 @@ async fn register(web: &Web, issuer: &Issuer, endpoint: &Url, way: Way<'_>) -> R
         return Err(Error::Client { issuer: issuer.issuer.clone(), what });
     }
     let registered: Registered =
-        serde_json::from_slice(&answer.body).map_err(|_| Error::Malformed("a registration that is none"))?;
+        serde_json::from_slice(&answer.body).map_err(|_| Error::Malformed("with an invalid registration"))?;
     let printable = |text: &str| !text.is_empty() && text.bytes().all(|byte| (0x20..=0x7e).contains(&byte));
     if !printable(&registered.client_id) || registered.client_secret.as_deref().is_some_and(|text| !printable(text)) {
-        return Err(Error::Malformed("a registration that is none"));
+        return Err(Error::Malformed("with an invalid registration"));
     }
     let method = match registered.token_endpoint_auth_method.as_deref().and_then(Method::named) {
         Some(method) => method,
-        // A client that was to have a secret and got none has to do without.
+        // A client that should have got a secret, but did not, has to authenticate without one.
         None if registered.client_secret.is_none() => Method::None,
         None => wanted,
     };
@@ -190,7 +192,8 @@ async fn register(web: &Web, issuer: &Issuer, endpoint: &Url, way: Way<'_>) -> R
     })
 }
 
-/// A program on a user's machine can keep no secret, so it wants none where it need not have one.
+/// Returns the authentication method to register with. A program on a user's machine cannot keep a secret, so it avoids
+/// methods with a secret if possible.
 fn wanted(issuer: &Issuer) -> Method {
     let Some(methods) = &issuer.methods else { return Method::ClientSecretBasic };
     let mut order = [Method::None, Method::ClientSecretBasic, Method::ClientSecretPost].into_iter();

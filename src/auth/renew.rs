@@ -1,20 +1,23 @@
-//! A token renewed by its refresh token: once for all who want it, in this process and in others (`docs/hazards.md` H72,
-//! H73).
+//! Renews an access token by its refresh token: only once for all callers, in this process and in others
+//! (`docs/hazards.md` H72, H73).
 
 use std::sync::Arc;
 
 use url::Url;
 
-use super::authorizer::{Authorizer, Hint, Notice};
+use super::authorizer::Authorizer;
 use super::desk::Desk;
+use super::progress::{Hint, Notice};
 use super::token::{Entry, Held, Reply};
 use super::{Error, keychain, lock};
 
 impl Authorizer {
-    /// Renews a token, or takes the one that another process has come by meanwhile. The caller holds `progress`.
+    /// Renews the token `held`, or takes the token that another process has got meanwhile. The caller holds the lock on
+    /// `progress`.
     ///
     /// # Errors
-    /// When there is no other token. `held` may be used until the server refuses it, unless it was taken away.
+    /// Fails if that yields no new token. If `held` is still the current token then, it may be used until the server
+    /// refuses it.
     pub(super) async fn renew(&self, held: &Arc<Held>) -> Result<(), Error> {
         let name = keychain::name(&held.entry);
         let lock = self.keys.stop.run_until_cancelled(lock::take(self.keys.directory.as_deref(), &name)).await;
@@ -25,9 +28,9 @@ impl Authorizer {
                 return Ok(());
             }
             Ok(Some(_)) => {}
-            // Renewed, it would be back, though its user has signed out by another program.
+            // Nothing is stored any more: the user has signed out in another program, and a renewal would undo that.
             Ok(None) if self.take_kept(Some(&held.entry)).await => return Ok(()),
-            // Nobody has signed in, so nobody has signed out.
+            // These tokens need no user, so no user can have signed out.
             Ok(None) if !self.wants_user() => {
                 drop(lock);
                 return self.granted(&Hint::scopes(&held.entry.requested)).await;
@@ -37,18 +40,19 @@ impl Authorizer {
                 self.tell(Notice::SignedOut);
                 return Err(Error::SignedOut);
             }
-            Err(error) => tracing::warn!(server = &*self.server, "what is kept of a login cannot be read: {error}"),
+            Err(error) => tracing::warn!(server = &*self.server, "a stored login cannot be read: {error}"),
         }
         match self.refreshed(held).await {
             Ok(reply) => {
                 let entry = held.entry.renewed(&reply)?;
-                // Kept before it is used: the one that it was got with is worth nothing from here on.
+                // The token is stored before it is used: the old refresh token is worthless from here on.
                 self.keep(&entry).await;
                 self.take(entry);
                 Ok(())
             }
             Err(error @ Error::Unreachable { unsent: false, .. }) => {
-                // It may have been spent, and who sends it again may end the login: the token that there is has to do.
+                // The refresh token may have been used up, and using it again may end the login. So it is dropped, and
+                // the current access token has to do.
                 let mut entry = held.entry.clone();
                 entry.refresh = None;
                 self.keep(&entry).await;
@@ -63,10 +67,10 @@ impl Authorizer {
         }
     }
 
-    /// Sends its refresh token; once more only where not a byte of that has left.
+    /// Sends the refresh token to the token endpoint, and retries once if nothing of the first request was sent.
     async fn refreshed(&self, held: &Held) -> Result<Reply, Error> {
         let Some(refresh) = &held.entry.refresh else { return Err(Error::LoginNeeded) };
-        let endpoint = Url::parse(&held.entry.endpoint).map_err(|_| Error::Malformed("at no URL"))?;
+        let endpoint = Url::parse(&held.entry.endpoint).map_err(|_| Error::Malformed("with an invalid URL"))?;
         let desk = Desk {
             web: self.web()?.clone(),
             endpoint,
@@ -82,17 +86,18 @@ impl Authorizer {
         }
     }
 
-    /// Takes away a token whose refresh token is not taken any more, unless another one is kept by now.
+    /// Drops a token whose refresh token the issuer no longer accepts. If another token is stored by now, takes that
+    /// one.
     async fn drop_spent(&self, entry: &Entry) {
         match self.keys.again(entry).await {
             Ok(Some(kept)) if kept.refresh != entry.refresh => self.take(kept),
             Ok(_) => {
                 if let Err(error) = self.keys.forget(&self.slot, entry).await {
-                    tracing::warn!(server = &*self.server, "a login that is over is still kept: {error}");
+                    tracing::warn!(server = &*self.server, "a login that has ended is still stored: {error}");
                 }
                 self.current.store(None);
             }
-            // What cannot be read is not removed.
+            // A stored login that cannot be read is not removed.
             Err(_) => self.current.store(None),
         }
     }

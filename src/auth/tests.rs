@@ -1,4 +1,4 @@
-//! What the tests of several files begin with: a server that nobody is behind, and a login with it.
+//! Fixtures for the tests of several files: a server at which nothing listens, and a login to it.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use super::store::SecretStore;
 use super::token::Entry;
 use crate::config::{Limits, OAuth, Remote};
 
-/// A server `a` whose logins are in that store.
+/// Returns a server `a` whose logins are in this store.
 pub(super) fn server(store: Arc<dyn SecretStore>) -> Arc<Authorizer> {
     let keys = Keychain::new(Some(store), None, None, Limits::default());
     Authorizer::new("a", &Remote::new("https://a.example/mcp".parse().unwrap()), &OAuth::default(), &keys)
 }
 
-/// A login that brought this token.
+/// Returns a login with this access token.
 pub(super) fn entry(access: &str) -> Entry {
     let text = serde_json::json!({
         "version": 1, "issuer": "https://issuer.example", "resource": "https://a.example/mcp",

@@ -1,7 +1,7 @@
-//! A token: as it was given, as it is kept, and as it is used (`docs/hazards.md` H75, H76).
+//! An access token in three forms: as issued, as stored, and as used (`docs/hazards.md` H75, H76).
 //!
-//! Its life is counted from when it came, by a clock that nobody sets; wall time is only what a restart goes by. What the
-//! server says outranks both.
+//! Its lifetime is counted from its arrival, by a monotonic clock; wall time only matters after a restart. If the
+//! server refuses the token, neither clock counts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,20 +16,22 @@ use tokio::time::Instant;
 use super::dpop::Proof;
 use super::registration::Client;
 use super::{Error, discovery, jwt};
+use crate::hex;
 
-/// The life of a token that comes without one.
+/// The lifetime that is assumed for a token that comes without a lifetime, in seconds.
 const GUESS: u64 = 60 * 60;
-/// The shortest and the longest life that is believed.
+/// The shortest lifetime that is believed, in seconds.
 const SHORTEST: u64 = 1;
+/// The longest lifetime that is believed, in seconds.
 const LONGEST: u64 = 30 * 24 * 60 * 60;
-/// A life of nothing, or less, is a mistake: a token is tried for that long.
+/// How long, in seconds, a token is tried whose stated lifetime is zero or less, which must be a mistake.
 const MISTAKEN: u64 = 60;
 const TOKEN_BYTES: usize = 16 * 1024;
-/// A token is renewed when a fifth of its life is left, or so long before its end, whichever is later.
+/// A token is renewed when a fifth of its lifetime is left, or this long before it expires, whichever is later.
 const MARGIN: Duration = Duration::from_secs(60);
 const VERSION: u32 = 1;
 
-/// What a token endpoint answers.
+/// A token endpoint's response with a token.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Reply {
     access_token: AccessToken,
@@ -40,7 +42,7 @@ pub(super) struct Reply {
     scope: Option<String>,
 }
 
-/// The type of a token, in whatever case.
+/// The type of a token. Types are compared without regard to case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Kind(String);
 
@@ -76,7 +78,7 @@ impl oauth2::TokenResponse for Reply {
     }
 }
 
-/// Some servers write the number as text, or with a fraction.
+/// Reads a number of seconds. Some servers write the number as text, or with a fraction.
 pub(super) fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     let value = Option::<serde_json::Value>::deserialize(deserializer)?;
     Ok(value.and_then(|value| match value {
@@ -96,51 +98,55 @@ impl Reply {
         }
     }
 
-    /// Checks what may be used as a token at all.
+    /// Checks that the response contains a usable token, and returns its scheme. `bound` tells whether we sent a DPoP
+    /// proof, without which a DPoP token is not usable.
     fn checked(&self, bound: bool) -> Result<Scheme, Error> {
         let legal = |text: &str| {
             (1..=TOKEN_BYTES).contains(&text.len()) && text.bytes().all(|byte| (0x21..=0x7e).contains(&byte))
         };
         if !legal(self.access_token.secret()) || self.refresh_token.as_ref().is_some_and(|text| !legal(text.secret())) {
-            return Err(Error::Malformed("a token that is none"));
+            return Err(Error::Malformed("with an invalid token"));
         }
         match self.token_type.0.to_ascii_lowercase().as_str() {
             "bearer" => Ok(Scheme::Bearer),
             "dpop" if bound => Ok(Scheme::DPoP),
-            _ => Err(Error::Malformed("a token of a type that cannot be used")),
+            _ => Err(Error::Malformed("with a token of an unsupported type")),
         }
     }
 }
 
-/// How a token is shown.
+/// The `Authorization` scheme with which a token is presented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Scheme {
     Bearer,
     DPoP,
 }
 
-/// A token and what belongs to it, as it is kept.
+/// An access token, and what is needed to renew and revoke it, as stored.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Entry {
     version: u32,
     pub(super) issuer: String,
     pub(super) resource: String,
     pub(super) client: Client,
-    /// Where it came from and is renewed, and where it is revoked.
+    /// The token endpoint, which also renews it.
     pub(super) endpoint: String,
+    /// The revocation endpoint, if there is one.
     pub(super) revocation: Option<String>,
     pub(super) access: String,
     scheme: Scheme,
     pub(super) refresh: Option<String>,
-    /// What was asked for, and what was given where that was said.
+    /// The scopes requested.
     pub(super) requested: Vec<String>,
+    /// The scopes granted; `None` if the response did not name them.
     granted: Option<Vec<String>>,
-    /// Seconds since 1970, and of its life.
+    /// When the token was received, in seconds since 1970.
     received: u64,
+    /// The token's lifetime in seconds.
     life: u64,
-    /// The key that it is bound to.
+    /// The encoded key to which the token is bound, if it is a DPoP token.
     key: Option<String>,
-    /// Another one for each login; it stays when the token is renewed.
+    /// A random id of the login, which stays the same when the token is renewed.
     #[serde(default)]
     pub(super) login: String,
 }
@@ -151,7 +157,7 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// What a token was asked for with.
+/// How a token was requested.
 pub(super) struct Origin<'a> {
     pub(super) issuer: &'a discovery::Issuer,
     pub(super) resource: &'a str,
@@ -161,7 +167,7 @@ pub(super) struct Origin<'a> {
 }
 
 impl Entry {
-    /// What is kept of an answer.
+    /// Creates an entry from a token endpoint's response.
     pub(super) fn new(reply: &Reply, origin: &Origin<'_>) -> Result<Self, Error> {
         let scheme = reply.checked(origin.proof.is_some())?;
         Ok(Self {
@@ -183,7 +189,8 @@ impl Entry {
         })
     }
 
-    /// The same after it was renewed. A server that rotates sends another refresh token, the others mean the old one.
+    /// Returns this entry with the renewed token in the response. If the response has no new refresh token, the old one
+    /// stays valid.
     pub(super) fn renewed(&self, reply: &Reply) -> Result<Self, Error> {
         let scheme = reply.checked(self.key.is_some())?;
         Ok(Self {
@@ -197,7 +204,7 @@ impl Entry {
         })
     }
 
-    /// Reads what was kept; another version of it is nothing.
+    /// Parses a stored entry. Returns `None` if it has another version or cannot be parsed.
     pub(super) fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok().filter(|entry: &Self| entry.version == VERSION)
     }
@@ -206,33 +213,34 @@ impl Entry {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Whether it has this scope, as far as was said.
+    /// Reports whether all these scopes were requested or granted.
     pub(super) fn has_asked_for(&self, scopes: &[String]) -> bool {
         let had = self.granted.as_ref().filter(|granted| !granted.is_empty()).unwrap_or(&self.requested);
         scopes.iter().all(|scope| had.contains(scope) || self.requested.contains(scope))
     }
 
-    /// How long it still lives by wall time: never longer than it was given, however the clock was set meanwhile.
+    /// Returns the remaining lifetime by wall time. It never exceeds the full lifetime, even if the clock was set back.
     pub(super) fn left(&self, now: u64) -> Duration {
         Duration::from_secs(self.life.saturating_sub(now.saturating_sub(self.received)))
     }
 }
 
-/// Without randomness all logins are one: whatever hangs on it is forgotten at the end of each.
+/// Returns a random id for a login. If the system has no random numbers, all logins share one id, and state that
+/// depends on the id is dropped when any of them ends.
 fn new_login() -> String {
     let mut bytes = [0; 16];
     let _ = getrandom::fill(&mut bytes);
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&bytes)
 }
 
-/// A token in use.
+/// An access token in use.
 pub(crate) struct Held {
     pub(super) entry: Entry,
     header: HeaderValue,
     pub(super) proof: Option<Arc<Proof>>,
     due: Instant,
     end: Instant,
-    /// A request with it was not refused.
+    /// Whether the server has accepted a request with this token.
     worked: AtomicBool,
 }
 
@@ -248,7 +256,7 @@ impl Held {
             Scheme::Bearer => "Bearer",
             Scheme::DPoP => "DPoP",
         };
-        let none = || Error::Malformed("a token that is none");
+        let none = || Error::Malformed("with an invalid token");
         let mut header = HeaderValue::try_from(format!("{scheme} {}", entry.access)).map_err(|_| none())?;
         header.set_sensitive(true);
         let proof = match &entry.key {
@@ -260,17 +268,17 @@ impl Held {
         Ok(Self { entry, header, proof, due: now + due, end: now + left, worked: AtomicBool::new(false) })
     }
 
-    /// The value of `Authorization`.
+    /// Returns the value of the header `Authorization`.
     pub(crate) fn header(&self) -> &HeaderValue {
         &self.header
     }
 
-    /// Whether it is to be renewed.
+    /// Reports whether the token is due for renewal.
     pub(super) fn is_due(&self) -> bool {
         Instant::now() >= self.due
     }
 
-    /// Whether it is over, by our clock.
+    /// Reports whether the token has expired, by our clock.
     pub(super) fn is_over(&self) -> bool {
         Instant::now() >= self.end
     }
@@ -371,7 +379,7 @@ mod tests {
         assert_eq!(left(now), 3600);
         assert_eq!(left(now - 600), 3000);
         assert_eq!(left(now - day), 0);
-        // It came tomorrow: the clock was set back.
+        // Received tomorrow: the clock was set back.
         assert_eq!(left(now + day), 3600);
     }
 

@@ -1,4 +1,5 @@
-//! Documents and forms of OAuth, over the guarded client: who is asked, how much is read, and what counts as an answer.
+//! Fetches OAuth documents and posts forms with the guarded HTTP client: how much of a response is read, and which
+//! response counts.
 
 use bytes::Bytes;
 use oauth2::http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -10,21 +11,22 @@ use crate::dial::{self, Document, Foreign};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// What one server's OAuth is talked over.
+/// The HTTP access to authorization servers and metadata, for one MCP server.
 #[derive(Clone, Debug)]
 pub(super) struct Web {
     foreign: Foreign,
-    /// Bytes of a document of metadata, and of an answer with a token.
+    /// The largest metadata document, in bytes.
     document: usize,
+    /// The largest token response, in bytes.
     token: usize,
 }
 
-/// What a URL for a document had.
+/// The result of fetching a document.
 #[derive(Debug)]
 pub(super) enum Found<T> {
     /// The document.
     This(T),
-    /// Another answer, after which the next place is tried.
+    /// A response that is not this document; the caller may try the next URL.
     Nothing,
 }
 
@@ -33,10 +35,10 @@ impl Web {
         Self { foreign, document, token }
     }
 
-    /// Fetches a document of JSON.
+    /// Fetches a JSON document.
     ///
     /// # Errors
-    /// When no answer comes, or one that tells of a server out of order.
+    /// Fails if no response comes, or one with a status of 500 or more.
     pub(super) async fn document<T: DeserializeOwned>(&self, url: &Url) -> Result<Found<T>, Error> {
         let headers = HeaderMap::from_iter([(ACCEPT, JSON)]);
         let document = self.foreign.get(url, headers, self.document).await.map_err(asked)?;
@@ -47,13 +49,13 @@ impl Web {
         }
     }
 
-    /// Posts JSON; whatever comes is the answer.
+    /// Posts JSON, and returns the response whatever its status is.
     pub(super) async fn post_json(&self, url: &Url, body: Vec<u8>) -> Result<Document, Error> {
         let headers = HeaderMap::from_iter([(ACCEPT, JSON), (CONTENT_TYPE, JSON)]);
         self.foreign.post(url, headers, Bytes::from(body), self.document).await.map_err(asked)
     }
 
-    /// Posts a form for a token.
+    /// Posts a form to a token endpoint, and returns the response whatever its status is.
     pub(super) async fn post_form(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Document, Error> {
         self.foreign.post(url, headers, body, self.token).await.map_err(asked)
     }
@@ -62,7 +64,7 @@ impl Web {
 fn asked(error: dial::Error) -> Error {
     match error {
         dial::Error::Refused { url, reason } => Error::Metadata { at: url, what: format!("is not asked: {reason}") },
-        dial::Error::TooLarge { .. } => Error::Malformed("with more than is read of it"),
+        dial::Error::TooLarge { .. } => Error::Malformed("with too much data"),
         dial::Error::Unreachable { unsent, .. } => Error::Unreachable { reason: error.to_string(), unsent },
     }
 }

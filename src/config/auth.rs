@@ -1,4 +1,4 @@
-//! The `auth` of an entry: a header, or what a login needs to know.
+//! The `auth` key of a server entry, which gives a header or OAuth settings.
 
 use url::Url;
 
@@ -8,8 +8,9 @@ use super::report::Report;
 use super::secret::Secret;
 use super::syntax::{Origin, Value};
 use super::{Auth, Enterprise, Grant, OAuth, SecretSource};
+use crate::loopback::is_loopback;
 
-/// What other clients keep of a login that means nothing here.
+/// Keys that other clients store about a login and that mean nothing here.
 const FOREIGN: [&str; 5] =
     ["oauth_resource", "authProviderType", "targetAudience", "targetServiceAccount", "oauthPublicClient"];
 
@@ -29,15 +30,15 @@ enum GrantKind {
     Enterprise,
 }
 
-/// What `auth` comes to.
-pub(super) enum Given {
-    /// A header of every request.
+/// How `auth` says that requests authenticate.
+pub(super) enum AuthSetting {
+    /// Every request carries this header, given as name and value.
     Header(String, Secret),
-    /// Tokens of OAuth.
+    /// Requests carry tokens that are obtained with these OAuth settings.
     OAuth(Box<OAuth>),
 }
 
-/// Reads the logins of other clients.
+/// Reads OAuth settings under the keys that other clients use.
 pub(super) fn foreign(fields: &mut Fields<'_>, report: &mut Report) -> Auth {
     for name in FOREIGN {
         if let Some(field) = fields.take(&[name], report) {
@@ -52,7 +53,7 @@ pub(super) fn foreign(fields: &mut Fields<'_>, report: &mut Report) -> Auth {
     oauth.client_id = id.and_then(|field| field.text(report)).map(str::to_owned);
     if let Some(field) = fields.take(&["oauth", "oauthClient"], report) {
         match field.node.value {
-            // opencode and Gemini turn it off.
+            // opencode and Gemini turn OAuth off this way.
             Value::Flag(false) => return Auth::Headers,
             Value::Flag(true) => {}
             _ => client(&field, &mut oauth, report),
@@ -61,7 +62,7 @@ pub(super) fn foreign(fields: &mut Fields<'_>, report: &mut Report) -> Auth {
     Auth::OAuth(Box::new(oauth))
 }
 
-/// The client that another program was registered as. What else it keeps there is its own.
+/// Reads the OAuth client as which another program was registered. The other settings there concern only that program.
 fn client(field: &Field<'_>, oauth: &mut OAuth, report: &mut Report) {
     let Some(mut fields) = field.fields(report) else { return };
     let mut text = |names: &[&str]| fields.take(names, report).and_then(|field| field.text(report).map(str::to_owned));
@@ -72,7 +73,7 @@ fn client(field: &Field<'_>, oauth: &mut OAuth, report: &mut Report) {
     }
 }
 
-/// A list, or a text with blanks in between.
+/// Reads scopes from a list, or from a text separated by whitespace.
 fn scopes(field: &Field<'_>, report: &mut Report) -> Vec<String> {
     match field.node.value {
         Value::List(_) => field.texts(report),
@@ -80,15 +81,15 @@ fn scopes(field: &Field<'_>, report: &mut Report) -> Vec<String> {
     }
 }
 
-/// Reads `auth`, if it is complete.
-pub(super) fn read(field: &Field<'_>, scope: &Scope<'_>, report: &mut Report) -> Option<Given> {
+/// Reads `auth`. Reports what is missing or wrong, and returns `None` in that case.
+pub(super) fn read(field: &Field<'_>, scope: &Scope<'_>, report: &mut Report) -> Option<AuthSetting> {
     // Codex has `auth = "oauth"`, and Cursor an object with keys in capitals.
     if field.node.text().is_some() || field.node.get("CLIENT_ID").is_some() {
         let mut oauth = OAuth::default();
         if field.node.text().is_none() {
             client(field, &mut oauth, report);
         }
-        return Some(Given::OAuth(Box::new(oauth)));
+        return Some(AuthSetting::OAuth(Box::new(oauth)));
     }
     let mut auth = field.fields(report)?;
     let Some(kind) = auth.take(&["type"], report) else {
@@ -100,7 +101,7 @@ pub(super) fn read(field: &Field<'_>, scope: &Scope<'_>, report: &mut Report) ->
         Kind::OAuth => {
             let oauth = oauth(&mut auth, field, scope, report);
             auth.finish(&OAUTH, report);
-            return oauth.map(|oauth| Given::OAuth(Box::new(oauth)));
+            return oauth.map(|oauth| AuthSetting::OAuth(Box::new(oauth)));
         }
         Kind::ApiKey => {
             let name = auth.take(&["header"], report).and_then(|field| field.text(report));
@@ -121,7 +122,7 @@ pub(super) fn read(field: &Field<'_>, scope: &Scope<'_>, report: &mut Report) ->
         }
     };
     auth.finish(&["apiKey", "token", "header", "username", "password"], report);
-    header.map(|(name, value)| Given::Header(name, value))
+    header.map(|(name, value)| AuthSetting::Header(name, value))
 }
 
 const KINDS: &str =
@@ -200,7 +201,7 @@ fn oauth(auth: &mut Fields<'_>, of: &Field<'_>, scope: &Scope<'_>, report: &mut 
     Some(oauth)
 }
 
-/// A secret as it stands, or the file that it is in.
+/// Reads a secret, or the path of the file that holds it.
 fn source(
     fields: &mut Fields<'_>,
     given: &str,
@@ -230,12 +231,12 @@ fn enterprise(field: &Field<'_>, scope: &Scope<'_>, report: &mut Report) -> Opti
     Some(enterprise)
 }
 
-/// An https URL, or one on this machine.
+/// Reads an https URL, or an http URL on this machine.
 fn https(field: &Field<'_>, report: &mut Report) -> Option<Url> {
     let url = Url::parse(field.text(report)?).ok();
-    let url = url.filter(|url| url.scheme() == "https" || url.scheme() == "http" && super::transport::is_loopback(url));
+    let url = url.filter(|url| url.scheme() == "https" || url.scheme() == "http" && is_loopback(url));
     if url.is_none() && field.node.origin != Origin::Missing {
-        report.problem(field.at, &field.path, "is no https URL");
+        report.problem(field.at, &field.path, "is not an https URL");
     }
     url
 }
@@ -250,7 +251,7 @@ fn secret<'a>(auth: &mut Fields<'a>, of: &Field<'_>, names: &[&str], report: &mu
     }
 }
 
-/// Base64 with padding, which Basic authentication wants of two short texts.
+/// Encodes bytes in base64 with padding, as Basic authentication requires.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

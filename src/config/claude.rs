@@ -1,7 +1,8 @@
-//! Claude Code's own file, `~/.claude.json`: beside the servers of the user it has those of each project, by directory.
+//! Claude Code's own file, `~/.claude.json`. Besides the user's servers it holds servers for each project, by the
+//! project's directory.
 //!
-//! Those of the project that the command stands in count, or of the one that was named. Where the file speaks of the
-//! project's own `.mcp.json`, it can turn its servers off; it never approves anything that waits for the user's yes.
+//! The servers of the named project are read, else those of the working directory's project. The file can also disable
+//! servers of the project's own `.mcp.json`, but when it enables one, that never replaces the user's approval.
 
 use std::path::{Path, PathBuf};
 
@@ -9,32 +10,33 @@ use super::place;
 use super::report::{Place, Report};
 use super::syntax::{Member, Node, Value};
 
-/// Which project is meant.
+/// The directories by which a project is selected.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Stand<'a> {
-    /// The directory that was named for it.
+    /// The project's directory, if the user has named it.
     pub(super) named: Option<&'a Path>,
-    /// Else the directory that the command stands in.
+    /// The working directory, used if none is named.
     pub(super) here: Option<&'a Path>,
     pub(super) home: Option<&'a Path>,
 }
 
-/// A project of the file.
+/// A project in Claude Code's file.
 #[derive(Debug)]
 pub(super) struct Project<'a> {
     pub(super) folder: PathBuf,
-    /// Its servers; none where the file keeps none for it.
+    /// Its servers; `None` if the file has no servers for it.
     pub(super) servers: Option<&'a Node>,
-    /// What it says of the servers of the project's own `.mcp.json`.
+    /// The names of the servers that it enables in the project's own `.mcp.json`.
     pub(super) enabled: Vec<&'a str>,
+    /// The names of the servers that it disables in the project's own `.mcp.json`.
     pub(super) disabled: Vec<&'a str>,
     pub(super) at: Place,
 }
 
-/// How many projects, and servers of each, a note names.
+/// How many projects a note names, and how many servers of each project.
 const NAMED: usize = 5;
 
-/// The projects of a file, if it is one of Claude Code's.
+/// Returns the projects in a file; empty if the file is not Claude Code's own.
 pub(super) fn projects(root: &Node) -> Vec<Project<'_>> {
     let members = root.get("projects").and_then(Node::members).unwrap_or_default();
     members.iter().filter(|member| is_path(&member.key) && member.node.members().is_some()).map(project).collect()
@@ -58,24 +60,26 @@ fn project(member: &Member) -> Project<'_> {
     }
 }
 
-/// The project that is meant: that of the directory, or of the nearest one around it.
+/// Selects the project of the named directory; without one, the project of the working directory or of its nearest
+/// ancestor that has one.
 pub(super) fn choose<'p, 'a>(projects: &'p [Project<'a>], stand: Stand<'_>) -> Option<&'p Project<'a>> {
     let find = |folder: &Path| projects.iter().find(|project| same(&project.folder, folder));
     if let Some(named) = stand.named {
         return find(named);
     }
     let here = stand.here?;
-    // A session that was once held in the home, or at the root, does not make one project of all that lies there.
+    // A past session of Claude Code in the home directory or at the root does not turn everything below it into one
+    // project.
     let counts = |folder: &&Path| *folder == here || (folder.parent().is_some() && Some(*folder) != stand.home);
     here.ancestors().filter(counts).find_map(find)
 }
 
-/// Whether both are the same directory, whatever links lead there.
+/// Reports whether both are the same directory, after resolving symlinks.
 pub(super) fn same(left: &Path, right: &Path) -> bool {
     left == right || matches!((left.canonicalize(), right.canonicalize()), (Ok(left), Ok(right)) if left == right)
 }
 
-/// Says which projects have servers that are not read.
+/// Adds a note about the projects whose servers are not read.
 pub(super) fn tell_others(projects: &[Project<'_>], report: &mut Report) {
     let with: Vec<&Project<'_>> = projects.iter().filter(|project| project.servers.is_some()).collect();
     let Some(first) = with.first() else { return };
@@ -91,7 +95,7 @@ pub(super) fn tell_others(projects: &[Project<'_>], report: &mut Report) {
     ));
 }
 
-/// `/home/ada/shop (db, jira)`
+/// Describes a project: `/home/ada/shop (db, jira)`.
 fn describe(project: &Project<'_>) -> String {
     let names: Vec<&str> = names(project).collect();
     let more = if names.len() > NAMED { ", …" } else { "" };
@@ -104,7 +108,7 @@ fn names<'a>(project: &Project<'a>) -> impl Iterator<Item = &'a str> {
     members.iter().map(|member| member.key.as_str())
 }
 
-/// Refuses a directory that was named and is a project of no file; `known` is what the files have.
+/// Refuses a named directory that is not a project in any file; `known` describes the projects that exist.
 pub(super) fn refuse(named: &Path, known: &[String], report: &mut Report) {
     let at = Place { file: report.add_file(Path::new("--project")), ..Place::default() };
     let problem = report.problem(at, "", format!("no config has servers for the project {}", named.display()));
@@ -116,18 +120,18 @@ pub(super) fn refuse(named: &Path, known: &[String], report: &mut Report) {
     });
 }
 
-/// The projects with servers, in words.
+/// Describes the projects with servers.
 pub(super) fn known(projects: &[Project<'_>]) -> Vec<String> {
     projects.iter().filter(|project| project.servers.is_some()).take(NAMED).map(describe).collect()
 }
 
-/// What a file of Claude Code says of the servers that another file has, the project's own `.mcp.json`.
+/// What Claude Code's file says about the servers in another file, the project's own `.mcp.json`.
 #[derive(Debug)]
 pub(super) struct Shared {
     folder: PathBuf,
     enabled: Vec<String>,
     disabled: Vec<String>,
-    /// The file that says it.
+    /// The path of Claude Code's file.
     by: PathBuf,
     at: Place,
 }
@@ -139,7 +143,7 @@ impl Shared {
         Self { folder: project.folder.clone(), enabled, disabled, by: by.to_owned(), at: project.at }
     }
 
-    /// Why a server of that file is off, if it is.
+    /// Returns why the server `name` of `file` is disabled; `None` if Claude Code's file does not disable it.
     pub(super) fn turns_off(&self, name: &str, file: &Path) -> Option<String> {
         let named = self.is_about(file) && self.disabled.iter().any(|disabled| disabled == name);
         named.then(|| format!("named in disabledMcpjsonServers of {}", self.by.display()))
@@ -151,7 +155,7 @@ impl Shared {
             && file.parent().is_some_and(|folder| same(folder, &self.folder))
     }
 
-    /// Says that servers which the user has enabled there stand in a file that is not read.
+    /// Adds a note about servers that the user has enabled but whose file, the project's `.mcp.json`, is not read.
     pub(super) fn tell_unread(&self, files: &[PathBuf], report: &mut Report) {
         let file = self.folder.join(".mcp.json");
         if self.enabled.is_empty() || files.iter().any(|read| self.is_about(read)) || !file.exists() {

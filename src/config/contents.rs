@@ -1,9 +1,10 @@
-//! What a config was made of: its files and those that they name, each with a hash of its text. And whether the same
-//! files say something else now: the host polls them.
+//! The files from which a config was read (config files, and files that they name), each with a hash of its text; and a
+//! watcher with which the host polls whether they have changed.
 //!
-//! A file may be written in place, replaced by a rename, reached by links of which any may be swapped, lie on another
-//! machine's disk, or not be there yet. Only polling notices all of these. A stamp is believed only after it has been
-//! the same for some looks, because a file may change twice within one tick of its disk's clock.
+//! A file may be written in place, replaced by a rename, reached through symlinks that may each be swapped, stored on a
+//! remote disk, or not exist yet. Only polling notices all of these changes. A stamp, which is the file's metadata, is
+//! trusted only after it has stayed the same for a few polls, because a file may change twice within one tick of its
+//! disk's clock.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -15,38 +16,46 @@ use std::time::SystemTime;
 
 use sha2::{Digest as _, Sha256};
 
-/// What stood in a file; nothing where it could not be read.
+/// The hash of a file's content; `None` if it could not be read.
 pub(super) type Hash = Option<[u8; 32]>;
 
-/// The files that a config was made of, with what stood in them.
+/// The files from which a config was read, with a hash of each.
+///
+/// ```
+/// # fn show(config: &mcp_host::Config) {
+/// for path in config.contents.paths() {
+///     println!("{} was read", path.display());
+/// }
+/// # }
+/// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Contents(Vec<(PathBuf, Hash)>);
 
 impl Contents {
-    /// Adds a file whose content counts, too.
+    /// Adds a file whose changes also count as changes of the config.
     pub fn watch(&mut self, path: PathBuf) {
         let hash = hash_now(&path);
         self.add(path, hash);
     }
 
-    /// The files.
+    /// Returns the paths of the files.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.0.iter().map(|(path, _)| path.as_path())
     }
 
-    /// The files with a hash of what stood in each.
+    /// Returns the files, each with a hash of its content.
     pub(super) fn hashes(&self) -> impl Iterator<Item = (&Path, Hash)> {
         self.0.iter().map(|(path, hash)| (path.as_path(), *hash))
     }
 
-    /// Adds all of another set.
+    /// Adds all files of another set.
     fn extend(&mut self, other: &Self) {
         for (path, hash) in other.hashes() {
             self.add(path.to_owned(), hash);
         }
     }
 
-    /// Where a file was read twice, what was read last is what counts.
+    /// Adds a file with its hash, which replaces an earlier hash of the same file.
     fn add(&mut self, path: PathBuf, hash: Hash) {
         match self.0.iter_mut().find(|(known, _)| *known == path) {
             Some(known) => known.1 = hash,
@@ -57,32 +66,33 @@ impl Contents {
 
 impl fmt::Debug for Contents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The hash of a short secret is as good as the secret.
+        // The hash of a short secret reveals the secret.
         f.debug_list().entries(self.paths()).finish()
     }
 }
 
-/// Reads files for a config and remembers what stood in them.
+/// Reads files for a config, and remembers their hashes.
 #[derive(Debug, Default)]
 pub(super) struct Reads {
     contents: RefCell<Contents>,
-    /// Variables that were asked for.
+    /// Names of the environment variables that the text refers to.
     names: RefCell<BTreeSet<String>>,
-    /// Nothing is opened that is no file: to read a pipe may take for ever.
+    /// Whether to open only regular files: reading a pipe may take forever.
     careful: bool,
 }
 
 impl Reads {
-    /// For somebody who is not trusted.
+    /// Returns a reader for files that come from an untrusted party.
     pub(super) fn careful() -> Self {
         Self { careful: true, ..Self::default() }
     }
 
-    /// The text of a file of at most `most` bytes.
+    /// Returns the text of a file of at most `most` bytes.
     pub(super) fn text(&self, path: &Path, most: u64) -> io::Result<String> {
         let special = std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
-        let read = if special && self.careful { Err(io::Error::other("it is no file")) } else { read(path, most) };
-        // A pipe can be read once; there is nothing to look at later.
+        let read =
+            if special && self.careful { Err(io::Error::other("it is not a regular file")) } else { read(path, most) };
+        // A pipe can be read only once, so later polls have nothing to compare.
         if !special {
             self.contents.borrow_mut().add(path.to_owned(), read.as_ref().ok().map(|bytes| hash(bytes)));
         }
@@ -91,29 +101,29 @@ impl Reads {
         Ok(text)
     }
 
-    /// Adds what another has read.
+    /// Adds the files that another reader has read, and the variables that their text refers to.
     pub(super) fn take(&self, other: &Self) {
         self.contents.borrow_mut().extend(&other.contents.borrow());
         self.names.borrow_mut().extend(other.names.borrow().iter().cloned());
     }
 
-    /// Notes that the text names a variable, set or not.
+    /// Records that the text refers to an environment variable, whether or not that is set.
     pub(super) fn name(&self, name: &str) {
         self.names.borrow_mut().insert(name.to_owned());
     }
 
-    /// The variables that the text names.
+    /// Returns the names of the environment variables that the text refers to.
     pub(super) fn names(&self) -> BTreeSet<String> {
         self.names.borrow().clone()
     }
 
-    /// All that was read so far.
+    /// Returns the files read so far, with their hashes.
     pub(super) fn contents(&self) -> Contents {
         self.contents.borrow().clone()
     }
 }
 
-/// What a file says now. What is no file, a pipe perhaps, is not opened: that might wait for ever.
+/// Returns the hash of a file's current content. Opens only regular files: reading a pipe might wait forever.
 fn hash_now(path: &Path) -> Hash {
     let metadata = std::fs::metadata(path).ok()?;
     if !metadata.is_file() {
@@ -138,7 +148,19 @@ fn hash(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// Tells whether files say something else than what was read of them.
+/// Reports whether other users of this machine may read a file.
+#[cfg(unix)]
+pub(super) fn others_may_read(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o044 != 0)
+}
+
+#[cfg(not(unix))]
+pub(super) fn others_may_read(_: &Path) -> bool {
+    false
+}
+
+/// Polls files, and tells whether they differ from the content that was judged last.
 #[derive(Debug, Default)]
 pub(crate) struct Watcher {
     files: Vec<Watched>,
@@ -147,15 +169,16 @@ pub(crate) struct Watcher {
 #[derive(Debug)]
 struct Watched {
     path: PathBuf,
-    /// What was judged last.
+    /// The hash of the content that the host judged last, that is, loaded or refused as a config.
     judged: Hash,
     now: Hash,
     stamp: Option<Stamp>,
-    /// Looks at which the stamp was the same.
+    /// How many polls in a row saw the same stamp.
     same: u8,
 }
 
-/// What changes when a file does, nearly always: within one tick of its clock a file may change and keep its stamp.
+/// Metadata that nearly always changes when a file does. Within one tick of the clock a file may change but keep its
+/// stamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
     place: (u64, u64),
@@ -164,20 +187,20 @@ struct Stamp {
     changed: (i64, i64),
 }
 
-/// The largest file that a config names.
+/// The largest file that is hashed, in bytes.
 const MOST: u64 = 16 * 1024 * 1024;
-/// After so many looks a stamp that stays the same is believed.
+/// After this many polls a stamp that stays the same is trusted.
 const BELIEVED: u8 = 4;
 
 impl Watcher {
-    /// Watches those files from what was read of them on.
+    /// Watches these files; the content that was read counts as judged.
     pub(crate) fn new(contents: &Contents) -> Self {
         let mut watcher = Self::default();
         watcher.follow(contents);
         watcher
     }
 
-    /// Takes another set of files, judged as they were read.
+    /// Switches to another set of files; the content that was read counts as judged.
     pub(crate) fn follow(&mut self, contents: &Contents) {
         let watched = |(path, hash): &(PathBuf, Hash)| Watched {
             path: path.clone(),
@@ -189,19 +212,19 @@ impl Watcher {
         self.files = contents.0.iter().map(watched).collect();
     }
 
-    /// Looks at every file; whether one has changed since the last look.
+    /// Polls every file, and reports whether any has changed since the last poll.
     pub(crate) fn look(&mut self) -> bool {
-        // All of them, also after one that has.
+        // `count` polls all of them, where `any` would stop at the first change.
         let changed = self.files.iter_mut().filter_map(|file| file.look().then_some(()));
         changed.count() > 0
     }
 
-    /// Whether a file says something else than what was judged last.
+    /// Reports whether a file differs from the content that was judged last.
     pub(crate) fn differs(&self) -> bool {
         self.files.iter().any(|file| file.now != file.judged)
     }
 
-    /// What the files say now is judged, for better or worse.
+    /// Marks the current content as judged, whether it was accepted or refused.
     pub(crate) fn judge(&mut self) {
         for file in &mut self.files {
             file.judged = file.now;
@@ -254,7 +277,7 @@ mod tests {
         let mut watcher = Watcher::new(&contents);
         assert!(!watcher.look() && !watcher.differs());
         let before = std::fs::metadata(&file).unwrap().modified().unwrap();
-        // The same length, in place, and the time set back.
+        // The same length, written in place, with the time set back.
         std::fs::write(&file, "two").unwrap();
         File::options().write(true).open(&file).unwrap().set_modified(before).unwrap();
         assert!(watcher.look() && watcher.differs());

@@ -1,13 +1,14 @@
-//! Variables in the texts of a config: put in after parsing, once, in values only.
+//! Substitutes variables in the texts of a config: after parsing, once, and only in values, never in keys.
 //!
-//! Each client has its own way to write them; [`Dialect`] tells which one a file uses. Nothing is ever run to get a
-//! value, and a value is never looked at again for more variables. What a keyring has is asked by `keyring.rs`.
+//! The syntax of variables is in `dialect.rs`. Nothing is ever run to get a value, and a substituted value is never
+//! searched for more variables. Lookups in a keyring are in `keyring.rs`.
 
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
 use super::contents::Reads;
+use super::dialect::{Dialect, next};
 use super::inputs::{self, Input, Inputs};
-use super::keyring::Asked;
+use super::keyring::Lookups;
 use super::place;
 use super::report::{Lack, Report};
 use super::secret::Secret;
@@ -16,57 +17,41 @@ use super::vars::Vars;
 use crate::protocol::Theirs;
 use crate::redact;
 
-/// The most that is read of a file with values.
+/// The largest file that may hold a variable's value (`${file:…}`), in bytes.
 const FILE: u64 = 64 * 1024;
 
-/// How a file writes its variables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dialect {
-    /// `${X}`, `${X:-default}`, `${env:X}`, `${file:…}`, `${input:…}`, `${userHome}` and the editors' others.
-    Dollar,
-    /// The same, and `$X`; on Windows `%X%` too.
-    Shell,
-    /// The same as in a shell, and `$(…)`, which is never run.
-    Commands,
-    /// `{env:X}` and `{file:…}`.
-    Braces,
-    /// `${{ secrets.X }}` and `${{ inputs.X }}` beside [`Dialect::Dollar`].
-    Templates,
-    /// No variables at all.
-    None,
-}
-
-/// Where values come from while one server's entry is read.
+/// Where the values of variables come from while one server's entry is read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scope<'a> {
     pub(super) vars: &'a Vars,
     pub(super) home: Option<&'a Path>,
-    /// The config file, from the root of the disk on.
+    /// The absolute path of the config file.
     pub(super) file: &'a Path,
-    /// The folder where relative paths start, if it is not the file's.
+    /// The folder where relative paths start; `None` means the folder of `file`.
     pub(super) base: Option<&'a Path>,
-    /// What the file's `inputs` say of each id.
+    /// The `inputs` that the file declares, by id.
     pub(super) inputs: &'a Inputs,
     pub(super) dialect: Dialect,
-    /// What reads other files.
+    /// Reads the other files that the config names.
     pub(super) reads: &'a Reads,
-    /// What asks a keyring, for a server that may be started.
-    pub(super) keyring: Option<&'a Asked<'a>>,
+    /// The keyring; `None` while it must not be asked.
+    pub(super) keyring: Option<&'a Lookups<'a>>,
 }
 
-/// What came of an expansion beside the tree.
+/// What an expansion yields besides the tree with the substituted values.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// What had no value.
+    /// Variables that have no value.
     pub(super) missing: Vec<Lack>,
-    /// Texts with variables as they are written, by their field.
+    /// The original texts of fields that contained variables: the field's path, and its text as written.
     written: Vec<(String, String)>,
-    /// Values that are not to be seen, by the name of their variable or because they come from a file or an input.
+    /// Values that must not be shown, because of their variable's name or because they come from a file, an input or a
+    /// keyring.
     pub(super) secrets: Vec<Secret>,
 }
 
 impl Outcome {
-    /// The text of a field as it is written, if variables were put into it.
+    /// Returns the original text of a field, if it contained variables.
     pub(super) fn written(&self, field: &str) -> Option<&str> {
         self.written.iter().find(|(known, _)| known == field).map(|(_, text)| text.as_str())
     }
@@ -74,15 +59,15 @@ impl Outcome {
 
 enum Resolved {
     Value(String),
-    /// What everybody may know: the folder of the file, a default that is written there.
+    /// A value that may be shown, such as the config file's folder or an input's default that is written in the config.
     Plain(String),
-    /// What is wrong, and what to do about it.
+    /// The problem, and what to do about it.
     Missing(String, Option<String>),
     Unknown,
 }
 
 impl Scope<'_> {
-    /// Puts the variables into a tree.
+    /// Substitutes the variables in a tree.
     pub(super) fn expand(&self, node: &Node, path: &str, outcome: &mut Outcome, report: &mut Report) -> Node {
         let value = match &node.value {
             Value::Text(text) => return self.expand_text(node, text, path, outcome, report),
@@ -131,11 +116,7 @@ impl Scope<'_> {
                     origin = Origin::Missing;
                 }
                 Resolved::Unknown => {
-                    report.note(
-                        node.at,
-                        path,
-                        format!("{} is no variable known here, left as it is", Theirs(reference)),
-                    );
+                    report.note(node.at, path, format!("{} is not a known variable, left as is", Theirs(reference)));
                     out.push_str(reference);
                 }
             }
@@ -145,17 +126,17 @@ impl Scope<'_> {
             outcome.written.push((path.to_owned(), text.to_owned()));
         }
         if self.dialect == Dialect::None && text.contains("${") {
-            report.note(node.at, path, "this kind of file has no variables, left as it is");
+            report.note(node.at, path, "this kind of file has no variables, left as is");
         }
         Node { at: node.at, value: Value::Text(out), origin }
     }
 
     fn resolve(&self, body: &str) -> Resolved {
         if body.starts_with("$(") {
-            let message = "$(…) would run a command, which a config may not".to_owned();
+            let message = "$(…) would run a command, which a config may not do".to_owned();
             return missing(message, "use $NAME, and set that variable before the host starts");
         }
-        // One look only: a default is text, and a variable inside it would be left half read.
+        // Texts are expanded once. A default is plain text, so a variable inside it would be left half expanded.
         if body.contains("${") {
             return Resolved::Unknown;
         }
@@ -171,7 +152,7 @@ impl Scope<'_> {
             Some(("file", path)) => return self.file(path),
             Some(("keyring", name)) => return self.entry(name),
             Some((kind @ ("cmd" | "command"), _)) => {
-                let message = format!("${{{kind}:…}} would run a command, which a config may not");
+                let message = format!("${{{kind}:…}} would run a command, which a config may not do");
                 return missing(message, "use ${env:NAME}");
             }
             Some(("config", name)) => {
@@ -188,7 +169,7 @@ impl Scope<'_> {
         }
     }
 
-    /// `NAME` or `NAME:-default`.
+    /// Resolves `NAME` or `NAME:-default`.
     fn variable(&self, body: &str) -> Resolved {
         let (name, default) = match body.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
@@ -226,7 +207,7 @@ impl Scope<'_> {
 
     fn entry(&self, name: &str) -> Resolved {
         let Some(keyring) = self.keyring else {
-            let what = "of a keyring is only for the entries of servers";
+            let what = "from a keyring may only be used in server entries";
             return missing(format!("{name:?} {what}"), "use ${env:NAME} or ${file:PATH}");
         };
         match keyring.value(name) {
@@ -249,7 +230,8 @@ impl Scope<'_> {
         }
     }
 
-    /// A path of the config: `~` is the home, and a relative one starts at the config file.
+    /// Resolves a path that the config names: `~/` is the home directory, and a relative path starts in the folder that
+    /// applies to this entry.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         match (path.strip_prefix("~/"), self.home) {
             (Some(rest), Some(home)) => home.join(rest),
@@ -264,7 +246,7 @@ impl Scope<'_> {
         self.file.parent().unwrap_or(Path::new(""))
     }
 
-    /// The folder that an editor would have open.
+    /// Resolves variables that stand for the folder that an editor would have open.
     fn workspace(&self, body: &str) -> Resolved {
         let Some(folder) = self.base.or_else(|| place::workspace(self.file, self.home)) else {
             return missing(format!("there is no open workspace for ${{{body}}}"), "write the path");
@@ -283,7 +265,7 @@ impl Scope<'_> {
     }
 }
 
-/// What to do about a variable that is not set.
+/// Suggests what to do about a variable that is not set.
 pub(super) fn set_it(name: &str) -> String {
     format!("set it before the host starts: export {name}=…")
 }
@@ -298,66 +280,4 @@ fn missing(message: String, help: impl Into<String>) -> Resolved {
 
 fn known_place(path: &Path) -> Resolved {
     Resolved::Plain(path.to_string_lossy().into_owned())
-}
-
-/// Finds the next reference: the text before it, itself, its body, the text after it.
-pub(super) fn next(text: &str, dialect: Dialect) -> Option<(&str, &str, &str, &str)> {
-    let found = |start: usize, open: usize, close: &str| {
-        let length = text[start + open..].find(close)?;
-        let end = start + open + length;
-        let after = end + close.len();
-        Some((&text[..start], &text[start..after], text[start + open..end].trim(), &text[after..]))
-    };
-    for (start, c) in text.char_indices() {
-        let rest = &text[start..];
-        let reference = match (c, dialect) {
-            (_, Dialect::None) => return None,
-            ('{', Dialect::Braces) if rest.starts_with("{env:") || rest.starts_with("{file:") => found(start, 1, "}"),
-            ('$', Dialect::Templates) if rest.starts_with("${{") => found(start, 3, "}}"),
-            ('$', Dialect::Commands) if rest.starts_with("$(") => command(text, start),
-            ('$', Dialect::Dollar | Dialect::Shell | Dialect::Commands | Dialect::Templates)
-                if rest.starts_with("${") =>
-            {
-                found(start, 2, "}")
-            }
-            ('$', Dialect::Shell | Dialect::Commands) => bare(text, start),
-            ('%', Dialect::Shell) if cfg!(windows) => found(start, 1, "%").filter(|(_, _, body, _)| is_plain(body)),
-            _ => None,
-        };
-        if reference.is_some() {
-            return reference;
-        }
-    }
-    None
-}
-
-/// `$(…)` at `start`, whole: it may hold others. Its body is itself.
-fn command(text: &str, start: usize) -> Option<(&str, &str, &str, &str)> {
-    let mut open = 0usize;
-    for (at, c) in text[start..].char_indices() {
-        match c {
-            '(' => open += 1,
-            ')' if open == 1 => {
-                let end = start + at + 1;
-                return Some((&text[..start], &text[start..end], &text[start..end], &text[end..]));
-            }
-            ')' => open -= 1,
-            _ => {}
-        }
-    }
-    None
-}
-
-/// `$NAME` at `start`.
-fn bare(text: &str, start: usize) -> Option<(&str, &str, &str, &str)> {
-    let body = &text[start + 1..];
-    let length = body.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(body.len());
-    let end = start + 1 + length;
-    let name = &text[start + 1..end];
-    let named = is_plain(name) && !name.starts_with(|c: char| c.is_ascii_digit());
-    named.then(|| (&text[..start], &text[start..end], name, &text[end..]))
-}
-
-fn is_plain(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

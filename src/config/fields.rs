@@ -1,4 +1,5 @@
-//! Reading an object field by field: each field is taken once, judged, and what is left over is named.
+//! Reads an object in a config field by field: each field is taken once and checked, and the user is told of fields
+//! that nothing took.
 
 use std::time::Duration;
 
@@ -8,13 +9,13 @@ use super::units;
 use crate::protocol::Theirs;
 use crate::redact;
 
-/// The fields of one object that nobody has taken yet.
+/// The fields of an object that have not been taken yet.
 pub(super) struct Fields<'a> {
     path: String,
     left: Vec<&'a Member>,
 }
 
-/// One field: its value, and where and under which path it stands.
+/// One field: its value, its place, and its path.
 #[derive(Clone)]
 pub(super) struct Field<'a> {
     pub(super) path: String,
@@ -23,7 +24,7 @@ pub(super) struct Field<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Opens an object that stands under `path`. A key that comes twice is a problem: one of the two would be lost.
+    /// Opens the object at `path`. A duplicate key is a problem, because one of the two values would be lost.
     pub(super) fn open(node: &'a Node, path: &str, report: &mut Report) -> Option<Self> {
         let Some(members) = node.members() else {
             let problem = report.problem(node.at, path, format!("expected an object, found {}", node.kind()));
@@ -37,13 +38,14 @@ impl<'a> Fields<'a> {
             if let Some(first) = members[..index].iter().find(|first| first.key == member.key) {
                 let message = format!("given twice, first on line {}", first.at.line);
                 let problem = report.problem(member.at, &fields.path_of(&member.key), message);
-                problem.help("take one of the two out");
+                problem.help("remove one of the two");
             }
         }
         Some(fields)
     }
 
-    /// Takes the field that goes by one of these names, the first name first. `null` counts as not given.
+    /// Takes the field with one of these names, which are aliases; if several are present, the earliest in `names`
+    /// wins. A field whose value is `null` counts as absent.
     pub(super) fn take(&mut self, names: &[&str], report: &mut Report) -> Option<Field<'a>> {
         let mut found: Option<&Member> = None;
         for name in names {
@@ -61,17 +63,17 @@ impl<'a> Fields<'a> {
         found.map(|member| Field { path: self.path_of(&member.key), at: member.at, node: &member.node })
     }
 
-    /// Looks at a field and leaves it.
+    /// Returns a field without taking it.
     pub(super) fn peek(&self, name: &str) -> Option<&'a Member> {
         self.left.iter().find(|member| member.key == name && member.node.value != Value::Null).copied()
     }
 
-    /// Takes fields that mean something to other programs only.
+    /// Drops fields that only mean something to other programs.
     pub(super) fn skip(&mut self, names: &[&str]) {
         self.left.retain(|member| !names.contains(&member.key.as_str()));
     }
 
-    /// Refuses fields of ours that this build cannot honour.
+    /// Refuses fields that are our own but that this build does not support.
     pub(super) fn refuse(&mut self, names: &[&str], report: &mut Report) {
         for name in names {
             if let Some(field) = self.take(&[name], report) {
@@ -80,7 +82,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes whatever is left.
+    /// Takes all remaining fields.
     pub(super) fn rest(&mut self) -> Vec<Field<'a>> {
         let left = std::mem::take(&mut self.left);
         left.into_iter()
@@ -88,7 +90,7 @@ impl<'a> Fields<'a> {
             .collect()
     }
 
-    /// Notes what nobody took, with the name in `known` that was likely meant.
+    /// Notes every field that was not taken as unknown, and suggests the most similar name in `known`.
     pub(super) fn finish(mut self, known: &[&str], report: &mut Report) {
         for field in self.rest() {
             let key = field.path.rsplit('.').next().unwrap_or_default();
@@ -103,20 +105,20 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Refuses a key of ours whose feature is not there.
+    /// Refuses a config key of our own whose feature this build lacks.
     pub(super) fn lacking(&self, report: &mut Report) {
-        report.problem(self.at, &self.path, "this build does not have this feature").help("take the key out");
+        report.problem(self.at, &self.path, "this build does not have this feature").help("remove the key");
     }
 
-    /// How a text would be written as a list of its words; nothing of it is shown that may be a secret.
+    /// Returns advice on how to write a text as a list of words. It shows the words unless one of them may be secret.
     fn as_list(&self) -> String {
         let words: Vec<&str> = self.node.text().unwrap_or_default().split_whitespace().collect();
         let secret = |word: &&str| redact::looks_secret(word) || redact::names_a_secret(word);
         if self.node.origin != Origin::Literal || words.is_empty() || words.iter().any(secret) {
-            return "write a list, each word in quotes of its own: [\"one\", \"two\"]".to_owned();
+            return "write a list with each word in its own quotes: [\"one\", \"two\"]".to_owned();
         }
         let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
-        format!("write a list, each word in quotes of its own: [{}]", quoted.join(", "))
+        format!("write a list with each word in its own quotes: [{}]", quoted.join(", "))
     }
 
     fn expected(&self, what: &str, report: &mut Report) {
@@ -132,7 +134,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A text for a message, unless a variable is in it.
+    /// Quotes a text for a message. If the text comes from a variable or looks secret, returns a description instead.
     pub(super) fn quote(&self, text: &str) -> String {
         if self.node.origin != Origin::Literal {
             "the value of the variable".to_owned()
@@ -143,7 +145,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The text as written, or after its variables.
+    /// Returns the text, with variables substituted.
     pub(super) fn text(&self, report: &mut Report) -> Option<&'a str> {
         let text = self.node.text();
         if text.is_none() {
@@ -152,7 +154,8 @@ impl<'a> Field<'a> {
         text
     }
 
-    /// Text, or a number or boolean as it is written: what other programs take for an environment variable.
+    /// Returns a text, or a number or boolean as text: other programs accept all of these as values of environment
+    /// variables.
     pub(super) fn scalar(&self, report: &mut Report) -> Option<String> {
         match &self.node.value {
             Value::Text(text) | Value::Number(text) => Some(text.clone()),
@@ -164,7 +167,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     pub(super) fn flag(&self, report: &mut Report) -> Option<bool> {
         match self.node.value {
             Value::Flag(flag) => Some(flag),
@@ -175,7 +178,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A whole number, zero or more.
+    /// Reads a whole number, zero or more.
     pub(super) fn count(&self, report: &mut Report) -> Option<usize> {
         if let Value::Number(number) = &self.node.value {
             match number.parse() {
@@ -188,13 +191,13 @@ impl<'a> Field<'a> {
         None
     }
 
-    /// A whole number, one or more.
+    /// Reads a whole number, one or more.
     pub(super) fn positive_count(&self, report: &mut Report) -> Option<usize> {
         let count = self.count(report)?;
         self.positive(count, report)
     }
 
-    /// How deep something may nest: no deeper than JSON is read anywhere.
+    /// Reads a nesting depth. It cannot exceed the depth to which this program reads any JSON.
     pub(super) fn nesting(&self, report: &mut Report) -> Option<usize> {
         let count = self.positive_count(report)?;
         if count > crate::protocol::DEPTH {
@@ -205,7 +208,7 @@ impl<'a> Field<'a> {
         Some(count)
     }
 
-    /// How many headers a request may have: room for as many is made for each.
+    /// Reads the number of headers of a request, which is limited because each request allocates room for that many.
     pub(super) fn header_count(&self, report: &mut Report) -> Option<usize> {
         const MOST: usize = 4096;
         let count = self.positive_count(report)?;
@@ -224,18 +227,18 @@ impl<'a> Field<'a> {
         Some(value)
     }
 
-    /// A time with its unit.
+    /// Reads a duration with its unit.
     pub(super) fn time(&self, report: &mut Report) -> Option<Duration> {
         self.with_unit(units::time, "time", "write it with a unit: \"500ms\", \"1.5s\", \"2m\", \"1h\"", report)
     }
 
-    /// A time with its unit, and not zero.
+    /// Reads a duration with its unit, and refuses zero.
     pub(super) fn positive_time(&self, report: &mut Report) -> Option<Duration> {
         let time = self.time(report)?;
         self.positive(time, report)
     }
 
-    /// A size with its unit, and not zero.
+    /// Reads a size with its unit, and refuses zero.
     pub(super) fn positive_size(&self, report: &mut Report) -> Option<usize> {
         let size = self.with_unit(units::size, "size", "write it with a unit: \"64KiB\", \"16MiB\"", report)?;
         self.positive(size, report)
@@ -261,7 +264,8 @@ impl<'a> Field<'a> {
         None
     }
 
-    /// A time as another client writes it: a number of its own unit, given in seconds. Ours is taken as well.
+    /// Reads a duration as another client writes it: a number that counts units of `unit` seconds. Our own form works
+    /// too.
     pub(super) fn foreign_time(&self, unit: f64, report: &mut Report) -> Option<Duration> {
         let Value::Number(number) = &self.node.value else { return self.positive_time(report) };
         let time = number.parse().ok().and_then(|number: f64| units::seconds_f64(number * unit));
@@ -272,7 +276,7 @@ impl<'a> Field<'a> {
         time
     }
 
-    /// One of a few words.
+    /// Reads one of a few words.
     pub(super) fn choice<T: Copy>(&self, choices: &[(&str, T)], report: &mut Report) -> Option<T> {
         let text = self.text(report)?;
         if let Some((_, choice)) = choices.iter().find(|(name, _)| *name == text) {
@@ -286,7 +290,7 @@ impl<'a> Field<'a> {
         None
     }
 
-    /// The items of a list, each as a field of its own.
+    /// Returns the items of a list, each as a field of its own.
     pub(super) fn items(&self, report: &mut Report) -> Vec<Self> {
         let Value::List(items) = &self.node.value else {
             self.expected("a list", report);
@@ -297,26 +301,26 @@ impl<'a> Field<'a> {
         items.iter().enumerate().map(item).collect()
     }
 
-    /// A list of texts.
+    /// Reads a list of texts.
     pub(super) fn texts(&self, report: &mut Report) -> Vec<String> {
         let items = self.items(report);
         items.iter().filter_map(|item| item.text(report).map(str::to_owned)).collect()
     }
 
-    /// The members of an object, each as a field of its own, under its key.
+    /// Returns the members of an object, each as a field with its key.
     pub(super) fn entries(&self, report: &mut Report) -> Vec<(&'a str, Self)> {
         let Some(mut fields) = self.fields(report) else { return Vec::new() };
         let members = self.node.members().unwrap_or_default();
         members.iter().map(|member| member.key.as_str()).zip(fields.rest()).collect()
     }
 
-    /// The object in this field.
+    /// Opens the object in this field.
     pub(super) fn fields(&self, report: &mut Report) -> Option<Fields<'a>> {
         Fields::open(self.node, &self.path, report)
     }
 }
 
-/// The known name that a key differs from only in writing or in a letter or two.
+/// Returns the known name that differs from a key only in punctuation, in case, or in one or two letters.
 pub(super) fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     let plain = |text: &str| -> Vec<u8> {
         text.bytes().filter(u8::is_ascii_alphanumeric).map(|byte| byte.to_ascii_lowercase()).collect()
@@ -329,14 +333,14 @@ pub(super) fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     known.iter().copied().find(|name| key.len() > 2 && close(name))
 }
 
-/// Whether two letters that stand side by side have changed places: `agrs`.
+/// Reports whether the texts differ only in two adjacent letters that are swapped, like `agrs` and `args`.
 fn is_swapped(left: &[u8], right: &[u8]) -> bool {
     let Some(at) = left.iter().zip(right).position(|(a, b)| a != b) else { return false };
     let swapped = left.get(at..at + 2).is_some_and(|two| right.get(at..at + 2) == Some(&[two[1], two[0]]));
     swapped && left.get(at + 2..) == right.get(at + 2..)
 }
 
-/// Levenshtein's distance, bounded by the length of a key.
+/// Computes the Levenshtein distance, for keys of similar length.
 fn distance(left: &[u8], right: &[u8]) -> usize {
     if left.len().abs_diff(right.len()) > 2 {
         return usize::MAX;

@@ -1,28 +1,29 @@
-//! What single clients call by another name, and what only they can do.
+//! Config keys that only one client uses, and features that only other clients have.
 //!
-//! A key that means something here is read; a key that asks for what this host does not do is noted.
+//! A key is read if it has a meaning here. A key that asks for a feature that this host lacks causes a note to the
+//! user.
 
 use super::fields::{Field, Fields};
 use super::report::Report;
 use super::{Server, Start};
 
-/// What other clients can do for a server and this host cannot, by key.
+/// Config keys for features that this host lacks, each with the note about it.
 const LACKING: [(&str, &str); 9] = [
     ("sandbox", NO_SANDBOX),
     ("sandboxEnabled", NO_SANDBOX),
-    ("watchPaths", "files are not watched here: a change of them does not restart the server"),
+    ("watchPaths", "files are not watched here, so a change does not restart the server"),
     ("proxy", "a server cannot have a proxy of its own here, ignored"),
     ("customUserVars", ONE_USER),
     ("obo", ONE_USER),
-    ("oauth_headers", "requests of a login carry no headers of yours here, ignored"),
-    ("oidc", "tokens of that client's own service are not to be had here, ignored"),
-    ("oauthGrantType", "use \"auth\" with `grant`, `clientId` and `clientSecret` for a login without a person"),
+    ("oauth_headers", "login requests carry no custom headers here, ignored"),
+    ("oidc", "tokens of that client's own service are not available here, ignored"),
+    ("oauthGrantType", "use \"auth\" with `grant`, `clientId` and `clientSecret` for a login without a user"),
 ];
 
 const NO_SANDBOX: &str = "this build has no sandbox, the server runs without one";
-const ONE_USER: &str = "values that each user of that program has of their own are not known here, ignored";
+const ONE_USER: &str = "per-user values of that program are not known here, ignored";
 
-/// Takes the settings that single clients put into an object of their own.
+/// Reads the settings that some clients put into an object of their own under the entry.
 pub(super) fn read(server: &mut Server, fields: &mut Fields<'_>, report: &mut Report) {
     let Some(field) = fields.take(&["anythingllm"], report) else { return };
     let Some(mut own) = field.fields(report) else { return };
@@ -35,11 +36,11 @@ pub(super) fn read(server: &mut Server, fields: &mut Fields<'_>, report: &mut Re
     own.finish(&["autoStart", "suppressedTools"], report);
 }
 
-/// Notes what other clients can do and this host cannot.
+/// Notes each key that asks for a feature that this host lacks.
 pub(super) fn lacking(fields: &mut Fields<'_>, report: &mut Report) {
     for (name, what) in LACKING {
         let Some(field) = fields.take(&[name], report) else { continue };
-        // What a client does anyway asks for nothing.
+        // A value that is the other client's default asks for nothing.
         let asks = match name {
             "oidc" | "sandboxEnabled" => field.flag(report) == Some(true),
             "oauthGrantType" => field.text(report) != Some("authorization_code"),
@@ -51,7 +52,8 @@ pub(super) fn lacking(fields: &mut Fields<'_>, report: &mut Report) {
     }
 }
 
-/// The header that LibreChat makes of an `apiKey`.
+/// Returns the header, as name and value, that LibreChat makes from an `apiKey` object; `None` if the object gives no
+/// key that can be used here.
 pub(super) fn api_key<'a>(field: &Field<'a>, report: &mut Report) -> Option<(&'a str, String)> {
     let mut fields = field.fields(report)?;
     let mut text = |name| fields.take(&[name], report).and_then(|field| field.text(report));
@@ -70,19 +72,19 @@ pub(super) fn api_key<'a>(field: &Field<'a>, report: &mut Report) -> Option<(&'a
     })
 }
 
-/// Notes all but the headers of Continue's `requestOptions`.
+/// Notes what is left in Continue's `requestOptions` after its headers were taken.
 pub(super) fn request_options(mut fields: Fields<'_>, report: &mut Report) {
     for field in fields.rest() {
         report.note(field.at, &field.path, "of these options only `headers` is used here");
     }
 }
 
-/// Whether a value is what another program puts in at run time, such as `{{USER_ID}}`.
+/// Reports whether another program would replace this value at run time, such as `{{USER_ID}}`.
 pub(super) fn is_placeholder(value: &str) -> bool {
     value.find("{{").is_some_and(|start| value[start..].contains("}}"))
 }
 
-/// Notes a value that only another program can fill in.
+/// Notes a value with a placeholder that only another program can replace.
 pub(super) fn placeholder(field: &Field<'_>, value: &str, report: &mut Report) {
     if is_placeholder(value) {
         report.note(field.at, &field.path, "a placeholder of another program, sent as it is written");

@@ -1,44 +1,54 @@
-//! The program that gives headers for a server behind a URL, as the config names it: words, which no shell ever reads.
+//! The program that prints headers for a server behind a URL, as the config names it: a list of words, which no shell
+//! ever reads.
 //!
-//! Other clients give a text to a shell. Here it is cut into words where it is nothing but words, and refused where a shell
-//! would do more with it. That is done before variables are put in, so the value of one never becomes two words. Not here:
-//! how it runs (`transport/helper.rs`).
+//! Other clients pass a text to a shell. Here the text is split if it consists only of words, and refused if a shell
+//! would do more with it than split it. This happens before variables are substituted, so a variable's value never
+//! becomes two words. Not here: how the program runs (`transport/helper.rs`).
 
 use std::borrow::Cow;
 use std::fmt;
 
-use super::expand::{self, Dialect};
+use super::dialect::{self, Dialect};
 use super::fields::Fields;
 use super::report::Report;
 use super::syntax::{Member, Node, Value};
 use crate::redact::Learned;
 
-/// What other clients call it.
+/// The config key, and other clients' name for it.
 pub(super) const KEYS: [&str; 2] = ["headersHelper", "http_headers_helper"];
 
 /// A program that prints headers, as one JSON object of names and values. `Debug` shows no arguments.
+///
+/// ```
+/// use mcp_host::config::{Helper, Remote};
+///
+/// let mut helper = Helper::new("print-headers");
+/// helper.args = vec!["--for".to_owned(), "example.com".to_owned()];
+/// let remote = Remote::new("https://example.com/mcp".parse()?).headers_helper(helper);
+/// # Ok::<_, url::ParseError>(())
+/// ```
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Helper {
     /// The program.
     pub program: String,
-    /// Its arguments, one each; no shell reads them.
+    /// Its arguments. No shell reads them.
     pub args: Vec<String>,
-    /// Variables that it gets as we have them, if we have them: names and globs.
+    /// Variables to pass on from our environment if they are set: names and globs.
     pub inherit_env: Vec<String>,
-    /// What it has given so far, which nobody is to see.
+    /// Values that the program has printed so far, which must not be shown.
     pub(super) given: Learned,
 }
 
 impl Helper {
-    /// A program without arguments.
+    /// Returns a program without arguments.
     #[must_use]
     pub fn new(program: impl Into<String>) -> Self {
         Self { program: program.into(), ..Self::default() }
     }
 }
 
-/// What it has given is no part of what the config says.
+/// Compares only what the config says: values that the program has printed do not count.
 impl PartialEq for Helper {
     fn eq(&self, other: &Self) -> bool {
         (&self.program, &self.args, &self.inherit_env) == (&other.program, &other.args, &other.inherit_env)
@@ -54,7 +64,8 @@ impl fmt::Debug for Helper {
     }
 }
 
-/// Whether a header is ours to set: it frames a message, or says what the protocol says of each request.
+/// Reports whether only this program may set a header: the header frames an HTTP message, or MCP or HTTP defines its
+/// value for each request.
 pub(crate) fn is_own_header(name: &str) -> bool {
     const OWN: [&str; 18] = [
         "accept",
@@ -80,7 +91,7 @@ pub(crate) fn is_own_header(name: &str) -> bool {
     OWN.contains(&name.as_str()) || name.starts_with("mcp-param-")
 }
 
-/// Cuts the text of an entry's helper into a list of words, before variables are put in.
+/// Splits the text of an entry's helper into a list of words, before variables are substituted.
 pub(super) fn split<'a>(entry: Cow<'a, Node>, dialect: Dialect, report: &mut Report) -> Cow<'a, Node> {
     let is_text = |member: &Member| KEYS.contains(&member.key.as_str()) && member.node.text().is_some();
     let Some(members) = entry.members().filter(|members| members.iter().any(is_text)) else { return entry };
@@ -99,7 +110,7 @@ pub(super) fn split<'a>(entry: Cow<'a, Node>, dialect: Dialect, report: &mut Rep
     Cow::Owned(Node::new(entry.at, Value::Object(members)))
 }
 
-/// Reads the words.
+/// Reads the words of the helper.
 pub(super) fn read(fields: &mut Fields<'_>, report: &mut Report) -> Option<Helper> {
     let field = fields.take(&KEYS, report)?;
     let items = field.items(report);
@@ -107,7 +118,7 @@ pub(super) fn read(fields: &mut Fields<'_>, report: &mut Report) -> Option<Helpe
     for item in &items {
         let word = item.text(report)?;
         if word.contains('\0') {
-            report.problem(item.at, &item.path, "holds a NUL character");
+            report.problem(item.at, &item.path, "contains a NUL character");
         }
         words.push(word.to_owned());
     }
@@ -126,35 +137,36 @@ enum Quote {
     Double,
 }
 
-/// What a text is cut into so far.
+/// The state while a text is split into words.
 struct Words {
     done: Vec<String>,
-    /// The word under way; quotes begin one that may stay empty.
+    /// The current word; `None` between words. A quote starts a word, which may stay empty.
     word: Option<String>,
     quote: Quote,
-    /// The last character was a backslash that takes the meaning of the next.
+    /// Whether the last character was a backslash that escapes the next.
     escaped: bool,
 }
 
-/// The words of a text, or what in it only a shell understands. A reference to a variable is one piece of its word.
+/// Splits a text into words. Fails with a description of what in it only a shell understands. A reference to a variable
+/// never splits a word.
 fn words(text: &str, dialect: Dialect) -> Result<Vec<String>, String> {
     let mut words = Words { done: Vec::new(), word: None, quote: Quote::None, escaped: false };
     let mut rest = text;
-    while let Some((before, reference, _, after)) = expand::next(rest, dialect) {
+    while let Some((before, reference, _, after)) = dialect::next(rest, dialect) {
         before.chars().try_for_each(|c| words.take(c))?;
         if words.escaped || words.quote == Quote::Single {
-            return Err("a variable that is to stay as it is written".to_owned());
+            return Err("a variable that is not expanded".to_owned());
         }
         words.word.get_or_insert_default().push_str(reference);
         rest = after;
     }
     rest.chars().try_for_each(|c| words.take(c))?;
     if words.escaped || words.quote != Quote::None {
-        return Err("a quote that does not end".to_owned());
+        return Err("an unterminated quote".to_owned());
     }
     words.done.extend(words.word);
     match words.done.first() {
-        Some(first) if first.contains('=') => Err("a variable that is set in front".to_owned()),
+        Some(first) if first.contains('=') => Err("a leading variable assignment".to_owned()),
         _ => Ok(words.done),
     }
 }
@@ -163,10 +175,10 @@ impl Words {
     fn take(&mut self, c: char) -> Result<(), String> {
         let escaped = std::mem::take(&mut self.escaped);
         match (self.quote, c) {
-            // Within double quotes a backslash stands for itself before most characters.
+            // Inside double quotes a backslash is literal before most characters.
             (Quote::Double, _) if escaped && !matches!(c, '"' | '\\' | '$' | '`') => self.push('\\').push(c),
             _ if escaped => self.push(c),
-            // On Windows it is a part of paths.
+            // On Windows a backslash is part of paths.
             (Quote::None | Quote::Double, '\\') if !cfg!(windows) => {
                 self.word.get_or_insert_default();
                 self.escaped = true;
@@ -262,7 +274,7 @@ mod tests {
         ] {
             assert!(words(text, Dialect::Dollar).is_err(), "{text}");
         }
-        // Where a file has no variables, a dollar is the shell's.
+        // In a file without variables, a dollar belongs to the shell.
         assert!(words("a ${X}", Dialect::None).is_err());
         assert_eq!(words("a $X", Dialect::Shell), Ok(vec!["a".to_owned(), "$X".to_owned()]));
     }

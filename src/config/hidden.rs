@@ -1,6 +1,7 @@
-//! Which values of a config must not be seen in anything that we print.
+//! Which values of a config must never be printed.
 //!
-//! All headers and credentials; of the environment, the arguments and the URL what a name or its looks tell to be one.
+//! These are all credentials, and all headers but a few. In environment variables, arguments and URLs, they are the
+//! values that are marked as secret by their name or by how they look.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,11 +9,11 @@ use base64::engine::general_purpose::STANDARD;
 use super::{Auth, Config, Grant, Helper, Remote, SecretSource, Server, Stdio, Transport};
 use crate::redact::{Scrubber, looks_secret, names_a_secret};
 
-/// Headers whose values are no secrets.
+/// Headers whose values are not secret.
 const PLAIN_HEADERS: [&str; 5] = ["accept", "accept-language", "cache-control", "content-type", "user-agent"];
 
 impl Config {
-    /// Takes the secrets of all servers, and the key of those that we keep, out of texts.
+    /// Returns a scrubber for the secrets of all servers and for the key that encrypts stored tokens.
     #[must_use]
     pub fn scrubber(&self) -> Scrubber {
         let mut scrubber = Scrubber::default();
@@ -23,7 +24,7 @@ impl Config {
 }
 
 impl Server {
-    /// Takes the secrets of this server out of texts.
+    /// Returns a scrubber for the secrets of this server.
     #[must_use]
     pub fn scrubber(&self) -> Scrubber {
         let mut scrubber = Scrubber::default();
@@ -39,7 +40,7 @@ impl Server {
 }
 
 impl Helper {
-    /// From now on nobody sees what the program gave.
+    /// Hides, from now on, the values of these headers, which the program has printed.
     pub(crate) fn learn<'a>(&self, headers: impl IntoIterator<Item = (&'a str, &'a str)>) {
         let mut scrubber = Scrubber::default();
         for (_, value) in headers.into_iter().filter(|(name, _)| !is_plain(name)) {
@@ -60,7 +61,8 @@ fn process(stdio: &Stdio, scrubber: &mut Scrubber) {
     arguments(&stdio.args, scrubber);
 }
 
-fn arguments(arguments: &[String], scrubber: &mut Scrubber) {
+/// Adds the secrets among these arguments to the scrubber.
+pub(super) fn arguments(arguments: &[String], scrubber: &mut Scrubber) {
     let mut telling = None;
     for argument in arguments {
         if let Some(name) = std::mem::take(&mut telling).filter(|_| !argument.starts_with('-')) {
@@ -114,12 +116,12 @@ fn remote(remote: &Remote, scrubber: &mut Scrubber) {
     }
 }
 
-/// A value whose name or looks may tell that it is secret.
+/// Adds a value to the scrubber if its name or its look marks it as secret, and any secrets in it if it is a URL.
 fn named(name: &str, value: &str, scrubber: &mut Scrubber) {
     if names_a_secret(name) || looks_secret(value) {
         credential(value, scrubber);
     }
-    // A database is often named by a URL with a password in it.
+    // Databases are often given as a URL with a password.
     if let Ok(url) = url::Url::parse(value) {
         scrubber.know(url.password().unwrap_or_default());
         url.query_pairs().filter(|(name, value)| names_a_secret(name) || looks_secret(value)).for_each(|(_, value)| {
@@ -128,7 +130,8 @@ fn named(name: &str, value: &str, scrubber: &mut Scrubber) {
     }
 }
 
-/// The value, and what is secret by itself in it: what stands behind a scheme, and the password of `Basic`.
+/// Adds a credential to the scrubber, and its parts that are secret by themselves: the text after the scheme, and the
+/// password in `Basic` credentials.
 fn credential(value: &str, scrubber: &mut Scrubber) {
     scrubber.know(value);
     let Some((scheme, credential)) = value.split_once(' ') else { return };

@@ -1,6 +1,8 @@
-//! Which of the host's own variables a program gets beyond the few that all get: names and globs, per server and for all.
+//! Which of the host's environment variables a program inherits in addition to the few that all programs get: names and
+//! globs, for one server or for all.
 //!
-//! **Invariant:** what the host keeps its own secrets in never passes, however it is asked for (`docs/hazards.md` H16, H97).
+//! **Invariant:** variables with the host's own secrets are never inherited, whatever the config asks for
+//! (`docs/hazards.md` H16, H97).
 
 use super::fields::Field;
 use super::report::Report;
@@ -9,21 +11,21 @@ use super::{Secret, Server, Transport};
 use crate::glob;
 use crate::redact;
 
-/// The key, in an entry and under `host`.
+/// The config key, both in a server entry and under `host`.
 pub(super) const KEY: &str = "inheritEnv";
 
-/// Whether a variable passes to a program that inherits these.
+/// Reports whether a program that inherits these names and globs gets the variable `name`.
 pub(crate) fn passes(inherited: &[String], name: &str) -> bool {
     !is_own(name) && inherited.iter().any(|wanted| glob::is_match(wanted, name))
 }
 
-/// Whether a variable is of the host itself: its settings, its keys, and where a service manager gives it those.
+/// Reports whether a variable belongs to the host itself: its settings, its keys, or the folder of its credentials.
 fn is_own(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     name.starts_with("MCP_HOST_") || name.starts_with("_MCP_HOST_") || name == "CREDENTIALS_DIRECTORY"
 }
 
-/// Reads a list of names and globs; Codex writes a name as an object, too.
+/// Reads a list of names and globs. Codex also writes a name as an object with the key `name`.
 pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Vec<String> {
     let mut names = Vec::new();
     for item in field.items(report) {
@@ -43,14 +45,14 @@ pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Vec<String> {
     names
 }
 
-/// The values of inherited variables that are secret by their names.
+/// Returns the values of those inherited variables whose names mark them as secret.
 pub(super) fn secrets(inherited: &[String], vars: &Vars) -> Vec<Secret> {
     let named = vars.with_prefix("").filter(|(name, _)| redact::names_a_secret(name) && passes(inherited, name));
     named.map(|(_, value)| Secret::new(value)).collect()
 }
 
 impl Server {
-    /// Adds what all programs inherit (`host.inheritEnv`).
+    /// Adds the variables that all programs inherit (`host.inheritEnv`) to those that this server's program inherits.
     pub(crate) fn inherit(&mut self, names: &[String]) {
         let inherited = match &mut self.transport {
             Transport::Stdio(stdio) => Some(&mut stdio.forward_env),

@@ -1,32 +1,33 @@
-//! The `inputs` of VS Code: what an editor would ask a person, and what it takes without an answer.
+//! The `inputs` of VS Code: values for which an editor would ask the user, and their defaults. This host does not ask:
+//! a variable or the default has to provide the value.
 
 use std::collections::BTreeMap;
 
 use super::syntax::{Node, Value};
 
-/// By their id.
+/// Inputs by their id.
 pub(super) type Inputs = BTreeMap<String, Input>;
 
-/// One question.
+/// A value that an editor would ask for.
 #[derive(Debug, Default)]
 pub(super) struct Input {
     pub(super) about: String,
     pub(super) default: Option<String>,
-    /// The answers that there are to choose from.
+    /// The allowed values; empty means any.
     pub(super) options: Vec<String>,
-    /// Whether an editor hides the answer.
+    /// Whether an editor hides what the user types.
     pub(super) password: bool,
 }
 
-/// Reads those of a file, wherever VS Code keeps them.
+/// Reads the inputs of a file from every place where VS Code keeps them.
 pub(super) fn read(root: &Node) -> Inputs {
     let found = [&["inputs"][..], &["mcp", "inputs"], &["customizations", "vscode", "mcp", "inputs"]];
     let lists = found.iter().filter_map(|path| path.iter().try_fold(root, |node, key| node.get(key)));
     lists.flat_map(items).filter_map(|item| Some((item.get("id")?.text()?.to_owned(), input(item)))).collect()
 }
 
-/// What nobody answers stays open. In a project's file the defaults stand outside of the entries, and an approval covers
-/// entries alone.
+/// Removes the defaults. In a project's file they are outside of the server entries, and an approval covers only
+/// entries.
 pub(super) fn forget_defaults(inputs: &mut Inputs) {
     inputs.values_mut().for_each(|input| input.default = None);
 }
@@ -40,7 +41,7 @@ fn items(node: &Node) -> &[Node] {
 
 fn input(item: &Node) -> Input {
     let about = item.get("description").and_then(Node::text).unwrap_or_default().to_owned();
-    // An option is a text, or an object with a label for people and its value.
+    // An option is either a text, or an object with a label and a value.
     let option = |item: &Node| scalar(item.get("value").or_else(|| item.get("label")).unwrap_or(item));
     Input {
         about,
@@ -58,7 +59,7 @@ fn scalar(node: &Node) -> Option<String> {
     }
 }
 
-/// The variable that answers a question here.
+/// Returns the name of the environment variable that provides the value of an input.
 pub(super) fn variable(id: &str) -> String {
     let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("MCP_HOST_INPUT_{}", id.chars().map(upper).collect::<String>())

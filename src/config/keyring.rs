@@ -1,8 +1,8 @@
-//! Secrets that the user has put into a keyring for configs, by name: `${keyring:NAME}`.
+//! Secrets that the user has put into a keyring, and to which configs refer by name: `${keyring:NAME}`.
 //!
-//! Who asks the keyring comes from above ([`Keyring`]), as the environment does; here is what one load asks of it. **Invariant:**
-//! a load waits for the keyring once, however many values it wants, and nothing is asked for a server that is not to be
-//! started.
+//! The function that asks the keyring is passed in ([`Keyring`]), like the environment. This file holds the lookups
+//! while a config is loaded once. **Invariant:** a load waits for the keyring once, however many values it wants, and
+//! never asks the keyring for a server that is not going to be started.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,29 +10,37 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::expand::{self, Dialect};
+use super::dialect::{self, Dialect};
 use super::secret::Secret;
 use super::syntax::{Node, Value};
 
-/// One load waits that long, in all (`docs/hazards.md` H77).
+/// How long one load of a config waits for the keyring in total (`docs/hazards.md` H77).
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Under this name the entries for configs stand in the keyring. Our own have another one: no config can name the key that
-/// tokens are encrypted with.
+/// The service name of the keyring entries that configs may refer to. Our own entries have another service name, so no
+/// config can read the key that encrypts tokens.
 pub(crate) const SERVICE: &str = "mcp-host-config";
 
 type Ask = dyn Fn(&str, Duration) -> Result<Option<Secret>, Unread> + Send + Sync;
 
-/// What reads secrets that a config names. `Default` is none.
+/// A keyring whose secrets configs refer to by name. The `Default` stands for a build without a keyring.
+///
+/// ```
+/// use mcp_host::config::{Keyring, LoadRequest, Secret};
+///
+/// let mut request = LoadRequest::default().file("mcp.json");
+/// request.keyring = Keyring::new(|name, _patience| Ok((name == "github").then(|| Secret::new("hunter2"))));
+/// ```
 #[derive(Clone, Default)]
 pub struct Keyring(Option<Arc<Ask>>);
 
 impl Keyring {
-    /// One that is asked by this function: for the secret of a name, within a time. It may block.
+    /// Creates a keyring from a function that looks up a secret by name within a time limit, and returns `None` if
+    /// there is no secret with this name. The function may block.
     pub fn new(ask: impl Fn(&str, Duration) -> Result<Option<Secret>, Unread> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(ask)))
     }
 
-    /// Asks for one; nothing where there is no keyring.
+    /// Looks up one secret. The outer `None` means that there is no keyring, the inner one that it has no such secret.
     pub(crate) fn ask(&self, name: &str, limit: Duration) -> Option<Result<Option<Secret>, Unread>> {
         self.0.as_ref().map(|ask| ask(name, limit))
     }
@@ -44,33 +52,39 @@ impl fmt::Debug for Keyring {
     }
 }
 
-/// Why a secret could not be read, in words for people and without a value.
+/// Why a secret could not be read. The message must contain no secret.
+///
+/// ```
+/// use mcp_host::config::{Keyring, Unread};
+///
+/// let keyring = Keyring::new(|_, _| Err(Unread::All("the vault is sealed".to_owned())));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unread {
-    /// It concerns this one.
+    /// This entry cannot be read.
     This(String),
-    /// It concerns all: this load asks for nothing more.
+    /// No entry can be read, so this load of the config stops asking.
     All(String),
 }
 
-/// What one load asks.
+/// The lookups while a config is loaded once.
 #[derive(Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct Lookups<'a> {
     keyring: &'a Keyring,
     known: RefCell<BTreeMap<String, Result<Secret, String>>>,
-    /// When the time is over.
+    /// When the load stops waiting.
     end: RefCell<Option<Instant>>,
-    /// Why nothing more is asked.
+    /// Why the load stopped asking.
     over: RefCell<Option<String>>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Lookups<'a> {
     pub(super) fn new(keyring: &'a Keyring) -> Self {
         Self { keyring, known: RefCell::default(), end: RefCell::default(), over: RefCell::default() }
     }
 
-    /// The value of an entry, or why there is none.
+    /// Returns the value of an entry, or why there is none.
     pub(super) fn value(&self, name: &str) -> Result<Secret, String> {
         if let Some(known) = self.known.borrow().get(name) {
             return known.clone();
@@ -82,7 +96,7 @@ impl<'a> Asked<'a> {
 
     fn ask(&self, name: &str) -> Result<Secret, String> {
         if name.is_empty() || name.chars().any(char::is_control) {
-            return Err(format!("{name:?} is no name of an entry in a keyring"));
+            return Err(format!("{name:?} is not a valid name for a keyring entry"));
         }
         let failed = |reason: &str| format!("{name:?} of the keyring cannot be read: {reason}");
         if let Some(reason) = &*self.over.borrow() {
@@ -114,7 +128,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The command that puts an entry into the keyring of this system.
+/// Returns the shell command with which the user stores an entry in this system's keyring.
 fn put(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@' | '/');
     let name = if name.chars().all(plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', r"'\''")) };
@@ -125,21 +139,22 @@ fn put(name: &str) -> String {
     }
 }
 
-/// The references to a keyring in a tree, as they are found when it is read: where each stands, and the name in it.
-pub(super) fn named(node: &Node, (path, dialect): (&str, Dialect), found: &mut Vec<(String, String)>) {
+/// Finds the references to keyring entries in a tree, by the same rules as when its variables are substituted. Adds the
+/// path of each reference, and the name of its keyring entry.
+pub(super) fn named(node: &Node, path: &str, dialect: Dialect, found: &mut Vec<(String, String)>) {
     match &node.value {
         Value::Text(text) => {
             let mut rest = text.as_str();
-            while let Some((_, _, body, after)) = expand::next(rest, dialect) {
+            while let Some((_, _, body, after)) = dialect::next(rest, dialect) {
                 found.extend(body.strip_prefix("keyring:").map(|name| (path.to_owned(), name.to_owned())));
                 rest = after;
             }
         }
-        Value::List(items) => items.iter().for_each(|item| named(item, (path, dialect), found)),
+        Value::List(items) => items.iter().for_each(|item| named(item, path, dialect, found)),
         Value::Object(members) => {
             for member in members {
                 let path = if path.is_empty() { member.key.clone() } else { format!("{path}.{}", member.key) };
-                named(&member.node, (&path, dialect), found);
+                named(&member.node, &path, dialect, found);
             }
         }
         Value::Null | Value::Flag(_) | Value::Number(_) => {}
@@ -165,7 +180,7 @@ mod tests {
                 _ => Err(Unread::All("it is locked".to_owned())),
             }
         });
-        let load = Asked::new(&keyring);
+        let load = Lookups::new(&keyring);
         for _ in 0..2 {
             assert_eq!(load.value("good").unwrap().expose(), "value");
             let missing = load.value("none").unwrap_err();
@@ -184,8 +199,8 @@ mod tests {
         assert_eq!(names(&asked), ["good", "none", "odd", "slow"]);
         let limits: Vec<Duration> = asked.lock().unwrap().iter().map(|(_, limit)| *limit).collect();
         assert!(limits[0] == PATIENCE && limits.iter().all(|limit| *limit <= PATIENCE), "{limits:?}");
-        // When the time is over, nobody is asked.
-        let load = Asked::new(&keyring);
+        // When the time is over, the keyring is not asked.
+        let load = Lookups::new(&keyring);
         *load.end.borrow_mut() = Some(Instant::now());
         assert!(load.value("good").unwrap_err().ends_with("the keyring did not answer within 10s"));
         assert_eq!(names(&asked).len(), 4);

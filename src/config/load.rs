@@ -1,49 +1,57 @@
-//! From files to a [`Config`]: where they are looked for, and how several become one.
+//! Loads a [`Config`]: where to look for its files, and how to merge several of them.
 
 use std::path::{Path, PathBuf};
 
 use super::claude::{self, Shared, Stand};
-use super::contents::{Contents, Reads};
+use super::contents::{Contents, Reads, others_may_read};
 use super::expand::{Outcome, Scope};
-use super::keyring::{Asked, Keyring};
+use super::keyring::{Keyring, Lookups};
 use super::project::{self, Approved, NOT_APPROVED};
-use super::reach::Unusable;
 use super::report::{Error, Place, Report};
 use super::surroundings::Surroundings;
 use super::syntax::{self, Node, Syntax};
+use super::unusable::Unusable;
 use super::vars::Vars;
 use super::{Config, Server, host, inputs, place, server, shape};
 
 /// The largest config file that is read.
 const FILE: u64 = 16 * 1024 * 1024;
 
-/// What to load, and with which surroundings.
+/// Which config to load, and in which environment.
+///
+/// ```no_run
+/// use mcp_host::config::{self, LoadRequest};
+///
+/// let config = config::load(&LoadRequest::from_process().file("mcp.json"))?;
+/// # Ok::<_, config::Error>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct LoadRequest {
-    /// Files that were named; the entry of a later one replaces that of an earlier one by the server's name.
+    /// Files named by the user. An entry of a later file replaces an earlier entry with the same server name.
     pub files: Vec<PathBuf>,
-    /// The environment.
+    /// The environment variables.
     pub vars: Vars,
-    /// What has the secrets that servers name by `${keyring:…}`.
+    /// The source of secrets that servers name as `${keyring:…}`.
     pub keyring: Keyring,
-    /// The home of the user.
+    /// The user's home directory.
     pub home: Option<PathBuf>,
-    /// The folder that holds the `mcp-host` folder of the user's settings, such as `~/.config`.
+    /// The folder that holds the `mcp-host` folder with the user's settings, such as `~/.config`.
     pub config_home: Option<PathBuf>,
-    /// Where a project's config is looked for: a directory that somebody else may have filled.
+    /// The directory in which to look for a project's config; its content may come from others.
     pub working_directory: Option<PathBuf>,
-    /// The project whose servers are taken of Claude Code's own file; without one it is that of the working directory.
+    /// The directory of the project whose servers to take from Claude Code's own file. `None` means the project of the
+    /// working directory.
     pub project_directory: Option<PathBuf>,
-    /// Whether the files that are named were found there.
+    /// Whether the files in `files` were found in the working directory, and so belong to a project.
     pub project: bool,
-    /// What the user has approved of configs of projects.
+    /// Which servers of project configs the user has approved.
     pub approved: Approved,
-    /// Settings of the host that stand over all others: path below `host`, and value as a variable would have it.
+    /// Host settings that override all others: the path below `host`, and the value, written as in a variable.
     pub flags: Vec<(String, String)>,
 }
 
 impl LoadRequest {
-    /// A request with the surroundings of this process and no file named.
+    /// Returns a request with the environment of this process and no files.
     pub fn from_process() -> Self {
         let vars = Vars::from_process();
         let home = vars.path(if cfg!(windows) { "USERPROFILE" } else { "HOME" });
@@ -59,24 +67,25 @@ impl LoadRequest {
         self
     }
 
-    /// The files that [`load`] reads.
+    /// Returns the files that [`load`] reads.
     ///
     /// # Errors
-    /// When none is named and none is found.
+    /// Fails if no file is named and none is found.
     pub fn found(&self) -> Result<Vec<PathBuf>, Error> {
         self.find().map(|(files, _)| files)
     }
 
-    /// The same, and whether they are a project's.
+    /// Returns the files that [`load`] reads, and whether they belong to a project.
     ///
     /// # Errors
-    /// When none is named and none is found.
+    /// Fails if no file is named and none is found.
     pub fn standing(&self) -> Result<(Vec<PathBuf>, bool), Error> {
         self.find()
     }
 
-    /// The files to read: those named, else the one of `MCP_HOST_CONFIG`, else that of the working directory, else the
-    /// user's. Also whether they are a project's: what lies in the working directory is the word of whoever wrote it.
+    /// Returns the files to read: the named files, else the file that `MCP_HOST_CONFIG` names, else the one in the
+    /// working directory, else the user's own. Also returns whether they belong to a project: a file in the working
+    /// directory comes from whoever wrote the project.
     fn find(&self) -> Result<(Vec<PathBuf>, bool), Error> {
         if !self.files.is_empty() {
             return Ok((self.files.clone(), self.project));
@@ -107,7 +116,7 @@ impl LoadRequest {
 ///
 /// # Errors
 ///
-/// Fails when there is no file, and when anything is wrong with one: then with every problem of all files.
+/// Fails if there is no file. Otherwise fails with every problem of every file.
 pub fn load(request: &LoadRequest) -> Result<Config, Error> {
     let mut loader = Loader::new(&request.vars, request.home.as_deref(), &request.keyring);
     let (files, project) = request.find()?;
@@ -123,7 +132,7 @@ pub fn load(request: &LoadRequest) -> Result<Config, Error> {
     loader.finish(&request.flags)
 }
 
-/// Checks one text as if it were the file `name`. Neither a home nor other files are known.
+/// Checks one text as if it were the file `name`, without a home directory or other files.
 ///
 /// # Errors
 ///
@@ -136,17 +145,17 @@ pub fn parse_str(text: &str, syntax: Syntax, name: impl AsRef<Path>, vars: &Vars
     loader.finish(&[])
 }
 
-/// Takes file after file, and puts together what they say.
+/// Reads one config file after the other, and merges their content.
 struct Loader<'a> {
     vars: &'a Vars,
     home: Option<&'a Path>,
-    keyring: Asked<'a>,
-    /// What is approved, if the files are a project's.
+    keyring: Lookups<'a>,
+    /// The user's approvals, if the files belong to a project.
     approved: Option<&'a Approved>,
     stand: Stand<'a>,
-    /// The projects with servers that the files have, in words.
+    /// Those projects in the files that have servers, described in words.
     projects: Vec<String>,
-    /// What was chosen among them says of servers in other files.
+    /// What the chosen projects say about servers of other files.
     shared: Vec<Shared>,
     servers: Vec<Server>,
     hosts: Vec<Node>,
@@ -159,7 +168,7 @@ impl<'a> Loader<'a> {
     fn new(vars: &'a Vars, home: Option<&'a Path>, keyring: &'a Keyring) -> Self {
         let (servers, hosts, files) = (Vec::new(), Vec::new(), Vec::new());
         let (reads, report) = (Reads::default(), Report::default());
-        let keyring = Asked::new(keyring);
+        let keyring = Lookups::new(keyring);
         let (approved, stand) = (None, Stand::default());
         let (projects, shared) = (Vec::new(), Vec::new());
         Self { vars, home, keyring, approved, stand, projects, shared, servers, hosts, files, reads, report }
@@ -176,7 +185,7 @@ impl<'a> Loader<'a> {
         None
     }
 
-    /// Reads one file into what is there.
+    /// Reads one file and adds its content.
     fn add(&mut self, text: &str, syntax: Syntax, file: &Path) {
         let reads = std::mem::take(&mut self.reads);
         self.add_reading(text, syntax, file, &reads);
@@ -194,7 +203,7 @@ impl<'a> Loader<'a> {
         }
         self.projects.append(&mut shape.projects);
         self.shared.extend(shape.shared.take());
-        let dialect = super::expand::Dialect::Dollar;
+        let dialect = super::dialect::Dialect::Dollar;
         let scope = Scope {
             vars: self.vars,
             home: self.home,
@@ -207,8 +216,8 @@ impl<'a> Loader<'a> {
         };
         match shape.host {
             Some(host) if self.approved.is_some() => {
-                let note = self.report.note(host.at, "host", "a project's config does not set up the host, ignored");
-                note.help("name the file with --config to have it count");
+                let note = self.report.note(host.at, "host", "a project's config cannot configure the host, ignored");
+                note.help("to use it, name the file with --config");
             }
             Some(host) => self.add_host(host, &scope),
             None => {}
@@ -219,7 +228,7 @@ impl<'a> Loader<'a> {
             if let Some((_, first)) = seen.iter().find(|(name, _)| *name == entry.name) {
                 let first = self.report.place(*first);
                 let problem = self.report.problem(entry.at, "", format!("given twice, first at {first}"));
-                problem.help("give one of them another name, or take it out");
+                problem.help("rename one of them, or remove it");
                 continue;
             }
             seen.push((&entry.name, entry.at));
@@ -246,13 +255,14 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Whether the keyring may be asked for an entry: its server is one to be started. So the entry is read without a keyring
-    /// before, and judged. What a project names of the user's keyring is for the user to grant.
+    /// Reports whether the keyring may be asked for the values of an entry: only if its server is going to be started.
+    /// To decide that, the entry is first read and judged without a keyring. If a project's entry names secrets in the
+    /// user's keyring, the user must have approved it.
     fn may_ask(&self, entry: &shape::Entry<'_>, file: &Path, scope: Scope<'_>) -> bool {
         if server::keyring_names(entry).is_empty() {
             return false;
         }
-        // A pipe can be read once, and what is wrong is told when the entry is read for good.
+        // A pipe can be read only once, and errors are reported by the real read.
         let reads = Reads::careful();
         let mut report = Report::default();
         let read = server::read(entry, Scope { reads: &reads, ..scope }, &mut report);
@@ -260,8 +270,9 @@ impl<'a> Loader<'a> {
             && self.approved.is_none_or(|approved| project::judge(entry, file, &reads.contents(), approved).approved)
     }
 
-    /// The server, with what keeps it from starting: a project's waits for the user to approve it. What is wrong with one
-    /// that is off is kept until all files are read, because a later one may turn it on.
+    /// Returns the server that was read, and stores in it what keeps it from starting. A project's server waits for the
+    /// user's approval. The mistakes of a disabled server are kept until all files are read, because a later file may
+    /// enable it.
     fn judged(&self, read: server::Read, entry: &shape::Entry<'_>, file: &Path, reads: &Contents) -> Server {
         let server::Read { mut server, wrong, missing } = read;
         if let Some(approved) = self.approved {
@@ -278,7 +289,8 @@ impl<'a> Loader<'a> {
     fn add_host(&mut self, host: &Node, scope: &Scope<'_>) {
         let mut outcome = Outcome::default();
         let host = scope.expand(host, "host", &mut outcome, &mut self.report);
-        // There is no server to fail alone, so here a missing variable is a problem.
+        // In a server's entry, a missing variable makes only that server fail. Here it concerns the whole host, so it
+        // is a problem of the config.
         for lack in outcome.missing {
             let problem = self.report.lack(lack);
             self.report.put_back([problem]);
@@ -286,7 +298,7 @@ impl<'a> Loader<'a> {
         self.hosts.push(host);
     }
 
-    /// The whole entry of a later file takes the place of an earlier one.
+    /// Adds a server. It replaces a server with the same name from an earlier file as a whole.
     fn put(&mut self, server: Server) {
         match self.servers.iter_mut().find(|known| known.name == server.name) {
             Some(known) => *known = server,
@@ -303,7 +315,8 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// What Claude Code's own file says beyond its own servers, and whether a project that was named is there.
+    /// Applies what Claude Code's own file says about servers of other files, and refuses a named project that does not
+    /// exist.
     fn apply_projects(&mut self) {
         for server in &mut self.servers {
             let off = self.shared.iter().find_map(|shared| shared.turns_off(&server.name, &server.source.file));
@@ -319,7 +332,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Two servers of one alias could not be told apart.
+    /// Refuses two servers with the same alias, which could not be told apart.
     fn unique_aliases(&mut self) {
         for (index, server) in self.servers.iter().enumerate() {
             let Some(first) = self.servers[..index].iter().find(|first| first.alias == server.alias) else { continue };
@@ -329,7 +342,7 @@ impl<'a> Loader<'a> {
                 format!("both this and {:?} at {place} become the alias {:?}", first.name, server.alias.as_str());
             self.report.enter(Some(&server.name));
             let at = self.report.place_of(&server.source);
-            self.report.problem(at, "", message).help("give one of them another name");
+            self.report.problem(at, "", message).help("rename one of them");
         }
         self.report.enter(None);
     }
@@ -337,14 +350,14 @@ impl<'a> Loader<'a> {
     fn finish(mut self, flags: &[(String, String)]) -> Result<Config, Error> {
         self.unique_aliases();
         self.apply_projects();
-        // What is not to be started has no need to be right.
+        // A server that does not start need not be correct.
         for server in self.servers.iter_mut().filter(|server| server.disabled.is_some()) {
             server.unusable = None;
         }
         let host = host::read(std::mem::take(&mut self.hosts), self.vars, flags, &mut self.report);
         let by_project = !self.projects.is_empty() || !self.shared.is_empty();
         let Self { servers, files, reads, mut report, approved, stand, .. } = self;
-        // Of a config that is refused everything is told that is to be mended in its files.
+        // If the config is refused, report everything in its files that needs fixing.
         if report.problems() > 0 {
             report.put_back(
                 servers
@@ -361,7 +374,7 @@ impl<'a> Loader<'a> {
         if let Some(file) = approved.and_then(|approved| approved.file.clone()) {
             contents.watch(file);
         }
-        // Read where the endpoint opens; renewed, they are read there again.
+        // The certificate files are read when the endpoint opens, and again after the certificate was renewed.
         for file in host.tls.iter().flat_map(|tls| [&tls.cert, &tls.key]) {
             contents.watch(file.clone());
         }
@@ -369,15 +382,4 @@ impl<'a> Loader<'a> {
         let surroundings = Surroundings::new(reads.names(), scope, &servers, &host);
         Ok(Config { servers, host, notes, files, contents, project: approved.is_some(), surroundings })
     }
-}
-
-#[cfg(unix)]
-pub(super) fn others_may_read(file: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o044 != 0)
-}
-
-#[cfg(not(unix))]
-pub(super) fn others_may_read(_: &Path) -> bool {
-    false
 }

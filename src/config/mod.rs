@@ -1,15 +1,20 @@
-//! What the user wants: the servers and the host's own settings, read from the config files of many MCP clients.
+//! The config: the servers and the host's own settings, read from the config files of many MCP clients.
 //!
 //! In: files, and a snapshot of the environment. Out: one checked [`Config`], or every problem of every file at once.
-//! The way of a file: `syntax` makes a tree with places, `shape` finds the servers in it and tells whose rules
-//! they follow, `expand` puts variables in, `server`, `transport`, `settings` and `host` judge field by field.
+//! A file passes through these steps: `syntax` parses it into a tree whose values know their line and column, `shape`
+//! finds the server entries and decides which client's rules they follow, `expand` substitutes variables, and `server`,
+//! `transport`, `settings` and `host` check it field by field. `Server` below is the table of the keys that every
+//! server entry may have.
 //!
-//! **Invariant:** nothing here starts, connects or writes anything, and no value of a variable reaches a message.
+//! **Invariant:** nothing here starts, connects, or writes anything, and no message contains the value of a variable.
 //! Start with [`load()`].
 
 mod auth;
+mod builders;
 mod claude;
 mod contents;
+mod credentials;
+mod dialect;
 mod expand;
 mod fields;
 mod habits;
@@ -19,6 +24,7 @@ mod host;
 mod inherit;
 mod inputs;
 mod keyring;
+mod keys;
 mod load;
 mod place;
 mod project;
@@ -37,6 +43,7 @@ mod tests;
 mod tls;
 mod transport;
 mod units;
+mod unusable;
 mod vars;
 
 use std::collections::BTreeMap;
@@ -57,9 +64,10 @@ pub(crate) use self::inherit::passes as inherits;
 #[cfg(feature = "keyring")]
 pub(crate) use self::keyring::SERVICE as KEYRING_SERVICE;
 pub use self::keyring::{Keyring, Unread};
+pub(crate) use self::keys::Words;
+use self::keys::{keys, words};
 pub use self::load::{LoadRequest, load, parse_str};
 pub use self::project::{Approved, NOT_APPROVED, Project};
-pub use self::reach::Unusable;
 pub use self::report::{Error, Excerpt, Note, Problem};
 pub use self::secret::Secret;
 pub use self::sign_in::{Auth, Enterprise, Grant, OAuth, Source as SecretSource};
@@ -67,33 +75,43 @@ pub use self::surroundings::Surroundings;
 pub use self::syntax::Syntax;
 pub use self::tls::{Fingerprint, Tls};
 pub use self::units::time;
+pub use self::unusable::Unusable;
 pub use self::vars::Vars;
 use crate::name::{self, ServerName};
 
 /// A checked config.
+///
+/// ```
+/// use mcp_host::config::{Syntax, Vars, parse_str};
+///
+/// let text = r#"{ "mcpServers": { "clock": { "command": "mcp-clock" } } }"#;
+/// let config = parse_str(text, Syntax::Json, "mcp.json", &Vars::default())?;
+/// assert_eq!(config.servers[0].name, "clock");
+/// # Ok::<_, mcp_host::config::Error>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// The servers, in the order of the files.
+    /// The servers, in the order in which the files first name them.
     pub servers: Vec<Server>,
     /// The settings of the host itself.
     pub host: HostSettings,
-    /// What is worth telling the user once.
+    /// Remarks that the user should be told once; none of them stops the host.
     pub notes: Vec<Note>,
     /// The config files.
     pub files: Vec<PathBuf>,
-    /// Everything that was read for it, with what stood there: the files, and those that they name.
+    /// Every file that was read (config files, and files that they name), each with a hash of its content.
     pub contents: Contents,
-    /// Whether it was found in the working directory, and so is a project's word and not the user's.
+    /// Whether the config was found in the working directory. Such a config comes from a project, not from the user.
     pub project: bool,
-    /// What it depends on beside its files.
+    /// What the config depends on besides its files.
     pub surroundings: Surroundings,
 }
 
-/// Why a server that turns out to be this host is switched off, and what mends it.
+/// The reason shown for a server entry that is switched off because it points back to this host.
 pub const ITSELF: &str = "this is this host itself; take it out of the config";
 
 impl Config {
-    /// The config files, each with the SHA-256 of what it held, where it could be read.
+    /// Returns the config files, each with the SHA-256 of its content if it could be read.
     pub(crate) fn read_files(&self) -> impl Iterator<Item = (&Path, Option<[u8; 32]>)> {
         self.files.iter().map(|file| {
             let content = self.contents.hashes().find(|(path, _)| path == file).and_then(|(_, hash)| hash);
@@ -102,129 +120,131 @@ impl Config {
     }
 }
 
-/// One server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
-    /// The name in the config.
-    pub name: String,
-    /// The name everywhere else.
-    pub alias: ServerName,
-    /// Where the entry stands.
-    pub source: Source,
-    /// How the server is reached.
-    pub transport: Transport,
-    /// Whether clients may share one connection to it.
-    pub sharing: Sharing,
-    /// When it is started.
-    pub start: Start,
-    /// How long a connection to it may be unused before it is closed; the next call opens another. 0: for ever.
-    pub idle_stop: Duration,
-    /// Whether what it lists is kept for the next start.
-    pub manifest: Manifest,
-    /// Whether the host is not ready without it.
-    pub required: bool,
-    /// Which era of the protocol is spoken with it.
-    pub era: Era,
-    /// How long a start may take, up to the end of the handshake.
-    pub start_timeout: Duration,
-    /// How long a call may be silent; progress starts it anew.
-    pub call_timeout: Duration,
-    /// How long a call may take in all.
-    pub max_call_time: Duration,
-    /// How many calls may run at once; above it they wait, first come first served. 0: any number.
-    pub max_concurrent: usize,
-    /// How long a call may wait for its turn.
-    pub queue_timeout: Duration,
-    /// Tools that may be sent again when a connection was lost.
-    pub repeatable: Vec<String>,
-    /// Whether the server's own word is taken for which of its tools may be sent again.
-    pub trust_annotations: bool,
-    /// What happens when it is lost.
-    pub restart: Restart,
-    /// Globs over tool names; a tool that matches none is withheld. An empty list withholds all.
-    pub include_tools: Vec<String>,
-    /// Globs over tool names; a tool that matches one is withheld, whatever includes it.
-    pub exclude_tools: Vec<String>,
-    /// Tools that get another name: theirs to ours, without the prefix.
-    pub rename: BTreeMap<String, String>,
-    /// What it is told when it asks for roots.
-    pub roots: Roots,
-    /// Whether its names get the alias in front.
-    pub prefix: Prefix,
-    /// What the user wrote about it.
-    pub description: Option<String>,
-    /// Why it is not to be started, when the config says so.
-    pub disabled: Option<String>,
-    /// What came out of variables, files and inputs and is secret by its name or place; wherever the entry has it.
-    pub secrets: Vec<Secret>,
-    /// Why it cannot be started as configured: a variable that is not set, a file that is not there, a word of another
-    /// client that means nothing here. Such a server is `failed` from the beginning; the others are not concerned.
-    pub unusable: Option<Unusable>,
-    /// What a project's config says of it, and whether the user has approved that.
-    pub project: Option<Project>,
+keys! {
+    /// One server, as its entry in a config describes it.
+    ///
+    /// ```
+    /// use mcp_host::config::{Server, Stdio};
+    ///
+    /// let server = Server::new("My Files", Stdio::new("files-server"))?.required();
+    /// assert_eq!(server.alias.as_str(), "my-files");
+    /// # Ok::<_, mcp_host::name::Error>(())
+    /// ```
+    #[non_exhaustive]
+    pub struct Server(name: String, alias: ServerName, transport: Transport) {
+        /// The server's name in the config.
+        name: String = name,
+        /// The server's name everywhere else, made from its name in the config.
+        alias: ServerName = alias,
+        /// Where the entry is in its file.
+        source: Source = Source::default(),
+        /// How to reach the server.
+        transport: Transport = transport,
+        /// Values that must not be shown and that the entry takes from elsewhere: from variables whose names mark them
+        /// as secret, or from files, inputs or a keyring.
+        secrets: Vec<Secret> = Vec::new(),
+        /// Why the server cannot be started as configured: a variable that is not set, a missing file, or a setting of
+        /// another client that means nothing here. Such a server is `failed` from the start; other servers are
+        /// unaffected.
+        unusable: Option<Unusable> = None,
+        /// The server's entry in a project's config, and whether the user has approved it; `None` for other configs.
+        project: Option<Project> = None,
+        /// Whether this is the user's own daemon, a running host that stands for all servers of a config. The failures
+        /// that it reports are trusted. No config file can set this.
+        daemon: bool = false,
+    }
+    keys {
+        /// Whether clients may share one connection to the server.
+        sharing: word -> Sharing = Sharing::Auto,
+        /// Whether the names of its tools, prompts and resources are prefixed with its alias.
+        prefix: word -> Prefix = Prefix::Always,
+        /// When the server is started.
+        start: word -> Start = Start::Eager,
+        /// Which era of the protocol to speak with the server.
+        era: word -> Era = Era::Auto,
+        /// Whether to save its tool list and its other lists for the next start of the host.
+        manifest: word -> Manifest = Manifest::On,
+        /// How long a connection may be idle before it is closed; the next call opens another. 0 means forever.
+        idle_stop: time -> Duration = Duration::ZERO,
+        /// Whether the host is not ready without it.
+        required: flag -> bool = false,
+        /// Whether to trust the server's own annotations about which of its tools may be retried.
+        trust_annotations: flag -> bool = false,
+        /// How many calls may run at once; more calls wait in order of arrival. 0 means unlimited.
+        max_concurrent: count -> usize = 0,
+        /// How long a call may wait for its turn under `max_concurrent`.
+        queue_timeout: time -> Duration = Duration::from_secs(30),
+        /// Tools, by the server's own names, whose calls may be repeated after a lost connection.
+        repeatable: list -> Vec<String> = Vec::new(),
+        /// The user's description of the server.
+        description: note -> Option<String> = None,
+        /// Tools to rename: from the server's own name to the name that clients see, without the prefix.
+        rename: rename -> BTreeMap<String, String> = BTreeMap::new(),
+        /// What the server gets when it asks for roots.
+        roots: roots -> Roots = Roots::Client,
+        /// What happens when the connection is lost.
+        restart: nested -> Restart = Restart::default(),
+        /// Globs over tool names; a tool that matches none is withheld. An empty list withholds all.
+        include_tools | "enabled_tools" | "tools": list -> Vec<String> = vec!["*".to_owned()],
+        /// Globs over tool names; a tool that matches one is withheld, even if `include_tools` matches it.
+        exclude_tools | "disabled_tools" | "disabledTools": list -> Vec<String> = Vec::new(),
+        /// How long a start may take, including the handshake.
+        start_timeout: positive_time -> Duration = Duration::from_secs(30),
+        /// How long a call may go without progress; each progress notification restarts the timeout.
+        call_timeout: positive_time -> Duration = Duration::from_secs(60),
+        /// How long a call may take overall.
+        max_call_time: positive_time -> Duration = Duration::from_secs(3600),
+        /// Why the server is disabled and so is not started; `None` if it is not disabled.
+        disabled: off -> Option<String> = None,
+    }
 }
 
 impl Server {
-    /// A server with the defaults for everything but its name and how it is reached.
+    /// Returns a server with a name and a transport, and the defaults for everything else.
     ///
     /// # Errors
     ///
-    /// Fails when no alias can be made of `name`.
-    pub fn new(name: &str, transport: Transport) -> Result<Self, name::Error> {
-        Ok(Self {
-            name: name.to_owned(),
-            alias: ServerName::from_config(name)?,
-            source: Source::default(),
-            transport,
-            sharing: Sharing::default(),
-            start: Start::default(),
-            idle_stop: Duration::ZERO,
-            manifest: Manifest::default(),
-            required: false,
-            era: Era::default(),
-            start_timeout: Duration::from_secs(30),
-            call_timeout: Duration::from_secs(60),
-            max_call_time: Duration::from_secs(3600),
-            max_concurrent: 0,
-            queue_timeout: Duration::from_secs(30),
-            repeatable: Vec::new(),
-            trust_annotations: false,
-            restart: Restart::default(),
-            include_tools: vec!["*".to_owned()],
-            exclude_tools: Vec::new(),
-            rename: BTreeMap::new(),
-            roots: Roots::default(),
-            prefix: Prefix::default(),
-            description: None,
-            disabled: None,
-            secrets: Vec::new(),
-            unusable: None,
-            project: None,
-        })
+    /// Fails when no alias can be made from `name`.
+    pub fn new(name: &str, transport: impl Into<Transport>) -> Result<Self, name::Error> {
+        Ok(Self::with_defaults(name.to_owned(), ServerName::from_config(name)?, transport.into()))
     }
 
-    /// Whether that is its name in the config, or its alias.
+    /// Reports whether `name` is the server's name in the config, or its alias.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.alias.as_str() == name
     }
 
-    /// Whether the other entry means the same server run in the same way; the place in the file does not count.
+    /// Reports whether `other` is equal to this, apart from its place in a file and its approval.
     pub fn same_as(&self, other: &Self) -> bool {
         let Self { source, project, .. } = other;
         Self { source: source.clone(), project: project.clone(), ..self.clone() } == *other
     }
 }
 
-/// A place in a config file; empty for a server that was not read from one.
+/// Where a server's entry is in a config file. The path is empty for a server that does not come from a file.
+///
+/// ```
+/// # fn show(server: &mcp_host::config::Server) {
+/// println!("{} is from {}:{:?}", server.name, server.source.file.display(), server.source.line);
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Source {
     /// The file.
     pub file: PathBuf,
-    /// The line, counted from one, where it is known.
+    /// The line, counted from 1, if known.
     pub line: Option<usize>,
 }
 
-/// How a server is reached.
+/// How to reach a server.
+///
+/// ```
+/// use mcp_host::config::{Remote, Server, Transport};
+///
+/// let remote = Remote::new("https://example.com/sse".parse()?);
+/// let server = Server::new("old", Transport::Sse(remote))?;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Transport {
@@ -234,28 +254,35 @@ pub enum Transport {
     Http(Remote),
     /// HTTP with SSE, as of revision 2024-11-05.
     Sse(Remote),
-    /// Streamable HTTP first, HTTP with SSE when the server does not know it.
+    /// Streamable HTTP first, and HTTP with SSE if the server does not support it.
     Auto(Remote),
 }
 
-/// A process to start. `Debug` shows neither arguments nor values.
+/// A process to start. `Debug` shows neither its arguments nor the values of its variables.
+///
+/// ```
+/// use mcp_host::config::Stdio;
+///
+/// let stdio = Stdio::new("files-server").args(["--root", "."]).env("LOG", "off").cwd("/srv");
+/// assert_eq!(stdio.args.len(), 2);
+/// ```
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Stdio {
     /// The program.
     pub command: String,
-    /// Its arguments, one each; no shell reads them.
+    /// Its arguments. No shell reads them.
     pub args: Vec<String>,
-    /// Variables that it gets.
+    /// Variables to set for it.
     pub env: Vec<(String, Secret)>,
-    /// Variables that it gets as we have them, if we have them: names and globs.
+    /// Variables to pass on from our environment if they are set: names and globs.
     pub forward_env: Vec<String>,
-    /// Where it runs; our own directory otherwise.
+    /// Its working directory; `None` means ours.
     pub cwd: Option<PathBuf>,
 }
 
 impl fmt::Debug for Stdio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Keys come as arguments too, and a server that is logged must not tell them.
+        // API keys are also passed as arguments, and a log line about a server must not reveal them.
         let args = format_args!("[{} arguments]", self.args.len());
         let Self { command, args: _, env, forward_env, cwd } = self;
         f.debug_struct("Stdio")
@@ -268,25 +295,34 @@ impl fmt::Debug for Stdio {
     }
 }
 
-/// A server behind a URL. `Debug` shows no more of the URL than its origin.
+/// A server behind a URL. `Debug` shows only the origin of the URL.
+///
+/// ```
+/// use mcp_host::config::Remote;
+///
+/// let remote = Remote::new("https://example.com/mcp".parse()?).header("X-Team", "blue");
+/// assert_eq!(remote.headers.len(), 1);
+/// # Ok::<_, url::ParseError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Remote {
     /// The endpoint: `http` or `https`, without user and password.
     pub url: Url,
-    /// Headers of every request.
+    /// Headers to send with every request.
     pub headers: Vec<(String, Secret)>,
-    /// A program that gives more of them, or others in their place, for each connection.
+    /// A program that runs for each connection and prints headers, which add to `headers` or replace some of them.
     pub headers_helper: Option<Helper>,
-    /// Whether plain HTTP may leave this machine.
+    /// Whether plain HTTP to another machine is allowed.
     pub insecure_http: bool,
-    /// Whom to believe behind the URL, and as whom to come.
+    /// Which certificates to accept from the server, and which to present.
     pub tls: Tls,
-    /// How requests prove whose they are, beside the headers.
+    /// How requests authenticate, besides the headers.
     pub auth: Auth,
 }
 
 impl Remote {
-    /// A server at this URL, with nothing else said of it.
+    /// Returns a server at this URL, with the defaults for everything else.
     #[must_use]
     pub fn new(url: Url) -> Self {
         Self {
@@ -302,7 +338,7 @@ impl Remote {
 
 impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Some services put the key into the path.
+        // Some services put the API key into the path.
         let origin = self.url.origin().ascii_serialization();
         let Self { url: _, headers, headers_helper, insecure_http, tls, auth } = self;
         f.debug_struct("Remote")
@@ -316,90 +352,143 @@ impl fmt::Debug for Remote {
     }
 }
 
-/// Whether clients may share one connection to a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Sharing {
-    /// As far as it is safe for this server.
-    #[default]
-    Auto,
-    /// The same, but only among clients that can do the same: for servers that list by it.
-    Profile,
-    /// One for each client.
-    Session,
-    /// One for all.
-    Host,
-}
-
-/// When a server is started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Start {
-    /// With the host.
-    #[default]
-    Eager,
-    /// When somebody needs it.
-    Lazy,
-}
-
-/// Whether what a server lists is kept for the next start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Manifest {
-    /// In the state directory: a first list need not wait for the server.
-    #[default]
-    On,
-    /// Nowhere.
-    Off,
-}
-
-/// Which era of the protocol is spoken with a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Era {
-    /// What the server offers. If it offers both: over HTTP the era of each client, over stdio the older one.
-    #[default]
-    Auto,
-    /// Sessions, opened by `initialize`, for all clients.
-    Legacy,
-    /// Requests that speak for themselves, if the server offers them, for all clients.
-    Modern,
-}
-
-/// What happens when a server is lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Restart {
-    /// How many attempts in a row may fail before it is given up.
-    pub max_retries: usize,
-    /// The wait before the first attempt; it doubles from then on.
-    pub min_delay: Duration,
-    /// The longest wait.
-    pub max_delay: Duration,
-}
-
-impl Default for Restart {
-    fn default() -> Self {
-        Self { max_retries: 10, min_delay: Duration::from_millis(500), max_delay: Duration::from_secs(30) }
+words! {
+    /// Whether clients may share one connection to a server.
+    ///
+    /// ```
+    /// use mcp_host::config::{Sharing, Server, Stdio};
+    ///
+    /// let server = Server::new("files", Stdio::new("files-server"))?.sharing(Sharing::Session);
+    /// # Ok::<_, mcp_host::name::Error>(())
+    /// ```
+    pub enum Sharing {
+        /// Clients share a connection as far as is safe for this server.
+        #[default]
+        Auto = "auto",
+        /// Like `Auto`, but only among clients with the same capabilities: for servers whose tool lists and other lists
+        /// depend on these capabilities.
+        Profile = "profile",
+        /// One connection per client.
+        Session = "session",
+        /// One connection for all clients.
+        Host = "host",
     }
 }
 
-/// What a server is told when it asks for roots.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Roots {
-    /// Those of the client that it works for.
-    #[default]
-    Client,
-    /// There are none.
-    None,
-    /// These URIs.
-    Fixed(Vec<String>),
+words! {
+    /// When a server is started.
+    ///
+    /// ```
+    /// use mcp_host::config::{Server, Start, Stdio};
+    ///
+    /// assert_eq!(Server::new("files", Stdio::new("files-server"))?.lazy().start, Start::Lazy);
+    /// # Ok::<_, mcp_host::name::Error>(())
+    /// ```
+    pub enum Start {
+        /// When the host starts.
+        #[default]
+        Eager = "eager",
+        /// When it is first needed.
+        Lazy = "lazy",
+    }
 }
 
-/// Whether the names of a server get its alias in front.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Prefix {
-    /// All of them.
+words! {
+    /// Whether to save a server's tool list and its other lists for the next start of the host.
+    ///
+    /// ```
+    /// use mcp_host::config::{Manifest, Server, Stdio};
+    ///
+    /// assert_eq!(Server::new("files", Stdio::new("files-server"))?.without_manifest().manifest, Manifest::Off);
+    /// # Ok::<_, mcp_host::name::Error>(())
+    /// ```
+    pub enum Manifest {
+        /// Saves them in the state directory, so that a client's first list request need not wait for the server.
+        #[default]
+        On = "on",
+        /// Does not save them.
+        Off = "off",
+    }
+}
+
+words! {
+    /// Which era of the protocol to speak with a server.
+    ///
+    /// ```
+    /// use mcp_host::config::{Era, Server, Stdio};
+    ///
+    /// let server = Server::new("files", Stdio::new("files-server"))?.era(Era::Modern);
+    /// # Ok::<_, mcp_host::name::Error>(())
+    /// ```
+    #[non_exhaustive]
+    pub enum Era {
+        /// The era that the server offers. If it offers both: over HTTP the era of each client, over stdio the legacy
+        /// era.
+        #[default]
+        Auto = "auto",
+        /// Self-contained requests for all clients, if the server offers them.
+        Modern = "modern",
+        /// Sessions, opened by `initialize`, for all clients.
+        Legacy = "legacy",
+    }
+}
+
+words! {
+    /// Whether the names of a server's tools, prompts and resources are prefixed with its alias.
+    ///
+    /// ```
+    /// use mcp_host::config::{Prefix, Server, Stdio};
+    ///
+    /// let server = Server::new("files", Stdio::new("files-server"))?.prefix(Prefix::Auto);
+    /// # Ok::<_, mcp_host::name::Error>(())
+    /// ```
+    pub enum Prefix {
+        /// All names are prefixed.
+        #[default]
+        Always = "always",
+        /// No name is prefixed; a name that another server already has is dropped.
+        Never = "never",
+        /// Only names that another server already has are prefixed.
+        Auto = "auto",
+    }
+}
+
+keys! {
+    /// What happens when the connection to a server is lost.
+    ///
+    /// ```
+    /// use mcp_host::config::{Restart, Server, Stdio};
+    ///
+    /// let restart = Restart { max_retries: 3, ..Restart::default() };
+    /// let server = Server::new("files", Stdio::new("files-server"))?.restart(restart);
+    /// # Ok::<_, mcp_host::name::Error>(())
+    /// ```
+    #[derive(Copy)]
+    pub struct Restart {
+        /// How many attempts in a row may fail before the host gives up.
+        max_retries: count -> usize = 10,
+        /// The delay before the first attempt; it doubles after each failure.
+        min_delay: positive_time -> Duration = Duration::from_millis(500),
+        /// The longest delay.
+        max_delay: positive_time -> Duration = Duration::from_secs(30),
+    }
+}
+
+/// What a server gets when it asks for roots.
+///
+/// ```
+/// use mcp_host::config::{Roots, Server, Stdio};
+///
+/// let server = Server::new("files", Stdio::new("files-server"))?.roots(Roots::Fixed(vec!["file:///srv".to_owned()]));
+/// # Ok::<_, mcp_host::name::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Roots {
+    /// The roots of the client that the server works for.
     #[default]
-    Always,
-    /// None; what another server has already is dropped.
-    Never,
-    /// Those that another server has already.
-    Auto,
+    Client,
+    /// No roots.
+    None,
+    /// The roots with these URIs.
+    Fixed(Vec<String>),
 }

@@ -1,9 +1,9 @@
-//! Places on the disk: what a path is from the root on, which folder a config belongs to, and why a file cannot be read.
+//! Paths: how to make one absolute, which project a config belongs to, and why a file cannot be read.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// Folders that clients keep their files in, at the root of a project.
+/// Names of the folders, at the root of a project, in which clients keep their files.
 const FOLDERS: [&str; 22] = [
     ".agents",
     ".air",
@@ -28,13 +28,13 @@ const FOLDERS: [&str; 22] = [
     ".windsurf",
     ".zed",
 ];
-/// How deep in its folder a client's file may lie: `.continue/mcpServers/a.yaml`.
+/// How many levels a client's folder may be above its file, as in `.continue/mcpServers/a.yaml`.
 const DEEPEST: usize = 3;
 
-/// The path from the root of the disk on. Links stay: a file that is linked into `.cursor` belongs there.
+/// Makes a path absolute. Symlinks are not resolved, because a file that is linked into `.cursor` belongs there.
 pub(super) fn absolute(path: &Path) -> PathBuf {
     let Ok(path) = std::path::absolute(path) else { return path.to_owned() };
-    // `a/link/..` is not `a`: only the disk knows what lies above.
+    // `a/link/..` is not `a`: only the file system knows the parent.
     let parts: Vec<Component<'_>> = path.components().collect();
     let Some(last) = parts.iter().rposition(|part| *part == Component::ParentDir) else { return path };
     let head: PathBuf = parts[..=last].iter().collect();
@@ -45,8 +45,8 @@ pub(super) fn absolute(path: &Path) -> PathBuf {
     }
 }
 
-/// The folder of the project that a file belongs to: `x` for `x/.vscode/mcp.json`, `x/.kiro/settings/mcp.json` and
-/// `x/.mcp.json`. The home is nobody's project.
+/// Returns the root folder of the project that a file belongs to: `x` for `x/.vscode/mcp.json`,
+/// `x/.kiro/settings/mcp.json` and `x/.mcp.json`. Returns `None` for other files; the home directory is not a project.
 pub(super) fn workspace<'a>(file: &'a Path, home: Option<&Path>) -> Option<&'a Path> {
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let folders = || file.ancestors().skip(1).take(DEEPEST);
@@ -56,11 +56,11 @@ pub(super) fn workspace<'a>(file: &'a Path, home: Option<&Path>) -> Option<&'a P
     inside.parent().filter(|folder| !folder.as_os_str().is_empty() && Some(*folder) != home)
 }
 
-/// Why a file cannot be read, without the number that the system has for it.
+/// Returns the system's reason why a file cannot be read, without its error number.
 pub(super) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
-    // The system begins a sentence, and this stands in one.
+    // The system's text starts with a capital letter, but here it continues a sentence.
     let rest = text.strip_prefix(|c: char| c.is_ascii_uppercase());
     match (text.chars().next(), rest) {
         (Some(first), Some(rest)) if rest.starts_with(|c: char| c.is_ascii_lowercase()) => {
@@ -70,11 +70,11 @@ pub(super) fn reason(error: &io::Error) -> String {
     }
 }
 
-/// What to do about a file that cannot be read.
+/// Suggests what to do about a file that cannot be read.
 pub(super) fn help(path: &Path, error: &io::Error) -> Option<String> {
     let shown = quoted(&path.to_string_lossy());
     Some(match error.kind() {
-        _ if path.starts_with("~") => "write the home directory out: no shell has replaced the ~".to_owned(),
+        _ if path.starts_with("~") => "write out the home directory: no shell has expanded the ~".to_owned(),
         io::ErrorKind::NotFound => match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             Some(folder) if !folder.exists() => format!("there is no directory {}", quoted(&folder.to_string_lossy())),
             Some(folder) if path.is_absolute() => {
@@ -82,17 +82,17 @@ pub(super) fn help(path: &Path, error: &io::Error) -> Option<String> {
             }
             _ => match std::env::current_dir() {
                 Ok(here) => format!("relative paths start in {}", quoted(&here.to_string_lossy())),
-                Err(_) => "write the path from the root on".to_owned(),
+                Err(_) => "write an absolute path".to_owned(),
             },
         },
-        io::ErrorKind::PermissionDenied => format!("let this user read it: ls -l {shown} shows who may"),
+        io::ErrorKind::PermissionDenied => format!("give this user permission to read it: ls -l {shown} shows who may"),
         io::ErrorKind::IsADirectory => format!("name a file in it: ls -a {shown}"),
         io::ErrorKind::InvalidData => "save the file as UTF-8".to_owned(),
         _ => return None,
     })
 }
 
-/// A text as one word of a shell's command.
+/// Quotes a text as one word of a shell command.
 pub(super) fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@' | '/' | ':' | '+' | ',');
     if !text.is_empty() && text.chars().all(plain) {

@@ -1,14 +1,14 @@
-//! Files of a project: found in the working directory, and so the word of whoever wrote the project (`docs/hazards.md`
-//! H93). Its servers stay `disabled` until the user has approved exactly what they are.
+//! Configs of a project: they are found in the working directory, and so written by whoever wrote the project
+//! (`docs/hazards.md` H93). Their servers stay `disabled` until the user has approved exactly these entries.
 //!
-//! The user approves the entry as it is written with its client's reading of it, the path of the file, and the text of
-//! the files that it names. Values of the user's own variables are the user's word: the entry shows where they go, and
-//! their text is not asked about. Keyring entries are read, and a program for headers runs, only after the approval.
-//! The `host` of a project's file is not read at all. Approvals lie in the state directory (`approvals.rs`), and a
-//! running host follows them like the files of its config.
+//! An approval covers the entry as written, which client's rules the entry follows, the path of the config file, and
+//! the text of the files that the entry names. The values of the user's own variables need no approval: the entry shows
+//! where they go. Only after the approval are keyring entries read, and may a headers program run. The `host` key of a
+//! project's file is not read at all. Approvals are stored in the state directory (`approvals.rs`), and a running host
+//! follows changes to them like changes to its config files.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
@@ -17,17 +17,28 @@ use super::Contents;
 use super::shape::Entry;
 use super::syntax::{Member, Node, Value};
 use super::{helper, server};
+use crate::hex;
 
-/// Why a server of a project is not started before it is approved.
+/// The reason shown for a project's server that is disabled because the user has not approved it.
 pub const NOT_APPROVED: &str = "not approved";
 
-/// A server's entry in the file of a project.
+/// A server's entry in a project's config.
+///
+/// ```
+/// # fn show(server: &mcp_host::config::Server) {
+/// if let Some(project) = server.project.as_ref().filter(|project| !project.approved) {
+///     println!("{} waits for approval:", server.name);
+///     project.shown.iter().for_each(|line| println!("  {line}"));
+/// }
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Project {
-    /// Stands for the exact entry.
+    /// A hash of everything that an approval covers; it changes with the entry.
     pub hash: String,
-    /// The entry as it is to be shown, a line each; nothing is left out but values that are named as secrets. What changes
-    /// how programs run, or reaches out of the project, has a line that begins with `!`.
+    /// The entry as shown to the user, line by line. Only the values of config keys that are named like secrets are
+    /// hidden. A line that starts with `!` warns of something that changes how programs run, or that reaches outside of
+    /// the project.
     pub shown: Vec<String>,
     /// Whether the user has approved it.
     pub approved: bool,
@@ -41,22 +52,32 @@ impl fmt::Debug for Project {
     }
 }
 
-/// What the user has approved.
+/// The user's approvals.
+///
+/// ```
+/// use mcp_host::config::{Approved, LoadRequest};
+///
+/// let entry = (("project/.mcp.json".into(), "files".to_owned()), "hash of the entry".to_owned());
+/// let mut request = LoadRequest::default();
+/// request.approved = Approved::new("approvals.json".into(), [entry]);
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Approved {
-    /// The file that says so, where there is one.
+    /// The file that holds the approvals, if there is one.
     pub(super) file: Option<PathBuf>,
     hashes: BTreeMap<(PathBuf, String), String>,
 }
 
 impl Approved {
-    /// Takes what a file says: by the path of a project's file and the name of a server, the hash of the entry.
+    /// Takes the content of the approvals file: the hash of each approved entry, by the path of its config file and the
+    /// server's name.
     pub fn new(file: PathBuf, hashes: impl IntoIterator<Item = ((PathBuf, String), String)>) -> Self {
         Self { file: Some(file), hashes: hashes.into_iter().collect() }
     }
 }
 
-/// Judges an entry of a project's file; `reads` is what stands in the files that it names.
+/// Decides whether an entry of a project's file is approved; `reads` holds the hashes of the files that the entry
+/// names.
 pub(super) fn judge(entry: &Entry<'_>, file: &Path, reads: &Contents, approved: &Approved) -> Project {
     let mut text = String::new();
     write(entry.node, &mut text);
@@ -75,10 +96,7 @@ pub(super) fn judge(entry: &Entry<'_>, file: &Path, reads: &Contents, approved: 
         hash.update(path.to_string_lossy().as_bytes());
         hash.update(content.unwrap_or_default());
     }
-    let hash = hash.finalize().iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    });
+    let hash = hex::encode(&hash.finalize());
     let key = (file.to_owned(), entry.name.clone());
     let approved = approved.hashes.get(&key) == Some(&hash);
     Project { hash, shown: shown(entry, file, reads), approved }
@@ -88,7 +106,7 @@ fn shown(entry: &Entry<'_>, file: &Path, reads: &Contents) -> Vec<String> {
     let mut lines = Vec::new();
     for Member { key, node, .. } in entry.node.members().unwrap_or_default() {
         match &node.value {
-            // One line for each, so that a change is seen where it is.
+            // Each member has a line of its own, so that a change is easy to see.
             Value::Object(members) => {
                 for member in members {
                     lines.push(line(&format!("{key}.{}", member.key), &member.key, &member.node));
@@ -104,7 +122,7 @@ fn shown(entry: &Entry<'_>, file: &Path, reads: &Contents) -> Vec<String> {
         lines.push(line("entry", "entry", entry.node));
     }
     for (path, content) in reads.hashes() {
-        let short = content.map(|hash| hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>());
+        let short = content.map(|hash| hex::encode(&hash[..8]));
         let path = path.display();
         lines.push(match short {
             Some(short) => format!("content of {path}: {short}"),
@@ -123,8 +141,8 @@ fn shown(entry: &Entry<'_>, file: &Path, reads: &Contents) -> Vec<String> {
     lines
 }
 
-/// Whether a path leads out of the folder of a project's file. Where it leads counts, not how it is written: a link of the
-/// project may lead anywhere.
+/// Reports whether a path leads out of the folder that contains a project's file. The target of the path counts, not
+/// its spelling: a symlink in the project may lead anywhere.
 fn leads_out(path: &Path, file: &Path) -> bool {
     let folder = file.parent().unwrap_or(Path::new(""));
     match (std::fs::canonicalize(path), std::fs::canonicalize(folder)) {
@@ -133,7 +151,7 @@ fn leads_out(path: &Path, file: &Path) -> bool {
     }
 }
 
-/// One value, whole, in JSON: where it begins and ends is seen.
+/// Formats one value as JSON, in full, so that its start and end are visible.
 fn line(path: &str, key: &str, node: &Node) -> String {
     let mut text = String::new();
     match &node.value {
@@ -150,7 +168,7 @@ fn names_a_secret(key: &str) -> bool {
         .any(|part| key.contains(part))
 }
 
-/// Variables by which one program loads code of another.
+/// Reports whether an environment variable can make a program load other code.
 fn loads_code(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     name.starts_with("LD_")
@@ -163,7 +181,7 @@ fn risky(node: &Node, path: &str, lines: &mut Vec<String>) {
     for Member { key, node, .. } in node.members().unwrap_or_default() {
         let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
         if !path.contains('.') && matches!(key.as_str(), "envFile") {
-            lines.push("! envFile: what stands in that file is set as well".to_owned());
+            lines.push("! envFile: the variables in that file are set as well".to_owned());
         }
         if !path.contains('.') && matches!(key.as_str(), "inheritEnv" | "env_vars" | "env_keys") {
             lines.push(format!("! {path}: these variables are passed on as you have them set"));
@@ -172,13 +190,13 @@ fn risky(node: &Node, path: &str, lines: &mut Vec<String>) {
             lines.push(format!("! {path}: changes which code programs load"));
         }
         if helper::KEYS.contains(&key.as_str()) {
-            lines.push(format!("! {path}: a program that runs here whenever this server is connected to"));
+            lines.push(format!("! {path}: a program that runs here for each connection to this server"));
         }
         risky(node, &path, lines);
     }
 }
 
-/// The tree as JSON, as it is written and in the order of the file.
+/// Writes the tree as JSON, with its values as written and in the order of the file.
 fn write(node: &Node, out: &mut String) {
     match &node.value {
         Value::Null => out.push_str("null"),
@@ -211,6 +229,6 @@ fn write(node: &Node, out: &mut String) {
 }
 
 fn quote(text: &str, out: &mut String) {
-    // Nothing in a text can fail to be written.
+    // Serializing a string cannot fail.
     out.push_str(&serde_json::to_string(text).unwrap_or_default());
 }

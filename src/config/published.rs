@@ -1,11 +1,11 @@
-//! The `server.json` of an MCP registry: how a server is published, and what to write into a config instead.
+//! The `server.json` of an MCP registry, which is not a config: how to recognize one, and what to write instead.
 
 use serde_json::{Map, Value as Json, json};
 
 use super::report::Report;
 use super::syntax::{Node, Value};
 
-/// Whether a file is one.
+/// Reports whether a file is a `server.json`.
 pub(super) fn is_one(root: &Node) -> bool {
     let named = root.get("name").and_then(Node::text).is_some_and(|name| name.contains('/'));
     let schema = root.get("$schema").and_then(Node::text).is_some_and(|schema| schema.ends_with("server.schema.json"));
@@ -13,7 +13,7 @@ pub(super) fn is_one(root: &Node) -> bool {
     lists && (named || schema)
 }
 
-/// Says what it is and what to write instead.
+/// Refuses the file, and suggests what to write instead.
 pub(super) fn refuse(root: &Node, report: &mut Report) {
     let message = "this is the server.json of a registry: it tells how a server is published, not how to start it";
     let problem = report.problem(root.at, "", message);
@@ -27,13 +27,14 @@ pub(super) fn refuse(root: &Node, report: &mut Report) {
     });
 }
 
-/// An entry for the first package that a command can start, else for the first URL; what comes first is to be read first.
+/// Returns a config entry for the first package that a command can start, else for the first URL. It is only a
+/// suggestion, which the user checks.
 fn entry(root: &Node) -> Option<String> {
     let package = items(root.get("packages")).iter().find_map(package);
     package.or_else(|| items(root.get("remotes")).iter().find_map(remote))
 }
 
-/// The command that runs a package over stdio.
+/// Returns a config entry whose command runs a package over stdio.
 fn package(package: &Node) -> Option<String> {
     let kind = transport(package.get("transport")).unwrap_or("stdio");
     let identifier = text(package, &["identifier", "name"])?;
@@ -94,7 +95,7 @@ fn remote(remote: &Node) -> Option<String> {
     Some(format!("{{\"type\": {}, \"url\": {}{headers}}}", json!(kind), json!(url)))
 }
 
-/// The words of arguments that have a value, and a place for those that must have one.
+/// Returns the arguments that have a value, and a placeholder for each required argument without one.
 fn arguments(package: &Node, keys: &[&str]) -> Vec<String> {
     let list = keys.iter().find_map(|key| package.get(key));
     let mut words = Vec::new();
@@ -119,7 +120,7 @@ fn is_required(node: &Node) -> bool {
     ["isRequired", "is_required"].iter().any(|key| node.get(key).is_some_and(|flag| flag.value == Value::Flag(true)))
 }
 
-/// The type of a transport, in today's place or in yesterday's.
+/// Returns the type of a transport, from its current JSON key or from its old one.
 fn transport(node: Option<&Node>) -> Option<&str> {
     let node = node?;
     node.text().or_else(|| text(node, &["type", "transport_type"]))

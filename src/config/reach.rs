@@ -1,108 +1,37 @@
-//! How far a mistake in a server's entry reaches, and what is kept of one that stops at its server.
+//! How far a mistake in a server's entry reaches; pure.
 //!
-//! A mistake in a key of ours refuses the whole file: whoever wrote the key reads this program's messages. The words of
-//! other clients may mean what this program cannot do, so a mistake there makes that server alone `failed`. What reads
-//! the keys reports every mistake in the same way; which it is, is decided here and nowhere else.
+//! Because of a mistake in a config key of our own, the whole file is refused: whoever wrote the key reads this
+//! program's messages. A setting of another client may mean something that this program cannot do, so a mistake there
+//! makes only that server `failed`. The functions that read keys report every mistake in the same way; only this file
+//! decides how far the mistake reaches.
 
-use std::fmt;
-
-use super::report::Problem;
-use crate::protocol::Theirs;
+use super::Server;
 
 /// How far a problem reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// The server of the entry fails, and the others run.
+    /// The server with this entry is `failed`, and the others run.
     Entry,
-    /// Nothing of the file counts.
+    /// The whole file is refused.
     File,
 }
 
-/// Keys of an entry that only this program has.
-const OWN: [&str; 19] = [
-    "callTimeout",
-    "era",
-    "insecureHttp",
-    "inheritEnv",
-    "maxCallTime",
-    "maxConcurrent",
-    "prefix",
-    "queueTimeout",
-    "rename",
-    "repeatable",
-    "required",
-    "restart",
-    "roots",
-    "sanitizeResults",
-    "sharing",
-    "start",
-    "startTimeout",
-    "tls",
-    "trustAnnotations",
-];
-/// What other clients have under `auth`; all else there is ours.
+/// Keys in the [`Server`] table that other clients also have. All other keys in the table are ours alone.
+const SHARED: [&str; 4] = ["description", "disabled", "excludeTools", "includeTools"];
+/// Keys that are not in the [`Server`] table and that only this program has.
+const OWN: [&str; 4] = ["inheritEnv", "insecureHttp", "sanitizeResults", "tls"];
+/// Paths under `auth` that other clients use; all other keys under `auth` are ours.
 const FOREIGN_AUTH: [&str; 3] = ["auth.CLIENT_ID", "auth.CLIENT_SECRET", "auth.scopes"];
 
-/// The reach of a problem in this field of an entry; without one it is the entry as a whole.
+/// Returns how far a problem in this field of an entry reaches. The field `None` means the entry as a whole.
 pub(super) fn of(field: Option<&str>) -> Reach {
     let Some(field) = field else { return Reach::Entry };
     let key = field.split(['.', '[']).next().unwrap_or_default();
-    let own = OWN.contains(&key);
+    let in_table = Server::keys().iter().any(|known| known == key) && !SHARED.contains(&key);
+    let own = in_table || OWN.contains(&key);
     let own_auth = field.starts_with("auth.") && !FOREIGN_AUTH.iter().any(|known| field.starts_with(known));
     if own || own_auth { Reach::File } else { Reach::Entry }
 }
-
-/// Why a server cannot be started as its entry stands. The others are not concerned.
-///
-/// Displays on one line, each problem with its help. Two are equal if they say the same, wherever it stands.
-#[derive(Debug, Clone)]
-pub struct Unusable {
-    /// Mistakes in the words of the entry.
-    wrong: Vec<Problem>,
-    /// Values that are not there: a variable that is not set, a file that cannot be read.
-    missing: Vec<Problem>,
-}
-
-impl Unusable {
-    /// Puts both together; nothing if there is neither.
-    pub(super) fn new(wrong: Vec<Problem>, missing: Vec<Problem>) -> Option<Self> {
-        (!wrong.is_empty() || !missing.is_empty()).then_some(Self { wrong, missing })
-    }
-
-    /// Every problem, with its place and its help.
-    pub fn problems(&self) -> impl Iterator<Item = &Problem> {
-        self.wrong.iter().chain(&self.missing)
-    }
-
-    /// The mistakes that are in the file itself, whatever the surroundings are.
-    pub(super) fn wrong(&self) -> &[Problem] {
-        &self.wrong
-    }
-}
-
-impl fmt::Display for Unusable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, Problem { field, message, help, .. }) in self.problems().enumerate() {
-            f.write_str(if index > 0 { "; " } else { "" })?;
-            if let Some(field) = field {
-                write!(f, "{}: ", Theirs(field))?;
-            }
-            f.write_str(message)?;
-            if let Some(help) = help {
-                write!(f, "; {help}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl PartialEq for Unusable {
-    fn eq(&self, other: &Self) -> bool {
-        self.to_string() == other.to_string()
-    }
-}
-
-impl Eq for Unusable {}
 
 #[cfg(test)]
 mod tests {
@@ -113,6 +42,10 @@ mod tests {
         for field in ["callTimeout", "restart.maxDelay", "roots[0]", "tls.pin", "auth.grant", "auth.idp.clientId"] {
             assert_eq!(of(Some(field)), Reach::File, "{field}");
         }
+        assert_eq!(["idleStop", "manifest"].map(|field| of(Some(field))), [Reach::File; 2]);
+        let keys = Server::keys();
+        assert!(SHARED.iter().all(|key| keys.iter().any(|known| known == key)), "{SHARED:?}");
+        assert_eq!(SHARED.map(|field| of(Some(field))), [Reach::Entry; 4]);
         for field in
             ["url", "args[2]", "headers.X Team", "auth", "auth.CLIENT_ID", "timeout", "type", "startup_timeout_sec"]
         {

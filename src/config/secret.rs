@@ -1,11 +1,16 @@
-//! A value that must not be seen.
+//! A value that must not be shown.
 
 use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// Text that is never printed: `Debug` hides it, and there is no `Display` and no `Serialize`. Its memory is wiped when it
-/// goes.
+/// A text that is never printed: `Debug` hides it, and it implements neither `Display` nor `Serialize`. Its memory is
+/// wiped on drop.
+///
+/// ```
+/// let secret = mcp_host::config::Secret::new("hunter2");
+/// assert_eq!(format!("{secret:?}"), "[secret]");
+/// ```
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Secret(Zeroizing<String>);
 
@@ -15,7 +20,7 @@ impl Secret {
         Self(Zeroizing::new(value.into()))
     }
 
-    /// The value itself, for the one place that sends it.
+    /// Returns the value itself, for the code that sends it to where it belongs.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,8 +1,9 @@
-//! One entry of a file, judged: a [`Server`], or what is wrong with it.
+//! Turns one server entry of a file into a checked [`Server`], or into the problems with it.
 
 use std::borrow::Cow;
 
-use super::expand::{Dialect, Outcome, Scope};
+use super::dialect::Dialect;
+use super::expand::{Outcome, Scope};
 use super::fields::Fields;
 use super::report::{Place, Problem, Report};
 use super::shape::{Entry, Flavor};
@@ -11,21 +12,21 @@ use super::transport::Reader;
 use super::vars::Vars;
 use super::{Server, Stdio, Transport, helper, keyring, settings};
 
-/// What is noted of a secret that is not kept elsewhere.
-pub(super) const WRITTEN_SECRET: &str = "a secret is written into the file";
+/// The note about a secret that is written in the config file itself.
+pub(super) const WRITTEN_SECRET: &str = "a secret is written in this file";
 
-const NAME_IT: &str = "names of tools begin with it: write \"files\", for example";
+const NAME_IT: &str = "tool names start with it: write \"files\", for example";
 
 /// An entry that was read.
 pub(super) struct Read {
     pub(super) server: Server,
-    /// Mistakes that stop at this server. Those that refuse the whole file are in the report.
+    /// Mistakes that only affect this server. Mistakes for which the whole file is refused are in the report.
     pub(super) wrong: Vec<Problem>,
-    /// Values that are not there.
+    /// Values that the entry needs and that are missing, such as unset variables.
     pub(super) missing: Vec<Problem>,
 }
 
-/// Reads an entry. Nothing comes of one that is not a server.
+/// Reads an entry. Returns `None` if it is not a server.
 pub(super) fn read(entry: &Entry<'_>, scope: Scope<'_>, report: &mut Report) -> Option<Read> {
     let before = report.problems();
     let node = helper::split(flatten(entry.node), scope.dialect, report);
@@ -51,7 +52,7 @@ pub(super) fn read(entry: &Entry<'_>, scope: Scope<'_>, report: &mut Report) -> 
     if let Some(mut fields) = Fields::open(&node, "", report) {
         let (flavor, scope) = (entry.flavor, &scope);
         let mut reader = Reader { flavor, scope, outcome: &mut outcome, report, written_secrets: Vec::new() };
-        // The rest of an entry without a transport is still judged.
+        // Without a transport, the rest of the entry is still checked.
         if let Some(transport) = reader.read(&mut fields, entry.at) {
             server.transport = transport;
         }
@@ -68,25 +69,26 @@ pub(super) fn read(entry: &Entry<'_>, scope: Scope<'_>, report: &mut Report) -> 
     Some(Read { server, wrong: report.take_local(before), missing })
 }
 
-/// What an entry takes out of a keyring, as it is when its variables are put in: where each reference stands, and the name in it.
+/// Returns what an entry takes from a keyring: for each reference, its path in the entry and the keyring entry's name.
 pub(super) fn keyring_names(entry: &Entry<'_>) -> Vec<(String, String)> {
     let node = helper::split(flatten(entry.node), entry.flavor.dialect(), &mut Report::default());
     let mut names = Vec::new();
     match node.members() {
         Some(members) => members.iter().for_each(|Member { key, node, .. }| {
-            keyring::named(node, (key, dialect(entry.flavor, key)), &mut names);
+            keyring::named(node, key, dialect(entry.flavor, key), &mut names);
         }),
-        None => keyring::named(&node, ("", entry.flavor.dialect()), &mut names),
+        None => keyring::named(&node, "", entry.flavor.dialect(), &mut names),
     }
     names
 }
 
-/// How variables are written in a member of an entry.
+/// Returns the syntax of variables in the member of an entry that has this key.
 fn dialect(flavor: Flavor, key: &str) -> Dialect {
     if flavor == Flavor::Goose && key == "headers" { Dialect::Shell } else { flavor.dialect() }
 }
 
-/// Whether an entry only turns a server on or off that another file has (opencode writes such).
+/// Returns whether an entry enables (true) or disables (false) a server that another file defines; `None` if it is a
+/// server entry of its own. opencode writes such switches.
 pub(super) fn switch(node: &Node) -> Option<bool> {
     match node.members()? {
         [Member { key, node: Node { value: Value::Flag(flag), .. }, .. }] if key == "enabled" => Some(*flag),
@@ -95,7 +97,8 @@ pub(super) fn switch(node: &Node) -> Option<bool> {
     }
 }
 
-/// Lifts what some clients keep one level deeper: Cline's `transport`, Goose's `config`, Zed's old `command`.
+/// Moves keys that some clients nest one level deeper up into the entry: those in Cline's `transport`, Goose's `config`
+/// and Zed's old `command`.
 pub(super) fn flatten(node: &Node) -> Cow<'_, Node> {
     let nested = |member: &&Member| {
         matches!(member.key.as_str(), "transport" | "config" | "command") && member.node.members().is_some()
@@ -118,7 +121,8 @@ pub(super) fn flatten(node: &Node) -> Cow<'_, Node> {
     Cow::Owned(Node::new(node.at, Value::Object(flat)))
 }
 
-/// What a client brings along itself and nobody else can start. It is noted and left out.
+/// Reports whether an entry is for something built into another client, which only that client can start. If so, adds a
+/// note that it is left out.
 fn is_foreign(entry: &Entry<'_>, node: &Node, report: &mut Report) -> bool {
     let kind = node.get("type").and_then(Node::text);
     let inside = match entry.flavor {
@@ -137,7 +141,7 @@ fn expand(node: &Node, flavor: Flavor, scope: Scope<'_>, outcome: &mut Outcome, 
     let Some(members) = node.members().filter(|_| flavor == Flavor::Goose) else {
         return scope.expand(node, "", outcome, report);
     };
-    // Goose has variables in headers only, and they mean what the entry itself lists.
+    // Goose has variables only in headers, and they refer to variables that the entry itself lists.
     let mut vars: Vec<(String, String)> = Vec::new();
     for key in node.get("env_keys").into_iter().filter_map(|keys| match &keys.value {
         Value::List(items) => Some(items.iter().filter_map(Node::text)),

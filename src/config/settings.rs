@@ -1,58 +1,20 @@
-//! What an entry says beside how the server is reached.
+//! Reads the settings of a server entry, apart from its transport.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::fields::{Field, Fields};
 use super::habits;
-use super::report::Report;
+use super::keys::Words;
+use super::report::{Place, Report};
 use super::shape::Flavor;
 use super::syntax::Value;
-use super::{Era, Manifest, Prefix, Restart, Roots, Server, Sharing, Start};
+use super::{Roots, Server, Start, transport};
 
-/// Every key of ours in an entry, for finding what a misspelt one was meant to be.
-const KEYS: [&str; 38] = [
-    "args",
-    "auth",
-    "autoReconnect",
-    "callTimeout",
-    "command",
-    "cwd",
-    "description",
-    "disabled",
-    "enabled",
-    "env",
-    "envFile",
-    "era",
-    "excludeTools",
-    "headers",
-    "idleStop",
-    "includeTools",
-    "inheritEnv",
-    "insecureHttp",
-    "manifest",
-    "maxCallTime",
-    "maxConcurrent",
-    "prefix",
-    "queueTimeout",
-    "rename",
-    "repeatable",
-    "required",
-    "restart",
-    "retryAttempts",
-    "roots",
-    "sharing",
-    "start",
-    "startTimeout",
-    "timeout",
-    "tls",
-    "transport",
-    "trustAnnotations",
-    "type",
-    "url",
-];
+/// Keys of other clients that are suggested, like our own keys, for a misspelled key.
+const THEIRS: [&str; 5] = ["autoReconnect", "enabled", "retryAttempts", "timeout", "transport"];
 
-/// Keys of other clients that ask nothing of a host: approvals, looks, their own bookkeeping.
+/// Keys of other clients that ask nothing of this host, such as approvals, appearance, and a client's own bookkeeping.
 const FOREIGN: [&str; 42] = [
     "alwaysAllow",
     "alwaysLoad",
@@ -98,69 +60,107 @@ const FOREIGN: [&str; 42] = [
     "versionNegotiation",
 ];
 
-/// Takes the settings of a server over the defaults that it has.
+/// Reads the settings of a server, and replaces its defaults by them.
 pub(super) fn fill(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor, report: &mut Report) {
     fields.refuse(&["sanitizeResults"], report);
-    let sharing = [
-        ("auto", Sharing::Auto),
-        ("profile", Sharing::Profile),
-        ("session", Sharing::Session),
-        ("host", Sharing::Host),
-    ];
-    let prefix = [("always", Prefix::Always), ("never", Prefix::Never), ("auto", Prefix::Auto)];
-    let eras = [("auto", Era::Auto), ("modern", Era::Modern), ("legacy", Era::Legacy)];
-    server.sharing = choice(fields, "sharing", &sharing, report);
-    server.prefix = choice(fields, "prefix", &prefix, report);
-    server.start = start(fields, report);
-    server.era = choice(fields, "era", &eras, report);
-    server.manifest = choice(fields, "manifest", &[("on", Manifest::On), ("off", Manifest::Off)], report);
-    if let Some(field) = fields.take(&["idleStop"], report) {
-        server.idle_stop = field.time(report).unwrap_or_default();
+    let given = SetKeys::of(fields);
+    theirs(server, fields, flavor, report);
+    server.fill(fields, report);
+    delays(server, &given, report);
+    if flavor == Flavor::Gemini {
+        // A tool filter may also name arguments, as in `run(git status)`; only the tool's name counts here.
+        for tool in server.include_tools.iter_mut().chain(&mut server.exclude_tools) {
+            tool.truncate(tool.find('(').unwrap_or(tool.len()));
+        }
     }
-    server.required = flag(fields, "required", report).unwrap_or(false);
-    server.trust_annotations = flag(fields, "trustAnnotations", report).unwrap_or(false);
-    server.max_concurrent = count(fields, "maxConcurrent", report).unwrap_or(0);
-    if let Some(field) = fields.take(&["queueTimeout"], report) {
-        server.queue_timeout = field.time(report).unwrap_or_default();
-    }
-    server.repeatable = texts(fields, &["repeatable"], report).unwrap_or_default();
-    server.description = fields.take(&["description"], report).and_then(|field| field.text(report)).map(str::to_owned);
-    server.rename = rename(fields, report);
-    server.roots = roots(fields, report);
-    restart(&mut server.restart, fields, report);
-    tools(server, fields, flavor, report);
-    times(server, fields, flavor, report);
+    times(server, &given, fields, flavor, report);
     habits::read(server, fields, report);
-    // A setting outside the entry may have turned it off already.
-    let disabled = flag(fields, "disabled", report).unwrap_or(false);
-    let enabled = fields.take(&["enabled", "isActive"], report).and_then(|field| field.flag(report)).unwrap_or(true);
-    if disabled || !enabled {
-        server.disabled = Some("disabled in the config".to_owned());
+    let enabled = fields.take(&["enabled", "isActive"], report).and_then(|field| field.flag(report));
+    if enabled == Some(false) {
+        server.disabled = Some(DISABLED.to_owned());
     }
 }
 
-/// Names what nobody took.
+/// Notes the keys that nothing has read: features that this host lacks, and unknown keys.
 pub(super) fn finish(mut fields: Fields<'_>, report: &mut Report) {
     habits::lacking(&mut fields, report);
     fields.skip(&FOREIGN);
-    fields.finish(&KEYS, report);
+    let keys = Server::keys();
+    let mut known: Vec<&str> = keys.iter().map(String::as_str).chain(transport::KEYS).chain(THEIRS).collect();
+    // Of two keys that are equally similar to the misspelled one, the first is suggested.
+    known.sort_unstable();
+    fields.finish(&known, report);
 }
 
-fn start(fields: &mut Fields<'_>, report: &mut Report) -> Start {
-    let mut launch = flag(fields, "start_on_launch", report).unwrap_or(true);
-    // LibreChat's; with another value it is more likely a misspelt key of ours.
-    if fields.peek("startup").is_some_and(|member| matches!(member.node.value, Value::Flag(_))) {
-        launch = flag(fields, "startup", report).unwrap_or(launch);
+const DISABLED: &str = "disabled in the config";
+
+/// Which of our own keys an entry sets, as far as the reading of other keys depends on it.
+struct SetKeys {
+    start_timeout: bool,
+    call_timeout: bool,
+    max_call_time: Option<Place>,
+    restart: Option<Place>,
+    max_delay: bool,
+}
+
+impl SetKeys {
+    fn of(fields: &Fields<'_>) -> Self {
+        let at = |key: &str| fields.peek(key).map(|member| member.at);
+        let longest = fields.peek("restart").and_then(|member| member.node.get("maxDelay"));
+        Self {
+            start_timeout: at("startTimeout").is_some(),
+            call_timeout: at("callTimeout").is_some(),
+            max_call_time: at("maxCallTime"),
+            restart: at("restart"),
+            max_delay: longest.is_some_and(|delay| delay.value != Value::Null),
+        }
     }
-    let start = fields.take(&["start"], report);
-    let start = start.and_then(|field| field.choice(&[("eager", Start::Eager), ("lazy", Start::Lazy)], report));
-    start.unwrap_or(if launch { Start::Eager } else { Start::Lazy })
 }
 
-/// Start, silence and whole of a call: ours with a unit, those of other clients in their own.
-fn times(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor, report: &mut Report) {
-    let mut start = fields.take(&["startTimeout"], report).and_then(|field| field.positive_time(report));
-    let mut call = fields.take(&["callTimeout"], report).and_then(|field| field.positive_time(report));
+/// Reads settings for which other clients have keys of their own. Our keys win over these.
+fn theirs(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor, report: &mut Report) {
+    let mut launch = flag(fields, "start_on_launch", report);
+    // LibreChat uses this key with a boolean; with another value it is more likely a misspelled key of ours.
+    if fields.peek("startup").is_some_and(|member| matches!(member.node.value, Value::Flag(_))) {
+        launch = flag(fields, "startup", report);
+    }
+    if launch == Some(false) {
+        server.start = Start::Lazy;
+    }
+    if let Some(retries) = fields.take(&["retryAttempts"], report).and_then(|field| field.count(report)) {
+        server.restart.max_retries = retries;
+    }
+    if flag(fields, "autoReconnect", report) == Some(false) {
+        server.restart.max_retries = 0;
+    }
+    if flavor == Flavor::Codex {
+        // In Codex this key holds an object of approvals.
+        fields.skip(&["tools"]);
+    }
+    // In Goose an empty list means that no choice was made.
+    let goose = fields.take(&["available_tools"], report).map(|field| field.texts(report));
+    if let Some(tools) = goose.filter(|tools| !tools.is_empty()) {
+        server.include_tools = tools;
+    }
+}
+
+/// Makes sure that the longest delay before a restart is not shorter than the first delay.
+fn delays(server: &mut Server, given: &SetKeys, report: &mut Report) {
+    let restart = &mut server.restart;
+    if !given.max_delay {
+        restart.max_delay = restart.max_delay.max(restart.min_delay);
+    }
+    if let Some(at) = given.restart
+        && restart.max_delay < restart.min_delay
+    {
+        report.problem(at, "restart", "maxDelay is shorter than minDelay");
+    }
+}
+
+/// Reads the keys of other clients for the timeouts of starts and calls, each in its own unit. Our own keys win. Checks
+/// that a whole call may take at least as long as a call without progress.
+fn times(server: &mut Server, given: &SetKeys, fields: &mut Fields<'_>, flavor: Flavor, report: &mut Report) {
+    let (mut start, mut call) = (None, None);
     for (name, unit) in [
         ("startup_timeout_sec", 1.0),
         ("startup_timeout_ms", 0.001),
@@ -183,103 +183,82 @@ fn times(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor, report: &
             let note = report.note(field.at, &field.path, format!("{number} ms; were seconds meant?"));
             note.help = Some(format!("write {} for {number} seconds", time.as_micros()));
         }
-        // opencode and Crush limit the start with it, the others a call.
+        // opencode and Crush limit the start with this key, and the other clients a call.
         if matches!(flavor, Flavor::OpenCode | Flavor::Crush) { start = start.or(time) } else { call = call.or(time) }
     }
-    server.start_timeout = start.unwrap_or(server.start_timeout);
-    server.call_timeout = call.unwrap_or(server.call_timeout);
-    let Some(field) = fields.take(&["maxCallTime"], report) else {
-        server.max_call_time = server.max_call_time.max(server.call_timeout);
-        return;
-    };
-    server.max_call_time = field.positive_time(report).unwrap_or(server.max_call_time);
-    if server.max_call_time < server.call_timeout {
-        let message = format!("shorter than the {:?} that a call may be silent", server.call_timeout);
-        report.problem(field.at, &field.path, message);
+    if let Some(start) = start.filter(|_| !given.start_timeout) {
+        server.start_timeout = start;
     }
-}
-
-fn restart(restart: &mut Restart, fields: &mut Fields<'_>, report: &mut Report) {
-    restart.max_retries = count(fields, "retryAttempts", report).unwrap_or(restart.max_retries);
-    if flag(fields, "autoReconnect", report) == Some(false) {
-        restart.max_retries = 0;
+    if let Some(call) = call.filter(|_| !given.call_timeout) {
+        server.call_timeout = call;
     }
-    let Some(field) = fields.take(&["restart"], report) else { return };
-    let Some(mut inner) = field.fields(report) else { return };
-    restart.max_retries = count(&mut inner, "maxRetries", report).unwrap_or(restart.max_retries);
-    let mut time = |name| inner.take(&[name], report).and_then(|field| field.positive_time(report));
-    restart.min_delay = time("minDelay").unwrap_or(restart.min_delay);
-    restart.max_delay = time("maxDelay").unwrap_or(restart.max_delay.max(restart.min_delay));
-    if restart.max_delay < restart.min_delay {
-        report.problem(field.at, &field.path, "maxDelay is shorter than minDelay");
-    }
-    inner.finish(&["maxRetries", "minDelay", "maxDelay"], report);
-}
-
-fn tools(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor, report: &mut Report) {
-    if flavor == Flavor::Codex {
-        // There, an object of approvals.
-        fields.skip(&["tools"]);
-    }
-    // To Goose an empty list means no choice was made.
-    let goose = texts(fields, &["available_tools"], report).filter(|tools| !tools.is_empty());
-    let include = texts(fields, &["includeTools", "enabled_tools", "tools"], report).or(goose);
-    let exclude = texts(fields, &["excludeTools", "disabled_tools", "disabledTools"], report);
-    server.include_tools = include.unwrap_or_else(|| vec!["*".to_owned()]);
-    server.exclude_tools = exclude.unwrap_or_default();
-    if flavor == Flavor::Gemini {
-        // An entry may name arguments: `run(git status)`.
-        for tool in server.include_tools.iter_mut().chain(&mut server.exclude_tools) {
-            tool.truncate(tool.find('(').unwrap_or(tool.len()));
+    match given.max_call_time {
+        None => server.max_call_time = server.max_call_time.max(server.call_timeout),
+        Some(at) if server.max_call_time < server.call_timeout => {
+            let message = format!("shorter than the {:?} that a call may stay silent", server.call_timeout);
+            report.problem(at, "maxCallTime", message);
         }
+        Some(_) => {}
     }
-}
-
-fn rename(fields: &mut Fields<'_>, report: &mut Report) -> BTreeMap<String, String> {
-    let entries = fields.take(&["rename"], report).map(|field| field.entries(report)).unwrap_or_default();
-    let mut names: BTreeMap<String, String> = BTreeMap::new();
-    for (from, field) in entries {
-        let Some(to) = field.text(report) else { continue };
-        if to.is_empty() || !to.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') {
-            report.problem(
-                field.at,
-                &field.path,
-                format!("{} holds more than letters, digits, _ and -", field.quote(to)),
-            );
-        } else if names.values().any(|name| name == to) {
-            report.problem(field.at, &field.path, format!("two tools cannot both be {}", field.quote(to)));
-        }
-        names.insert(from.to_owned(), to.to_owned());
-    }
-    names
-}
-
-fn roots(fields: &mut Fields<'_>, report: &mut Report) -> Roots {
-    let Some(field) = fields.take(&["roots"], report) else { return Roots::default() };
-    if field.node.text().is_some() {
-        let fixed = field.choice(&[("client", false), ("none", true)], report);
-        return if fixed == Some(true) { Roots::None } else { Roots::Client };
-    }
-    for item in field.items(report) {
-        if item.node.text().is_some_and(|uri| !uri.starts_with("file://")) {
-            report.problem(item.at, &item.path, "a root is a file:// URI");
-        }
-    }
-    Roots::Fixed(field.texts(report))
-}
-
-fn choice<T: Copy + Default>(fields: &mut Fields<'_>, name: &str, choices: &[(&str, T)], report: &mut Report) -> T {
-    fields.take(&[name], report).and_then(|field| field.choice(choices, report)).unwrap_or_default()
 }
 
 fn flag(fields: &mut Fields<'_>, name: &str, report: &mut Report) -> Option<bool> {
     fields.take(&[name], report).and_then(|field| field.flag(report))
 }
 
-fn count(fields: &mut Fields<'_>, name: &str, report: &mut Report) -> Option<usize> {
-    fields.take(&[name], report).and_then(|field| field.count(report))
-}
+/// Readers for the table in [`Server`].
+impl Field<'_> {
+    /// Reads one of the words of a setting.
+    pub(super) fn word<T: Words>(&self, report: &mut Report) -> Option<T> {
+        self.choice(T::WORDS, report)
+    }
 
-fn texts(fields: &mut Fields<'_>, names: &[&str], report: &mut Report) -> Option<Vec<String>> {
-    fields.take(names, report).map(|field: Field<'_>| field.texts(report))
+    /// Reads a list of texts.
+    pub(super) fn list(&self, report: &mut Report) -> Option<Vec<String>> {
+        Some(self.texts(report))
+    }
+
+    /// Reads the user's description.
+    pub(super) fn note(&self, report: &mut Report) -> Option<Option<String>> {
+        self.text(report).map(|text| Some(text.to_owned()))
+    }
+
+    /// Reads `disabled`. `false` returns no value, so that a setting outside of the entry that disables the server
+    /// stays in effect.
+    pub(super) fn off(&self, report: &mut Report) -> Option<Option<String>> {
+        self.flag(report)?.then(|| Some(DISABLED.to_owned()))
+    }
+
+    /// Reads an object of new names for tools, by the server's own names.
+    pub(super) fn rename(&self, report: &mut Report) -> Option<BTreeMap<String, String>> {
+        let mut names: BTreeMap<String, String> = BTreeMap::new();
+        for (from, field) in self.entries(report) {
+            let Some(to) = field.text(report) else { continue };
+            if to.is_empty() || !to.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') {
+                report.problem(
+                    field.at,
+                    &field.path,
+                    format!("{} contains characters other than letters, digits, _ and -", field.quote(to)),
+                );
+            } else if names.values().any(|name| name == to) {
+                report.problem(field.at, &field.path, format!("two tools cannot both be {}", field.quote(to)));
+            }
+            names.insert(from.to_owned(), to.to_owned());
+        }
+        Some(names)
+    }
+
+    /// Reads `roots`: one of two words, or a list of file URIs.
+    pub(super) fn roots(&self, report: &mut Report) -> Option<Roots> {
+        if self.node.text().is_some() {
+            let none = self.choice(&[("client", false), ("none", true)], report)?;
+            return Some(if none { Roots::None } else { Roots::Client });
+        }
+        for item in self.items(report) {
+            if item.node.text().is_some_and(|uri| !uri.starts_with("file://")) {
+                report.problem(item.at, &item.path, "a root is a file:// URI");
+            }
+        }
+        Some(Roots::Fixed(self.texts(report)))
+    }
 }

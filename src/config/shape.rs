@@ -1,10 +1,11 @@
-//! Whose file is this? Finds the servers in the shapes that MCP clients use, and says which client's rules apply.
+//! Recognizes which MCP client a config file is for: finds the server entries where that client keeps them, and decides
+//! which client's rules apply to them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::claude::{self, Shared, Stand};
-use super::expand::Dialect;
+use super::dialect::Dialect;
 use super::fields::nearest;
 use super::inputs::{self, Inputs};
 use super::published;
@@ -14,10 +15,10 @@ use super::units;
 use crate::glob::is_match;
 use crate::protocol::Theirs;
 
-/// Whose rules an entry follows where clients differ.
+/// The client whose rules an entry follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flavor {
-    /// Ours, Claude Desktop, Claude Code, Cursor, Windsurf and the many that follow them.
+    /// Our own rules, and those of Claude Desktop, Claude Code, Cursor, Windsurf and the many clients that follow them.
     Plain,
     VsCode,
     Gemini,
@@ -45,7 +46,7 @@ impl Flavor {
         }
     }
 
-    /// What one unit of `timeout` is, in seconds.
+    /// Returns the unit of a bare number under the key `timeout`, in seconds.
     pub(super) fn timeout_unit(self) -> f64 {
         match self {
             Self::CherryStudio | Self::Cline | Self::Roo | Self::Zed | Self::Goose | Self::Codex | Self::Crush => 1.0,
@@ -54,25 +55,26 @@ impl Flavor {
     }
 }
 
-/// One server as the file has it.
+/// The entry of one server, as written in the file.
 #[derive(Debug)]
 pub(super) struct Entry<'a> {
     pub(super) name: String,
     pub(super) at: Place,
     pub(super) node: &'a Node,
     pub(super) flavor: Flavor,
-    /// Whether the name is made up, because the file gives none.
+    /// Whether the name is made up because the file does not name the server.
     pub(super) nameless: bool,
-    /// Why a setting outside the entry keeps the server from starting.
+    /// Why the server is disabled, if a setting outside of the entry disables it.
     pub(super) disabled: Option<String>,
-    /// The directory where it runs, unless it says another one itself, and where its relative paths start.
+    /// The folder where relative paths start; also the working directory, unless the entry sets its own. `None` means
+    /// that the defaults apply.
     pub(super) base: Option<PathBuf>,
-    /// How long a call may be silent, unless the entry says so itself.
+    /// How long a call may go without progress, if the file sets that for entries without a timeout of their own.
     pub(super) call_timeout: Option<Duration>,
 }
 
 impl<'a> Entry<'a> {
-    /// An entry with nothing said about it elsewhere.
+    /// Returns an entry without any setting that comes from outside of it.
     fn new(name: &str, at: Place, node: &'a Node, flavor: Flavor) -> Self {
         let nameless = name.trim().is_empty();
         let name = if nameless { format!("unnamed (line {})", at.line) } else { name.to_owned() };
@@ -80,19 +82,19 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Default)]
 pub(super) struct Shape<'a> {
     pub(super) entries: Vec<Entry<'a>>,
     pub(super) host: Option<&'a Node>,
     pub(super) inputs: Inputs,
-    /// What the file says of servers that stand in another one, if a project of it was chosen.
+    /// If one of the file's projects was chosen: what this project says about the servers of another file.
     pub(super) shared: Option<Shared>,
-    /// Its projects with servers, in words.
+    /// Those of the file's projects that have servers, described in words.
     pub(super) projects: Vec<String>,
 }
 
-/// Where servers are kept, and by whom. More than one may be in a file.
+/// The paths under which clients keep servers, and which client uses each. A file may have several of these.
 const ROOTS: [(&[&str], Flavor); 10] = [
     (&["mcpServers"], Flavor::Plain),
     (&["amp.mcpServers"], Flavor::Plain),
@@ -106,7 +108,7 @@ const ROOTS: [(&[&str], Flavor); 10] = [
     (&["extensions"], Flavor::Goose),
 ];
 
-/// Finds the servers and the settings in a file.
+/// Finds the servers and the host settings in a file.
 pub(super) fn read<'a>(root: &'a Node, file: &Path, stand: Stand<'_>, report: &mut Report) -> Option<Shape<'a>> {
     let Some(members) = root.members() else {
         report.problem(root.at, "", format!("expected an object, found {}", root.kind()));
@@ -115,7 +117,7 @@ pub(super) fn read<'a>(root: &'a Node, file: &Path, stand: Stand<'_>, report: &m
     for (index, member) in members.iter().enumerate() {
         if let Some(first) = members[..index].iter().find(|first| first.key == member.key) {
             let message = format!("given twice, first on line {}", first.at.line);
-            report.problem(member.at, &member.key, message).help("take one of the two out");
+            report.problem(member.at, &member.key, message).help("remove one of the two");
         }
     }
     let mut shape = Shape { host: root.get("host").filter(|host| !is_entry(host)), ..Shape::default() };
@@ -123,8 +125,8 @@ pub(super) fn read<'a>(root: &'a Node, file: &Path, stand: Stand<'_>, report: &m
     let mut roots = Vec::new();
     for (path, flavor) in ROOTS {
         let Some(node) = path.iter().try_fold(root, |node, key| node.get(key)) else { continue };
-        // The last two names mean other things to other programs: only what looks like servers counts, and only
-        // where nothing else was found.
+        // The last two paths mean other things in other programs. They count only if their content looks like servers,
+        // and only if no other path was found.
         let vague = matches!(flavor, Flavor::OpenCode | Flavor::Goose);
         if vague && (!roots.is_empty() || !members_are_entries(node)) {
             continue;
@@ -168,7 +170,8 @@ pub(super) fn read<'a>(root: &'a Node, file: &Path, stand: Stand<'_>, report: &m
     Some(shape)
 }
 
-/// Entries under one root: an object by name, or a list of entries that hold their name.
+/// Collects the entries under one of the paths in `ROOTS`: an object of entries by name, or a list of entries that
+/// contain their names.
 fn collect<'a>(node: &'a Node, flavor: Flavor, path: &str, shape: &mut Shape<'a>, report: &mut Report) {
     match &node.value {
         Value::Null => {}
@@ -186,7 +189,8 @@ fn collect<'a>(node: &'a Node, flavor: Flavor, path: &str, shape: &mut Shape<'a>
     }
 }
 
-/// A file without a root key: a map of servers, or one server that is called like the file.
+/// Reads a file with none of the paths in `ROOTS`: it is an object of servers by name, or one server, which is named
+/// after the file.
 fn bare<'a>(root: &'a Node, file: &Path, shape: &mut Shape<'a>) {
     let members = root.members().unwrap_or_default();
     let flavor = if members.iter().any(is_of_opencode) { Flavor::OpenCode } else { plain_flavor(root, file) };
@@ -199,14 +203,15 @@ fn bare<'a>(root: &'a Node, file: &Path, shape: &mut Shape<'a>) {
     shape.entries.extend(servers.map(|member| Entry::new(&member.key, member.at, &member.node, flavor)));
 }
 
-/// Whether opencode wrote an entry: there a local server is one list, and one with a URL is "remote".
+/// Reports whether opencode wrote an entry: its local servers have a list as command, and those with a URL have the
+/// type "remote".
 fn is_of_opencode(member: &Member) -> bool {
     let kind = member.node.get("type").and_then(Node::text);
     let list = member.node.get("command").is_some_and(|command| matches!(command.value, Value::List(_)));
     kind == Some("remote") || kind == Some("local") && list
 }
 
-/// Which of the clients with a root `mcpServers` wrote this.
+/// Guesses which of the clients that use `mcpServers` wrote these entries.
 fn plain_flavor(servers: &Node, file: &Path) -> Flavor {
     let lies_in = |folder: &str| file.components().any(|part| part.as_os_str() == folder);
     let name = file.file_name().unwrap_or_default().to_string_lossy();
@@ -243,8 +248,8 @@ fn members_are_entries(node: &Node) -> bool {
     node.members().is_some_and(|members| members.iter().any(|member| entry(&member.node)))
 }
 
-/// Takes the servers that Claude Code keeps for the project that is meant; one of them hides one of the user that has its
-/// name. Whether the file has projects.
+/// Adds the servers that Claude Code keeps for the chosen project; each replaces the user's server with the same name.
+/// Returns whether the file has projects.
 fn local<'a>(root: &'a Node, file: &Path, stand: Stand<'_>, shape: &mut Shape<'a>, report: &mut Report) -> bool {
     let projects = claude::projects(root);
     shape.projects = claude::known(&projects);
@@ -266,7 +271,8 @@ fn local<'a>(root: &'a Node, file: &Path, stand: Stand<'_>, shape: &mut Shape<'a
 
 const ZED_TIMEOUT: &str = "context_server_timeout";
 
-/// Zed has one timeout for all servers that have none of their own, in seconds. Whether it is given.
+/// Applies Zed's default timeout, in seconds, to all entries of Zed; a timeout in an entry still wins. Returns whether
+/// the file sets this default.
 fn default_timeout(root: &Node, shape: &mut Shape<'_>) -> bool {
     let Some(Value::Number(seconds)) = root.get(ZED_TIMEOUT).map(|node| &node.value) else { return false };
     let time = seconds.parse().ok().and_then(units::seconds_f64).filter(|time| !time.is_zero());
@@ -276,7 +282,7 @@ fn default_timeout(root: &Node, shape: &mut Shape<'_>) -> bool {
     time.is_some()
 }
 
-/// Whether the `mcp` of a file is Crush's and not opencode's.
+/// Reports whether the key `mcp` of a file is for Crush and not for opencode.
 fn is_crush(root: &Node, servers: &Node, file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let schema = root.get("$schema").and_then(Node::text).unwrap_or_default();
@@ -286,7 +292,7 @@ fn is_crush(root: &Node, servers: &Node, file: &Path) -> bool {
         || !schema.contains("opencode") && kinds.any(|kind| matches!(kind, "stdio" | "http" | "sse"))
 }
 
-/// The Gemini CLI turns servers off beside their entries, and Qwen Code does by globs.
+/// Disables servers by `mcp.allowed` and `mcp.excluded`, which the Gemini CLI uses with names and Qwen Code with globs.
 fn exclude(root: &Node, shape: &mut Shape<'_>) {
     let names = |key: &str| match root.get("mcp").and_then(|mcp| mcp.get(key)).map(|node| &node.value) {
         Some(Value::List(items)) => Some(items.iter().filter_map(Node::text).collect::<Vec<_>>()),
@@ -306,7 +312,8 @@ fn exclude(root: &Node, shape: &mut Shape<'_>) {
     }
 }
 
-/// Says in one note which other settings the file has: most are another program's, and one may be a misspelt key.
+/// Mentions the file's other settings in a single note: most belong to another program, but one may be a misspelled
+/// key.
 fn others(root: &Node, roots: &[&str], report: &mut Report) {
     let ours = |key: &str| matches!(key, "host" | "inputs" | "mcp" | "$schema") || roots.contains(&key);
     let members = root.members().unwrap_or_default().iter();

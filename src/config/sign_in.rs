@@ -1,4 +1,4 @@
-//! How tokens for a server are come by: what the config says of it.
+//! How to get tokens for a server, as far as the config says.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,13 +7,20 @@ use url::Url;
 
 use super::secret::Secret;
 
-/// How requests to a server prove whose they are, beside the headers of the config.
+/// How requests to a server authenticate, besides the headers of the config.
+///
+/// ```
+/// use mcp_host::config::{Auth, Remote};
+///
+/// let remote = Remote::new("https://example.com/mcp".parse()?).auth(Auth::Headers);
+/// # Ok::<_, url::ParseError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Auth {
-    /// By nothing else.
+    /// They carry nothing besides the headers.
     Headers,
-    /// By tokens of OAuth, once the server wants some.
+    /// They carry OAuth tokens, once the server asks for a token.
     OAuth(Box<OAuth>),
 }
 
@@ -23,69 +30,102 @@ impl Default for Auth {
     }
 }
 
-/// What is said of a login beforehand; the server and its authorization server tell the rest.
+/// OAuth settings from the config; the server and its authorization server provide the rest.
+///
+/// ```
+/// use mcp_host::config::{Auth, OAuth, Remote};
+///
+/// let mut oauth = OAuth::default();
+/// oauth.client_id = Some("my-agent".to_owned());
+/// let remote = Remote::new("https://example.com/mcp".parse()?).auth(Auth::OAuth(oauth.into()));
+/// # Ok::<_, url::ParseError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct OAuth {
-    /// Who is granted something, and by what.
+    /// The kind of grant.
     pub grant: Grant,
-    /// A client that was registered with the authorization server.
+    /// The client id that is registered at the authorization server.
     pub client_id: Option<String>,
-    /// Its secret.
+    /// The client's secret.
     pub client_secret: Option<Secret>,
-    /// Where a document about us lies; the URL is our name then.
+    /// The URL of our client metadata document, which is also our client id.
     pub client_metadata_url: Option<Url>,
-    /// The private key that the client proves itself with, in PEM.
+    /// The private key that the client authenticates with, in PEM.
     pub private_key: Option<Source>,
-    /// The name of that key.
+    /// The key id (`kid`) of `private_key`.
     pub key_id: Option<String>,
-    /// The authorization server that is meant; the client belongs to it.
+    /// The authorization server to use, at which the client is registered.
     pub issuer: Option<String>,
-    /// What to ask for, beside what the server wants.
+    /// Scopes to request in addition to those that the server wants.
     pub scopes: Vec<String>,
 }
 
-/// Who is granted access, and by what.
+/// Who is granted access, and how.
+///
+/// ```
+/// use mcp_host::config::{Grant, OAuth};
+///
+/// let mut oauth = OAuth::default();
+/// oauth.grant = Grant::ClientCredentials;
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Grant {
-    /// A user, who signs in by a browser.
+    /// A user, who signs in with a browser.
     #[default]
     Code,
     /// The client itself.
     ClientCredentials,
-    /// A program, by the token of the platform that it runs on.
+    /// A program, which presents a token from the platform that it runs on.
     Workload(Source),
-    /// A user who has signed in with the identity provider of a company.
+    /// A user who has signed in with a company's identity provider.
     Enterprise(Box<Enterprise>),
 }
 
-/// A secret that the config has, or a file with one, which is read each time.
+/// A secret in the config, or the path of a file that holds one and is read on each use.
+///
+/// ```
+/// use mcp_host::config::{Grant, OAuth, SecretSource};
+///
+/// let mut oauth = OAuth::default();
+/// oauth.grant = Grant::Workload(SecretSource::File("/var/run/secrets/token".into()));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
-    /// As it stands in the config, after its variables.
+    /// A value in the config, with its variables substituted.
     Given(Secret),
-    /// In a file.
+    /// The path of a file that holds the secret.
     File(PathBuf),
 }
 
-/// The identity provider of a company, and what it has said of the user.
+/// A company's identity provider, and the ID token that it has issued for the user.
+///
+/// ```
+/// use mcp_host::config::{Enterprise, Grant, OAuth, SecretSource};
+///
+/// let id_token = SecretSource::File("/run/user/1000/id-token".into());
+/// let provider = Enterprise::new("https://idp.example.com/token".parse()?, "my-agent", id_token);
+/// let mut oauth = OAuth::default();
+/// oauth.grant = Grant::Enterprise(provider.into());
+/// # Ok::<_, url::ParseError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Enterprise {
-    /// Where it exchanges tokens.
+    /// The identity provider's token exchange endpoint.
     pub token_endpoint: Url,
-    /// Who we are there.
+    /// Our client id at the identity provider.
     pub client_id: String,
-    /// Our secret there.
+    /// Our client secret at the identity provider.
     pub client_secret: Option<Secret>,
-    /// Its word about the user.
+    /// The ID token that the identity provider has issued for the user.
     pub id_token: Source,
 }
 
 impl Enterprise {
-    /// An identity provider where we need no secret.
+    /// Returns an identity provider that needs no client secret.
     pub fn new(token_endpoint: Url, client_id: impl Into<String>, id_token: Source) -> Self {
         Self { token_endpoint, client_id: client_id.into(), client_secret: None, id_token }
     }

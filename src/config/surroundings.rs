@@ -1,17 +1,24 @@
-//! What a config depends on beside its files: variables that its text names, and the folder that it is read in. By this a
-//! daemon tells whether a client would read the same config as it has.
+//! What a config depends on besides its files: environment variables that it names, and the folder in which it is read.
+//! A daemon uses this to decide whether a client would read the same config.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::{Config, HostSettings, Server, Transport};
 
-/// What a config depends on beside its files.
+/// What a config depends on besides its files.
+///
+/// ```
+/// use mcp_host::config::{Config, Surroundings};
+///
+/// // A config that the program makes depends on nothing.
+/// assert_eq!(Config::default().surroundings, Surroundings::default());
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Surroundings {
-    /// Names of variables and globs over them.
+    /// Names of environment variables, and globs over such names.
     names: BTreeSet<String>,
-    /// The folder that chose among the projects of a file, where one has projects.
+    /// The folder that selects one of a file's projects, if a file has projects.
     scope: Option<PathBuf>,
 }
 
@@ -37,18 +44,18 @@ impl Surroundings {
 
 #[cfg_attr(not(all(unix, feature = "server")), expect(dead_code, reason = "only the status socket compares"))]
 impl Config {
-    /// The variables that the text of the config names, and globs over names.
+    /// Returns the names of the environment variables that the config refers to, and globs over such names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.surroundings.names.iter().map(String::as_str)
     }
 
-    /// The folder that chose among the projects of a file, where one has projects.
+    /// Returns the folder that selects one of a file's projects, if a file has projects.
     pub(crate) fn scope(&self) -> Option<&Path> {
         self.surroundings.scope.as_deref()
     }
 
-    /// The server that is another one in another folder: it has no folder of its own, and its command or an argument is a
-    /// relative path that exists in one of these.
+    /// Returns the name of a server that would differ in another working directory: it has no `cwd`, and its command or
+    /// an argument is a relative path that exists in one of `folders`.
     pub(crate) fn depends_on(&self, folders: &[&Path]) -> Option<&str> {
         let exists = |path: &str| folders.iter().any(|folder| folder.join(path).exists());
         let relative = |text: &str| !text.is_empty() && !text.starts_with('-') && Path::new(text).is_relative();
@@ -57,7 +64,7 @@ impl Config {
                 let command = relative(&stdio.command)
                     && Path::new(&stdio.command).components().count() > 1
                     && exists(&stdio.command);
-                // The path of an option may stand behind its `=`.
+                // An option may hold a path after its `=`.
                 let value = |argument: &str| argument.split_once('=').is_some_and(|(_, v)| relative(v) && exists(v));
                 command || stdio.args.iter().any(|argument| (relative(argument) && exists(argument)) || value(argument))
             }

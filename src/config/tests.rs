@@ -15,12 +15,12 @@ fn good(text: &str, vars: &[(&str, &str)]) -> Config {
     parse(text, vars).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The lines of the report on a bad text.
+/// Returns the lines of the report on a bad text.
 fn bad(text: &str, syntax: Syntax) -> String {
     parse_str(text, syntax, "mcp", &Vars::default()).unwrap_err().to_string()
 }
 
-/// A server with one argument, and what that argument becomes.
+/// Returns a server with one argument, with that argument expanded.
 fn argument(text: &str, vars: &[(&str, &str)]) -> Result<String, String> {
     let config = good(&format!("{{ \"s\": {{ \"command\": \"c\", \"args\": [{text:?}] }} }}"), vars);
     let Transport::Stdio(stdio) = &config.servers[0].transport else { panic!("not stdio") };
@@ -56,7 +56,7 @@ fn variables_by_the_table() {
         ("${env:B}", "the variable B is not set; set it before the host starts: export B=…"),
         ("${input:x.y}", "the input \"x.y\" has no value; set MCP_HOST_INPUT_X_Y"),
         ("${keyring:k}", "this build has no keyring to take \"k\" from; use ${env:NAME} or ${file:PATH}"),
-        ("${cmd: ls}", "${cmd:…} would run a command, which a config may not; use ${env:NAME}"),
+        ("${cmd: ls}", "${cmd:…} would run a command, which a config may not do; use ${env:NAME}"),
         ("${config:a.b}", "only an editor knows its setting \"a.b\"; use ${env:NAME}"),
         ("${workspaceFolder}", "there is no open workspace for ${workspaceFolder}; write the path"),
     ] {
@@ -148,7 +148,7 @@ fn h92_a_written_secret_is_told_and_so_is_who_may_read_it() {
         config.notes.iter().map(|note| note.message.clone()).collect::<Vec<_>>()
     };
     let written = r#"{ "a": { "command": "c", "env": { "API_TOKEN": "planted too" } } }"#;
-    let (literal, others) = ("a secret is written into the file", "other users can read this file with its secrets");
+    let (literal, others) = ("a secret is written in this file", "other users can read this file with its secrets");
     assert_eq!(notes(written, 0o600), [literal]);
     let mut both = notes(written, 0o644);
     both.sort();
@@ -156,7 +156,7 @@ fn h92_a_written_secret_is_told_and_so_is_who_may_read_it() {
     assert_eq!(notes(r#"{ "a": { "command": "c" } }"#, 0o644), Vec::<String>::new());
 }
 
-/// What a server's `auth` and what other clients keep of a login come to.
+/// Reads a server's `auth` and the OAuth settings of other clients.
 fn sign_in(fields: &str) -> Auth {
     let config = good(&format!(r#"{{ "s": {{ "url": "https://example.com", {fields} }} }}"#), &[("S", "secret")]);
     match &config.servers[0].transport {
@@ -216,7 +216,7 @@ fn a_login_that_cannot_work_is_refused() {
         (r#"{ "type": "oauth", "grant": "workload", "clientId": "c" }"#, "auth.assertionFile: is missing"),
         (r#"{ "type": "oauth", "grant": "enterprise", "clientId": "c" }"#, "auth.idp: is missing"),
         (r#"{ "type": "oauth", "grant": "magic" }"#, "auth.grant"),
-        (r#"{ "type": "oauth", "clientMetadataUrl": "http://e.example/x" }"#, "is no https URL"),
+        (r#"{ "type": "oauth", "clientMetadataUrl": "http://e.example/x" }"#, "is not an https URL"),
     ] {
         let report = refused(auth);
         assert!(report.contains(problem), "{auth}: {report}");
@@ -452,7 +452,7 @@ fn yaml_problems_have_lines() {
     let text = "mcpServers:\n  a:\n    command: c\n    sharing: all\n  b:\n    url: https://example.com\n    headers:\n      'X Y': z\n";
     insta::assert_snapshot!(bad(text, Syntax::Yaml), @r#"
     mcp:4: server "a": sharing: "all" is not one of auto, profile, session, host
-    mcp:8: server "b": headers.X Y: "X Y" is no name for a header
+    mcp:8: server "b": headers.X Y: "X Y" is not a valid header name
     "#);
     let text = "mcpServers:\n- name: a\n  command: c\n- name: b\n  command: d\n  required: 1\n-\n  command: e\n";
     insta::assert_snapshot!(bad(text, Syntax::Yaml), @r#"
@@ -473,7 +473,7 @@ fn deep_nesting_is_refused() {
     }
 }
 
-/// Text that is near enough to a config for the readers to get far.
+/// Text that is close enough to a config for the readers to get far.
 fn near_config() -> impl Strategy<Value = String> {
     let token = prop_oneof![
         Just("{"),
@@ -567,7 +567,7 @@ proptest! {
         drop(parse_str(&serde_yaml_ng::to_string(&tree).unwrap(), Syntax::Yaml, "f", &Vars::default()));
     }
 
-    /// H91: a file that is cut anywhere is refused whole, unless what is left is blank.
+    /// H91: a file that is cut anywhere is refused as a whole, unless the rest is blank.
     #[test]
     fn a_cut_file_is_refused(at in 0usize..400) {
         let text = fs::read_to_string("tests/fixtures/config/cursor.json").unwrap();

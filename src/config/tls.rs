@@ -1,59 +1,69 @@
-//! The `tls` of an entry: whom to believe behind its URL, and as whom to come.
+//! The `tls` key of a server entry: which certificates to accept from the server, and which to present.
 
 use std::path::PathBuf;
 
 use super::fields::{Field, Fields};
 use super::report::Report;
+use crate::hex;
 
-/// How the certificate of one server is judged, and which one we show it. By default the platform's authorities judge and
-/// none is shown.
+/// How to verify a server's certificate, and which certificate to present. By default the platform's certificate
+/// authorities are trusted, and no certificate is presented.
+///
+/// ```
+/// use mcp_host::config::{Remote, Tls};
+///
+/// let tls = Tls { ca: Some("/etc/ssl/company.pem".into()), ..Tls::default() };
+/// let remote = Remote::new("https://mcp.example.com".parse()?).tls(tls);
+/// # Ok::<_, url::ParseError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tls {
-    /// The authorities that are believed instead of the platform's: a file of certificates in PEM.
+    /// A PEM file with the certificate authorities to trust instead of the platform's.
     pub ca: Option<PathBuf>,
-    /// Our certificate and its key, each a file in PEM.
+    /// Our certificate and its private key, each in a PEM file.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// Whether nothing older than TLS 1.3 is spoken.
+    /// Whether to refuse versions older than TLS 1.3.
     pub only_tls13: bool,
-    /// The one certificate that is believed, whoever signed it.
+    /// The only certificate to accept, whoever signed it.
     pub pin: Option<Fingerprint>,
-    /// Whether a certificate that no authority vouches for is believed at first sight, and only that one from then on.
+    /// Whether to trust a certificate without a known authority when it is first seen, and only this certificate from
+    /// then on.
     pub trust_on_first_use: bool,
 }
 
-/// The SHA-256 of a certificate as it is sent (DER).
+/// The SHA-256 of a certificate in DER form.
+///
+/// ```
+/// use mcp_host::config::Fingerprint;
+///
+/// assert_eq!(Fingerprint::parse(&"00".repeat(32)), Some(Fingerprint::new([0; 32])));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// Of these bytes of a hash.
+    /// Wraps the bytes of a hash.
     #[must_use]
     pub fn new(hash: [u8; 32]) -> Self {
         Self(hash)
     }
 
-    /// Reads `sha256:` and 64 hexadecimal digits, with colons between pairs or without; `sha256:` may be left out.
+    /// Parses 64 hexadecimal digits, with or without colons between pairs of digits. They may follow `sha256:`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let digits = text.get(..7).filter(|head| head.eq_ignore_ascii_case("sha256:")).map_or(text, |_| &text[7..]);
         let digits: Vec<u8> = digits.bytes().filter(|byte| *byte != b':').collect();
         let mut hash = [0; 32];
-        if digits.len() != 64 {
-            return None;
-        }
-        for (byte, pair) in hash.iter_mut().zip(digits.chunks(2)) {
-            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-        }
-        // `from_str_radix` takes a sign.
-        digits.iter().all(u8::is_ascii_hexdigit).then_some(Self(hash))
+        hex::decode(&digits, &mut hash)?;
+        Some(Self(hash))
     }
 }
 
 impl std::fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("sha256:")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::encode(&self.0))
     }
 }
 
@@ -65,7 +75,7 @@ impl std::fmt::Debug for Fingerprint {
 
 const KEYS: [&str; 6] = ["ca", "cert", "key", "minVersion", "pin", "trustOnFirstUse"];
 
-/// Reads `tls` of an entry; `path` makes a path of what is written.
+/// Reads `tls` of an entry; `path` resolves a path that the config names.
 pub(super) fn read(field: &Field<'_>, path: impl Fn(&str) -> PathBuf, report: &mut Report) -> Tls {
     let mut tls = Tls::default();
     let Some(mut fields) = field.fields(report) else { return tls };
@@ -95,7 +105,7 @@ pub(super) fn read(field: &Field<'_>, path: impl Fn(&str) -> PathBuf, report: &m
     {
         tls.pin = Fingerprint::parse(text);
         if tls.pin.is_none() {
-            let problem = report.problem(pin.at, &pin.path, format!("{} is no fingerprint", pin.quote(text)));
+            let problem = report.problem(pin.at, &pin.path, format!("{} is not a fingerprint", pin.quote(text)));
             problem.help("write \"sha256:\" and the 64 hexadecimal digits of the certificate's SHA-256");
         }
     }
@@ -103,7 +113,7 @@ pub(super) fn read(field: &Field<'_>, path: impl Fn(&str) -> PathBuf, report: &m
         tls.trust_on_first_use = trust.flag(report).unwrap_or(false);
         if tls.trust_on_first_use && tls.pin.is_some() {
             report
-                .problem(trust.at, &trust.path, "`pin` names the one certificate already")
+                .problem(trust.at, &trust.path, "`pin` already names the only certificate")
                 .help("keep one of the two");
         }
     }

@@ -1,9 +1,9 @@
-//! How a server is reached: `command` or `url`, under the names that the clients have for them.
+//! How to reach a server: by `command` or `url`, under the various names that clients use for these keys.
 
 use std::io;
 use std::path::Path;
 
-use url::{Host, Url};
+use url::Url;
 
 use super::fields::{Field, Fields, nearest};
 use super::report::{Lack, Place, Report};
@@ -12,9 +12,32 @@ use super::shape::Flavor;
 use super::syntax::{Node, Origin, Value};
 use super::{Auth, Remote, Stdio, Transport};
 use super::{auth, expand, habits, helper, inherit, place, tls, vars};
+use crate::loopback::is_loopback;
 use crate::protocol::Theirs;
 
-/// Keys that only a process has.
+/// Our own config keys for the transport.
+pub(super) const KEYS: [&str; 13] = [
+    "args",
+    "auth",
+    "command",
+    "cwd",
+    "env",
+    "envFile",
+    "headers",
+    "headersHelper",
+    "inheritEnv",
+    "insecureHttp",
+    "tls",
+    "type",
+    "url",
+];
+
+/// The keys that name a program; the first one present counts.
+const COMMAND: [&str; 2] = ["command", "cmd"];
+/// The keys that name an endpoint; the first one present counts.
+const ENDPOINT: [&str; 5] = ["httpUrl", "url", "serverUrl", "uri", "baseUrl"];
+
+/// Keys that only apply to a server that is a process.
 const STDIO_KEYS: [&str; 13] = [
     "command",
     "cmd",
@@ -30,7 +53,7 @@ const STDIO_KEYS: [&str; 13] = [
     "workingDirectory",
     "bearer_token",
 ];
-/// Keys that only a server with a URL has.
+/// Keys that only apply to a server with a URL.
 const REMOTE_KEYS: [&str; 20] = [
     "url",
     "httpUrl",
@@ -57,10 +80,10 @@ const REMOTE_KEYS: [&str; 20] = [
 const KINDS: &str = "use \"stdio\", \"http\" or \"sse\", or leave it out";
 const NO_TRANSPORT: &str = "if the server has an http or https endpoint too, write that as `url` with \"type\": \"http\"; else set \"disabled\": true";
 
-/// The most that is read of an `envFile`.
+/// The largest `envFile`, in bytes.
 const ENV_FILE: u64 = 1024 * 1024;
 
-/// What a URL stands for while a variable in it has no value; nothing ever connects to it.
+/// A stand-in for a URL that contains a variable without a value; nothing ever connects to it.
 const PLACEHOLDER: &str = "https://unresolved.invalid/";
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -71,21 +94,21 @@ enum Kind {
     Auto,
 }
 
-/// What reading a transport needs to know beside the fields, and what it finds out.
+/// What reading a transport needs and yields, besides the fields of the entry.
 pub(super) struct Reader<'a> {
     pub(super) flavor: Flavor,
     pub(super) scope: &'a expand::Scope<'a>,
     pub(super) outcome: &'a mut expand::Outcome,
     pub(super) report: &'a mut Report,
-    /// Fields where a secret is written out.
+    /// The places and paths of fields that contain a secret in plain text.
     pub(super) written_secrets: Vec<(Place, String)>,
 }
 
 impl Reader<'_> {
-    /// Reads the transport of an entry that stands at `at`.
+    /// Reads the transport of the entry at `at`.
     pub(super) fn read(&mut self, fields: &mut Fields<'_>, at: Place) -> Option<Transport> {
         let Some(kind) = self.kind(fields, at) else {
-            // Whose keys these are was to be told by the kind.
+            // Without a kind, it is unknown which of these keys belong to the entry.
             fields.skip(&STDIO_KEYS);
             fields.skip(&REMOTE_KEYS);
             return None;
@@ -102,7 +125,7 @@ impl Reader<'_> {
         };
         for name in others {
             let Some(field) = fields.take(&[name], self.report) else { continue };
-            // Codex refuses these, so nobody has such a file that works.
+            // Codex refuses these keys, so no working file has them.
             if self.flavor == Flavor::Codex {
                 self.report.problem(field.at, &field.path, message);
             } else {
@@ -112,7 +135,7 @@ impl Reader<'_> {
         transport
     }
 
-    /// Explicit type first, then by what there is.
+    /// Returns the transport that the entry names, else the one that its keys imply.
     fn kind(&mut self, fields: &mut Fields<'_>, at: Place) -> Option<Kind> {
         if let Some(field) = fields.take(&["tcp"], self.report) {
             let message = "MCP has no WebSocket transport, so this server cannot be used";
@@ -122,8 +145,8 @@ impl Reader<'_> {
         if let Some(field) = fields.take(&["type", "transport", "transportType"], self.report) {
             return self.named_kind(&field);
         }
-        let command = ["command", "cmd"].into_iter().find_map(|name| fields.peek(name));
-        let url = ["httpUrl", "url", "serverUrl", "uri", "baseUrl"].into_iter().find_map(|name| fields.peek(name));
+        let command = COMMAND.into_iter().find_map(|name| fields.peek(name));
+        let url = ENDPOINT.into_iter().find_map(|name| fields.peek(name));
         match (command, url) {
             (Some(command), Some(url)) => {
                 let message =
@@ -160,7 +183,7 @@ impl Reader<'_> {
             "remote" | "auto" => return Some(Kind::Auto),
             _ if field.node.origin == Origin::Missing => return None,
             other @ ("ws" | "websocket" | "tcp" | "unix" | "pipe") => {
-                (format!("{other:?} is no transport of MCP and cannot be used"), NO_TRANSPORT)
+                (format!("{other:?} is not an MCP transport and cannot be used"), NO_TRANSPORT)
             }
             other => (format!("unknown transport {}", field.quote(other)), KINDS),
         };
@@ -170,11 +193,11 @@ impl Reader<'_> {
 
     fn stdio(&mut self, fields: &mut Fields<'_>, at: Place) -> Option<Stdio> {
         let mut stdio = Stdio::default();
-        let Some(command) = fields.take(&["command", "cmd"], self.report) else {
+        let Some(command) = fields.take(&COMMAND, self.report) else {
             self.report.problem(at, "command", "is missing");
             return None;
         };
-        // opencode writes program and arguments as one list.
+        // opencode writes the program and its arguments as one list.
         let mut words = match &command.node.value {
             Value::List(_) => command.items(self.report),
             _ => vec![command.clone()],
@@ -185,7 +208,7 @@ impl Reader<'_> {
         let mut words = words.iter().filter_map(|word| Some((word, word.scalar(self.report)?))).collect::<Vec<_>>();
         for (word, text) in &words {
             if text.contains('\0') {
-                self.report.problem(word.at, &word.path, "holds a NUL character");
+                self.report.problem(word.at, &word.path, "contains a NUL character");
             }
         }
         if words.is_empty() || words[0].1.trim().is_empty() {
@@ -219,13 +242,14 @@ impl Reader<'_> {
             if name.is_empty() || name.contains(['=', '\0']) {
                 self.report.problem(field.at, &field.path, "is not the name of a variable");
             } else if field.node.value == Value::Null {
-                // VS Code means "not set" and every other program "as it is"; a child gets nothing unasked anyway.
+                // In VS Code `null` means "not set", in every other client "inherit". A child inherits nothing by
+                // default.
                 if self.flavor != Flavor::VsCode {
                     stdio.forward_env.push(name.to_owned());
                 }
             } else if let Some(value) = field.scalar(self.report) {
                 if value.contains('\0') {
-                    self.report.problem(field.at, &field.path, "holds a NUL character");
+                    self.report.problem(field.at, &field.path, "contains a NUL character");
                 }
                 self.watch(&field, name, &value);
                 set_all(&mut stdio.env, [(name.to_owned(), value)]);
@@ -240,7 +264,8 @@ impl Reader<'_> {
         self.outcome.secrets.extend(inherit::secrets(&stdio.forward_env, self.scope.vars));
     }
 
-    /// Goose keeps these in a store of its own, where nobody else looks; without one its server does not start there.
+    /// Reports variables that Goose keeps in its own store, which no other program reads, and that are not set here.
+    /// Goose itself does not start the server without them either.
     fn goose_keys(&mut self, field: &Field<'_>, stdio: &Stdio) {
         let Value::List(items) = &field.node.value else { return };
         if self.flavor != Flavor::Goose {
@@ -254,14 +279,15 @@ impl Reader<'_> {
         }
     }
 
-    /// The file that a field names cannot be read. A path with a variable in it is told as it is written.
+    /// Reports a file that the entry names but that cannot be read. A path with variables is shown as written, without
+    /// their values.
     fn unread(&mut self, field: &Field<'_>, path: &Path, error: &io::Error) {
         let (name, help) = match self.outcome.written(&field.path) {
             Some(written) if field.node.origin != Origin::Literal => (written.to_owned(), None),
             _ => (path.display().to_string(), place::help(path, error)),
         };
         let message = format!("{name:?} cannot be read: {}", place::reason(error));
-        let help = help.or_else(|| Some("make the file, or take the key out".to_owned()));
+        let help = help.or_else(|| Some("create the file, or remove the key".to_owned()));
         self.lack(field, message, help);
     }
 
@@ -271,12 +297,12 @@ impl Reader<'_> {
 
     fn remote(&mut self, fields: &mut Fields<'_>, at: Place) -> Option<Remote> {
         if self.flavor == Flavor::Goose {
-            // The variables of its headers, which are in by now.
+            // These list the variables for its headers, which are already substituted.
             fields.skip(&["envs", "env_keys"]);
         }
         let insecure_http = fields.take(&["insecureHttp"], self.report).and_then(|field| field.flag(self.report));
         let insecure_http = insecure_http.unwrap_or(false);
-        let url = fields.take(&["httpUrl", "url", "serverUrl", "uri", "baseUrl"], self.report);
+        let url = fields.take(&ENDPOINT, self.report);
         if url.is_none() {
             self.report.problem(at, "url", "is missing");
         }
@@ -327,13 +353,14 @@ impl Reader<'_> {
         }
         if let Some(field) = fields.take(&["auth"], self.report) {
             match auth::read(&field, self.scope, self.report) {
-                // Codex names the kind of login here, and all else about it beside.
-                Some(auth::Given::OAuth(_)) if field.node.text().is_some() && matches!(sign_in, Auth::OAuth(_)) => {}
-                Some(auth::Given::Header(name, value)) => {
+                // Codex gives the kind of login under `auth`, and the other settings of the login next to it.
+                Some(auth::AuthSetting::OAuth(_))
+                    if field.node.text().is_some() && matches!(sign_in, Auth::OAuth(_)) => {}
+                Some(auth::AuthSetting::Header(name, value)) => {
                     self.header(&field, &name, value.expose().to_owned(), &mut headers);
                     sign_in = Auth::Headers;
                 }
-                Some(auth::Given::OAuth(oauth)) => sign_in = Auth::OAuth(oauth),
+                Some(auth::AuthSetting::OAuth(oauth)) => sign_in = Auth::OAuth(oauth),
                 None => {}
             }
         }
@@ -354,7 +381,7 @@ impl Reader<'_> {
             Ok(url) => url,
             Err(error) => {
                 let problem = self.report.problem(field.at, &field.path, format!("not a URL: {error}"));
-                problem.help("write it whole, like \"https://example.com/mcp\"");
+                problem.help("write the full URL, like \"https://example.com/mcp\"");
                 return None;
             }
         };
@@ -366,7 +393,7 @@ impl Reader<'_> {
         };
         let (message, help) = match url.scheme() {
             "http" | "https" if !url.username().is_empty() || url.password().is_some() => {
-                ("user and password do not belong into the URL".to_owned(), "use \"auth\": { \"type\": \"basic\", … }")
+                ("user and password do not belong in the URL".to_owned(), "use \"auth\": { \"type\": \"basic\", … }")
             }
             "http" if !is_loopback(&url) && !insecure_http => {
                 let message = "plain http beyond this machine can be read and changed on the way".to_owned();
@@ -374,20 +401,20 @@ impl Reader<'_> {
             }
             "http" | "https" => return Some(url),
             _ if !literal => {
-                ("the value of the variable is no http or https URL".to_owned(), "use an http or https URL")
+                ("the value of the variable is not an http or https URL".to_owned(), "use an http or https URL")
             }
             other => {
                 let help = match nearest(other, &["https", "http"]) {
                     Some(scheme) => meant(scheme),
                     None => NO_TRANSPORT.to_owned(),
                 };
-                let message = format!("{other:?} is no transport of MCP and cannot be used");
+                let message = format!("{other:?} is not an MCP transport and cannot be used");
                 self.report.problem(field.at, &field.path, message).help(help);
                 return None;
             }
         };
         self.report.problem(field.at, &field.path, message).help(help);
-        // Nothing connects to it, and it is still shown where it leads.
+        // Nothing connects to this URL, but the user is still shown where it leads.
         let known = matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none();
         known.then_some(url)
     }
@@ -404,7 +431,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Codex names the variables that hold header values.
+    /// Reads the keys with which Codex takes the values of headers from variables.
     fn codex_headers(&mut self, fields: &mut Fields<'_>, headers: &mut Vec<(String, Secret)>) {
         if let Some(field) = fields.take(&["bearer_token"], self.report) {
             let problem = self.report.problem(field.at, &field.path, "a token may not be written here");
@@ -435,11 +462,11 @@ impl Reader<'_> {
     fn header(&mut self, field: &Field<'_>, name: &str, value: String, headers: &mut Vec<(String, Secret)>) {
         let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
         if name.is_empty() || !name.chars().all(token) {
-            self.report.problem(field.at, &field.path, format!("{:?} is no name for a header", Theirs(name)));
+            self.report.problem(field.at, &field.path, format!("{:?} is not a valid header name", Theirs(name)));
         } else if value.chars().any(|c| c.is_control() && c != '\t') {
             self.report.problem(field.at, &field.path, "the value holds a line break or control character");
         } else if helper::is_own_header(name) {
-            self.report.note(field.at, &field.path, "this header is set here for each request, left out");
+            self.report.note(field.at, &field.path, "mcp-host sets this header for each request, ignored");
         } else if headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
             self.report.problem(field.at, &field.path, format!("the header {} is given twice", Theirs(name)));
         } else {
@@ -447,7 +474,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Remembers a field that looks like a secret written out.
+    /// Remembers the field if its name and value look like a secret in plain text.
     fn watch(&mut self, field: &Field<'_>, name: &str, value: &str) {
         let name = name.to_ascii_uppercase();
         let telling = ["TOKEN", "SECRET", "PASSWORD", "APIKEY", "API_KEY", "API-KEY", "AUTHORIZATION"];
@@ -464,14 +491,5 @@ fn set_all(env: &mut Vec<(String, Secret)>, values: impl IntoIterator<Item = (St
     for (name, value) in values {
         env.retain(|(known, _)| *known != name);
         env.push((name, Secret::new(value)));
-    }
-}
-
-pub(super) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
     }
 }

@@ -1,14 +1,14 @@
-//! Times and sizes: a number with its unit, so that nobody has to know whether it meant milliseconds.
+//! Durations and sizes, always with a unit, so that a number is never mistaken for milliseconds.
 
 use std::time::Duration;
 
 const TIMES: [(&str, f64); 5] = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0)];
 const SIZES: [(&str, usize); 4] = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
 
-/// The longest time that is taken: what no timer overflows at, and nobody waits for.
+/// The longest duration that is accepted: with it no timer overflows, and nobody waits that long.
 const LONGEST: Duration = Duration::from_secs(366 * 86400);
 
-/// Reads a time with its unit: `500ms`, `1.5s`, `2m`, `1h`, `1d`.
+/// Parses a duration with its unit: `500ms`, `1.5s`, `2m`, `1h`, `1d`.
 #[must_use]
 pub fn time(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
@@ -16,12 +16,12 @@ pub fn time(text: &str) -> Option<Duration> {
     seconds_f64(number * seconds)
 }
 
-/// A time in seconds, as other clients write it.
+/// Converts a number of seconds, as other clients write durations.
 pub(super) fn seconds_f64(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok().filter(|time| *time <= LONGEST)
 }
 
-/// Reads `512B`, `64KiB`, `16MiB`, `1GiB`.
+/// Parses a size with its unit, and returns it in bytes: `512B`, `64KiB`, `16MiB`, `1GiB`.
 pub(super) fn size(text: &str) -> Option<usize> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let number: usize = text[..digits].parse().ok()?;

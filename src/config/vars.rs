@@ -1,36 +1,44 @@
-//! The environment as a value, so that nothing else asks the process for it.
+//! The environment variables as a value, so that no other code asks the process for them.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
 /// A snapshot of environment variables. `Debug` shows none of them.
+///
+/// ```
+/// use mcp_host::config::Vars;
+///
+/// let vars = Vars::from_iter([("HOME", "/home/ada")]);
+/// assert_eq!(vars.get("HOME"), Some("/home/ada"));
+/// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Vars(BTreeMap<String, String>);
 
 impl Vars {
-    /// Takes the variables of this process; one that is not Unicode counts as not set.
+    /// Takes the variables of this process; a variable that is not Unicode counts as not set.
     pub fn from_process() -> Self {
         std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect()
     }
 
-    /// The value of a variable.
+    /// Returns the value of a variable.
     pub fn get(&self, name: &str) -> Option<&str> {
-        // Windows tells no case apart: `Path` is `PATH`.
+        // On Windows, names are case-insensitive: `Path` is `PATH`.
         if cfg!(windows) {
             return self.0.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str());
         }
         self.0.get(name).map(String::as_str)
     }
 
-    /// An absolute path in a variable. One that begins in the working directory would be in the hands of whoever filled that.
+    /// Returns the path in a variable if it is absolute. With a relative path, whoever filled the working directory
+    /// could choose its target.
     pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
         self.get(name).map(PathBuf::from).filter(|path| path.is_absolute())
     }
 
-    /// The folder of the user's settings, such as `~/.config`.
+    /// Returns the folder of the user's settings, such as `~/.config`.
     pub(super) fn config_home(&self) -> Option<PathBuf> {
         let platform = || {
             if cfg!(windows) { self.path("APPDATA") } else { self.path("HOME").map(|home| home.join(".config")) }
@@ -38,7 +46,7 @@ impl Vars {
         self.path("XDG_CONFIG_HOME").or_else(platform)
     }
 
-    /// The variables whose name begins with `prefix`: the rest of the name, and the value.
+    /// Returns the variables whose name starts with `prefix`: the rest of the name, and the value.
     pub(super) fn with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.0.iter().filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value.as_str())))
     }
@@ -56,7 +64,7 @@ impl fmt::Debug for Vars {
     }
 }
 
-/// Reads the text of an `envFile`: `NAME=value` lines, comments, quotes, an optional `export`. Nothing is expanded.
+/// Parses an `envFile`: comments, and lines with `NAME=value`, which may have quotes and `export`. Nothing is expanded.
 pub(super) fn dotenv(text: &str) -> Vec<(String, String)> {
     text.lines().filter_map(dotenv_line).collect()
 }
@@ -81,7 +89,7 @@ fn dotenv_line(line: &str) -> Option<(String, String)> {
     Some((name.to_owned(), value))
 }
 
-/// A double-quoted value up to its closing quote, with the usual escapes.
+/// Reads a double-quoted value up to its closing quote, with the usual escapes.
 fn quoted(rest: &str) -> String {
     let mut value = String::new();
     let mut chars = rest.chars();

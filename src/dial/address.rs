@@ -1,30 +1,31 @@
-//! Which addresses a URL may lead to that somebody else gave us (`docs/hazards.md` H28, H68); pure.
+//! Which addresses a foreign URL, one that a server named, may lead to (`docs/hazards.md` H28, H68). No I/O.
 //!
-//! The network behind this machine trusts it: a service that asks no password of its neighbours, the metadata of a cloud.
-//! So a URL out of a server's mouth leads to the public internet or nowhere, unless the server of the config stands in such
-//! a place itself; then to that very host.
+//! The network around this machine trusts it: it has services that need no password from neighbors, and a cloud's
+//! metadata. So a URL that a server names must lead to the public internet. The one exception: if the configured server
+//! itself is on an internal host, URLs to that same host are allowed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::{Host, Url};
 
+use crate::loopback::{is_loopback, names_loopback};
 use crate::protocol::Theirs;
 
-/// Why a URL is not asked.
+/// Why a URL is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
-    /// Not https, or http to somewhere else.
+    /// The URL is not https, and not http from one loopback address to another.
     #[error("{} is not an https URL", Theirs(.0))]
     Scheme(String),
-    /// User and password in the URL.
+    /// The URL carries a user or a password.
     #[error("the URL carries a user or a password")]
     Credentials,
-    /// It leads into the private network, or to this machine.
+    /// The URL leads to a private network or to this machine.
     #[error("{} is an address of this machine or of a private network", Theirs(.0))]
     Internal(String),
 }
 
-/// Where the server of the config is: the one host that may be internal.
+/// The host of the configured server: the only one that may be internal.
 #[derive(Clone, Debug)]
 pub(super) struct Home {
     host: Option<String>,
@@ -32,18 +33,18 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// The home of what is at this URL.
+    /// Returns the home of the server at this URL.
     pub(super) fn of(configured: &Url) -> Self {
         Self { host: configured.host_str().map(str::to_ascii_lowercase), loopback: is_loopback(configured) }
     }
 
-    /// Whether a name or address is the home itself. All names of this machine are one.
+    /// Reports whether a host name or address is the home itself. All loopback names of this machine count as one.
     pub(super) fn is(&self, host: &str) -> bool {
         let same = self.host.as_deref().is_some_and(|home| home.eq_ignore_ascii_case(host));
         same || self.loopback && names_loopback(host)
     }
 
-    /// Judges a URL as far as that can be done without asking for its address.
+    /// Checks a URL as far as possible without resolving its name.
     pub(super) fn judge(&self, url: &Url) -> Result<(), Refused> {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(Refused::Credentials);
@@ -60,7 +61,7 @@ impl Home {
         let internal = match url.host() {
             Some(Host::Ipv4(address)) => !is_public(IpAddr::V4(address)),
             Some(Host::Ipv6(address)) => !is_public(IpAddr::V6(address)),
-            // A name is judged by what it resolves to, when it is resolved.
+            // A name is checked when it is resolved.
             Some(Host::Domain(_)) => false,
             None => true,
         };
@@ -68,20 +69,7 @@ impl Home {
     }
 }
 
-/// Whether a URL names this machine.
-pub(crate) fn is_loopback(url: &Url) -> bool {
-    url.host_str().is_some_and(names_loopback)
-}
-
-fn names_loopback(host: &str) -> bool {
-    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-    let literal = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&host);
-    host == "localhost"
-        || host.ends_with(".localhost")
-        || literal.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-/// Whether an address is one of the public internet. What is not known to be public is not.
+/// Reports whether an address belongs to the public internet. An address that is not known to be public does not.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -90,7 +78,7 @@ pub(super) fn is_public(address: IpAddr) -> bool {
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
-    /// Address and length of the prefix, by the registry of special purposes (RFC 6890 and its updates).
+    /// Prefixes and their lengths, from the registry of special-purpose addresses (RFC 6890 and its updates).
     const SPECIAL: [([u8; 4], u32); 16] = [
         ([0, 0, 0, 0], 8),
         ([10, 0, 0, 0], 8),
@@ -113,11 +101,11 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     SPECIAL.iter().all(|(prefix, length)| (bits ^ u32::from_be_bytes(*prefix)) >> (32 - length) != 0)
 }
 
-/// Of IPv6 only 2000::/3 is public, and of that not what carries an address of IPv4 or is set apart. So mapped, compatible,
-/// translated (64:ff9b::/96), unique local, link-local and site-local addresses need no mention.
+/// In IPv6, only 2000::/3 is public, and of that not the addresses that embed an IPv4 address or are reserved. So
+/// mapped, compatible, translated (64:ff9b::/96), unique local, link-local and site-local addresses need no entry.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     const SPECIAL: [([u16; 2], u32); 5] = [
-        // Teredo, benchmarks, ORCHID and the rest of the protocol assignments.
+        // Teredo, benchmarks, ORCHID, and the other protocol assignments.
         ([0x2001, 0x0000], 23),
         // Documentation, twice.
         ([0x2001, 0x0db8], 32),
@@ -143,7 +131,7 @@ mod tests {
         Url::parse(text).expect("a URL")
     }
 
-    /// Spellings of the address at which clouds give out credentials.
+    /// Spellings of the address where clouds hand out credentials.
     const METADATA: [&str; 19] = [
         "https://169.254.169.254/",
         "https://169.254.169.254./",

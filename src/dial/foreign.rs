@@ -1,8 +1,8 @@
-//! The one way to a URL that somebody else gave us: metadata of authorization, token endpoints, keys
-//! (`docs/hazards.md` H68).
+//! The only way to request a foreign URL, which a server and not the config named: authorization metadata, token
+//! endpoints, signing keys (`docs/hazards.md` H68).
 //!
-//! No redirect, no proxy, a limit of time and of bytes, and no address that is not public: it is judged where the name is
-//! resolved, so the address that was judged is the one that is connected to. Not here: what is said, and when.
+//! No redirects, no proxy, a timeout, a cap on bytes, and public addresses only. The address is checked where the name
+//! is resolved, so the checked address is the one that is connected to. Not here: what is sent, and when.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use url::Url;
 use super::address::{Home, Refused, is_public};
 use crate::protocol::Theirs;
 
-/// Why there is no document.
+/// Why a request returned no document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    /// The URL is not one that we ask.
+    /// The URL is refused before any request.
     #[error("{} is not asked: {reason}", Theirs(url))]
     Refused {
-        /// Without its query.
+        /// The URL without its query.
         url: String,
-        /// What is wrong with it.
+        /// What is wrong with the URL.
         reason: Refused,
     },
     /// No answer came.
@@ -35,20 +35,20 @@ pub(crate) enum Error {
         origin: String,
         /// What went wrong.
         reason: String,
-        /// Whether not a byte of the request has left.
+        /// Whether the request failed before any byte of it was sent.
         unsent: bool,
     },
-    /// The answer is larger than it may be.
+    /// The answer is larger than its cap.
     #[error("{} answered with more than {cap} bytes", Theirs(origin))]
     TooLarge {
         /// Scheme, host and port.
         origin: String,
-        /// The limit.
+        /// The cap in bytes.
         cap: usize,
     },
 }
 
-/// What was answered, whichever status it has.
+/// A response of any status.
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
     pub(crate) status: u16,
@@ -56,10 +56,10 @@ pub(crate) struct Document {
     pub(crate) body: Bytes,
 }
 
-/// A name turned into addresses; tests have their own.
+/// Resolves a host name to addresses. Tests bring their own function.
 pub(super) type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, std::io::Result<Vec<SocketAddr>>> + Send + Sync>;
 
-/// Asks URLs that the server of one configured URL, or whoever it points to, gave us.
+/// A client for URLs that one configured server named, or that the documents at such URLs named in turn.
 #[derive(Clone, Debug)]
 pub(crate) struct Foreign {
     client: reqwest::Client,
@@ -81,7 +81,7 @@ impl Foreign {
         self.send(self.client.get(url.clone()).headers(headers), url, cap).await
     }
 
-    /// Sends a body, and reads an answer of at most `cap` bytes.
+    /// Posts a body and reads an answer of at most `cap` bytes.
     pub(crate) async fn post(&self, url: &Url, headers: HeaderMap, body: Bytes, cap: usize) -> Result<Document, Error> {
         self.send(self.client.post(url.clone()).headers(headers).body(body), url, cap).await
     }
@@ -130,18 +130,18 @@ async fn read(request: reqwest::RequestBuilder, cap: usize) -> Result<Document, 
     Ok(Document { status, headers, body: body.freeze() })
 }
 
-/// A URL for a message: whoever made it may have written anything behind the `?`.
+/// Formats a URL for a message, without the query, where the URL's author may have put anything.
 fn without_query(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
     url.set_fragment(None);
-    // Neither can fail for a URL with a host, and one without has no credentials.
+    // Both fail only for a URL without a host, which has no credentials.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.to_string()
 }
 
-/// What the resolver found wrong, if that was it.
+/// Returns the resolver's refusal if it caused the error.
 fn internal(error: &reqwest::Error) -> Option<Refused> {
     let mut cause: Option<&dyn std::error::Error> = Some(error);
     while let Some(error) = cause {
@@ -153,7 +153,7 @@ fn internal(error: &reqwest::Error) -> Option<Refused> {
     None
 }
 
-/// Resolves names, and gives no address of which one is internal.
+/// Resolves names; refuses a name if any of its addresses is internal.
 struct Guarded {
     home: Home,
     lookup: Lookup,
@@ -173,7 +173,7 @@ impl Resolve for Guarded {
     }
 }
 
-/// Asks the system.
+/// Resolves names with the system's resolver.
 pub(super) fn system() -> Lookup {
     Arc::new(|name| Box::pin(async move { Ok(tokio::net::lookup_host((name, 0)).await?.collect()) }))
 }
@@ -195,7 +195,7 @@ mod tests {
         Foreign::new(&url(configured), Duration::from_secs(5), lookup).expect("a client")
     }
 
-    /// Answers every connection alike and counts them.
+    /// Gives every connection the same answer and counts connections.
     async fn server(answer: &'static str) -> (u16, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();

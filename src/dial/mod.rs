@@ -1,22 +1,23 @@
-//! The one HTTP client: TLS, limits of time, no redirects; and which URLs are asked at all that somebody else gave us.
+//! Makes every HTTP client: TLS, timeouts, no redirects, and rules for URLs that are not in the config.
 //!
-//! Not here: credentials and what is said. A client is made when the first server wants one: reading the certificates of
-//! the platform costs more than starting a small server. Start reading at [`Dialer`]; `foreign.rs` is the way to URLs that
-//! are not of the config, `tls.rs` says whom to believe.
+//! Not here: credentials, and what is sent. A client is made only when the first server needs one, because reading the
+//! platform's certificates costs more than starting a small server. Start at [`Dialer`]. `foreign.rs` requests URLs
+//! that servers named, `tls.rs` decides which certificates to trust, and `sight.rs` which ones to trust on first use.
 
 mod address;
 mod foreign;
 mod pins;
+mod sight;
 mod tls;
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 pub use self::pins::{Certificates, Changed};
+use self::sight::Judging;
 use crate::config::{Remote, Tls};
 
-pub(crate) use self::address::is_loopback;
 pub(crate) use self::foreign::{Document, Error, Foreign};
 
 /// Makes and keeps the HTTP clients.
@@ -24,20 +25,20 @@ pub(crate) use self::foreign::{Document, Error, Foreign};
 pub(crate) struct Dialer {
     plain: OnceLock<Result<reqwest::Client, String>>,
     tls: OnceLock<Result<reqwest::Client, String>>,
-    pins: Arc<Certificates>,
+    pins: Certificates,
 }
 
 const CONNECT: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(90);
 
 impl Dialer {
-    /// One that keeps what it believes in a state directory.
+    /// Creates a dialer that keeps trusted certificates in a state directory.
     pub(crate) fn new(state: Option<&Path>) -> Self {
-        Self { pins: Arc::new(Certificates::new(state)), ..Self::default() }
+        Self { pins: Certificates::new(state), ..Self::default() }
     }
 
-    /// The client for a server of the config. One with a TLS of its own has a client of its own, made of its files as they
-    /// are now.
+    /// Returns the client for a configured server. A server with its own TLS settings gets its own client, built from
+    /// the current content of its files.
     pub(crate) fn client(&self, remote: &Remote) -> Result<reqwest::Client, String> {
         match remote.url.scheme() {
             "https" if remote.tls == Tls::default() => self.tls.get_or_init(|| made(builder())).clone(),
@@ -46,26 +47,26 @@ impl Dialer {
         }
     }
 
-    /// How a client for this server is made that shares no connection with any other.
+    /// Returns a recipe for a client to this server that shares no connection with any other client.
     pub(crate) fn recipe(&self, remote: &Remote) -> Recipe {
         Recipe { remote: remote.clone(), pins: self.pins.clone() }
     }
 
-    /// A client for URLs that the server at `configured` gave us, each to be answered within `patience`.
+    /// Returns a client for URLs that the server at `configured` named. Each request times out after `patience`.
     pub(crate) fn foreign(&self, configured: &url::Url, patience: Duration) -> Result<Foreign, String> {
         Foreign::new(configured, patience, foreign::system())
     }
 }
 
-/// What a client is made of.
+/// Everything needed to make an HTTP client for one server.
 #[derive(Debug)]
 pub(crate) struct Recipe {
     remote: Remote,
-    pins: Arc<Certificates>,
+    pins: Certificates,
 }
 
 impl Recipe {
-    /// One that shares no connection with any other.
+    /// Makes a client that shares no connection with any other client.
     pub(crate) fn client(&self) -> Result<reqwest::Client, String> {
         let Remote { url, tls, .. } = &self.remote;
         if url.scheme() != "https" {
@@ -74,13 +75,17 @@ impl Recipe {
         if *tls == Tls::default() {
             return made(builder());
         }
-        let origin = url.origin().ascii_serialization();
-        made(builder().tls_backend_preconfigured(tls::client_config(tls, &origin, &self.pins)?))
+        let builder = builder().tls_backend_preconfigured(tls::client_config(tls)?);
+        if !tls.trust_on_first_use {
+            return made(builder);
+        }
+        let origin = url.origin().ascii_serialization().into();
+        made(builder.connector_layer(Judging { origin, pins: self.pins.clone() }))
     }
 }
 
 fn builder() -> reqwest::ClientBuilder {
-    // Fails only if the program has chosen a provider already, which is as good.
+    // This fails only if the program has already chosen a crypto provider, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
@@ -90,7 +95,7 @@ fn builder() -> reqwest::ClientBuilder {
         .user_agent(concat!("mcp-host/", env!("CARGO_PKG_VERSION")))
 }
 
-/// Without TLS no certificate is read.
+/// Returns a builder without TLS, which reads no certificates.
 fn plain() -> reqwest::ClientBuilder {
     builder().tls_certs_only([]).no_proxy().http1_only()
 }
@@ -99,7 +104,7 @@ fn made(builder: reqwest::ClientBuilder) -> Result<reqwest::Client, String> {
     builder.build().map_err(|error| error.to_string())
 }
 
-/// What went wrong, in the words of whoever noticed first.
+/// Returns the innermost cause of an error, which is the most specific.
 pub(crate) fn explain(error: &reqwest::Error) -> String {
     if let Some(error) = in_tls(error) {
         return tls::explain(error).0;
@@ -109,16 +114,18 @@ pub(crate) fn explain(error: &reqwest::Error) -> String {
         cause = source;
     }
     let text = cause.to_string();
-    // The number says nothing to most people.
+    // Few people know the error number.
     text.rfind(" (os error ").map_or_else(|| text.clone(), |at| text[..at].to_owned())
 }
 
-/// Why the two ends do not believe each other, if that is what went wrong: it stays so until somebody does something.
+/// Returns why the two ends do not trust each other, if that caused the error. Such an error lasts until a person fixes
+/// it.
 pub(crate) fn untrusted(error: &reqwest::Error) -> Option<String> {
     in_tls(error).map(tls::explain).filter(|(_, lasting)| *lasting).map(|(reason, _)| reason)
 }
 
-/// The error of TLS among the causes. An I/O error does not name what is in it as its source, and one may hold another.
+/// Finds the TLS error among an error's causes. An I/O error does not return its inner error as its source, and such
+/// errors may nest.
 fn in_tls<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
     if let Some(found) = error.downcast_ref() {
         return Some(found);

@@ -1,13 +1,13 @@
-//! TLS to one server: who vouches for it, and what is said when nobody does.
+//! TLS to one server: which certificates are trusted, and how failures are explained.
 //!
-//! Not here: which certificates were believed before (`pins.rs`). **Invariant:** nothing switches the check of a certificate
-//! off; the config may only name another authority, or the one certificate itself.
+//! Not here: certificates trusted on first use (`sight.rs`). **Invariant:** nothing turns off the certificate check.
+//! The config can only name another authority, or the certificate itself.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -16,25 +16,25 @@ use rustls::{
 };
 use sha2::{Digest as _, Sha256};
 
-use super::pins::{Certificates, Verdict};
+use super::sight;
 use crate::config::{Fingerprint, Tls};
 use crate::protocol::Theirs;
 
-/// What is spoken to the server at `origin` under these settings.
+/// Builds the TLS client config for these settings.
 ///
 /// # Errors
-/// When a file cannot be used: one line that names it.
-pub(super) fn client_config(tls: &Tls, origin: &str, pins: &Arc<Certificates>) -> Result<ClientConfig, String> {
+/// Returns one line that names the file if a file cannot be used.
+pub(super) fn client_config(tls: &Tls) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let authorities = match &tls.ca {
         Some(file) => Some(named(file, provider.clone())?),
-        // A machine without any authority may still know the certificate itself.
+        // Without authorities, the certificate itself may still be known.
         None => platform(provider.clone())
             .or_else(|error| if tls.pin.is_some() || tls.trust_on_first_use { Ok(None) } else { Err(error) })?,
     };
     let belief = match tls.pin {
         Some(pin) => Belief::Pinned(pin),
-        None if tls.trust_on_first_use => Belief::FirstUse(pins.clone(), origin.to_owned()),
+        None if tls.trust_on_first_use => Belief::FirstUse,
         None => Belief::Authorities,
     };
     let verifier = Verifier { provider: provider.clone(), authorities, belief };
@@ -53,13 +53,17 @@ pub(super) fn client_config(tls: &Tls, origin: &str, pins: &Arc<Certificates>) -
         }
         None => builder.with_no_client_auth(),
     };
+    if tls.trust_on_first_use {
+        // A resumed TLS session shows no certificate, and even a refused connection leaves a session to resume.
+        config.resumption = Resumption::disabled();
+    }
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }
 
 type Authorities = Arc<dyn ServerCertVerifier>;
 
-/// The authorities of a file, and no others.
+/// Trusts only the authorities in a file.
 fn named(file: &Path, provider: Arc<CryptoProvider>) -> Result<Authorities, String> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(file)? {
@@ -75,7 +79,7 @@ fn platform(provider: Arc<CryptoProvider>) -> Result<Option<Authorities>, String
     Ok(Some(Arc::new(verifier)))
 }
 
-/// The certificates of a PEM file.
+/// Reads the certificates in a PEM file.
 pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let unusable = |reason: String| format!("{} cannot be used as a certificate: {reason}", file.display());
     let found = CertificateDer::pem_file_iter(file).map_err(|error| unusable(error.to_string()))?;
@@ -83,21 +87,21 @@ pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, 
     if found.is_empty() { Err(unusable("no certificate in PEM is in it".to_owned())) } else { Ok(found) }
 }
 
-/// The private key of a PEM file.
+/// Reads the private key in a PEM file.
 pub(crate) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_file(file)
         .map_err(|error| format!("{} cannot be used as a private key: {error}", file.display()))
 }
 
-/// Whom to believe.
+/// Which certificates to trust.
 #[derive(Debug)]
 enum Belief {
-    /// Whoever an authority vouches for.
+    /// Trusts certificates that an authority vouches for.
     Authorities,
-    /// This certificate alone.
+    /// Trusts only the certificate with this fingerprint.
     Pinned(Fingerprint),
-    /// Authorities; and where they know nothing, the certificate that was seen first.
-    FirstUse(Arc<Certificates>, String),
+    /// Trusts certificates that an authority vouches for; otherwise the first one that the server shows.
+    FirstUse,
 }
 
 #[derive(Debug)]
@@ -105,17 +109,6 @@ struct Verifier {
     provider: Arc<CryptoProvider>,
     authorities: Option<Authorities>,
     belief: Belief,
-}
-
-/// A certificate that is not the one it was.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Changed(String);
-
-impl Verifier {
-    fn changed(text: String) -> rustls::Error {
-        CertificateError::Other(OtherError(Arc::new(Changed(text)))).into()
-    }
 }
 
 impl ServerCertVerifier for Verifier {
@@ -132,23 +125,16 @@ impl ServerCertVerifier for Verifier {
             if shown == pin {
                 return Ok(ServerCertVerified::assertion());
             }
-            return Err(Self::changed(format!("it shows the certificate {shown}, but tls.pin names {pin}")));
+            return Err(sight::another(format!("it shows the certificate {shown}, but tls.pin names {pin}")));
         }
         let vouched = match &self.authorities {
             Some(authorities) => authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp, now),
             None => Err(CertificateError::UnknownIssuer.into()),
         };
         match (vouched, &self.belief) {
-            (Err(error), Belief::FirstUse(pins, origin)) if nobody_vouches(&error) => match pins.judge(origin, shown) {
-                Verdict::Known => Ok(ServerCertVerified::assertion()),
-                Verdict::First => {
-                    tracing::warn!("{origin} shows {shown}, believed at first sight (tls.trustOnFirstUse)");
-                    Ok(ServerCertVerified::assertion())
-                }
-                Verdict::Changed { known } => Err(Self::changed(format!(
-                    "it shows the certificate {shown}, but it was {known} before; if its owner has changed it, accept \
-                     it with `mcp-host approve`"
-                ))),
+            (Err(error), Belief::FirstUse) if nobody_vouches(&error) => match sight::admits(shown) {
+                true => Ok(ServerCertVerified::assertion()),
+                false => Err(sight::another(format!("it shows the certificate {shown}, which is not the one it was"))),
             },
             (vouched, _) => vouched,
         }
@@ -177,19 +163,20 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Whether a certificate is only unknown, not wrong: expired, withdrawn and forged ones are never believed.
+/// Reports whether nothing is wrong with a certificate except that no authority vouches for it, or not for this name.
+/// Expired, revoked and forged ones are never trusted.
 fn nobody_vouches(error: &rustls::Error) -> bool {
     use CertificateError as C;
     let rustls::Error::InvalidCertificate(error) = error else { return false };
     match error {
         C::UnknownIssuer | C::NotValidForName | C::NotValidForNameContext { .. } => true,
-        // A certificate that signs others and itself.
+        // This is a self-signed certificate that may also sign others.
         C::Other(other) => other.to_string().contains("CaUsedAsEndEntity"),
         _ => false,
     }
 }
 
-/// What is wrong, where it is TLS: in words, and whether trying again is of no use.
+/// Explains a TLS error. The second value is whether the error lasts, so that retrying is pointless.
 pub(crate) fn explain(error: &rustls::Error) -> (String, bool) {
     use CertificateError as C;
     let text = match error {
@@ -198,19 +185,19 @@ pub(crate) fn explain(error: &rustls::Error) -> (String, bool) {
             C::NotValidYet | C::NotValidYetContext { .. } => {
                 "its certificate is not valid yet; is the clock of this machine right?".to_owned()
             }
-            C::Revoked => "its certificate was withdrawn".to_owned(),
+            C::Revoked => "its certificate was revoked".to_owned(),
             C::NotValidForName => "its certificate is for another name".to_owned(),
             C::NotValidForNameContext { expected, presented } => {
-                // They come as `DnsName("name")`.
+                // They are formatted as `DnsName("name")`.
                 let plain = |name: &String| name.split('"').nth(1).unwrap_or(name).to_owned();
                 let presented = presented.iter().take(4).map(plain).collect::<Vec<_>>().join(", ");
                 format!("its certificate is for {:?}, not for {:?}", Theirs(&presented), expected.to_str())
             }
             C::UnknownIssuer => "no authority that this machine knows vouches for its certificate; name the authority \
-                 as `tls.ca`, or believe the certificate at first sight with `tls.trustOnFirstUse`"
+                 as `tls.ca`, or trust the certificate on first use with `tls.trustOnFirstUse`"
                 .to_owned(),
             C::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
-                "its certificate vouches for itself; believe it with `tls.trustOnFirstUse`, or name it as `tls.pin`"
+                "its certificate is self-signed; trust it with `tls.trustOnFirstUse`, or name it as `tls.pin`"
                     .to_owned()
             }
             C::Other(OtherError(other)) => other.to_string(),

@@ -1,4 +1,5 @@
-//! One running request at a door: what it says before its answer, and the answer, in the order in which they are written.
+//! One running request at a door. It yields the request's messages and its answer in the order in which they are
+//! written. A leg is the mailbox for the messages that belong to one request.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,60 +9,62 @@ use tokio_util::sync::CancellationToken;
 use crate::protocol::{Message, Outcome, RequestId, Response};
 use crate::router::Mailbox;
 
-/// What the router makes of a request; `None` where no answer is due.
-pub(super) type Answer = Pin<Box<dyn Future<Output = Option<Outcome>> + Send>>;
-/// The next thing that a call has to be written.
+/// The router's answer to a request; `None` if no answer is due.
+pub(super) type PendingOutcome = Pin<Box<dyn Future<Output = Option<Outcome>> + Send>>;
+/// Resolves to the next thing that a call has to write.
 pub(super) type Step = Pin<Box<dyn Future<Output = Progress> + Send>>;
 
-/// A running request. Dropped, it is cancelled.
-pub(super) struct Call {
+/// A running request. Dropping this cancels the request.
+pub(super) struct RunningCall {
     id: RequestId,
     leg: Arc<Mailbox>,
-    answer: Answer,
-    /// What the answer is, while messages before it are still to be written.
+    answer: PendingOutcome,
+    /// The router's answer once it is there (the inner `None`: no answer is due). Messages that precede it may still be
+    /// unwritten.
     outcome: Option<Option<Outcome>>,
-    /// Whether the leg may get more.
+    /// Whether the leg may get more messages.
     open: bool,
-    /// Cancelled once its client wants nothing more of it.
+    /// Canceled once the client wants nothing more from the request.
     withdrawn: Option<CancellationToken>,
 }
 
-/// What a call has to be written.
+/// The next thing that a call has to write.
 pub(super) enum Progress {
-    /// A message, and the call that goes on.
-    Message(Message, Box<Call>),
-    /// It is over.
+    /// A message to write, and the call, which continues.
+    Message(Message, Box<RunningCall>),
+    /// The call has ended.
     Done(Ending),
 }
 
-/// How a call is over.
+/// How a call ended.
 pub(super) struct Ending {
-    /// Its answer, if one is due.
+    /// The call's answer, if one is due.
     pub(super) response: Option<Response>,
-    /// Its id, if it could be withdrawn so far.
+    /// The request's id, if the call could be withdrawn until now.
     pub(super) withdrawable: Option<RequestId>,
 }
 
-impl Call {
-    /// A request with this id, which is answered by `answer`, and by messages in `leg` before.
-    pub(super) fn new(id: RequestId, leg: Arc<Mailbox>, answer: Answer) -> Box<Self> {
+impl RunningCall {
+    /// Creates a call for the request with this id: messages arrive in `leg`, then `answer` resolves.
+    pub(super) fn new(id: RequestId, leg: Arc<Mailbox>, answer: PendingOutcome) -> Box<Self> {
         Box::new(Self { id, leg, answer, outcome: None, open: true, withdrawn: None })
     }
 
-    /// The same where the answer is there already, if it is.
+    /// Sets the router's answer, if it is already there.
     #[cfg(feature = "server")]
     pub(super) fn answered(mut self: Box<Self>, outcome: Option<Option<Outcome>>) -> Box<Self> {
         self.outcome = outcome;
         self
     }
 
-    /// The same, until the token is cancelled: then nothing more is written, not even what waits.
+    /// Lets the client withdraw the call: once this cancellation token is canceled, nothing more is written, not even
+    /// waiting messages.
     pub(super) fn until(mut self: Box<Self>, withdrawn: CancellationToken) -> Box<Self> {
         self.withdrawn = Some(withdrawn);
         self
     }
 
-    /// The next thing to write.
+    /// Returns a future that waits for the next thing to write.
     pub(super) fn step(mut self: Box<Self>) -> Step {
         Box::pin(async move {
             while self.outcome.is_none() {

@@ -1,27 +1,27 @@
-//! The running calls of a client that hears all of them on one way: the one stream of an HTTP+SSE session.
+//! The running calls of an HTTP+SSE session, whose one stream carries the messages and answers of all of them.
 
 use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
-use super::call::{Call, Progress, Step};
+use super::call::{Progress, RunningCall, Step};
 use crate::protocol::{Message, Request};
 use crate::router::{Client, Router};
 
-/// Calls that are driven together. Dropped, they are cancelled.
+/// Calls that are driven together. Dropping this cancels them.
 #[derive(Default)]
 pub(super) struct Calls(FuturesUnordered<Step>);
 
 impl Calls {
-    /// Begins a call.
+    /// Starts a call.
     pub(super) fn begin(&self, router: &Router, client: &Arc<Client>, request: Request) {
-        let leg = router.leg(client);
+        let leg = client.leg(router.limits());
         let id = request.id.clone();
         let answer = Box::pin(router.request(client, request, &leg));
-        self.0.push(Call::new(id, leg, answer).step());
+        self.0.push(RunningCall::new(id, leg, answer).step());
     }
 
-    /// The next thing to write: of one call all messages before its answer. `None` when no call is running.
+    /// Waits for the next message to write; `None` when no call is running. A call's messages precede its answer.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.

@@ -1,8 +1,9 @@
-//! Which era a message has, and so which way it goes: to a session, or served by itself (`docs/bridging.md` 3.2). Pure.
+//! Determines a message's era, legacy (with a handshake) or modern (since 2026-07-28, without a session), and so
+//! whether it goes to a session or is served by itself (`docs/bridging.md` 3.2). It does no I/O.
 //!
-//! The body decides; over HTTP its headers must say the same. A pipe has no headers, otherwise the table is the same. A
-//! message whose `_meta` claims 2026-07-28 goes to no session, whatever session id stands beside it. `initialize` makes
-//! a session as ever, even on a pipe that has served modern requests.
+//! The message's content decides; over HTTP the headers must agree with it. A pipe has no headers; otherwise its rules
+//! are the same. A message whose `_meta` claims 2026-07-28 goes to no session, even if it carries a session id.
+//! `initialize` opens a session, even on a pipe that has served modern requests.
 
 use std::sync::LazyLock;
 
@@ -13,75 +14,80 @@ use crate::protocol::{
     ErrorObject, Malformed, Message, Method, Notification, ProtocolVersion, Raw, Request, Theirs, code, meta,
 };
 
-/// The eras that a host speaks with its clients.
+/// The eras (groups of MCP revisions) that a host speaks with its clients.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), mcp_host::Error> {
+/// use mcp_host::{Eras, Host};
+///
+/// Host::builder().config_file("mcp.json").eras(Eras::Legacy).start().await?.serve_stdio().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eras {
-    /// Both, told apart message by message.
+    /// Both eras; each message decides which one it belongs to.
     #[default]
     Both,
-    /// The revisions with a handshake only.
+    /// Only the revisions with a handshake (`initialize`).
     Legacy,
-    /// The revisions without a session only.
+    /// Only the revisions without a session (since 2026-07-28).
     Modern,
 }
 
-/// What the header `MCP-Protocol-Version` says.
+/// What a message's header `MCP-Protocol-Version` says.
 #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header<'a> {
-    /// There are no headers: a pipe.
+    /// The transport has no headers: a pipe.
     None,
-    /// It is not there.
+    /// The header is missing.
     Absent,
-    /// It stands once.
+    /// The header occurs once.
     Is(&'a str),
-    /// It stands more than once, or is no text.
+    /// The header occurs more than once, or is not text.
     Unclear,
 }
 
-/// Which way a message goes.
+/// Where a message goes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Route {
-    /// To its session, or to make one.
+    /// The message goes to its session, or opens one.
     Session(Message),
-    /// Served by itself.
+    /// The request is served by itself.
     Stateless(Request, Envelope),
-    /// A notification of no session. Over a pipe it may withdraw a request, over HTTP it means nothing.
+    /// A notification outside a session. Over a pipe it may withdraw a request; over HTTP it has no effect.
     Notice(Notification),
 }
 
-/// What a request says of itself.
+/// What a modern request says about its sender.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Envelope {
-    /// What may be asked of its sender meanwhile.
+    /// The sender's client capabilities: what a server may ask of it while it serves the request.
     pub(super) capabilities: Raw,
-    /// What its sender says it is; shown, never believed.
+    /// The sender's own description; shown, never trusted.
     pub(super) info: Option<Raw>,
-    /// From which level on it wants log lines.
+    /// The lowest level of log messages that the sender wants.
     pub(super) level: Option<String>,
-    /// A word by which a client sets itself apart from others of the same person.
+    /// The affinity word, by which a client sets itself apart from other clients of the same person.
     pub(super) affinity: Option<String>,
 }
 
-/// The member of `_meta` that holds such a word; ours, for clients that know of us.
-const AFFINITY: &str = "mcp-host/affinity";
-/// Words that begin so are given by doors of ours.
+/// The first character of affinity words that our own doors assign; words from clients may not start with it.
 pub(super) const OURS: char = '\0';
-/// Longer ones are no words.
+/// The longest affinity word, in bytes; longer ones are ignored.
 const LONGEST: usize = 128;
 
-/// Finds the way of one message.
+/// Routes one message.
 ///
 /// # Errors
-/// What the answer is where it goes nowhere; its HTTP status is [`refused_status`].
+/// With the JSON-RPC error for a message that is refused; `Refusal::judged` picks its HTTP status.
 pub(super) fn route(message: Message, header: Header<'_>, eras: Eras) -> Result<Route, ErrorObject> {
     match message {
         Message::Request(request) => self::request(request, header, eras),
         Message::Notification(notice) => notification(notice, header, eras),
-        Message::Response(_) if eras == Eras::Modern => Err(ErrorObject::new(
-            code::INVALID_REQUEST,
-            "nothing is asked here by requests, so there is no answer to take",
-        )),
+        Message::Response(_) if eras == Eras::Modern => {
+            Err(ErrorObject::new(code::INVALID_REQUEST, "no requests go to clients here, so no response is expected"))
+        }
         Message::Response(_) => {
             check_legacy(header)?;
             Ok(Route::Session(message))
@@ -138,20 +144,22 @@ fn notification(notice: Notification, header: Header<'_>, eras: Eras) -> Result<
     Ok(Route::Session(Message::Notification(notice)))
 }
 
-/// Messages in one batch (`docs/hazards.md` H39).
+/// The most messages in one batch (`docs/hazards.md` H39).
 const BATCH: usize = 100;
 
-/// The messages of a batch (2025-03-26), each with its own fate. Only sessions of that one revision have batches.
+/// Splits a batch (2025-03-26) into its messages, each of which may be malformed by itself. Only sessions with that
+/// revision have batches.
 ///
 /// # Errors
-/// When there is nothing in it, too much, or something of a revision without sessions.
+/// When the batch is empty, too large, or contains a message that claims a revision in its `_meta`; or when the header
+/// names no revision with a handshake.
 pub(super) fn batch(items: &[Bytes], header: Header<'_>) -> Result<Vec<Result<Message, Malformed>>, ErrorObject> {
     let refused = |text: &str| ErrorObject::new(code::INVALID_REQUEST, text);
     if items.is_empty() {
-        return Err(refused("a batch of nothing"));
+        return Err(refused("the batch is empty"));
     }
     if items.len() > BATCH {
-        return Err(refused(&format!("a batch of more than {BATCH} messages")));
+        return Err(refused(&format!("the batch has more than {BATCH} messages")));
     }
     check_legacy(header)?;
     let messages: Vec<_> = items.iter().map(Message::parse).collect();
@@ -164,50 +172,52 @@ pub(super) fn batch(items: &[Bytes], header: Header<'_>) -> Result<Vec<Result<Me
         params.and_then(meta_of).is_some_and(|meta| meta.member(meta::PROTOCOL_VERSION).is_some())
     };
     if messages.iter().flatten().any(claims) {
-        return Err(refused("a message that speaks for itself is no part of a batch"));
+        return Err(refused("a message with its own protocol version cannot be part of a batch"));
     }
     Ok(messages)
 }
 
-/// The answer to a batch of a session whose revision has none.
+/// Returns the error for a batch in a session with another revision.
 pub(super) fn no_batches() -> ErrorObject {
-    ErrorObject::new(code::INVALID_REQUEST, "a batch: only sessions of 2025-03-26 have them")
+    ErrorObject::new(code::INVALID_REQUEST, "batches are supported only in sessions of 2025-03-26")
 }
 
-/// `_meta`, where it may hold a claim. A look for the text first: nearly no message has it, and a large one is not parsed
-/// again to learn that. (The slash before it may be escaped, so it is not looked for.)
+/// Returns `_meta` if it may claim a revision. Searches for the claim's key as text first: few messages have it, and
+/// this avoids parsing a large message a second time. (The slash in the key may be escaped, so only the text before it
+/// is searched for.)
 fn meta_of(params: &Raw) -> Option<Raw> {
     static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("io.modelcontextprotocol"));
     NAME.find(params.as_bytes())?;
     params.member("_meta")
 }
 
-/// Reads what a request says of itself, in the order in which servers are to refuse: the headers say the same, all is
-/// there, the revision is spoken.
+/// Reads the envelope of a request. The checks have the order in which the spec has servers refuse: first that the
+/// headers agree, then that every member is present, then that the revision is supported.
 fn envelope(claim: &Raw, meta: Option<&Raw>, header: Header<'_>) -> Result<Envelope, ErrorObject> {
-    let malformed = |key: &str, what: &str| ErrorObject::invalid_params(format!("`_meta`: `{key}` is no {what}"));
-    let version = claim.string().ok_or_else(|| malformed(meta::PROTOCOL_VERSION, "string"))?;
+    let malformed = |key: &str, what: &str| ErrorObject::invalid_params(format!("`_meta`: `{key}` must be {what}"));
+    let version = claim.string().ok_or_else(|| malformed(meta::PROTOCOL_VERSION, "a string"))?;
     let mismatch = |text: &str| Err(ErrorObject::new(code::HEADER_MISMATCH, text));
     match header {
         Header::None => {}
         Header::Absent => return mismatch("the header `MCP-Protocol-Version` is missing"),
-        Header::Unclear => return mismatch("the header `MCP-Protocol-Version` must stand once"),
+        Header::Unclear => return mismatch("the header `MCP-Protocol-Version` must occur once"),
         Header::Is(named) if named != version => {
-            return mismatch("the header `MCP-Protocol-Version` names another revision than `_meta`");
+            return mismatch("the header `MCP-Protocol-Version` names a different revision than `_meta`");
         }
         Header::Is(_) => {}
     }
     let [capabilities, info, level, affinity] = meta.map_or([const { None }; 4], |meta| {
-        meta.members([meta::CLIENT_CAPABILITIES, meta::CLIENT_INFO, meta::LOG_LEVEL, AFFINITY])
+        meta.members([meta::CLIENT_CAPABILITIES, meta::CLIENT_INFO, meta::LOG_LEVEL, meta::AFFINITY])
     });
     let Some(capabilities) = capabilities else { return Err(missing(meta)) };
     if !capabilities.is_object() {
-        return Err(malformed(meta::CLIENT_CAPABILITIES, "object"));
+        return Err(malformed(meta::CLIENT_CAPABILITIES, "an object"));
     }
     if info.as_ref().is_some_and(|info| !info.is_object()) {
-        return Err(malformed(meta::CLIENT_INFO, "object"));
+        return Err(malformed(meta::CLIENT_INFO, "an object"));
     }
-    let level = level.map(|level| level.string().map(String::from).ok_or_else(|| malformed(meta::LOG_LEVEL, "string")));
+    let level =
+        level.map(|level| level.string().map(String::from).ok_or_else(|| malformed(meta::LOG_LEVEL, "a string")));
     let is_word = |word: &String| word.len() <= LONGEST && !word.starts_with(OURS);
     let affinity = affinity.and_then(|word| word.string().map(String::from)).filter(is_word);
     let envelope = Envelope { capabilities, info, level: level.transpose()?, affinity };
@@ -217,7 +227,8 @@ fn envelope(claim: &Raw, meta: Option<&Raw>, header: Header<'_>) -> Result<Envel
     Ok(envelope)
 }
 
-/// Whether a client without a session may send that. What an extension adds, the router judges.
+/// Reports whether a client without a session may send a request with this method. For methods that an extension adds
+/// (tasks), the router also decides.
 fn is_served(method: &Method) -> bool {
     use Method as M;
     matches!(
@@ -238,27 +249,27 @@ fn is_served(method: &Method) -> bool {
     )
 }
 
-/// Whether the header names a revision without sessions, be it one of ours or one to come.
+/// Reports whether the header names a known or future revision without sessions.
 pub(super) fn is_modern(header: Header<'_>) -> bool {
     let Header::Is(named) = header else { return false };
     let date = named.len() == 10 && named.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     date && named >= ProtocolVersion::MODERN[0].as_str()
 }
 
-/// Refuses a session's message whose header names no revision of sessions; none is fine.
+/// Refuses a session's message whose header names no revision with a handshake. The header may be missing.
 pub(super) fn check_legacy(header: Header<'_>) -> Result<(), ErrorObject> {
     let named = match header {
         Header::None | Header::Absent => return Ok(()),
         Header::Is(named) if ProtocolVersion::parse_handshake(named).is_some() => return Ok(()),
         Header::Is(named) => named,
         Header::Unclear => {
-            return Err(ErrorObject::new(code::INVALID_REQUEST, "the header `MCP-Protocol-Version` must stand once"));
+            return Err(ErrorObject::new(code::INVALID_REQUEST, "the header `MCP-Protocol-Version` must occur once"));
         }
     };
     Err(ErrorObject::new(code::INVALID_REQUEST, unsupported(named)))
 }
 
-/// Names what a request has to say of itself and does not.
+/// Names the required members that a request's `_meta` lacks.
 fn missing(meta: Option<&Raw>) -> ErrorObject {
     let keys = [meta::PROTOCOL_VERSION, meta::CLIENT_CAPABILITIES];
     let lacking = keys.into_iter().filter(|key| meta.is_none_or(|meta| meta.member(key).is_none()));
@@ -275,14 +286,14 @@ fn unsupported_version(requested: &str) -> ErrorObject {
     ErrorObject::new(code::UNSUPPORTED_VERSION, text).with_data(data)
 }
 
-/// The sentence about a version that sessions do not have here.
+/// Returns the error text for a version that sessions do not support here.
 fn unsupported(version: &str) -> String {
     let version: String = version.chars().take(64).collect();
     let names: Vec<&str> = ProtocolVersion::HANDSHAKE.iter().map(|version| version.as_str()).collect();
     format!("protocol version {version:?} is not supported; after `initialize` it is one of {}", names.join(", "))
 }
 
-/// The answer to a request that has no session yet.
+/// Returns the error for a request before `initialize`.
 pub(super) fn not_initialized(method: &str) -> ErrorObject {
     ErrorObject::new(
         code::INVALID_REQUEST,
@@ -290,7 +301,7 @@ pub(super) fn not_initialized(method: &str) -> ErrorObject {
     )
 }
 
-/// What `ping` is answered where no router is needed for it.
+/// Returns the result of a `ping` that the door answers itself, before there is a session.
 pub(super) fn pong() -> Raw {
     Raw::empty_object()
 }

@@ -1,12 +1,15 @@
-//! The doors in: where clients reach the host, over HTTP or stdin and stdout, and the socket that tells its status.
+//! The doors through which clients reach the host: HTTP, stdin and stdout, and a daemon's local socket, which also
+//! reports the status.
 //!
-//! Bytes come in, [`Message`](crate::protocol::Message)s and the [`Client`](crate::router::Client) who sent them go to
-//! the router, and what the router says goes back as bytes. Sessions, streams and their replay live here and nowhere
-//! else.
+//! Bytes come in. They go to the router as [`Message`](crate::protocol::Message)s, together with the
+//! [`Client`](crate::router::Client) that sent them; the router's messages go out as bytes. HTTP sessions, streams, and
+//! their replay live only here.
 //!
-//! **Invariant:** a door never looks into params (but for the one question which era a message is of) and makes no ids
-//! of JSON-RPC: what the router puts into a mailbox goes out as it is, on exactly one stream. Before a byte of a request
-//! is believed, `guard.rs` has seen its headers and `authentication` knows whose it is. Start reading at `http/mod.rs`, or at `stdio.rs` for the short story.
+//! **Invariant:** a door looks into params only for a message's era (with or without a handshake), for HTTP headers
+//! that must match, and for the request that a cancellation names. It creates no JSON-RPC ids: what the router puts
+//! into a mailbox goes out unchanged, on exactly one stream. Before any byte of an HTTP request is trusted, `guard.rs`
+//! has checked its headers and `authentication` knows its principal. Start reading at `http/mod.rs`, or at
+//! `stdio/mod.rs` for the short version.
 
 #[cfg(feature = "server")]
 pub mod admin;
@@ -21,6 +24,8 @@ mod guard;
 #[cfg(feature = "server")]
 pub(crate) mod http;
 mod outbox;
+#[cfg(feature = "server")]
+mod peer;
 pub(crate) mod stdio;
 
 pub use classify::Eras;

@@ -1,4 +1,5 @@
-//! Bytes on their way to one pipe: small messages are put together and written at once, large ones are not copied.
+//! The bytes that wait to be written to one pipe. Small messages are combined into one write; large ones are not
+//! copied.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -8,27 +9,27 @@ use bytes::{Buf, Bytes, BytesMut};
 use crate::protocol::Frame;
 use crate::queues::Share;
 
-/// Lines to be written.
+/// The lines that wait to be written.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    /// Whole pieces, first.
+    /// Pieces to write first: large ones, and the small messages before them.
     pieces: VecDeque<Bytes>,
-    /// Small messages, after the pieces.
+    /// Small messages to write after the pieces.
     tail: BytesMut,
     bytes: usize,
     share: Share,
 }
 
-/// Pieces up to this size are copied.
+/// Pieces up to this many bytes are copied.
 const SMALL: usize = 16 * 1024;
 
 impl Outbox {
-    /// An empty one, whose bytes count for an account.
+    /// Creates an empty outbox whose bytes count against the account of this share.
     pub(super) fn new(share: Share) -> Self {
         Self { pieces: VecDeque::new(), tail: BytesMut::new(), bytes: 0, share }
     }
 
-    /// Adds a message and the end of its line.
+    /// Adds a message and its newline.
     pub(super) fn push(&mut self, frame: Frame) {
         self.share.add(frame.len() + 1);
         let pieces = frame.on_one_line().pieces();
@@ -45,7 +46,7 @@ impl Outbox {
         }
     }
 
-    /// Bytes that wait.
+    /// Returns how many bytes wait.
     pub(super) fn len(&self) -> usize {
         self.bytes
     }
@@ -89,7 +90,7 @@ impl Buf for Outbox {
                 self.pieces.pop_front();
             }
         }
-        // A client that is quiet costs no buffer.
+        // An idle client holds no buffer.
         if self.bytes == 0 && self.tail.capacity() > SMALL {
             self.tail = BytesMut::new();
         }

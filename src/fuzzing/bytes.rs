@@ -1,4 +1,4 @@
-//! Framing, envelopes, edits: the words of the wire.
+//! Framing, envelopes, and edits of raw JSON.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -9,10 +9,10 @@ use crate::protocol::lines::{Line, Lines};
 use crate::protocol::sse::{Event, Events, TooLarge};
 use crate::protocol::{DEPTH, Edits, Message, Raw};
 
-/// Lines come out as a plain split has them, wherever the bytes are cut.
+/// Checks that the lines equal those of a plain split, wherever the bytes are cut.
 pub fn lines(data: &[u8]) {
     let (cuts, pieces) = pieces(data);
-    // The mark at the start fits in.
+    // At least 4, which leaves room for the byte order mark.
     let cap = cuts.first().map_or(4, |first| usize::from(*first) * 4 + 4);
     let text: Vec<u8> = pieces.concat();
     let (expected, open) = plain_lines(&text, cap);
@@ -28,14 +28,14 @@ pub fn lines(data: &[u8]) {
                 Line::Whole(line) => assert_eq!(line, wanted),
                 Line::TooLong(head) => {
                     assert!(wanted.len() > cap, "{wanted:?} fits in {cap}");
-                    // The end may not have come yet, but for its first byte.
+                    // Of the line's end, the head has at most the first byte.
                     let head = head.strip_suffix(b"\r").unwrap_or(&head);
                     assert!(wanted.starts_with(head), "{wanted:?} does not begin with {head:?}");
                 }
-                // What comes after is not read any more.
+                // Nothing is read after an error.
                 Line::Endless => return,
             }
-            // It may be told to be endless next; the first byte of its end counts, too.
+            // The next read may report this line as too long, since the first byte of its end counts, too.
             if wanted.len() >= 4 * cap {
                 return;
             }
@@ -44,7 +44,7 @@ pub fn lines(data: &[u8]) {
     assert_eq!(expected.next(), None, "a line is lost");
 }
 
-/// The lines by the simplest rule that there is, and what stands behind the last one.
+/// Splits by the simplest possible rule. Returns the lines, and the rest after the last line.
 fn plain_lines(text: &[u8], cap: usize) -> (Vec<&[u8]>, &[u8]) {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let (whole, open) = match text.iter().rposition(|byte| *byte == b'\n') {
@@ -58,7 +58,7 @@ fn plain_lines(text: &[u8], cap: usize) -> (Vec<&[u8]>, &[u8]) {
     (lines.filter(|line| line.len() > cap || !line.iter().all(u8::is_ascii_whitespace)).collect(), open)
 }
 
-/// Events are the same wherever the bytes are cut, and none is larger than the cap.
+/// Checks that events are the same wherever the bytes are cut, and that none exceeds the cap.
 pub fn sse(data: &[u8]) {
     let (cuts, pieces) = pieces(data);
     let cap = cuts.first().map_or(1, |first| usize::from(*first) * 4 + 1);
@@ -67,7 +67,7 @@ pub fn sse(data: &[u8]) {
     let bytes: Vec<u8> = pieces.concat();
     assert_eq!(events(cap, &bytes.chunks(1).collect::<Vec<_>>()), whole);
     for event in whole.0 {
-        // A byte that is no UTF-8 becomes a character.
+        // A byte that is not UTF-8 becomes a character of three bytes, so characters are counted.
         assert!(event.data.len() + event.kind.chars().count() <= cap);
         assert!(!event.kind.contains(['\r', '\n']) && !event.id.unwrap_or_default().contains(['\r', '\n', '\0']));
     }
@@ -88,7 +88,7 @@ fn events(cap: usize, pieces: &[&[u8]]) -> (Vec<Event>, Result<(), TooLarge>) {
     (found, Ok(()))
 }
 
-/// What is taken for a message is JSON to others as well, says the same to them, and is the same once written and read.
+/// Checks that an accepted message is JSON to another parser, means the same to it, and survives writing and reading.
 pub fn envelope(data: &[u8]) {
     let bytes = Bytes::copy_from_slice(data);
     let _ = Message::answered_by(data);
@@ -99,27 +99,27 @@ pub fn envelope(data: &[u8]) {
     assert_eq!(message.frame().len(), written.len());
     assert_eq!(Message::parse(&written).as_ref(), Ok(&message), "another one once it is written");
     assert!(!message.frame().on_one_line().into_bytes().contains(&b'\n'));
-    // Numbers that no double holds and deep nesting are beyond the other reader.
+    // The other parser cannot handle deep nesting, or numbers that no double holds.
     let (Ok(theirs), Ok(again)) = (serde_json::from_slice::<Value>(data), serde_json::from_slice::<Value>(&written))
     else {
         return;
     };
-    // What belongs to the other kind of message is not of this one, and is left out.
+    // A response may have members of a request and the reverse; those are ignored.
     let own: &[&str] = if matches!(message, Message::Response(_)) {
         &["jsonrpc", "id", "result"]
     } else {
         &["jsonrpc", "id", "method", "params"]
     };
     for member in own {
-        // No answer says `null`, and no params are none.
+        // No answer is `null`, and absent params count as none.
         let [given, again] = [&theirs, &again].map(|tree| tree.get(*member).filter(|value| !value.is_null()));
-        // An id of `-0.0` is one of `0`.
+        // The id `-0.0` equals `0`.
         let number = |value: Option<&Value>| (*member == "id").then(|| value?.as_f64()).flatten();
         assert!(given == again || (number(given).is_some() && number(given) == number(again)), "{member}");
     }
 }
 
-/// Members are found and edited as in a tree, and every other byte stays.
+/// Checks that members are found and edited as in a parsed tree, and that every other byte stays.
 pub fn raw(data: &[u8]) {
     let Ok(raw) = Raw::parse(&Bytes::copy_from_slice(data)) else {
         assert!(serde_json::from_slice::<Value>(data).is_err(), "JSON, and not taken");
@@ -149,7 +149,7 @@ pub fn raw(data: &[u8]) {
     }
 }
 
-/// Whether any key of the outermost object stands there twice: readers differ in which one counts.
+/// Reports whether the outermost object has a duplicate key: parsers differ in which one wins.
 fn has_a_key_twice(raw: &Raw) -> bool {
     let Some(mut members) = crate::protocol::object(raw.as_value()) else { return false };
     let all = members.len();

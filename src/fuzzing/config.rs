@@ -1,4 +1,4 @@
-//! Config files of every syntax and of every client.
+//! Config files in every syntax and of every client.
 
 use crate::config::{Syntax, Vars, parse_str};
 
@@ -12,14 +12,14 @@ const NAMES: [&str; 8] = [
     "goose/config.yaml",
     "opencode.json",
 ];
-/// The value of every variable: it may be in a config that is good, and nowhere else.
+/// The value of every environment variable. It may appear in a loaded config and nowhere else.
 const PLANTED: &str = "planted-in-a-variable";
 
-/// A text is a config or it is refused with reasons; no value of a variable is shown either way.
+/// Checks that a config text loads or is refused with reasons, and that no variable's value is shown either way.
 pub fn config(data: &[u8]) {
     let Some((first, text)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(text) else { return };
-    // Files of this machine are none of a fuzzer's business.
+    // The fuzzer must not read files of this machine.
     if text.contains("file:") || text.contains("envFile") || text.contains('\\') {
         return;
     }

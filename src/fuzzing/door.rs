@@ -1,4 +1,5 @@
-//! Bytes of a client at the HTTP door, over a pipe in this process and under a clock that jumps ahead.
+//! Sends client bytes to the door, the HTTP endpoint for clients, over a pipe in this process and with a clock that
+//! jumps ahead.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,12 +20,12 @@ use crate::protocol::Raw;
 use crate::router::Router;
 use crate::upstream::Starter;
 
-/// A door is new after so many inputs, so that it has room for sessions.
+/// Inputs per door. After these, a new door has room for sessions again.
 const INPUTS: usize = 256;
-/// How long an answer may take; a stream never ends, and time passes as soon as nobody does anything.
+/// How long an answer may take. An event stream never ends, and time advances whenever all tasks are idle.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a connection may outlive its client: as long as a call may, where more requests wait behind it.
+/// How long a connection may outlive its client: as long as a call, if more requests are queued.
 const GONE: Duration = Duration::from_secs(2 * 60 * 60);
 
 struct World {
@@ -33,7 +34,7 @@ struct World {
     left: usize,
 }
 
-/// Whatever comes over a connection, what goes back is HTTP, and the next client is served.
+/// Checks that the answer to any bytes is HTTP, and that the next client is served.
 pub fn http(data: &[u8]) {
     thread_local!(static WORLD: RefCell<Option<World>> = const { RefCell::new(None) });
     let (_, pieces) = pieces(data);
@@ -69,18 +70,18 @@ impl World {
         Self { runtime, door, left: INPUTS }
     }
 
-    /// Says that over a connection of its own; gives all that comes back.
+    /// Sends the bytes over a new connection and returns everything that comes back.
     fn say(&self, pieces: &[&[u8]]) -> Vec<u8> {
         self.runtime.block_on(async {
             let (client, server) = duplex(64 * 1024);
             let serving = tokio::spawn(self.door.serve(server));
             let mut answer = Vec::new();
-            // A client that has said all does not hang up: it waits for its answers.
+            // A client that has sent everything does not hang up: it waits for answers.
             let (mut reader, mut writer) = tokio::io::split(client);
             let talk = async {
                 let say = async {
                     for piece in pieces {
-                        // Who is refused is not read to the end.
+                        // A refused request is not read to the end.
                         if writer.write_all(piece).await.is_err() {
                             break;
                         }
@@ -98,7 +99,7 @@ impl World {
     }
 }
 
-/// A request that is answered at once.
+/// Returns a request that is answered immediately.
 fn good() -> String {
     let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"f","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
     let params = format!(r#"{{"name":"echo","arguments":{{"text":"still here"}},{meta}}}"#);

@@ -1,7 +1,7 @@
-//! What the fuzzers of `fuzz/` run: each function takes bytes from anywhere and panics where something does not hold.
+//! The targets of the fuzzers in `fuzz/`: each function takes arbitrary bytes and panics if a property does not hold.
 //!
-//! Hidden, and only there with the feature `fuzzing`. What is checked are properties, against a simpler reader where there
-//! is one; the functions themselves are part of no interface.
+//! This module is hidden, and only present with the feature `fuzzing`. Where a simpler parser exists, results are
+//! compared with its results. The functions are not part of the public interface.
 
 mod bytes;
 mod config;
@@ -13,7 +13,7 @@ pub use config::config;
 pub use door::http;
 pub use text::{challenge, headers, redact, sealed};
 
-/// The bytes in pieces, cut at places that the first of them tell; those first ones, and the pieces.
+/// Splits the bytes at positions that their first four define. Returns those four and the pieces of the rest.
 fn pieces(data: &[u8]) -> (&[u8], Vec<&[u8]>) {
     let (cuts, mut rest) = data.split_at(data.len().min(4));
     let mut pieces = Vec::new();

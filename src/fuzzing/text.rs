@@ -1,4 +1,4 @@
-//! Values of headers, challenges, handles, and what is taken out of texts.
+//! Header values, authentication challenges, sealed handles, and the scrubber.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -12,7 +12,8 @@ use crate::registry::fuzzing::cursor;
 use crate::seal::{Purpose, Seal};
 use crate::upstream::encode;
 
-/// A value comes back from its header, and only loopback is let in by a door without a config.
+/// Checks that a value survives its encoding for a header, and that a door without a config admits only the loopback
+/// names in `Host` and `Origin`.
 pub fn headers(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let encoded = encode(&text);
@@ -35,7 +36,7 @@ pub fn headers(data: &[u8]) {
     }
 }
 
-/// What a server says of its ways in is read in one way, within its bounds.
+/// Checks that an authentication challenge is read in one way only, and within its bounds.
 pub fn challenge(data: &[u8]) {
     let values: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
     let Ok(found) = crate::auth::challenges(values.iter().copied()) else { return };
@@ -45,12 +46,12 @@ pub fn challenge(data: &[u8]) {
         let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
         assert!(!challenge.scheme().is_empty() && challenge.scheme().chars().all(token), "{challenge:?}");
         assert_eq!(challenge.scheme(), challenge.scheme().to_ascii_lowercase());
-        let _ = (challenge.token(), challenge.parameter("realm"), challenge.parameter("resource_metadata"));
+        let _ = (challenge.parameter("realm"), challenge.parameter("resource_metadata"));
     }
     assert_eq!(crate::auth::challenges(values).as_ref(), Ok(&found));
 }
 
-/// Nothing opens but what was sealed, for whom it was sealed; no cursor is taken but one of ours.
+/// Checks that only sealed texts open, only for their principal, and that only our own cursors are accepted.
 pub fn sealed(data: &[u8]) {
     static SEAL: OnceLock<Seal> = OnceLock::new();
     let seal = SEAL.get_or_init(|| Seal::new().expect("there is randomness"));
@@ -76,7 +77,7 @@ pub fn sealed(data: &[u8]) {
     cursor(&text);
 }
 
-/// Nothing that is known gets through, whatever stands around it.
+/// Checks that no known value gets through, whatever surrounds it.
 pub fn redact(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (value, around) = text.split_once('\n').unwrap_or(("a planted value", &text));
@@ -88,6 +89,6 @@ pub fn redact(data: &[u8]) {
     if value.len() >= 6 && !value.contains('*') && !value.contains('…') {
         assert!(!shown.contains(value), "{shown}");
     }
-    // However it is cut, half a value at the end is none.
+    // No text makes the scrubber panic.
     let _ = Scrubber::default().scrub(&text);
 }

@@ -1,4 +1,4 @@
-//! What a host is made of, gathered before it starts.
+//! The builder of a host.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,36 +7,49 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::conversation::Conversation;
+use super::handler::Answers;
 use super::reload::Configured;
-use super::{ClientHandler, Host, Inner, answer_questions};
+use super::{ClientHandler, Host, Inner};
 use crate::audit::Audit;
 use crate::auth::{self, Interaction, Keychain, SecretStore};
 use crate::config::{self, Config, LoadRequest};
 use crate::downstream::Eras;
 use crate::error::{Error, ErrorKind};
 use crate::in_process::{InProcess, Running};
+use crate::keep;
 use crate::lineage::{self, Lineage};
-use crate::manager::{Manager, Principal};
-use crate::protocol::{Profile, ProtocolVersion, Raw};
-use crate::queues::Account;
-use crate::router::{Named, Router};
+use crate::manager::Manager;
+use crate::protocol::Raw;
+use crate::router::Router;
 use crate::upstream::{Nature, Starter};
 
-/// Gathers what a [`Host`] is made of.
+/// Builds a [`Host`].
+///
+/// ```no_run
+/// # async fn example() -> Result<(), mcp_host::Error> {
+/// use mcp_host::Host;
+///
+/// let builder = Host::builder().config_file("mcp.json").follow().client_info("my-agent", "1.0.0");
+/// let host = builder.state_directory("/var/lib/my-agent").start().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Default)]
 #[must_use = "a builder does nothing before `start`"]
 pub struct HostBuilder {
     files: Vec<PathBuf>,
     config: Option<Config>,
+    follow: bool,
     servers: Vec<(String, InProcess)>,
     bare: bool,
-    handler: Option<Arc<dyn ClientHandler>>,
+    handler: Option<Arc<dyn Answers>>,
     info: Option<Raw>,
     state: Option<PathBuf>,
     eras: Eras,
     store: Option<Arc<dyn SecretStore>>,
     interaction: Option<Arc<dyn Interaction>>,
-    lineage: Option<Lineage>,
+    /// What [`HostBuilder::enter`] found: the loaded config, and the hosts above this one among the parent processes.
+    entered: Option<(Config, Lineage)>,
     waits: bool,
 }
 
@@ -50,117 +63,150 @@ impl std::fmt::Debug for HostBuilder {
 }
 
 impl HostBuilder {
-    /// Reads that config file; of several, the later one wins by server name.
+    /// Reads a config file. If several files name a server, the last one wins. Cannot be combined with
+    /// [`config`](Self::config).
     pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.files.push(path.into());
         self
     }
 
-    /// Takes a config that was loaded before.
+    /// Follows the files of [`config_file`](Self::config_file): when they change, the host applies them if they are
+    /// valid. [`Host::config_status`] reports the outcome, and [`Host::reload_files`] reloads them at once.
+    pub fn follow(mut self) -> Self {
+        self.follow = true;
+        self
+    }
+
+    /// Uses a config that the program has loaded or made. Cannot be combined with [`config_file`](Self::config_file).
     pub fn config(mut self, config: Config) -> Self {
         self.config = Some(config);
         self
     }
 
-    /// Adds a server that lives in this process.
+    /// Adds an in-process server.
     pub fn in_process(mut self, name: &str, server: InProcess) -> Self {
         self.servers.push((name.to_owned(), server));
         self
     }
 
-    /// The in-process servers keep their own names, without a prefix.
+    /// Exposes the tool, prompt and resource names of the in-process servers without a prefix.
     pub(crate) fn bare(mut self) -> Self {
         self.bare = true;
         self
     }
 
-    /// Answers what servers ask during calls of this program.
+    /// Lets this handler answer the questions of servers, such as elicitation.
     pub fn client_handler(mut self, handler: impl ClientHandler) -> Self {
         self.handler = Some(Arc::new(handler));
         self
     }
 
-    /// The name that servers and clients see.
+    /// Sets the name and version under which servers and clients see this host.
     pub fn client_info(mut self, name: &str, version: &str) -> Self {
         self.info = Some(Raw::from_value(&serde_json::json!({ "name": name, "version": version })));
         self
     }
 
-    /// Keeps what is learned of servers in that directory, for the next start, and tokens in encrypted files; without it nothing
-    /// is kept.
+    /// Keeps state in this directory for the next start: what was learned about servers, and access tokens in encrypted
+    /// files. By default the host keeps nothing.
     pub fn state_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.state = Some(path.into());
         self
     }
 
-    /// Shows nothing of what servers listed in earlier starts: lists wait for the servers themselves. For a program that looks
-    /// once and ends.
+    /// Ignores the tool, prompt and resource lists kept from earlier starts, and waits for those of the servers
+    /// themselves. Meant for a program that looks once and exits.
     pub fn live_lists(mut self) -> Self {
         self.waits = true;
         self
     }
 
-    /// Keeps tokens of servers there, whatever the config says. Without it they are kept as `host.secrets` has it, and in memory
-    /// alone where there is no state directory.
+    /// Keeps the access tokens for servers in this store, whatever the config says. By default `host.secrets` decides;
+    /// without a state directory, they stay in memory.
     pub fn secret_store(mut self, store: impl SecretStore + 'static) -> Self {
         self.store = Some(Arc::new(store));
         self
     }
 
-    /// Asks a user to sign in when a server wants that. Without it such a server is `unauthorized`, until
-    /// [`Host::login`] has brought a token, or somebody who was asked by a client at one of our doors (elicitation by URL).
+    /// Asks a user to sign in when a server requires it. Without an interaction, such a server stays `unauthorized`
+    /// until [`Host::login`] brings an access token, or until a client at one of the doors asks its user to sign in
+    /// (elicitation by URL).
     pub fn interaction(mut self, interaction: impl Interaction + 'static) -> Self {
         self.interaction = Some(Arc::new(interaction));
         self
     }
 
-    /// Speaks with clients only what is given; without it the revisions of both eras.
+    /// Limits the MCP revisions that the host speaks with clients; the default is both eras, with and without a
+    /// handshake.
     pub fn eras(mut self, eras: Eras) -> Self {
         self.eras = eras;
         self
     }
 
-    /// Finds out here which hosts are above this process, as the last thing before [`start`](Self::start), which does it on a
-    /// thread of its own otherwise. It reads a few small files: for a program that does nothing else yet, and starts sooner.
+    /// Looks on this thread for hosts among the processes above this one; call it right before [`start`](Self::start),
+    /// which otherwise looks on another thread. It blocks while it reads a few small files, and so lets a program that
+    /// does nothing else yet start sooner.
     ///
     /// # Errors
-    /// When the config is wrong, or a host with this config is above.
+    /// When the config is invalid, or one of the processes above this one is a host with this config.
     pub fn enter(mut self) -> Result<Self, Error> {
-        let config = match self.config.take() {
-            Some(config) => config,
-            None => loaded(std::mem::take(&mut self.files))?,
-        };
-        self.lineage = Some(
-            Lineage::enter(&lineage::Files::of(&config), self.state.as_deref()).map_err(|refusal| refused(&refusal))?,
-        );
-        self.config = Some(config);
+        let config = self.configured()?;
+        let lineage =
+            Lineage::enter(&lineage::Files::of(&config), self.state.as_deref()).map_err(|refusal| refused(&refusal))?;
+        self.entered = Some((config, lineage));
         Ok(self)
     }
 
-    /// Starts the servers and gives the handle; it waits for none of them. Must be called inside a Tokio runtime.
+    /// Returns the given config, or loads the files; without either it is empty.
+    fn configured(&mut self) -> Result<Config, Error> {
+        let wrong = |what: &str, help: &str| Error::new(ErrorKind::Config, what).with_help(help);
+        match self.config.take() {
+            Some(_) if !self.files.is_empty() => {
+                Err(wrong("both a config and a config file are given", "merge them into one, and leave out the other"))
+            }
+            _ if self.follow && self.files.is_empty() => {
+                Err(wrong("there is no config file to follow", "name one with `HostBuilder::config_file`"))
+            }
+            Some(config) => Ok(config),
+            None if self.files.is_empty() => Ok(Config::default()),
+            None => Ok(config::load(&self.request())?),
+        }
+    }
+
+    /// Returns the instructions for reading the files, used at the start and at reloads.
+    fn request(&self) -> LoadRequest {
+        let mut request = LoadRequest::from_process();
+        request.files.clone_from(&self.files);
+        request.keyring = auth::keyring();
+        request
+    }
+
+    /// Starts the servers, and returns the host without waiting for them. Must be called inside a Tokio runtime.
     ///
     /// # Errors
-    /// When the config is wrong: every problem in one error, and nothing was started.
-    pub async fn start(self) -> Result<Host, Error> {
-        let mut config = match self.config {
-            Some(config) => config,
-            None => loaded(self.files)?,
+    /// When the config is invalid. One error names every problem, and no server was started.
+    pub async fn start(mut self) -> Result<Host, Error> {
+        let (mut config, lineage) = match self.entered.take() {
+            Some(entered) => entered,
+            None if self.bare => (self.configured()?, Lineage::default()),
+            None => {
+                let config = self.configured()?;
+                let lineage = entered(&config, self.state.as_deref()).await?;
+                (config, lineage)
+            }
         };
-        let lineage = match self.lineage {
-            Some(lineage) => lineage,
-            None if self.bare => Lineage::default(),
-            None => entered(&config, self.state.as_deref()).await?,
-        };
+        let follow = self.follow.then(|| self.request());
         let mut memory: HashMap<String, Starter> = HashMap::new();
         for (name, server) in self.servers {
             let transport = config::Transport::Stdio(config::Stdio::default());
-            let mut entry = config::Server::new(&name, transport)
-                .map_err(|error| Error::new(ErrorKind::Config, error.to_string()))?;
+            let mut entry =
+                config::Server::new(&name, transport).map_err(|error| Error::from_source(ErrorKind::Config, error))?;
             if self.bare {
                 entry.prefix = config::Prefix::Never;
             }
-            // It says of each question during which call it asks, and a connection to it costs nothing: so it is told exactly
-            // what its client can do, and nobody is asked for roots before it asks.
+            // An in-process server says to which call each of its questions belongs, and a connection to it costs
+            // nothing. With one connection for each profile, it is told exactly what its client can do, and no client
+            // is asked for roots before the server asks.
             entry.sharing = config::Sharing::Profile;
             config.servers.push(entry);
             let server = Running::new(server);
@@ -173,7 +219,7 @@ impl HostBuilder {
         });
         let audit = config.host.audit.as_ref().map(Audit::open).transpose();
         let audit = audit.map_err(|wrong| Error::new(ErrorKind::Config, wrong))?;
-        let own_name = info.text("name");
+        let name = info.text("name").unwrap_or_else(|| env!("CARGO_PKG_NAME").to_owned());
         let store = match self.store {
             Some(store) => store,
             None => auth::chosen(&config.host.secrets, self.state.as_deref())
@@ -188,37 +234,35 @@ impl HostBuilder {
             manager.keep_listings(state, !self.waits);
         }
         let router = Router::start(manager.clone(), news, info);
-        let profile = self.handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());
-        // What this program does not take of its own calls is its own business.
-        let named = Named::new(own_name.as_deref().unwrap_or(env!("CARGO_PKG_NAME")), None);
-        let speaks = (ProtocolVersion::LATEST_HANDSHAKE, profile, None);
-        let client = router.admit_as(Principal::local(), speaks, named, Account::free());
-        router.belongs_to(&client);
+        let own = Conversation::begin(&router, self.handler, &name);
         if let Some(audit) = audit {
-            router.write_down(audit);
+            router.observer().tell(vec![Arc::new(audit)]);
         }
-        router.spawn(answer_questions(router.clone(), client.clone(), self.handler.clone()));
         let configured = Arc::new(Configured::new(manager.clone(), memory, config));
-        Ok(Host(Arc::new(Inner {
+        let host = Host(Arc::new(Inner {
             manager,
             router,
-            client,
-            handler: self.handler,
+            own,
+            name,
             configured,
             eras: self.eras,
             #[cfg(feature = "server")]
             logins: super::sign_in::Logins::default(),
             stop: CancellationToken::new(),
             doors: TaskTracker::new(),
-        })))
+        }));
+        if let Some(request) = follow {
+            host.follow_config(move || config::load(&request));
+        }
+        Ok(host)
     }
 }
 
-/// What is above this host. The files that tell it are read where blocking is fine.
+/// Finds the hosts among the processes above this one. Reads the files that name those hosts on the blocking pool.
 async fn entered(config: &Config, state: Option<&Path>) -> Result<Lineage, Error> {
     let (files, state) = (lineage::Files::of(config), state.map(Path::to_owned));
-    let entered = tokio::task::spawn_blocking(move || Lineage::enter(&files, state.as_deref())).await;
-    let entered = entered.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+    let entered = keep::aside(move || Lineage::enter(&files, state.as_deref())).await;
+    let entered = entered.map_err(|error| Error::from_source(ErrorKind::Internal, error))?;
     entered.map_err(|refusal| refused(&refusal))
 }
 
@@ -226,19 +270,8 @@ fn refused(refusal: &lineage::Refusal) -> Error {
     Error::new(ErrorKind::Config, refusal.to_string()).with_help(refusal.help())
 }
 
-/// The config in these files; without any it is empty.
-fn loaded(files: Vec<PathBuf>) -> Result<Config, Error> {
-    if files.is_empty() {
-        return Ok(Config::default());
-    }
-    let mut request = LoadRequest::from_process();
-    request.files = files;
-    request.keyring = auth::keyring();
-    Ok(config::load(&request)?)
-}
-
 impl InProcess {
-    /// Serves it alone over standard input and output, until input ends.
+    /// Serves this server alone over standard input and output, until input ends.
     ///
     /// # Errors
     /// When standard input or output cannot be used.
@@ -249,7 +282,7 @@ impl InProcess {
         served
     }
 
-    /// Serves it alone over Streamable HTTP at `/mcp`.
+    /// Serves this server alone over Streamable HTTP at `/mcp`.
     ///
     /// # Errors
     /// When the listener cannot be used.

@@ -1,35 +1,62 @@
-//! One call of the embedding program.
+//! One call that the embedding program makes.
 
+use std::collections::BTreeMap;
 use std::future::IntoFuture;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use serde_json::json;
 
-use super::{Host, ask};
+use super::conversation::{Conversation, Questions};
+use super::{CallResult, Host};
+use crate::answered::NoResult;
 use crate::error::{Error, ErrorKind};
-use crate::protocol::{Message, Method, Outcome, Raw, Request, RequestId, Response, code};
-use crate::registry::Resolution;
+use crate::nearest::nearest;
+use crate::protocol::{ErrorObject, Message, Method, Notification, Raw, Request, RequestId, code};
+use crate::registry::{Kind, Resolution};
 
-/// How far a call is, as the server says.
+/// The progress of a call, as its server reports it.
+///
+/// ```no_run
+/// # async fn example(host: &mcp_host::Host) -> Result<(), mcp_host::Error> {
+/// let call = host.call_tool("build__run", serde_json::json!({}));
+/// call.on_progress(|step| println!("{} of {:?}: {:?}", step.progress, step.total, step.message)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Grows with each one.
+    /// A number that grows with each report.
     pub progress: f64,
-    /// What it grows to, if known.
+    /// The value that `progress` grows to, if known.
     pub total: Option<f64>,
-    /// What is being done.
+    /// A description of the current step.
     pub message: Option<String>,
 }
 
-/// A call that begins when it is awaited; dropping it cancels it at the server.
-#[must_use = "a call does nothing before it is awaited"]
+/// A call to a server. It starts when awaited; dropping it cancels the request at the server.
+///
+/// ```no_run
+/// # async fn example(host: &mcp_host::Host) -> Result<(), mcp_host::Error> {
+/// use std::time::Duration;
+///
+/// let arguments = serde_json::json!({ "path": "notes.txt" });
+/// let result = host.call_tool("files__read_file", arguments).timeout(Duration::from_secs(30)).await?;
+/// println!("{}", result.text());
+/// # Ok(()) }
+/// ```
+#[must_use = "a call does nothing until it is awaited"]
 pub struct Call {
     host: Host,
+    conversation: Arc<Conversation>,
     method: Method,
+    /// The kind of list in which the name occurs.
+    kind: Kind,
     name: String,
     params: Raw,
+    meta: Option<Raw>,
     timeout: Option<Duration>,
     progress: Option<Box<dyn FnMut(Progress) + Send>>,
 }
@@ -40,104 +67,155 @@ impl std::fmt::Debug for Call {
     }
 }
 
+/// Returns the params of a request that names a tool or prompt.
+pub(super) fn named(name: &str, arguments: &Raw) -> Raw {
+    let params = Raw::empty_object().with_member("name", Raw::from_value(name).as_bytes());
+    params.with_member("arguments", arguments.as_bytes())
+}
+
+/// Returns the params of a request that names a resource.
+pub(super) fn located(uri: &str) -> Raw {
+    Raw::empty_object().with_member("uri", Raw::from_value(uri).as_bytes())
+}
+
 impl Call {
-    pub(super) fn new(host: Host, method: Method, key: &'static str, name: &str, arguments: Option<Raw>) -> Self {
-        let mut params = Raw::empty_object().with_member(key, Raw::from_value(name).as_bytes());
-        if let Some(arguments) = arguments {
-            params = params.with_member("arguments", arguments.as_bytes());
+    pub(super) fn new(
+        host: Host,
+        conversation: Arc<Conversation>,
+        (method, kind): (Method, Kind),
+        name: &str,
+        params: Raw,
+    ) -> Self {
+        Self {
+            host,
+            conversation,
+            method,
+            kind,
+            name: name.to_owned(),
+            params,
+            meta: None,
+            timeout: None,
+            progress: None,
         }
-        Self { host, method, name: name.to_owned(), params, timeout: None, progress: None }
     }
 
-    /// Gives up after that long, whatever the server's own limits are.
+    /// Fails after this long, even if the config allows the server more time.
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
         self
     }
 
-    /// Hears how far the call is.
+    /// Calls `hear` with each progress report.
     pub fn on_progress(mut self, hear: impl FnMut(Progress) + Send + 'static) -> Self {
         self.progress = Some(Box::new(hear));
-        self.params = self.params.with_member("_meta", br#"{"progressToken":1}"#);
         self
     }
 
-    async fn run(mut self) -> Result<Raw, Error> {
+    /// Sends this object as the `_meta` of the request. The host sets or removes the progress token in it.
+    pub fn meta(mut self, meta: impl Into<Raw>) -> Self {
+        self.meta = Some(meta.into());
+        self
+    }
+
+    /// Returns the params with their `_meta`.
+    fn params(&self) -> Result<Raw, Error> {
+        let meta = match (&self.meta, &self.progress) {
+            (None, None) => return Ok(self.params.clone()),
+            (Some(meta), _) if !meta.is_object() => {
+                let wrong = format!("{}: `_meta` is not an object", self.method);
+                return Err(Error::from_answer(ErrorObject::invalid_params(wrong)));
+            }
+            (meta, None) => meta.clone().unwrap_or_else(Raw::empty_object).without_member("progressToken"),
+            (meta, Some(_)) => meta.clone().unwrap_or_else(Raw::empty_object).with_member("progressToken", b"1"),
+        };
+        Ok(self.params.with_member("_meta", meta.as_bytes()))
+    }
+
+    async fn run(mut self) -> Result<CallResult, Error> {
         static IDS: AtomicI64 = AtomicI64::new(1);
-        let (router, client) = (self.host.0.router.clone(), self.host.0.client.clone());
-        let leg = router.leg(&client);
+        let params = self.params()?;
+        let (router, client) = (self.conversation.router.clone(), self.conversation.client.clone());
+        let leg = client.leg(router.limits());
         let id = RequestId::Number(IDS.fetch_add(1, Ordering::Relaxed));
-        let request = Request { id, method: self.method.clone(), params: Some(self.params.clone()) };
-        let serve = router.request(&client, request, &leg);
+        let request = Request { id, method: self.method.clone(), params: Some(params) };
+        let serve = router.answered(&client, request, &leg);
+        let mut questions = Questions::new(self.conversation.handler.clone());
         tokio::pin!(serve);
-        let outcome = loop {
+        let answered = loop {
             tokio::select! {
                 biased;
-                Some(message) = leg.next() => self.hear(message),
-                outcome = &mut serve => break outcome,
+                Some(message) = leg.next() => self.hear(message, &mut questions),
+                Some(response) = questions.next() => client.answer(response),
+                answered = &mut serve => break answered,
             }
         };
-        match outcome {
-            Some(outcome) => self.read(outcome),
+        match answered {
+            Some(Ok(result)) => Ok(CallResult::new(result)),
+            Some(Err(none)) => Err(self.error(none)),
             None => Err(Error::new(ErrorKind::Cancelled, format!("{} was cancelled: the host shuts down", self.name))),
         }
     }
 
-    fn hear(&mut self, message: Message) {
+    fn hear(&mut self, message: Message, questions: &mut Questions) {
         match message {
-            Message::Notification(notice) if notice.method == Method::Progress => {
-                if let (Some(hear), Some(params)) = (&mut self.progress, notice.params) {
-                    let number = |name: &str| params.member(name)?.read::<f64>().ok();
-                    if let Some(progress) = number("progress") {
-                        hear(Progress { progress, total: number("total"), message: params.text("message") });
-                    }
-                }
-            }
-            Message::Request(request) => {
-                let (router, client) = (self.host.0.router.clone(), self.host.0.client.clone());
-                let (handler, server) = (self.host.0.handler.clone(), self.server());
-                self.host.0.router.spawn(async move {
-                    let outcome = ask(handler.as_deref(), &server, &request.method, request.params).await;
-                    router.answer(&client, Response { id: Some(request.id), outcome });
-                });
-            }
+            Message::Notification(notice) if notice.method == Method::Progress => self.step(&notice),
+            Message::Notification(notice) if notice.method == Method::Cancelled => questions.withdraw(&notice),
+            Message::Request(request) => questions.ask(request.id, self.server(), request.method, request.params),
             _ => {}
         }
     }
 
-    fn read(&self, outcome: Outcome) -> Result<Raw, Error> {
-        match outcome {
-            Ok(result) if self.method == Method::ToolsCall => match Error::from_result(&result) {
-                Some(error) => Err(error),
-                None => Ok(result),
-            },
-            Ok(result) => Ok(result),
-            Err(error) if error.code == code::INVALID_PARAMS && self.target().found().is_none() => {
-                Err(Error::new(ErrorKind::Unknown, error.message))
+    fn step(&mut self, notice: &Notification) {
+        if let (Some(hear), Some(params)) = (&mut self.progress, &notice.params) {
+            let number = |name: &str| params.member(name)?.read::<f64>().ok();
+            if let Some(progress) = number("progress") {
+                hear(Progress { progress, total: number("total"), message: params.text("message") });
             }
-            Err(error) => Err(Error::from_answer(error)),
         }
+    }
+
+    fn error(&self, none: NoResult) -> Error {
+        match none {
+            NoResult::Failed(failed) => failed.into(),
+            NoResult::Error(error) if error.code == code::INVALID_PARAMS && self.target().found().is_none() => {
+                Error::new(ErrorKind::Unknown, error.message).with_nearest(self.nearest())
+            }
+            NoResult::Error(error) => Error::from_answer(error),
+        }
+    }
+
+    /// Returns the catalog names nearest to the given one.
+    fn nearest(&self) -> Vec<String> {
+        /// The longest name to compare, in bytes. Longer names are not typing errors, and comparing them is expensive.
+        const LONGEST: usize = 256;
+        if self.name.len() > LONGEST {
+            return Vec::new();
+        }
+        let catalog = self.conversation.client.view(self.conversation.router.manager()).shown;
+        let names = catalog.entries(self.kind).iter().map(|entry| entry.name()).filter(|name| name.len() <= LONGEST);
+        nearest(&self.name, names).into_iter().map(str::to_owned).collect()
     }
 
     fn target(&self) -> Resolution {
-        let catalog = self.host.catalog();
-        match self.method {
-            Method::ToolsCall => catalog.tool(&self.name),
-            Method::PromptsGet => catalog.prompt(&self.name),
-            _ => catalog.resource(&self.name),
+        let catalog = self.conversation.client.view(self.conversation.router.manager()).callable;
+        match self.kind {
+            Kind::Tools => catalog.tool(&self.name),
+            Kind::Prompts => catalog.prompt(&self.name),
+            Kind::Resources => catalog.resource(&self.name),
+            Kind::ResourceTemplates => catalog.template(&self.name),
         }
     }
 
-    /// The server that the call goes to, by its name in the config.
-    fn server(&self) -> String {
-        let target = self.target().found();
-        let server = target.and_then(|target| self.host.0.manager.server(target.server));
-        server.map(|server| server.config.name.clone()).unwrap_or_default()
+    /// Returns the configured name of the server that the call goes to; `None` if no server has the tool, prompt or
+    /// resource.
+    fn server(&self) -> Option<String> {
+        let server = self.host.0.manager.server(self.target().found()?.server)?;
+        Some(server.config.name.clone())
     }
 }
 
 impl IntoFuture for Call {
-    type Output = Result<Raw, Error>;
+    type Output = Result<CallResult, Error>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -146,5 +224,62 @@ impl IntoFuture for Call {
             let text = format!("{} gave no answer within {limit:?}", self.name);
             tokio::time::timeout(limit, self.run()).await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Timeout, text)))
         })
+    }
+}
+
+/// A request for suggested values while a user types an argument of a prompt or resource template.
+///
+/// ```no_run
+/// # async fn example(host: &mcp_host::Host) -> Result<(), mcp_host::Error> {
+/// use mcp_host::Completion;
+///
+/// let typed = Completion::prompt("git__review", "branch", "feat").given("repository", "mcp-host");
+/// println!("{:?}", host.complete(typed).await?.completions());
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "pass it to `Host::complete`"]
+pub struct Completion {
+    of: Kind,
+    name: String,
+    argument: String,
+    value: String,
+    given: BTreeMap<String, String>,
+}
+
+impl Completion {
+    /// Completes an argument of the prompt with this exposed name; `value` is the text typed so far.
+    pub fn prompt(prompt: &str, argument: &str, value: &str) -> Self {
+        Self::of(Kind::Prompts, prompt, argument, value)
+    }
+
+    /// Completes a variable of the resource template with this exposed URI template; `value` is the text typed so far.
+    pub fn resource(template: &str, argument: &str, value: &str) -> Self {
+        Self::of(Kind::ResourceTemplates, template, argument, value)
+    }
+
+    /// Adds the value of another argument, which the user has already chosen.
+    pub fn given(mut self, argument: &str, value: &str) -> Self {
+        self.given.insert(argument.to_owned(), value.to_owned());
+        self
+    }
+
+    fn of(of: Kind, name: &str, argument: &str, value: &str) -> Self {
+        let (name, argument, value) = (name.to_owned(), argument.to_owned(), value.to_owned());
+        Self { of, name, argument, value, given: BTreeMap::new() }
+    }
+
+    /// Returns the kind of list in which the name occurs, the name, and the params of the request.
+    pub(super) fn into_parts(self) -> (Kind, String, Raw) {
+        let reference = if self.of == Kind::Prompts {
+            json!({ "type": "ref/prompt", "name": self.name })
+        } else {
+            json!({ "type": "ref/resource", "uri": self.name })
+        };
+        let mut params = json!({ "ref": reference, "argument": { "name": self.argument, "value": self.value } });
+        if !self.given.is_empty() {
+            params["context"] = json!({ "arguments": self.given });
+        }
+        (self.of, self.name, params.into())
     }
 }

@@ -1,8 +1,9 @@
-//! What a form says of fields that were not filled in: who accepts it accepts its defaults (2025-11-25, elicitation).
+//! Fills in the default values of form fields that an answer leaves out: accepting a form accepts its defaults
+//! (2025-11-25, elicitation).
 
 use crate::protocol::{Raw, object};
 
-/// The answer to an elicitation with these params, with the defaults of the fields that it leaves out.
+/// Returns the answer to an elicitation, with default values for the form fields that it leaves out.
 pub(super) fn filled(params: &Raw, answer: Raw) -> Raw {
     if answer.text("action").as_deref() != Some("accept") || params.text("mode").as_deref() == Some("url") {
         return answer;

@@ -1,4 +1,4 @@
-//! The endpoint of a host over HTTP: opened whole, then served. What stands in its way is told before anybody connects.
+//! The HTTP endpoint of a host. Opening and serving it are two steps, so that errors show before a client connects.
 
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
@@ -11,8 +11,17 @@ use crate::downstream::http;
 use crate::error::{Error, ErrorKind};
 use crate::manager::Reload;
 
-/// An endpoint that is open: who connects waits until [`HttpEndpoint::serve`] runs.
-#[must_use = "nobody is served before `serve`"]
+/// An open endpoint. Clients that connect wait until [`HttpEndpoint::serve`] runs.
+///
+/// ```no_run
+/// # async fn serve(host: &mcp_host::Host) -> Result<(), Box<dyn std::error::Error>> {
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:8808").await?;
+/// let endpoint = host.open_http(listener)?;
+/// println!("open");
+/// endpoint.serve().await?;
+/// # Ok(()) }
+/// ```
+#[must_use = "an endpoint serves no client until `serve`"]
 pub struct HttpEndpoint {
     host: Host,
     listener: TcpListener,
@@ -28,12 +37,12 @@ impl std::fmt::Debug for HttpEndpoint {
 }
 
 impl Host {
-    /// Opens Streamable HTTP at `/mcp` and HTTP+SSE at `/sse`, and the local socket for `mcp-host status`. Must be called
+    /// Opens Streamable HTTP at `/mcp`, HTTP+SSE at `/sse`, and the local socket for `mcp-host status`. Must be called
     /// inside a Tokio runtime.
     ///
     /// # Errors
-    /// When the listener is not on loopback and `host.auth`, or both `host.tls` and `host.insecureHttp`, are not set; when the
-    /// files of `host.tls` cannot be used; when another daemon serves this address.
+    /// When the listener is not on loopback and `host.auth`, or both `host.tls` and `host.insecureHttp`, are not set;
+    /// when the files of `host.tls` cannot be used; or when another daemon serves this address.
     pub fn open_http(&self, listener: TcpListener) -> Result<HttpEndpoint, Error> {
         let listen = listener.local_addr().map_err(internal)?;
         let settings = self.0.manager.settings();
@@ -43,7 +52,7 @@ impl Host {
         let tls = acceptor(&settings)?;
         let socket = match StatusSocket::open(listen) {
             Ok(socket) => Some(socket),
-            Err(error @ admin::Error::Running { .. }) => return Err(Error::new(ErrorKind::Config, error.to_string())),
+            Err(error @ admin::Error::Running { .. }) => return Err(Error::from_source(ErrorKind::Config, error)),
             Err(error) => {
                 tracing::warn!("no status socket: {error}");
                 None
@@ -60,15 +69,15 @@ impl Host {
         self.open_http(listener)?.serve().await
     }
 
-    /// Whether the files that these settings name for the endpoint can be used; nothing is started.
+    /// Checks that the TLS files of these settings can be used. Starts nothing.
     ///
     /// # Errors
-    /// When they cannot, naming the file.
+    /// When a file cannot be used; the error names it.
     pub fn check_endpoint(settings: &HostSettings) -> Result<(), Error> {
         acceptor(settings).map(drop)
     }
 
-    /// For whoever asks over the status socket: what came of it, in words.
+    /// Reloads the config for a request over the status socket; the error is text for a user.
     pub(super) async fn reload_now(&self) -> Result<Reload, String> {
         self.0.configured.reload().await.map_err(|error| error.to_string())
     }
@@ -78,7 +87,7 @@ impl HttpEndpoint {
     /// Serves until the host shuts down.
     ///
     /// # Errors
-    /// When the listener cannot be used, or there can be no client to ask the issuer of `host.auth` with.
+    /// When the listener cannot be used, or no HTTP client can be made to ask the issuer of `host.auth`.
     pub async fn serve(self) -> Result<(), Error> {
         let Self { host, listener, tls, socket, stop } = self;
         let guests = Guests::default();
@@ -102,7 +111,6 @@ fn acceptor(settings: &HostSettings) -> Result<Option<TlsAcceptor>, Error> {
     acceptor.map_err(|error| Error::new(ErrorKind::Config, error.to_string()))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is what an error is mapped by")]
 fn internal(error: std::io::Error) -> Error {
-    Error::new(ErrorKind::Internal, error.to_string())
+    Error::from_source(ErrorKind::Internal, error)
 }

@@ -1,4 +1,4 @@
-//! Clients that come to the status socket: processes of this user that would read the same config.
+//! Clients at the status socket: processes of this user that would otherwise read the same config themselves.
 
 use tokio_util::sync::CancellationToken;
 
@@ -9,9 +9,9 @@ use crate::downstream::stdio::{self, Guest};
 use crate::router::Principal;
 
 impl Host {
-    /// Serves one that has come, if it is let in, until it leaves or `stop`.
+    /// Judges a client that has connected and, if it is admitted, serves it until it leaves or until `stop`.
     pub(super) async fn receive(&self, arrival: Arrival, boot: &str, guests: &Guests, stop: &CancellationToken) {
-        // It has its seat while it is judged: those who come at once are counted, too.
+        // The client is counted while it is still judged, so that clients that connect at the same time count, too.
         let _seat = guests.seat();
         let admitted = match admin::receive(arrival, boot, self.grounds(guests, stop)).await {
             Ok(Some(admitted)) => admitted,
@@ -21,13 +21,13 @@ impl Host {
         let principal = self.guest_principal();
         let guest = Guest::new(principal.clone(), admitted.asked);
         let end = stop.child_token();
-        let pipes = admitted.arrival.pipes();
-        let served = stdio::serve_guest(self.0.router.clone(), self.0.eras, guest, pipes, end.clone());
+        let (input, output) = admitted.arrival.pipes();
+        let served = stdio::serve_guest(self.0.router.clone(), self.0.eras, guest, input, output, end.clone());
         let mut served = std::pin::pin!(served);
         let served = tokio::select! {
             biased;
             served = &mut served => served,
-            // It comes again, and is judged anew.
+            // The config shuts the client out: its connection ends, it reconnects, and is judged again.
             () = self.shuts_out(&principal) => {
                 end.cancel();
                 served.await
@@ -38,7 +38,8 @@ impl Host {
         }
     }
 
-    /// What a client is compared with, or why nobody is let in.
+    /// Returns a function that provides the config and directory with which to compare a client, or why no client is
+    /// admitted.
     fn grounds(
         &self,
         guests: &Guests,
@@ -48,15 +49,16 @@ impl Host {
             return Err((Refusal::Stopping, "it is stopping".to_owned()));
         }
         let limit = self.0.router.limits().connections;
-        // Where there is another door, it counts its connections and these.
-        if guests.count().max(self.0.router.gauges().connections) > limit {
+        // If there is an HTTP door, it counts its own connections and these.
+        if guests.count().max(self.0.router.meter().gauges().connections) > limit {
             return Err((Refusal::Full, format!("{limit} connections are in use (host.limits.connections)")));
         }
         let config = self.0.configured.current();
         Ok(move || Grounds { config, cwd: std::env::current_dir().unwrap_or_default() })
     }
 
-    /// Whose a client at the socket is: where clients over HTTP prove who they are, it is somebody beside them.
+    /// Returns the principal (identity) of clients at the socket. If clients over HTTP authenticate, it differs from
+    /// all of theirs.
     fn guest_principal(&self) -> Principal {
         match self.0.manager.settings().auth {
             HostAuth::None => Principal::local(),
@@ -64,7 +66,8 @@ impl Host {
         }
     }
 
-    /// Waits until the config lets a client of that principal in no more. It may have changed while the client was judged.
+    /// Waits until the config no longer admits a client with that principal. The config may already have changed while
+    /// the client was judged.
     async fn shuts_out(&self, principal: &Principal) {
         let mut config = self.config_status();
         loop {

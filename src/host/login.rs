@@ -1,4 +1,5 @@
-//! Signing in for embedders: the login of a server as a value, by a browser or by a code, and what is held.
+//! Signing in to servers, for embedders: logins by browser or by device code as values, and the access tokens that are
+//! kept.
 
 use std::sync::Arc;
 
@@ -8,34 +9,34 @@ use crate::config;
 use crate::error::{Error, ErrorKind};
 
 impl Host {
-    /// Begins a login for a server; `redirect` is where the browser is to be sent back to, mostly on this machine. A login
-    /// that is finished brings the server back.
+    /// Begins a login to a server; the authorization server redirects the browser to `redirect`, usually on this
+    /// machine. A finished login reconnects the server.
     ///
     /// # Errors
-    /// When there is no such server, it wants no tokens, or it cannot be found out where they come from.
+    /// When there is no such server, it takes no tokens, or its authorization server cannot be found.
     pub async fn login(&self, server: &str, redirect: &url::Url) -> Result<auth::Login, Error> {
         self.tokens(server)?.begin(redirect).await.map_err(|error| no_token(server, &error))
     }
 
-    /// Begins a login for a server by a code (RFC 8628), for users whose browser cannot come back here. A login that is
-    /// finished brings the server back.
+    /// Begins a login to a server by device code (RFC 8628), for users whose browser cannot be redirected to this
+    /// machine. A finished login reconnects the server.
     ///
     /// # Errors
-    /// When there is no such server, it wants no tokens, it cannot be found out where they come from, or they are not given
-    /// for a code there.
+    /// When there is no such server, it takes no tokens, or its authorization server cannot be found or offers no
+    /// device codes.
     pub async fn device_login(&self, server: &str) -> Result<auth::DeviceLogin, Error> {
         self.tokens(server)?.begin_by_code().await.map_err(|error| no_token(server, &error))
     }
 
-    /// Where a login with a server would be kept that is made now.
+    /// Returns where the access token from a new login to a server would be kept.
     ///
     /// # Errors
-    /// When there is no such server, it wants no tokens, or the store does not answer.
+    /// When there is no such server, it takes no tokens, or the store does not answer.
     pub async fn keeping(&self, server: &str) -> Result<auth::Keeping, Error> {
         self.tokens(server)?.keeping().await.map_err(|error| no_token(server, &error))
     }
 
-    /// Forgets the token of a server, and tells whoever gave it; whether there was one.
+    /// Forgets the access token for a server, and revokes it at its issuer. Returns whether there was one.
     ///
     /// # Errors
     /// When there is no such server, or the token may still be kept.
@@ -43,17 +44,18 @@ impl Host {
         let tokens = self.tokens(server)?;
         let login = tokens.login_id().await;
         let signed_out = tokens.sign_out().await.map_err(|error| no_token(server, &error));
-        // What was listed to that login is nobody's any more, whether its token could be taken back or not.
+        // Tool, prompt and resource lists that the server gave to that login are forgotten, even if the token could not
+        // be revoked.
         if let Some(login) = login {
             self.0.manager.forget_listings(tokens.server(), &login).await;
         }
         signed_out
     }
 
-    /// What is held of a login with a server, if there is one.
+    /// Describes the access token that is kept for a server, if there is one.
     ///
     /// # Errors
-    /// When there is no such server, or it wants no tokens.
+    /// When there is no such server, or it takes no tokens.
     pub async fn holding(&self, server: &str) -> Result<Option<auth::Holding>, Error> {
         Ok(self.tokens(server)?.holding().await)
     }
@@ -67,7 +69,7 @@ impl Host {
     }
 }
 
-/// Why there is no login for a server.
+/// Says why a server has no login.
 fn without_login(server: &config::Server) -> String {
     match (&server.disabled, &server.unusable, &server.transport) {
         (Some(reason), ..) => format!("is not started: {reason}"),
@@ -82,5 +84,5 @@ fn without_login(server: &config::Server) -> String {
 fn no_token(server: &str, error: &auth::Error) -> Error {
     let by_config = matches!(error, auth::Error::Config { .. });
     let kind = if by_config { ErrorKind::Config } else { ErrorKind::Unauthorized };
-    Error::new(kind, format!("server `{server}`: {error}"))
+    Error::new(kind, format!("server `{server}`: {error}")).with_source(error.clone())
 }

@@ -1,17 +1,26 @@
-//! The face for embedders: the same router as the doors, without a wire.
+//! The interface for programs that embed the host. It leads to the same router as the doors (HTTP, stdio), without a
+//! wire.
 //!
-//! In: a config, servers by closure, calls. Out: raw JSON, statuses, events. The program `mcp-host` is written on it.
-//! **Invariant:** it owns every task; after [`Host::shutdown`] no process of ours is alive.
+//! A config, servers made of closures, and calls come in; raw JSON, statuses, and events go out. The program `mcp-host`
+//! is built on it. A question is a request from a server to its client, such as elicitation. **Invariant:** the host
+//! owns every task; after [`Host::shutdown`] none of its processes is alive.
 
 mod builder;
 mod call;
+mod conversation;
 mod defaults;
 #[cfg(feature = "server")]
 mod endpoint;
+mod events;
 #[cfg(feature = "server")]
 mod guests;
+mod handler;
 mod login;
 mod reload;
+mod result;
+#[cfg(any(feature = "schemas", test))]
+mod schemas;
+mod session;
 #[cfg(feature = "server")]
 mod sign_in;
 #[cfg(feature = "server")]
@@ -20,46 +29,53 @@ mod socket;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use builder::HostBuilder;
-pub use call::{Call, Progress};
+pub use call::{Call, Completion, Progress};
+pub use conversation::ListsChange;
 #[cfg(feature = "server")]
 pub use endpoint::HttpEndpoint;
+pub use events::{Event, Events};
+pub use handler::{ClientHandler, ElicitAnswer, Elicitation, Root, SampleAnswer, Sampling};
+pub use result::CallResult;
+#[cfg(any(feature = "schemas", test))]
+pub use schemas::InvalidSchema;
+pub use session::{Session, Updates};
 #[cfg(feature = "server")]
 pub use socket::SocketEndpoint;
 
+use conversation::Conversation;
 use reload::Configured;
 
 use crate::config::{self, Config};
 use crate::downstream;
 use crate::error::{Error, ErrorKind};
-use crate::manager::{ConfigStatus, Event, Manager, Reload, ServerStatus};
-use crate::protocol::{Message, Method, Outcome, Profile, Raw, Response};
-use crate::registry::Catalog;
-use crate::router::{Client, ClientEvents, ClientStatus, Router};
-
-/// Answers what servers ask while a call of the embedding program runs.
-pub trait ClientHandler: Send + Sync + 'static {
-    /// What it can answer; servers are told exactly this.
-    fn profile(&self) -> Profile;
-    /// Answers `elicitation/create`, `sampling/createMessage` or `roots/list`. `server` is its name in the config, empty
-    /// where the question belongs to no call. Fields that an accepted form leaves out get the form's defaults.
-    fn request(&self, server: &str, method: Method, params: Option<Raw>) -> BoxFuture<'static, Outcome>;
-}
+use crate::manager::{ConfigStatus, Manager, Reload, ServerStatus};
+use crate::router::{ClientEvents, ClientStatus, Router};
 
 /// All servers of a config behind one handle; cheap to clone.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), mcp_host::Error> {
+/// let host = mcp_host::Host::builder().config_file("mcp.json").start().await?;
+/// for tool in host.catalog_ready().await.tools() {
+///     println!("{}", tool.name());
+/// }
+/// host.shutdown().await;
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Host(Arc<Inner>);
 
 struct Inner {
     manager: Manager,
     router: Router,
-    client: Arc<Client>,
-    handler: Option<Arc<dyn ClientHandler>>,
+    /// The host's own session.
+    own: Arc<Conversation>,
+    /// The client name that the host's sessions give to servers.
+    name: String,
     configured: Arc<Configured>,
     eras: downstream::Eras,
     #[cfg(feature = "server")]
@@ -82,26 +98,12 @@ impl Drop for Inner {
 }
 
 impl Host {
-    /// Begins a host.
+    /// Returns a builder for a host.
     pub fn builder() -> HostBuilder {
         HostBuilder::default()
     }
 
-    /// What all servers offer now, under the names that [`Host::call_tool`] takes.
-    #[must_use]
-    pub fn catalog(&self) -> Arc<Catalog> {
-        self.0.router.catalog_now(&self.0.client)
-    }
-
-    /// Waits until every server has listed, failed, or had its `startupWait`; then tells what they offer.
-    ///
-    /// # Cancel safety
-    /// Dropping the wait changes nothing.
-    pub async fn catalog_ready(&self) -> Arc<Catalog> {
-        self.0.router.settled_catalog(&self.0.client).await
-    }
-
-    /// Waits until no server is on its way any more: each is connected, failed, idle, disabled or between two attempts.
+    /// Waits until no server is starting: each is connected, failed, idle, disabled, or waiting for its next attempt.
     pub async fn settled(&self) {
         let mut generation = self.0.manager.generation();
         loop {
@@ -112,105 +114,89 @@ impl Host {
         }
     }
 
-    /// Calls a tool by its exposed name; `arguments` is a JSON object.
-    pub fn call_tool(&self, name: &str, arguments: impl Into<Raw>) -> Call {
-        Call::new(self.clone(), Method::ToolsCall, "name", name, Some(arguments.into()))
-    }
-
-    /// Gets a prompt by its exposed name; `arguments` is a JSON object of strings.
-    pub fn get_prompt(&self, name: &str, arguments: impl Into<Raw>) -> Call {
-        Call::new(self.clone(), Method::PromptsGet, "name", name, Some(arguments.into()))
-    }
-
-    /// Reads a resource by its exposed URI.
-    pub fn read_resource(&self, uri: &str) -> Call {
-        Call::new(self.clone(), Method::ResourcesRead, "uri", uri, None)
-    }
-
-    /// All servers, in config order.
+    /// Returns the status of all servers, in config order.
     #[must_use]
     pub fn status(&self) -> Vec<ServerStatus> {
         self.0.manager.status()
     }
 
-    /// Changes of servers' states, from now on.
+    /// Subscribes, from now on, to changes of server states and of tool, prompt and resource lists, to log messages,
+    /// and to lines that servers write to standard error.
     #[must_use]
     pub fn events(&self) -> Events {
-        Events(self.0.manager.events())
+        Events::new(self.0.manager.events(), self.0.own.lists.subscribe(), self.0.manager.spoken())
     }
 
-    /// The clients at the doors of this host, the oldest first; the embedding program is none of them.
+    /// Returns the clients at the doors of this host, the oldest first. The embedding program is not one of them.
     #[must_use]
     pub fn clients(&self) -> Vec<ClientStatus> {
-        self.0.router.roster()
+        self.0.router.clients().list()
     }
 
-    /// Clients that come and go, from now on. One without a session comes with its first request, and has left when it was
-    /// silent for five minutes.
+    /// Subscribes, from now on, to reports of clients that connect and leave. A client without a session connects with
+    /// its first request and leaves after five silent minutes.
     #[must_use]
     pub fn client_events(&self) -> ClientEvents {
-        self.0.router.client_events()
+        self.0.router.clients().roster().events()
     }
 
-    /// Serves one client over standard input and output, until input ends or the host shuts down. Calls that are under way at
+    /// Serves one client over standard input and output, until input ends or the host shuts down. Calls in flight at
     /// the end of the input have 2.5 seconds to finish.
     ///
     /// # Errors
     /// When standard input or output cannot be used.
     pub async fn serve_stdio(&self) -> Result<(), Error> {
         let serve = downstream::stdio::serve_process(self.0.router.clone(), self.0.eras, self.0.stop.child_token());
-        self.0
-            .doors
-            .track_future(serve)
-            .await
-            .map_err(|error| Error::new(ErrorKind::Internal, format!("standard input or output: {error}")))
+        self.0.doors.track_future(serve).await.map_err(|error| {
+            Error::new(ErrorKind::Internal, format!("standard input or output: {error}")).with_source(error)
+        })
     }
 
-    /// The same over one end of a pair of sockets. `asked`: questions with ids up to that one were put to the client before,
-    /// by another host; ours have ids above.
+    /// Serves one client over one end of a pair of sockets. Another host has sent the client requests with ids up to
+    /// `asked`, so this host uses higher ids.
     ///
     /// # Errors
     /// When the socket cannot be used.
     #[cfg(unix)]
     pub async fn serve_stream(&self, stream: std::os::unix::net::UnixStream, asked: u64) -> Result<(), Error> {
-        let failed = |error: std::io::Error| Error::new(ErrorKind::Internal, error.to_string());
+        let failed = |error: std::io::Error| Error::from_source(ErrorKind::Internal, error);
         stream.set_nonblocking(true).map_err(failed)?;
-        let pipes = tokio::net::UnixStream::from_std(stream).map_err(failed)?.into_split();
+        let (input, output) = tokio::net::UnixStream::from_std(stream).map_err(failed)?.into_split();
         let (router, stop) = (self.0.router.clone(), self.0.stop.child_token());
-        let serve = downstream::stdio::serve_on(router, self.0.eras, asked, pipes, stop);
+        let serve = downstream::stdio::serve_on(router, self.0.eras, asked, input, output, stop);
         self.0.doors.track_future(serve).await.map_err(failed)
     }
 
-    /// Takes another config: servers that are the same go on undisturbed, those that are gone or changed have
-    /// `limits.drain` to finish their calls and take no new ones. What the result names as pending counts from the next
-    /// start on. Servers in this process stay.
+    /// Applies another config. Unchanged servers keep running. Removed and changed servers take no new calls and have
+    /// `limits.drain` to finish those in flight. Settings that the result lists as pending apply at the next start.
+    /// In-process servers stay.
     pub fn reload(&self, config: Config) -> Reload {
         self.0.configured.replace(config)
     }
 
-    /// Follows the files that a config comes from: when they change, `load` is called, and what it gives is taken if it can
-    /// be used. Done once; a second call changes nothing.
+    /// Follows the files of a config: when they change, the host calls `load` and applies the config that it returns,
+    /// if it is valid. A second call has no effect.
     pub fn follow_config(&self, load: impl Fn() -> Result<Config, config::Error> + Send + Sync + 'static) {
         if let Some(task) = self.0.configured.follow(Arc::new(load), self.0.stop.child_token()) {
-            self.0.router.spawn(task);
+            self.0.router.background().spawn(task);
         }
     }
 
-    /// Reads the files that are followed again, now.
+    /// Reloads the followed files now.
     ///
     /// # Errors
-    /// When they cannot be used, or none are followed; then nothing has changed.
+    /// When the files are invalid, or the host follows none. The config then stays as it was.
     pub async fn reload_files(&self) -> Result<Reload, Error> {
-        self.0.configured.reload().await.map_err(|error| Error::new(ErrorKind::Config, error.to_string()))
+        self.0.configured.reload().await.map_err(|error| Error::from_source(ErrorKind::Config, error))
     }
 
-    /// How the config stands, now and with every reload from now on.
+    /// Returns a receiver of the state of the config: the current one, and the new one after every reload.
     #[must_use]
     pub fn config_status(&self) -> tokio::sync::watch::Receiver<ConfigStatus> {
         self.0.configured.status()
     }
 
-    /// Adds a server, or takes another config for the one of that name.
+    /// Adds a server, or replaces the server with the same name.
     pub fn add_server(&self, server: config::Server) {
         self.0.configured.change(|config| match config.servers.iter_mut().find(|old| old.name == server.name) {
             Some(old) => *old = server,
@@ -218,7 +204,8 @@ impl Host {
         });
     }
 
-    /// Removes a server; false if there is none of that name.
+    /// Removes a server; returns false if no server has that name. The server takes no new calls, has `limits.drain` to
+    /// finish those in flight, and is then stopped: [`Host::events`] reports it disconnected.
     pub fn remove_server(&self, name: &str) -> bool {
         self.0.configured.change(|config| {
             let before = config.servers.len();
@@ -227,12 +214,12 @@ impl Host {
         })
     }
 
-    /// Kills what is left of servers that are being stopped.
+    /// Kills the processes of those servers that are stopping.
     pub fn kill(&self) {
         self.0.manager.kill();
     }
 
-    /// As [`Host::shutdown`], but what is left after `patience` is killed.
+    /// Shuts down as [`Host::shutdown`] does, but kills the remaining processes if that takes longer than `patience`.
     pub async fn shutdown_within(&self, patience: Duration) {
         let shutdown = self.shutdown();
         tokio::pin!(shutdown);
@@ -242,8 +229,8 @@ impl Host {
         }
     }
 
-    /// Ends everything in good order: doors first, calls have `limits.drain` to finish, then the servers. Done when no
-    /// process of ours is left.
+    /// Shuts down in order: first the doors, then calls, which have `limits.drain` to finish, then the servers. Returns
+    /// when no process of the host is left.
     pub async fn shutdown(&self) {
         self.0.router.close_doors();
         self.0.stop.cancel();
@@ -252,50 +239,7 @@ impl Host {
         let _ = tokio::time::timeout(drain, self.0.doors.wait()).await;
         self.0.router.shutdown().await;
         self.0.manager.shutdown().await;
-        self.0.router.finish_audit().await;
-    }
-}
-
-/// A stream of changes. A reader that is far behind misses some.
-#[derive(Debug)]
-pub struct Events(broadcast::Receiver<Event>);
-
-impl Events {
-    /// The next change; `None` once the host is gone.
-    ///
-    /// # Cancel safety
-    /// A dropped wait loses nothing.
-    pub async fn next(&mut self) -> Option<Event> {
-        loop {
-            match self.0.recv().await {
-                Ok(event) => return Some(event),
-                Err(broadcast::error::RecvError::Lagged(missed)) => tracing::debug!("{missed} events missed"),
-                Err(broadcast::error::RecvError::Closed) => return None,
-            }
-        }
-    }
-}
-
-/// Answers what servers ask outside of calls.
-async fn answer_questions(router: Router, client: Arc<Client>, handler: Option<Arc<dyn ClientHandler>>) {
-    let _reading = client.mailbox().read();
-    while let Some(message) = client.mailbox().next().await {
-        if let Message::Request(request) = message {
-            let outcome = ask(handler.as_deref(), "", &request.method, request.params).await;
-            router.answer(&client, Response { id: Some(request.id), outcome });
-        }
-    }
-}
-
-async fn ask(handler: Option<&dyn ClientHandler>, server: &str, method: &Method, params: Option<Raw>) -> Outcome {
-    match handler {
-        Some(handler) if *method == Method::Elicit => {
-            let form = params.clone().unwrap_or_else(Raw::empty_object);
-            let answer = handler.request(server, method.clone(), params).await;
-            answer.map(|answer| defaults::filled(&form, answer))
-        }
-        Some(handler) => handler.request(server, method.clone(), params).await,
-        None => Err(crate::protocol::ErrorObject::method_not_found(method.as_str())),
+        self.0.router.observer().finish().await;
     }
 }
 

@@ -1,17 +1,17 @@
-//! The config of a running host: read again when it is asked to, or when its files change (`docs/hazards.md` H91).
+//! Reloads the config of a running host on request, or when its files change (`docs/hazards.md` H91).
 //!
-//! The host follows all files that were read for the config, including those that it names (`envFile`, `${file:…}`),
-//! each by a hash. When one has changed and stayed the same for a quarter of a second, everything is read and judged
-//! whole, and then taken in one step or not at all. A hangup signal or a word over the status socket does the same at
-//! once. What cannot be used changes nothing and is told by [`ConfigStatus`].
+//! The host follows all files that were read for the config, including those that the config names (`envFile`,
+//! `${file:…}`), and compares a hash of each. When a file has changed and then stayed the same for a quarter of a
+//! second, the host reads and checks the whole config, and applies it in one step or not at all. A hangup signal or a
+//! request over the status socket reloads at once. An invalid config changes nothing; [`ConfigStatus`] reports it.
 //!
-//! TOML and YAML cannot show that a file was cut between two entries, since both halves are whole; there the quarter of
-//! a second must do. JSON has no such half.
+//! A TOML or YAML file that is cut between two entries is still valid, so only the quarter of a second protects against
+//! reading a half-written one. Half a JSON file is never valid.
 //!
 //! `host` settings that are read on demand, access rules included, apply at once (`downstream/http/rules.rs`). The
-//! others wait for the next start, and the status says so (`HostSettings::with`).
+//! other `host` settings wait for the next start, and the status says so (`HostSettings::with`).
 //!
-//! **Invariant:** one task loads, so that two reloads cannot cross.
+//! **Invariant:** one task does all the loading, so that two reloads cannot overlap.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -26,39 +26,39 @@ use crate::config::{self, Config, Contents, Server, Watcher};
 use crate::manager::{ConfigStatus, Manager, Reload};
 use crate::upstream::Starter;
 
-/// How often the files are looked at.
+/// How often to look at the files.
 const LOOK: Duration = Duration::from_millis(500);
-/// Whoever writes a file may not be done yet: it must stay as it is for that long.
+/// How long a file must stay unchanged before it is read: its writer may not be done.
 const SETTLE: Duration = Duration::from_millis(250);
-/// A file that is written all the time is read all the same.
+/// How many times a file may change again during [`SETTLE`] before it is read anyway.
 const PATIENCE: u32 = 20;
-/// Requests to reload that wait.
+/// How many reload requests may wait.
 const ASKED: usize = 8;
 
-/// Reads the config of a host again.
+/// Loads the config of a host anew.
 pub(super) type Load = Arc<dyn Fn() -> Result<Config, config::Error> + Send + Sync>;
 type Answer = oneshot::Sender<Result<Reload, config::Error>>;
 
-/// What a host is configured with.
+/// The config of a host, and the way to change it.
 pub(super) struct Configured {
     manager: Manager,
     memory: HashMap<String, Starter>,
-    /// The servers in this process: no file knows them.
+    /// The in-process servers, which no config file contains.
     own: Vec<Server>,
     current: Mutex<Config>,
     asked: OnceLock<mpsc::Sender<Answer>>,
 }
 
-/// Why a config was not read again.
+/// Why a config was not reloaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotReloaded {
-    /// What the files say now cannot be used.
+    /// The files are invalid.
     #[error("{0}")]
     Wrong(#[from] config::Error),
-    /// There are no files.
+    /// The host follows no files.
     #[error("this host follows no config file")]
     NoFiles,
-    /// It ends.
+    /// The host is shutting down.
     #[error("the host is shutting down")]
     Ending,
 }
@@ -69,13 +69,13 @@ impl Configured {
         Self { manager, memory, own, current: Mutex::new(config), asked: OnceLock::new() }
     }
 
-    /// The config of now.
+    /// Returns the current config.
     #[cfg(feature = "server")]
     pub(super) fn current(&self) -> Config {
         lock(&self.current).clone()
     }
 
-    /// Takes what somebody made of the current config.
+    /// Changes the current config, applies it, and returns the result of `change`.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Config) -> T) -> T {
         let mut current = lock(&self.current);
         let mut config = current.clone();
@@ -85,7 +85,7 @@ impl Configured {
         result
     }
 
-    /// Takes another config; the servers in this process stay.
+    /// Replaces the config; the in-process servers stay.
     pub(super) fn replace(&self, mut config: Config) -> Reload {
         let mut current = lock(&self.current);
         let missing = |own: &&Server| !config.servers.iter().any(|server| server.name == own.name);
@@ -96,7 +96,7 @@ impl Configured {
         done
     }
 
-    /// Reads the files again, now.
+    /// Reloads the files now.
     pub(super) async fn reload(&self) -> Result<Reload, NotReloaded> {
         let (answer, done) = oneshot::channel();
         self.asked.get().ok_or(NotReloaded::NoFiles)?.send(answer).await.map_err(|_| NotReloaded::Ending)?;
@@ -107,7 +107,7 @@ impl Configured {
         self.manager.config_status()
     }
 
-    /// The task that follows the files until `stop`; `None` if there is one already.
+    /// Returns the task that follows the files until `stop`; `None` if there already is such a task.
     pub(super) fn follow(
         self: &Arc<Self>,
         load: Load,
@@ -122,7 +122,7 @@ impl Configured {
         })
     }
 
-    /// Takes what was loaded.
+    /// Applies the config if it was loaded; reports the error if not.
     fn take(&self, loaded: Result<Config, config::Error>) -> Result<Reload, config::Error> {
         match loaded {
             Ok(config) => {
@@ -152,12 +152,12 @@ impl Follow {
                 answer = asked.recv() => {
                     let Some(answer) = answer else { return };
                     let done = self.reload().await;
-                    // Whoever asked may be gone.
+                    // The caller may be gone.
                     let _ = answer.send(done);
                 }
                 () = sleep(LOOK) => {
                     if self.settled().await {
-                        // It was told where the status is.
+                        // The config status reports the outcome.
                         let _ = self.reload().await;
                     }
                 }
@@ -165,7 +165,7 @@ impl Follow {
         }
     }
 
-    /// Whether the files say something else than what was judged last, and have said it for a while.
+    /// Reports whether the files differ from those last loaded, after they have stayed unchanged for [`SETTLE`].
     async fn settled(&mut self) -> bool {
         if !self.look().await && !self.watcher.differs() {
             return false;
@@ -179,7 +179,8 @@ impl Follow {
         self.watcher.differs()
     }
 
-    /// A disk may be slow, or on another machine.
+    /// Looks at the files, and reports whether one has changed. Runs on the blocking pool: a disk may be slow, or on
+    /// another machine.
     async fn look(&mut self) -> bool {
         let mut watcher = std::mem::take(&mut self.watcher);
         let looked = tokio::task::spawn_blocking(move || {
@@ -196,7 +197,7 @@ impl Follow {
     }
 
     async fn reload(&mut self) -> Result<Reload, config::Error> {
-        // What is wrong now is not judged again before it changes.
+        // An invalid file is not loaded again before it changes.
         self.look().await;
         self.watcher.judge();
         let load = self.load.clone();

@@ -1,21 +1,19 @@
-//! Logins over the status socket, for whoever sits at a shell: begun, looked after and ended by requests of one line.
+//! Logins over the status socket, for users at a shell. Requests of one line begin, poll, and end them.
 //!
-//! A login by a browser waits here for the URL that it came back with. By a code nobody waits: whoever has shown it asks
-//! again and again whether it is done. **Invariant:** a login by a code goes on only while somebody asks for it, and each is
-//! forgotten when it is over, abandoned, or one of too many.
+//! A login by browser waits here for the URL to which the browser was redirected. A login by device code does not run
+//! by itself: the program that shows the code polls. **Invariant:** a login by code progresses only while it is polled,
+//! and a login is forgotten when it ends, is abandoned, or newer logins exceed the limit.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use serde::Serialize;
-use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
 use super::{Host, lock};
 use crate::auth;
-use crate::downstream::admin::SignIn;
+use crate::downstream::admin::{CodeBegun, LoginBegun, Refused, SignIn, SignInReply};
 use crate::error::{Error, ErrorKind};
 
 /// Logins that were begun over the status socket.
@@ -31,134 +29,114 @@ struct Begun {
 
 struct Waiting {
     end: Instant,
-    /// Not here while somebody looks after it.
+    /// The rest of the login; `None` while a poll runs it.
     finish: Option<BoxFuture<'static, Result<auth::Kept, auth::Error>>>,
 }
 
-/// So many of each kind may be under way; the oldest go first.
+/// How many logins of each kind may be under way; beyond that, the oldest are forgotten.
 const UNDER_WAY: usize = 16;
-/// So long goes on what somebody asks for; then they ask again.
+/// How long one poll runs a login by code.
 const LOOK: Duration = Duration::from_secs(1);
 const OVER: &str = "this login is over already: begin again";
+const WAITED_FOR: &str = "another program waits for this login already";
 
-/// A no.
-#[derive(Serialize)]
-struct No {
-    error: String,
-    /// It was asked for what there is not, by the config.
-    usage: bool,
-}
-
-impl From<Error> for No {
+impl From<Error> for Refused {
     fn from(error: Error) -> Self {
-        Self { error: error.to_string(), usage: matches!(error.kind(), ErrorKind::Unknown | ErrorKind::Config) }
-    }
-}
-
-impl From<auth::Error> for No {
-    fn from(error: auth::Error) -> Self {
-        Self { error: error.to_string(), usage: false }
-    }
-}
-
-impl From<&str> for No {
-    fn from(error: &str) -> Self {
-        Self { error: error.to_owned(), usage: false }
+        match error.kind() {
+            ErrorKind::Unknown | ErrorKind::Config => Self::unknown(error.to_string()),
+            _ => Self::because(error.to_string()),
+        }
     }
 }
 
 impl Host {
-    /// Answers a request that concerns logins, as the status socket does: in a line of JSON.
-    pub async fn sign_in(&self, request: SignIn) -> String {
-        let answer = match request {
+    /// Answers a request about logins, as the status socket does.
+    ///
+    /// # Errors
+    /// When there is no such server or login, or the login failed.
+    pub async fn sign_in(&self, request: SignIn) -> Result<SignInReply, Refused> {
+        match request {
             SignIn::Begin { server, redirect } => self.begin(&server, &redirect).await,
             SignIn::Finish { login, url } => self.finish(login, &url).await,
             SignIn::BeginByCode { server } => self.begin_by_code(&server).await,
             SignIn::Look { login } => self.look(login).await,
             SignIn::Abandon { login } => Ok(self.abandon(login)),
-            SignIn::Forget { server } => self.forget(&server).await,
+            SignIn::Forget { server } => Ok(SignInReply::signed_out(self.logout(&server).await?)),
             SignIn::Holdings {} => Ok(self.holdings().await),
-            SignIn::Keeping { server } => self.keeping(&server).await.map(|keeping| json!(keeping)).map_err(No::from),
-        };
-        answer.unwrap_or_else(|no| json!(no)).to_string()
+            SignIn::Keeping { server } => Ok(SignInReply::Keeping(self.keeping(&server).await?)),
+        }
     }
 
-    async fn begin(&self, server: &str, redirect: &str) -> Result<Value, No> {
-        let redirect = url::Url::parse(redirect).map_err(|_| "the redirect is no URL")?;
+    async fn begin(&self, server: &str, redirect: &str) -> Result<SignInReply, Refused> {
+        let redirect = url::Url::parse(redirect).map_err(|_| Refused::because("the redirect is no URL"))?;
         let login = self.login(server, &redirect).await?;
-        let mut answer = json!({
-            "page": login.authorize_url(),
-            "issuer": login.issuer(),
-            "byCode": login.could_be_by_code(),
-        });
+        let (page, issuer) = (login.authorize_url().to_string(), login.issuer().to_owned());
+        let by_code = login.could_be_by_code();
         let begun = &mut *lock(&self.0.logins.0);
-        answer["login"] = put(&mut begun.last, &mut begun.by_browser, login).into();
-        Ok(answer)
+        let number = put(&mut begun.last, &mut begun.by_browser, login);
+        Ok(SignInReply::Begun(LoginBegun::new(number, page, issuer, by_code)))
     }
 
-    async fn finish(&self, number: u64, url: &str) -> Result<Value, No> {
-        let login = lock(&self.0.logins.0).by_browser.remove(&number).ok_or(OVER)?;
-        Ok(signed_in(login.finish(url).await?))
+    async fn finish(&self, number: u64, url: &str) -> Result<SignInReply, Refused> {
+        let login = lock(&self.0.logins.0).by_browser.remove(&number).ok_or_else(|| Refused::because(OVER))?;
+        login.finish(url).await.map(SignInReply::signed_in).map_err(|error| failed(&error))
     }
 
-    /// Begins a login by a code, and tells what is to be shown.
-    async fn begin_by_code(&self, server: &str) -> Result<Value, No> {
+    /// Begins a login by code, and returns the page and code to show to the user.
+    async fn begin_by_code(&self, server: &str) -> Result<SignInReply, Refused> {
         let login = self.device_login(server).await?;
-        let mut answer = json!({
-            "page": login.verification_uri(),
-            "complete": login.verification_uri_complete(),
-            "code": login.user_code(),
-            "issuer": login.issuer(),
-            "expiresIn": (login.expires_in() + Duration::from_millis(999)).as_secs(),
-        });
+        let mut shown = CodeBegun {
+            login: 0,
+            page: login.verification_uri().to_string(),
+            complete: login.verification_uri_complete().map(ToString::to_string),
+            code: login.user_code().to_owned(),
+            issuer: login.issuer().to_owned(),
+            expires_in: (login.expires_in() + Duration::from_millis(999)).as_secs(),
+        };
         let now = Instant::now();
         let waiting = Waiting { end: now + login.expires_in(), finish: Some(Box::pin(login.finish())) };
         let begun = &mut *lock(&self.0.logins.0);
         begun.by_code.retain(|_, waiting| waiting.end > now);
-        answer["login"] = put(&mut begun.last, &mut begun.by_code, waiting).into();
-        Ok(answer)
+        shown.login = put(&mut begun.last, &mut begun.by_code, waiting);
+        Ok(SignInReply::BegunByCode(shown))
     }
 
-    /// Lets a login by a code go on for a moment, and tells whether it is done.
-    async fn look(&self, number: u64) -> Result<Value, No> {
+    /// Runs a login by code for up to [`LOOK`], and reports whether it is done.
+    async fn look(&self, number: u64) -> Result<SignInReply, Refused> {
         let mut finish = match lock(&self.0.logins.0).by_code.get_mut(&number) {
-            Some(waiting) => waiting.finish.take().ok_or("another program waits for this login already")?,
-            None => return Err(OVER.into()),
+            Some(waiting) => waiting.finish.take().ok_or_else(|| Refused::because(WAITED_FOR))?,
+            None => return Err(Refused::because(OVER)),
         };
         let done = timeout(LOOK, &mut finish).await;
         let mut begun = lock(&self.0.logins.0);
         let Ok(done) = done else {
-            // It may have been abandoned meanwhile.
+            // The login may have been abandoned meanwhile.
             if let Some(waiting) = begun.by_code.get_mut(&number) {
                 waiting.finish = Some(finish);
             }
-            return Ok(json!({ "pending": true }));
+            return Ok(SignInReply::pending());
         };
         begun.by_code.remove(&number);
-        Ok(signed_in(done?))
+        done.map(SignInReply::signed_in).map_err(|error| failed(&error))
     }
 
-    /// Forgets a login by a code; whether it was under way.
-    fn abandon(&self, number: u64) -> Value {
-        json!({ "abandoned": lock(&self.0.logins.0).by_code.remove(&number).is_some() })
+    /// Forgets a login by code, and reports whether it was under way.
+    fn abandon(&self, number: u64) -> SignInReply {
+        SignInReply::abandoned(lock(&self.0.logins.0).by_code.remove(&number).is_some())
     }
 
-    async fn forget(&self, server: &str) -> Result<Value, No> {
-        Ok(json!({ "forgotten": self.logout(server).await? }))
-    }
-
-    async fn holdings(&self) -> Value {
+    async fn holdings(&self) -> SignInReply {
         let mut all = Vec::new();
         for server in self.0.manager.servers().iter() {
             if let Some(tokens) = server.tokens() {
-                all.push(json!({ "name": server.config.name, "holding": tokens.holding().await }));
+                all.push((server.config.name.clone(), tokens.holding().await));
             }
         }
-        json!({ "servers": all })
+        SignInReply::holdings(all)
     }
 }
 
-/// Puts a login with the others, under a number that none had before.
+/// Adds a login, and returns its new number.
 fn put<T>(last: &mut u64, logins: &mut BTreeMap<u64, T>, login: T) -> u64 {
     *last += 1;
     logins.insert(*last, login);
@@ -168,6 +146,7 @@ fn put<T>(last: &mut u64, logins: &mut BTreeMap<u64, T>, login: T) -> u64 {
     *last
 }
 
-fn signed_in(kept: auth::Kept) -> Value {
-    json!({ "signedIn": true, "kept": kept })
+/// Turns a failed login into a refusal.
+fn failed(error: &auth::Error) -> Refused {
+    Refused::because(error.to_string())
 }

@@ -1,4 +1,4 @@
-//! A daemon without a port: its socket is its only door, and it ends once nobody has been there for a while.
+//! A daemon without a port: the local socket is its only door, and the daemon ends when it has been unused for a while.
 
 use std::time::Duration;
 
@@ -10,36 +10,42 @@ use crate::downstream::admin::{self, At, Guests, StatusSocket};
 use crate::error::{Error, ErrorKind};
 use crate::queues::STUCK;
 
-/// The door of such a daemon, open.
+/// The open socket of a daemon without a port.
+///
+/// ```no_run
+/// # async fn serve(host: &mcp_host::Host, at: &mcp_host::admin::At) -> Result<(), mcp_host::Error> {
+/// host.open_socket(at)?.serve().await;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
-#[must_use = "nobody is served before `serve`"]
+#[must_use = "a socket serves no client until `serve`"]
 pub struct SocketEndpoint {
     host: Host,
     socket: StatusSocket,
     stop: CancellationToken,
 }
 
-/// How often it is looked whether somebody is there.
+/// How often to check whether the daemon is in use.
 const LOOK: Duration = Duration::from_secs(5);
-/// At least so many times before it ends.
+/// The least number of checks within `host.idleExit`: a short one is checked more often than every [`LOOK`].
 const LOOKS: u32 = 20;
 
 impl Host {
     /// Opens the socket of a daemon without a port. Must be called inside a Tokio runtime.
     ///
     /// # Errors
-    /// When another daemon has that name, or the socket cannot be made.
+    /// When another daemon has that name, or the socket cannot be created.
     pub fn open_socket(&self, at: &At) -> Result<SocketEndpoint, Error> {
         let socket = StatusSocket::open_at(at).map_err(|error| match error {
-            admin::Error::Running { .. } => Error::new(ErrorKind::Config, error.to_string()),
-            error => Error::new(ErrorKind::Internal, error.to_string()),
+            admin::Error::Running { .. } => Error::from_source(ErrorKind::Config, error),
+            error => Error::from_source(ErrorKind::Internal, error),
         })?;
         Ok(SocketEndpoint { host: self.clone(), socket, stop: self.0.stop.child_token() })
     }
 }
 
 impl SocketEndpoint {
-    /// Serves until the host shuts down, or `host.idleExit` after the last client, call and task.
+    /// Serves until the host shuts down, or until `host.idleExit` has passed without a client, call or task.
     pub async fn serve(self) {
         let Self { host, socket, stop } = self;
         let guests = Guests::default();
@@ -48,10 +54,10 @@ impl SocketEndpoint {
         let door = socket.serve(&host.0.router, || host.reload_now(), sign_in, guest, &stop);
         let idle = async {
             host.idle(&guests, &stop).await;
-            // Who comes in this moment is told, and goes elsewhere.
+            // A client that connects from now on is told that the daemon is stopping, and goes elsewhere.
             stop.cancel();
         };
-        // Whoever takes nothing of what is there for it is cut off, as at the other doors.
+        // Clients that do not read the messages waiting for them are disconnected, as at the other doors.
         let stuck = stop.run_until_cancelled(async {
             let mut look = interval(LOOK);
             loop {
@@ -66,12 +72,12 @@ impl SocketEndpoint {
 }
 
 impl Host {
-    /// Waits until nobody has been there for as long as the config says, or `stop`.
+    /// Waits until the daemon has been unused for `host.idleExit`, or until `stop`.
     async fn idle(&self, guests: &Guests, stop: &CancellationToken) {
         let (mut since, mut known) = (Instant::now(), 0);
         loop {
             let patience = self.0.manager.settings().idle_exit;
-            let gauges = self.0.router.gauges();
+            let gauges = self.0.router.meter().gauges();
             let so_far = guests.so_far();
             if so_far != known || guests.count() > 0 || gauges.requests > 0 || gauges.tasks > 0 {
                 (since, known) = (Instant::now(), so_far);

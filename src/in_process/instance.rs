@@ -1,69 +1,38 @@
-//! A running server in this process, and one run of it for each lease.
+//! A running in-process server, and its instance for each of the host's connections to it (leases).
 
-use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{Handler, InProcess, Invocation, Offers, lock};
+use super::talk::{Shelf, Talk};
+use super::{Handler, InProcess, Invocation, lock};
 use crate::protocol::{
-    ErrorObject, Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response,
+    ErrorObject, Message, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response,
 };
 use crate::registry::Kind;
-use crate::transport::{Said, Wire};
+use crate::transport::Wire;
 
-/// A server with all its leases.
+/// A server, and the lists that its instances share.
 pub(crate) struct Running {
     server: InProcess,
-    /// What is offered now.
-    offers: Mutex<Offers>,
-    instances: Mutex<Vec<Weak<Instance>>>,
+    shelf: Arc<Shelf>,
 }
 
 impl Running {
     pub(crate) fn new(server: InProcess) -> Arc<Self> {
-        let offers = Mutex::new(server.offers.clone());
-        Arc::new(Self { server, offers, instances: Mutex::default() })
+        let shelf = Shelf::new(server.offers.clone());
+        Arc::new(Self { server, shelf })
     }
 
-    /// Runs one instance on `tasks`, until its wire is closed.
+    /// Runs one instance as a task of `tasks`, until its connection is closed.
     pub(crate) fn start(self: &Arc<Self>, wire: Wire, tasks: &TaskTracker) {
-        let instance = Arc::new(Instance {
-            running: self.clone(),
-            out: wire.out,
-            profile: Mutex::new(Profile::EMPTY),
-            asked: Mutex::default(),
-            requests: Mutex::default(),
-            watched: Mutex::default(),
-            next: AtomicU64::new(1),
-        });
-        let mut instances = lock(&self.instances);
-        instances.retain(|instance| instance.strong_count() > 0);
-        instances.push(Arc::downgrade(&instance));
-        drop(instances);
+        let talk = Talk::new(&self.shelf, wire.out);
+        let instance = Arc::new(Instance { running: self.clone(), talk, requests: Mutex::default() });
         tasks.spawn(run(instance, wire.input, tasks.clone()));
-    }
-
-    /// Changes what is offered, and tells every client if that changed a list.
-    pub(super) async fn change(&self, kind: Kind, change: impl FnOnce(&mut Offers) -> bool) -> bool {
-        let changed = change(&mut lock(&self.offers));
-        if changed {
-            let method = match kind {
-                Kind::Tools => Method::ToolsListChanged,
-                Kind::Prompts => Method::PromptsListChanged,
-                Kind::Resources | Kind::ResourceTemplates => Method::ResourcesListChanged,
-            };
-            let instances: Vec<_> = lock(&self.instances).iter().filter_map(Weak::upgrade).collect();
-            for instance in instances {
-                let notification = Notification { method: method.clone(), params: None };
-                instance.say(None, Message::Notification(notification)).await;
-            }
-        }
-        changed
     }
 
     fn initialize(&self, params: Option<&Raw>) -> Outcome {
@@ -89,9 +58,9 @@ impl Running {
     fn handler(&self, method: &Method, params: &Raw) -> Result<Handler, ErrorObject> {
         let text = |member: &str| params.text(member).unwrap_or_default();
         match method {
-            Method::ToolsCall => lock(&self.offers).named(Kind::Tools, &text("name")),
-            Method::PromptsGet => lock(&self.offers).named(Kind::Prompts, &text("name")),
-            Method::ResourcesRead => lock(&self.offers).reader(&text("uri")),
+            Method::ToolsCall => self.shelf.look(|offers| offers.named(Kind::Tools, &text("name"))),
+            Method::PromptsGet => self.shelf.look(|offers| offers.named(Kind::Prompts, &text("name"))),
+            Method::ResourcesRead => self.shelf.look(|offers| offers.reader(&text("uri"))),
             other => {
                 let handler = self.server.others.get(other).cloned();
                 handler.ok_or_else(|| ErrorObject::method_not_found(other.as_str()))
@@ -100,23 +69,18 @@ impl Running {
     }
 }
 
-/// One run of the server, for one lease.
-pub(super) struct Instance {
-    pub(super) running: Arc<Running>,
-    out: mpsc::Sender<Said>,
-    /// What its client can be asked.
-    profile: Mutex<Profile>,
-    asked: Mutex<HashMap<u64, oneshot::Sender<Outcome>>>,
+/// The server's side of one connection.
+struct Instance {
+    running: Arc<Running>,
+    talk: Arc<Talk>,
     requests: Mutex<HashMap<RequestId, CancellationToken>>,
-    watched: Mutex<HashSet<String>>,
-    next: AtomicU64,
 }
 
 async fn run(instance: Arc<Instance>, mut input: mpsc::Receiver<Message>, tasks: TaskTracker) {
     while let Some(message) = input.recv().await {
         match message {
             Message::Request(request) => instance.take(request, &tasks).await,
-            Message::Response(response) => instance.answered(response),
+            Message::Response(response) => instance.talk.answered(response),
             Message::Notification(notice) if notice.method == Method::Cancelled => {
                 let id = notice.params.and_then(|params| params.member("requestId")?.read::<RequestId>().ok());
                 if let Some(token) = id.and_then(|id| lock(&instance.requests).remove(&id)) {
@@ -145,12 +109,12 @@ impl Instance {
         let cancel = CancellationToken::new();
         lock(&self.requests).insert(id.clone(), cancel.clone());
         let during = if let RequestId::Number(id) = id { u64::try_from(id).ok() } else { None };
-        let invocation = Invocation::new(self.clone(), params, during, cancel.clone());
+        let invocation = Invocation::new(self.talk.clone(), params, during, cancel.clone());
         let instance = self.clone();
         tasks.spawn(async move {
             let outcome = tokio::select! {
                 outcome = handler(invocation) => outcome,
-                // One that listens for its cancellation has a moment to end in its own way.
+                // A handler that watches for its cancellation gets a second to finish by itself.
                 () = async { cancel.cancelled().await; tokio::time::sleep(Duration::from_secs(1)).await } => return,
             };
             if lock(&instance.requests).remove(&id).is_some() {
@@ -159,14 +123,14 @@ impl Instance {
         });
     }
 
-    /// What needs no closure.
+    /// Answers requests that need no closure.
     fn at_once(&self, method: &Method, params: Option<&Raw>) -> Option<Outcome> {
-        let list = |kind: Kind| Some(lock(&self.running.offers).list(kind));
+        let list = |kind: Kind| Some(self.running.shelf.look(|offers| offers.list(kind)));
         match method {
             Method::Initialize => {
                 let capabilities = params.and_then(|params| params.member("capabilities"));
                 let profile = capabilities.map(|raw| Profile::from_capabilities(raw.as_value()));
-                *lock(&self.profile) = profile.unwrap_or(Profile::EMPTY);
+                self.talk.learn(profile.unwrap_or(Profile::EMPTY));
                 Some(self.running.initialize(params))
             }
             Method::Ping | Method::SetLevel => Some(Ok(Raw::empty_object())),
@@ -176,12 +140,7 @@ impl Instance {
             Method::ResourceTemplatesList => list(Kind::ResourceTemplates),
             Method::ResourcesSubscribe | Method::ResourcesUnsubscribe => {
                 let uri = params.and_then(|params| params.text("uri")).unwrap_or_default();
-                let mut watched = lock(&self.watched);
-                if *method == Method::ResourcesSubscribe {
-                    watched.insert(uri)
-                } else {
-                    watched.remove(&uri)
-                };
+                self.talk.watch(uri, *method == Method::ResourcesSubscribe);
                 Some(Ok(Raw::empty_object()))
             }
             _ => None,
@@ -189,37 +148,6 @@ impl Instance {
     }
 
     async fn respond(&self, id: RequestId, outcome: Outcome) {
-        self.say(None, Message::Response(Response { id: Some(id), outcome })).await;
-    }
-
-    fn answered(&self, response: Response) {
-        let Some(RequestId::Number(id)) = response.id else { return };
-        let waiting = u64::try_from(id).ok().and_then(|id| lock(&self.asked).remove(&id));
-        if let Some(waiting) = waiting {
-            // Whoever asked may have gone.
-            let _ = waiting.send(response.outcome);
-        }
-    }
-
-    pub(super) async fn say(&self, during: Option<u64>, message: Message) {
-        // A closed wire ends the instance by itself.
-        let _ = self.out.send((during, message)).await;
-    }
-
-    pub(super) async fn ask(&self, during: Option<u64>, method: Method, params: Option<Raw>) -> Outcome {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let (sender, receiver) = oneshot::channel();
-        lock(&self.asked).insert(id, sender);
-        let request = Request { id: RequestId::Number(i64::try_from(id).unwrap_or(i64::MAX)), method, params };
-        self.say(during, Message::Request(request)).await;
-        receiver.await.unwrap_or_else(|_| Err(ErrorObject::internal("the client is gone")))
-    }
-
-    pub(super) fn profile(&self) -> Profile {
-        *lock(&self.profile)
-    }
-
-    pub(super) fn is_watched(&self, uri: &str) -> bool {
-        lock(&self.watched).contains(uri)
+        self.talk.say(None, Message::Response(Response { id: Some(id), outcome })).await;
     }
 }

@@ -1,4 +1,4 @@
-//! One request to a server in this process, as its closure sees it.
+//! One request to an in-process server, as its closure sees it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,24 +7,37 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use super::instance::Instance;
-use crate::protocol::{Message, Method, Notification, Outcome, Profile, Raw};
+use super::talk::Talk;
+use crate::protocol::{Message, Method, Notification, Outcome, Profile, Raw, meta};
 use crate::registry::Kind;
 use crate::transport::HANG_UP;
 
-/// The member of `_meta` by which a question says under which key a client of 2026-07-28 should see it.
-pub const INPUT_KEY: &str = "mcp-host/inputKey";
+/// The `_meta` member of a question that names the key under which a client that speaks 2026-07-28 finds it in
+/// `inputRequests`.
+pub const INPUT_KEY: &str = meta::INPUT_KEY;
 
-/// One request to a server in this process, and the way to its client meanwhile.
+/// One request to an in-process server, with methods to reach its client while it runs.
+///
+/// ```
+/// use mcp_host::Outcome;
+/// use mcp_host::in_process::Invocation;
+///
+/// async fn count(call: Invocation) -> Outcome {
+///     for step in 0..3 {
+///         call.progress(f64::from(step), Some(3.0), "counting").await;
+///     }
+///     Ok(serde_json::json!({ "content": [] }).into())
+/// }
+/// ```
 pub struct Invocation {
-    /// The `arguments` of a tool or prompt; `{}` where there are none.
+    /// The `arguments` for a tool or prompt; `{}` if there are none.
     pub arguments: Raw,
-    /// All params.
+    /// All params of the request.
     pub params: Raw,
     token: Option<Raw>,
-    /// The id of its request, by which the host knows whose it is.
+    /// The id of the request. It tells the host to which call the messages sent meanwhile belong.
     during: Option<u64>,
-    instance: Arc<Instance>,
+    talk: Arc<Talk>,
     cancel: CancellationToken,
 }
 
@@ -35,13 +48,13 @@ impl fmt::Debug for Invocation {
 }
 
 impl Invocation {
-    pub(super) fn new(instance: Arc<Instance>, params: Raw, during: Option<u64>, cancel: CancellationToken) -> Self {
+    pub(super) fn new(talk: Arc<Talk>, params: Raw, during: Option<u64>, cancel: CancellationToken) -> Self {
         let arguments = params.member("arguments").unwrap_or_else(Raw::empty_object);
         let token = params.member("_meta").and_then(|meta| meta.member("progressToken"));
-        Self { arguments, params, token, during, instance, cancel }
+        Self { arguments, params, token, during, talk, cancel }
     }
 
-    /// Tells how far it is, if the caller wants to know.
+    /// Reports progress, if the caller asked for it.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: &str) {
         let Some(token) = &self.token else { return };
         let mut params =
@@ -52,31 +65,31 @@ impl Invocation {
         self.notify(Method::Progress, Raw::from_value(&params)).await;
     }
 
-    /// Writes a log line for the client.
+    /// Sends the client a log message.
     pub async fn log(&self, level: &str, data: Raw) {
         let params = Raw::from_value(&serde_json::json!({ "level": level, "data": data }));
         self.notify(Method::LogMessage, params).await;
     }
 
-    /// Sends any notification, in order with everything else.
+    /// Sends the client any notification, in order with all other messages.
     pub async fn notify(&self, method: Method, params: Raw) {
         let notification = Notification { method, params: Some(params) };
-        self.instance.say(self.during, Message::Notification(notification)).await;
+        self.talk.say(self.during, Message::Notification(notification)).await;
     }
 
-    /// Asks the client something: `sampling/createMessage`, `elicitation/create`, `roots/list`.
+    /// Sends a request to the client: `sampling/createMessage`, `elicitation/create`, `roots/list`.
     ///
     /// # Errors
-    /// The client's own error; `-32601` where it cannot be asked.
+    /// The client's JSON-RPC error; `-32601` if it cannot answer such requests.
     pub async fn request(&self, method: Method, params: Option<Raw>) -> Outcome {
-        self.instance.ask(self.during, method, params).await
+        self.talk.ask(self.during, method, params).await
     }
 
-    /// As [`Invocation::request`], with the key that clients of 2026-07-28 see the question under; for others it means
-    /// nothing.
+    /// As [`Invocation::request`], and sets the key under which a client that speaks 2026-07-28 finds the question.
+    /// Other clients ignore the key.
     ///
     /// # Errors
-    /// The client's own error; `-32601` where it cannot be asked.
+    /// As [`Invocation::request`].
     pub async fn request_as(&self, key: &str, method: Method, params: Option<Raw>) -> Outcome {
         let params = params.unwrap_or_else(Raw::empty_object);
         let meta = params.member("_meta").unwrap_or_else(Raw::empty_object);
@@ -84,13 +97,13 @@ impl Invocation {
         self.request(method, Some(params.with_member("_meta", meta.as_bytes()))).await
     }
 
-    /// What the client can be asked.
+    /// Returns the capabilities of the client.
     #[must_use]
     pub fn profile(&self) -> Profile {
-        self.instance.profile()
+        self.talk.profile()
     }
 
-    /// Offers one thing more from now on, or another one of the same name, and tells every client.
+    /// Adds a definition, or replaces the one with the same name, and tells every client that the list has changed.
     pub async fn offer(
         &self,
         kind: Kind,
@@ -101,27 +114,28 @@ impl Invocation {
             offers.add(kind, definition, Arc::new(handler));
             true
         };
-        self.instance.running.change(kind, add).await;
+        self.talk.shelf.change(kind, add).await;
     }
 
-    /// Offers it no more, and tells every client; false if there was none. `name` is the URI of a resource.
+    /// Removes a definition, and tells every client that the list has changed; returns false if there was none. `name`
+    /// is the URI for a resource, or the URI template for a resource template.
     pub async fn withdraw(&self, kind: Kind, name: &str) -> bool {
-        self.instance.running.change(kind, |offers| offers.remove(kind, name)).await
+        self.talk.shelf.change(kind, |offers| offers.remove(kind, name)).await
     }
 
-    /// Waits until the caller no longer wants the answer.
+    /// Waits until the caller cancels the request.
     pub async fn cancelled(&self) {
         self.cancel.cancelled().await;
     }
 
-    /// Whether the resource is watched.
+    /// Reports whether the client watches the resource.
     #[must_use]
     pub fn is_watched(&self, uri: &str) -> bool {
-        self.instance.is_watched(uri)
+        self.talk.is_watched(uri)
     }
 
-    /// Asks the door to close the stream of this call and to let the client come back for the rest after `retry`
-    /// (2025-11-25, transports). Doors without such streams go on as if nothing was said.
+    /// Asks the door to close the response stream of this call; the client reconnects for the rest after `retry`
+    /// (2025-11-25, transports). Doors without such streams ignore it.
     pub async fn hang_up(&self, retry: Duration) {
         if let Some(token) = &self.token {
             let params = serde_json::json!({ "progressToken": token, "retry": u64::try_from(retry.as_millis()).unwrap_or(u64::MAX) });
@@ -130,7 +144,7 @@ impl Invocation {
     }
 }
 
-/// A whole number is written as one.
+/// Returns the JSON number: an integer if the value is whole.
 fn number(value: f64) -> serde_json::Value {
     #[expect(
         clippy::cast_possible_truncation,

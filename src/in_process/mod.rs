@@ -1,22 +1,24 @@
-//! A server in this process, by closures: for embedders, for the demo, for tests.
+//! An in-process server made of closures: for embedders, the demo, and tests.
 //!
-//! It speaks the protocol like any other server, over a wire in memory; [`InProcess::serve_stdio`] and
-//! [`InProcess::serve_http`] offer it alone, through the doors of the host. Closures come in, each gets the [`Invocation`]
-//! that it answers. **Invariant:** inside it speaks a revision with a handshake; what a client of another revision sees is
-//! the host's business.
+//! It speaks MCP like any other server, over a connection in memory; [`InProcess::serve_stdio`] and
+//! [`InProcess::serve_http`] serve it alone, through the doors of the host. Each closure gets the [`Invocation`] that
+//! it answers. **Invariant:** the server itself speaks a revision with a handshake; the host translates for clients of
+//! other revisions.
 
 mod instance;
 mod invocation;
 mod offers;
+mod talk;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
 use self::offers::Offers;
 use crate::downstream::Eras;
+use crate::lock::lock;
 use crate::protocol::{Method, Outcome, Raw};
 use crate::registry::Kind;
 
@@ -26,7 +28,19 @@ pub use self::invocation::{INPUT_KEY, Invocation};
 /// Answers one request.
 type Handler = Arc<dyn Fn(Invocation) -> BoxFuture<'static, Outcome> + Send + Sync>;
 
-/// A server made of closures. What it offers is one for all its leases; all else each lease has for itself.
+/// A server made of closures. All of the host's connections to it (leases) share its tool, prompt and resource lists;
+/// each has its own client capabilities, subscriptions, and running requests.
+///
+/// ```
+/// use mcp_host::InProcess;
+/// use serde_json::json;
+///
+/// let definition = json!({ "name": "greet", "inputSchema": { "type": "object" } });
+/// let server = InProcess::new("mine", "1.0.0").tool(definition.into(), |call| {
+///     let name = call.arguments.text("name").unwrap_or_default();
+///     Box::pin(async move { Ok(json!({ "content": [{ "type": "text", "text": format!("Hello {name}.") }] }).into()) })
+/// });
+/// ```
 #[derive(Clone)]
 pub struct InProcess {
     info: Raw,
@@ -43,7 +57,7 @@ impl fmt::Debug for InProcess {
 }
 
 impl InProcess {
-    /// A server that offers nothing yet.
+    /// Creates a server that offers nothing yet.
     #[must_use]
     pub fn new(name: &str, version: &str) -> Self {
         Self {
@@ -55,14 +69,14 @@ impl InProcess {
         }
     }
 
-    /// Says how it is to be used.
+    /// Sets the `instructions` that a client may give to its model.
     #[must_use]
     pub fn instructions(mut self, text: &str) -> Self {
         self.instructions = Some(text.to_owned());
         self
     }
 
-    /// Offers a tool: its definition as in `tools/list`, and what a call does.
+    /// Adds a tool: its definition as in `tools/list`, and the closure that runs for each call.
     #[must_use]
     pub fn tool(
         self,
@@ -72,7 +86,7 @@ impl InProcess {
         self.offer(Kind::Tools, definition, handler)
     }
 
-    /// Takes calls of a tool that it does not list.
+    /// Adds a tool that can be called but is not listed.
     #[must_use]
     pub fn unlisted_tool(
         mut self,
@@ -83,7 +97,7 @@ impl InProcess {
         self
     }
 
-    /// Offers a prompt: its definition as in `prompts/list`, and what makes its messages.
+    /// Adds a prompt: its definition as in `prompts/list`, and the closure that makes its messages.
     #[must_use]
     pub fn prompt(
         self,
@@ -93,7 +107,7 @@ impl InProcess {
         self.offer(Kind::Prompts, definition, handler)
     }
 
-    /// Offers a resource: its definition as in `resources/list`, and what reads it.
+    /// Adds a resource: its definition as in `resources/list`, and the closure that reads it.
     #[must_use]
     pub fn resource(
         self,
@@ -103,7 +117,8 @@ impl InProcess {
         self.offer(Kind::Resources, definition, handler)
     }
 
-    /// Offers a resource template: its definition, and what reads a URI that begins like it.
+    /// Adds a resource template: its definition as in `resources/templates/list`, and the closure that reads each URI
+    /// that matches it.
     #[must_use]
     pub fn resource_template(
         self,
@@ -113,7 +128,7 @@ impl InProcess {
         self.offer(Kind::ResourceTemplates, definition, handler)
     }
 
-    /// Answers another method, `completion/complete` for one.
+    /// Answers another method, such as `completion/complete`.
     #[must_use]
     pub fn method(
         mut self,
@@ -124,7 +139,8 @@ impl InProcess {
         self
     }
 
-    /// Speaks only these revisions where it is served alone; without it those of both eras.
+    /// Limits the MCP revisions that the server speaks when it is served alone; the default is both eras, with and
+    /// without a handshake.
     #[must_use]
     pub fn eras(mut self, eras: Eras) -> Self {
         self.eras = eras;
@@ -148,10 +164,6 @@ impl InProcess {
     pub(crate) fn spoken(&self) -> Eras {
         self.eras
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

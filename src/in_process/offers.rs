@@ -1,4 +1,5 @@
-//! What a server in this process offers: its four lists, and who answers for what stands in them.
+//! The four lists of an in-process server (tools, prompts, resources, resource templates), and the handlers behind
+//! their entries.
 
 use std::collections::HashMap;
 
@@ -6,7 +7,7 @@ use super::Handler;
 use crate::protocol::{ErrorObject, Outcome, Raw, Theirs};
 use crate::registry::Kind;
 
-/// The lists, and handlers by what names a definition. Handlers without a definition are for what is not listed.
+/// The lists, and the handlers by name, URI or URI template. A handler without a definition serves an unlisted tool.
 #[derive(Clone, Default)]
 pub(super) struct Offers {
     lists: [Vec<Raw>; 4],
@@ -14,12 +15,12 @@ pub(super) struct Offers {
 }
 
 impl Offers {
-    /// Takes requests for what is not listed.
+    /// Adds a handler without a definition, so that the name can be called but is not listed.
     pub(super) fn handle(&mut self, kind: Kind, name: &str, handler: Handler) {
         self.named.insert((kind, name.to_owned()), handler);
     }
 
-    /// Lists a definition, in the place of one of the same name if there is one.
+    /// Adds a definition and its handler, or replaces those with the same name.
     pub(super) fn add(&mut self, kind: Kind, definition: Raw, handler: Handler) {
         let name = definition.text(kind.key());
         let list = &mut self.lists[kind as usize];
@@ -32,7 +33,7 @@ impl Offers {
         }
     }
 
-    /// Drops a definition and its handler; false if there is none of that name.
+    /// Removes a definition and its handler; returns false if no definition has that name.
     pub(super) fn remove(&mut self, kind: Kind, name: &str) -> bool {
         let list = &mut self.lists[kind as usize];
         let before = list.len();
@@ -44,20 +45,20 @@ impl Offers {
         removed
     }
 
-    /// The result of a list request.
+    /// Returns the result of a list request, such as `tools/list`.
     pub(super) fn list(&self, kind: Kind) -> Outcome {
         let items: Vec<&str> = self.lists[kind as usize].iter().map(Raw::as_str).collect();
         Ok(Raw::trusted(format!(r#"{{"{}":[{}]}}"#, kind.member(), items.join(",")).into()))
     }
 
-    /// Who answers for a tool or prompt.
+    /// Returns the handler of a tool or prompt.
     pub(super) fn named(&self, kind: Kind, name: &str) -> Result<Handler, ErrorObject> {
         let what = if kind == Kind::Tools { "tool" } else { "prompt" };
         let handler = self.named.get(&(kind, name.to_owned())).cloned();
         handler.ok_or_else(|| ErrorObject::invalid_params(format!("unknown {what}: {}", Theirs(name))))
     }
 
-    /// Who reads a resource.
+    /// Returns the handler that reads a resource: that of its URI, or else that of a template that matches.
     pub(super) fn reader(&self, uri: &str) -> Result<Handler, ErrorObject> {
         let exact = self.named.get(&(Kind::Resources, uri.to_owned()));
         exact.or_else(|| self.template(uri)).cloned().ok_or_else(|| {

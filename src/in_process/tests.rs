@@ -7,11 +7,11 @@ use tokio_util::task::TaskTracker;
 use super::{InProcess, Running};
 use crate::protocol::{Message, Method, Profile, Raw, Request, RequestId, Response};
 use crate::registry::Kind;
-use crate::transport::{Memory, Said};
+use crate::transport::{Memory, MemoryMessage};
 
 struct Lease {
     wire: Memory,
-    said: mpsc::Receiver<Said>,
+    said: mpsc::Receiver<MemoryMessage>,
 }
 
 impl Lease {

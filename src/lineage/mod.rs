@@ -1,54 +1,58 @@
-//! Keeps a host from starting or dialing itself without end. Four things do that:
+//! Keeps a host from starting or dialing itself without end. A host is *above* a process if that process descends from
+//! it. There are four mechanisms:
 //!
-//! - The program leaves out entries of a config that are its own file with a config of its own
+//! - The program leaves out config entries that start this same program with a config file that it serves
 //!   (`bin/mcp-host/itself.rs`).
-//! - A host has a random *id* for its lifetime and says it in `initialize` and `server/discover`. An endpoint that
-//!   answers with our own id is switched off before anything else is asked of it.
-//! - Each child gets the *marks* of all hosts above it, digests of their config files, in [`VARIABLE`]. A host that
-//!   finds its own marks there starts nothing.
-//! - Where the environment was cleaned on the way, Linux says which processes are above, and each host has left its
-//!   marks in the state directory (`notes.rs`).
+//! - A host has a random *id* for its lifetime and sends it in `initialize` and `server/discover`. An endpoint that
+//!   answers with our own id is disabled before any other request.
+//! - Each child process gets the *marks* of all hosts above it, which are digests of their config files, in
+//!   [`VARIABLE`]. A host that finds its own marks there starts nothing.
+//! - If the environment was cleaned on the way, Linux names the processes above, and each host has left its marks in
+//!   the state directory (`notes.rs`).
 //!
-//! Hosts that list each other are another matter. `registry/through.rs` leaves out what comes back from hosts that say
-//! who they are, `registry/circle.rs` what comes back through a plain proxy.
+//! Hosts that list each other are handled elsewhere. `registry/through.rs` leaves out what comes back from hosts that
+//! identify themselves, `registry/circle.rs` what comes back through a plain proxy.
 //!
-//! **Invariant:** nothing here is secret. A lie in it harms only the liar: a server that claims our id is switched off.
+//! **Invariant:** nothing here is secret, and a lie harms only the liar: a server that claims our id is disabled.
 
 mod notes;
 
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use sha2::{Digest as _, Sha256};
 
 use crate::config::Config;
+use crate::hex;
+use crate::lock::lock;
 
-/// The variable that carries the marks of the hosts above. Not a name that begins with `MCP_HOST_`: those are settings.
+/// The environment variable that carries the marks of the hosts above. Variables that begin with `MCP_HOST_` are
+/// settings, so this one does not.
 pub(crate) const VARIABLE: &str = "_MCP_HOST_CHAIN";
-/// Hosts that may be above one another. A circle of more hosts than the variable can name would never be noticed.
+/// How many hosts may be nested in one another. A circle of more hosts than fit into the variable would go unnoticed.
 const MOST_ABOVE: usize = 3;
-/// Hosts of one user that may run one config at the same time: the last net.
+/// How many hosts of one user may run the same config at once: the last safety net.
 const MOST_ALIKE: usize = 64;
-/// Config files of one host that leave marks.
+/// How many config files of one host leave marks.
 const FILES: usize = 16;
-/// Bytes of the variable that are read.
+/// How many bytes of the variable are read.
 const LONGEST: usize = 16 * 1024;
 
-/// The id of one host for as long as it lives: 32 hex digits.
+/// The id of one host for its lifetime: 32 hex digits.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct HostId(Arc<str>);
 
 impl HostId {
-    /// A new one.
+    /// Creates a new id. Returns `None` if the system has no randomness.
     pub(crate) fn random() -> Option<Self> {
         let mut bytes = [0u8; 16];
         getrandom::fill(&mut bytes).ok()?;
-        Some(Self(hex(&bytes).into()))
+        Some(Self(hex::encode(&bytes).into()))
     }
 
-    /// One that somebody sent; `None` if it has another shape.
+    /// Parses an id that was sent to us. Returns `None` if it has another shape.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         is_mark(text).then(|| Self(text.into()))
     }
@@ -64,54 +68,54 @@ impl fmt::Debug for HostId {
     }
 }
 
-/// The config files of a host, each with the SHA-256 of what it held.
+/// The config files of a host, each with the SHA-256 of its content.
 #[derive(Debug)]
 pub(crate) struct Files(Vec<(PathBuf, Option<[u8; 32]>)>);
 
-/// What one host is, and what is above it.
+/// One host and the hosts above it.
 #[derive(Debug, Default)]
 pub(crate) struct Lineage {
-    /// Nothing for a server that only happens to be built on this crate.
+    /// The id of this host; `None` for a server that only happens to be built on this crate.
     id: Option<HostId>,
     above: Vec<Host>,
     own: Mutex<Host>,
-    /// Goes with the host.
+    /// The note that this host leaves, removed with the host.
     _note: Option<notes::Note>,
 }
 
-/// The marks of one host: a digest of the path and one of the content of each of its config files.
+/// The marks of one host: for each config file, a digest of its path and one of its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Host(Vec<String>);
 
 /// Why a host must not start here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// A host with the same config is above it.
+    /// A host with the same config is above this one.
     #[error(
         "{} has mcp-host itself as a server, with this same config: it would start itself without end",
         named(files)
     )]
     Below {
-        /// The files of both.
+        /// The config files.
         files: Vec<PathBuf>,
     },
-    /// There are too many hosts above it.
+    /// Too many hosts are above this one.
     #[error("{MOST_ABOVE} mcp-hosts are above this one, each started by a server of the one before")]
     TooDeep,
-    /// There are too many of the same config.
+    /// Too many hosts have the same config.
     #[error("{MOST_ALIKE} mcp-hosts use {} already", named(files))]
     TooMany {
-        /// The files.
+        /// The config files.
         files: Vec<PathBuf>,
     },
 }
 
 impl Refusal {
-    /// What mends it.
+    /// Returns what to do about the refusal.
     pub(crate) fn help(&self) -> String {
         match self {
             Self::Below { files } => format!(
-                "take that server out of {}; a client that wants mcp-host keeps it in a file of its own",
+                "remove that entry from {}; a client's entry for mcp-host belongs in that client's own file",
                 named(files)
             ),
             Self::TooDeep => "put the servers of all these hosts into one config".to_owned(),
@@ -125,20 +129,20 @@ fn named(files: &[PathBuf]) -> String {
 }
 
 impl Lineage {
-    /// Finds out what is above this process, and notes this host for those that will be below it.
+    /// Finds the hosts above this process, and leaves a note of this host for hosts below it.
     ///
     /// # Errors
-    /// When a host of this config must not run here.
+    /// Fails if a host with this config must not run here.
     pub(crate) fn enter(files: &Files, state: Option<&Path>) -> Result<Self, Refusal> {
         let own = files.marks();
         let mut above = hosts(&std::env::var_os(VARIABLE).unwrap_or_default());
         if above.is_empty() {
-            // Either nothing is above, or somebody between cleaned the environment.
+            // Either no host is above, or a process in between cleaned the environment.
             above = notes::above();
         }
         let id = HostId::random();
         if own.0.is_empty() {
-            // Without a file there is nothing that could be read again.
+            // Without a file there is no config that a child could load again.
             return Ok(Self { id, above, own: Mutex::new(own), _note: None });
         }
         if above.iter().any(|host| host.shares(&own)) {
@@ -154,19 +158,19 @@ impl Lineage {
         Ok(Self { id, above, own: Mutex::new(own), _note: note })
     }
 
-    /// The id that our answers carry.
+    /// Returns the id that this host's answers carry, if it has one.
     pub(crate) fn id(&self) -> Option<&HostId> {
         self.id.as_ref()
     }
 
-    /// The config is another one now.
+    /// Replaces the marks after a config change.
     pub(crate) fn follow(&self, config: &Config) {
-        *self.own.lock().unwrap_or_else(PoisonError::into_inner) = Files::of(config).marks();
+        *lock(&self.own) = Files::of(config).marks();
     }
 
-    /// The value of [`VARIABLE`] for a child process.
+    /// Returns the value of [`VARIABLE`] for a child process; `None` if there are no marks.
     pub(crate) fn chain(&self) -> Option<String> {
-        let chain = chain(&self.above, &self.own.lock().unwrap_or_else(PoisonError::into_inner));
+        let chain = chain(&self.above, &lock(&self.own));
         (!chain.is_empty()).then_some(chain)
     }
 }
@@ -197,14 +201,10 @@ impl Host {
 }
 
 fn mark(kind: &str, bytes: &[u8]) -> String {
-    hex(&Sha256::new().chain_update(kind).chain_update([0]).chain_update(bytes).finalize()[..16])
+    hex::encode(&Sha256::new().chain_update(kind).chain_update([0]).chain_update(bytes).finalize()[..16])
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// One word a host, the outermost first.
+/// Formats the marks of hosts: one word per host, the outermost first.
 fn chain(above: &[Host], own: &Host) -> String {
     let hosts = above.iter().chain(std::iter::once(own)).filter(|host| !host.0.is_empty());
     hosts.map(|host| host.0.join(",")).collect::<Vec<_>>().join(" ")

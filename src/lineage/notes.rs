@@ -1,8 +1,9 @@
-//! The note that a host leaves for hosts below it that start with a cleaned environment, and how those find it.
+//! The note that a host leaves for hosts below it whose environment was cleaned, and how they find it.
 //!
-//! A note is `hosts/PID` in the state directory: when that process began, and the marks of the chain that ends with it.
-//! The host holds a lock on its note for life, so notes of ended hosts are recognized and removed. The locks also count
-//! the hosts of one config. Only Linux says which processes are above; elsewhere the notes serve the count alone.
+//! A note is the file `hosts/PID` in the state directory: the start time of that process, and the marks of the hosts
+//! above it and its own. The host holds a lock on its note for life, so notes of ended hosts are recognized and
+//! removed. The locks also serve to count the hosts that run one config. Only Linux names the processes above;
+//! elsewhere the notes only serve the count.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -11,21 +12,22 @@ use std::path::{Path, PathBuf};
 use super::{Host, LONGEST, hosts};
 use crate::keep;
 
-/// A note of a host that runs. It goes with the host.
+/// The note of a running host, removed with the host.
 #[derive(Debug)]
 pub(super) struct Note {
     path: PathBuf,
-    /// The lock goes when the file is closed, however the process ends.
+    /// The lock is released when the file is closed, however the process ends.
     _lock: File,
 }
 
-/// Notes that are looked at.
+/// How many notes are read.
 const MOST: usize = 4096;
-/// Hosts of one process that leave notes.
+/// How many hosts in one process leave notes.
 const OF_A_PROCESS: usize = 64;
 
 impl Note {
-    /// Leaves a note in that state directory. A directory that cannot be written costs the note and nothing else.
+    /// Leaves a note in that state directory. Returns `None` if the directory cannot be written; the host runs without
+    /// a note.
     pub(super) fn leave(state: &Path, chain: &str) -> Option<Self> {
         let folder = state.join(FOLDER);
         keep::make_folder(&folder).ok()?;
@@ -37,7 +39,7 @@ impl Note {
             options.read(true).write(true).create(true).truncate(false);
             keep::private(&mut options);
             let mut file = options.open(&path).ok()?;
-            if !keep::try_lock(&file) {
+            if !keep::try_lock(&file).unwrap_or(false) {
                 return None;
             }
             file.set_len(0).and_then(|()| file.rewind()).ok()?;
@@ -46,14 +48,14 @@ impl Note {
         })
     }
 
-    /// How many hosts run that share a file with `own`, this one among them. Notes without a host are removed.
+    /// Counts the running hosts that share a file with `own`, including this one. Removes notes of ended hosts.
     pub(super) fn alike(&self, own: &Host) -> usize {
         let Some(entries) = self.path.parent().and_then(|folder| fs::read_dir(folder).ok()) else { return 0 };
         let mut alike = 1;
         for path in entries.flatten().take(MOST).map(|entry| entry.path()).filter(|path| *path != self.path) {
             let Ok(mut file) = OpenOptions::new().read(true).write(true).open(&path) else { continue };
-            if keep::try_lock(&file) {
-                // Its host is gone: nobody else can hold the lock.
+            if keep::try_lock(&file).unwrap_or(false) {
+                // The host of this note has ended; otherwise it would hold the lock.
                 let _ = fs::remove_file(&path);
                 continue;
             }
@@ -77,10 +79,10 @@ fn read(file: &mut File) -> (u64, Vec<Host>) {
     (began.parse().unwrap_or_default(), hosts(chain.trim_end().as_ref()))
 }
 
-/// The hosts above this process, by the notes of its ancestors; the outermost first.
+/// Returns the hosts above this process, the outermost first, from the notes of its ancestors.
 #[cfg(target_os = "linux")]
 pub(super) fn above() -> Vec<Host> {
-    /// Nobody nests deeper.
+    /// Nothing nests deeper in practice.
     const GENERATIONS: usize = 64;
 
     let mut pid = std::process::id();
@@ -102,7 +104,7 @@ pub(super) fn above() -> Vec<Host> {
     Vec::new()
 }
 
-/// The chain that a process noted, if the note is this user's and of that very process.
+/// Reads the hosts in the note of a process, if the note belongs to this user and to that very process.
 #[cfg(target_os = "linux")]
 fn note_of(folder: &Path, pid: u32) -> Option<Vec<Host>> {
     use std::os::unix::fs::MetadataExt as _;
@@ -113,13 +115,13 @@ fn note_of(folder: &Path, pid: u32) -> Option<Vec<Host>> {
     (mine && began(pid) == Some(began_then) && !chain.is_empty()).then_some(chain)
 }
 
-/// The variables that a process was started with, as far as this user may see them.
+/// Reads the variables that a process was started with, if this user may see them.
 #[cfg(target_os = "linux")]
 fn environment(process: &str) -> Vec<u8> {
     of_process(process, "environ").unwrap_or_default()
 }
 
-/// What the system tells of a process; read at once, since this is on the way to the first server.
+/// Reads a file about a process in one go, because the first server waits for this.
 #[cfg(target_os = "linux")]
 fn of_process(process: &str, what: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(AT_ONCE);
@@ -127,7 +129,7 @@ fn of_process(process: &str, what: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Where a process with these variables keeps its state.
+/// Returns the state directory of a process with these variables.
 #[cfg(target_os = "linux")]
 fn state_of(environment: &[u8]) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStrExt as _;
@@ -141,7 +143,7 @@ fn state_of(environment: &[u8]) -> Option<PathBuf> {
     state.map(|state| state.join("mcp-host"))
 }
 
-/// When a process began, in ticks since the start of the machine.
+/// Returns when a process began, in ticks since boot; `None` if the process does not exist.
 #[cfg(target_os = "linux")]
 fn began(pid: u32) -> Option<u64> {
     stat(pid).map(|(_, began)| began)
@@ -152,23 +154,23 @@ fn began(_: u32) -> Option<u64> {
     None
 }
 
-/// The parent of a process, and when it began.
+/// Returns the parent of a process, and when the process began.
 #[cfg(target_os = "linux")]
 fn stat(pid: u32) -> Option<(u32, u64)> {
     let text = of_process(&pid.to_string(), "stat")?;
     let text = String::from_utf8_lossy(&text);
-    // The name of the program stands in parentheses and may hold any.
+    // The program name is in parentheses and may contain parentheses.
     let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(1);
     let parent = fields.next()?.parse().ok()?;
     Some((parent, fields.nth(17)?.parse().ok()?))
 }
 
-/// The folder of notes in a state directory.
+/// The folder for notes in a state directory.
 const FOLDER: &str = "hosts";
-/// Bytes of an environment that are read.
+/// How many bytes of an environment are read at most.
 #[cfg(target_os = "linux")]
 const ENVIRONMENT: u64 = 256 * 1024;
-/// Room for most of them.
+/// The initial capacity of the buffer, which is enough for most environments.
 #[cfg(target_os = "linux")]
 const AT_ONCE: usize = 8 * 1024;
 
@@ -187,7 +189,7 @@ mod tests {
         assert_eq!([first.alike(&own), second.alike(&own)], [2, 2]);
         drop(first);
         assert_eq!(second.alike(&own), 1);
-        // A host that was killed leaves its file, and no lock.
+        // A killed host leaves the file of its note, but no lock.
         let left = state.path().join("hosts/1");
         fs::write(&left, format!("0\n{chain}\n")).unwrap();
         assert_eq!(second.alike(&own), 1);
@@ -204,7 +206,7 @@ mod tests {
         let note = Note::leave(state.path(), &super::super::chain(&[], &own)).unwrap();
         let pid = std::process::id();
         assert_eq!(note_of(state.path(), pid), Some(vec![own]));
-        // As if the number were another process's by now.
+        // The note looks as if the pid now belonged to another process.
         fs::write(&note.path, format!("1\n{}\n", "a".repeat(32))).unwrap();
         assert_eq!(note_of(state.path(), pid), None);
         let (parent, began) = stat(pid).unwrap();

@@ -1,4 +1,4 @@
-//! What a server is known to ask its clients; pure.
+//! The kinds of questions (requests from a server to a client) that a server is known to ask; pure.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -8,7 +8,7 @@ use crate::protocol::{Method, Profile};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked(u8);
 
-/// Each kind, its word, and what a client declares that can answer some of it.
+/// Each kind, its word, and every capability that lets a client answer some of these questions.
 const KINDS: [(Asked, &str, Profile); 3] = [
     (Asked::ROOTS, "roots", Profile::ROOTS.with(Profile::ROOTS_CHANGED)),
     (Asked::SAMPLING, "sampling", Profile::SAMPLING.with(Profile::SAMPLING_TOOLS).with(Profile::SAMPLING_CONTEXT)),
@@ -16,16 +16,16 @@ const KINDS: [(Asked, &str, Profile); 3] = [
 ];
 
 impl Asked {
-    /// It asks nothing.
+    /// The empty set.
     pub(crate) const NOTHING: Self = Self(0);
     /// `roots/list`
     pub(crate) const ROOTS: Self = Self(1);
     /// `sampling/createMessage`
     pub(crate) const SAMPLING: Self = Self(1 << 1);
-    /// `elicitation/create`, or the error that wants a page visited
+    /// `elicitation/create`, or the error that requires visiting a URL first
     pub(crate) const ELICITATION: Self = Self(1 << 2);
 
-    /// The kind of that question.
+    /// Returns the kind of question that this method asks; the empty set if it is not a question.
     pub(crate) fn of(method: &Method) -> Self {
         match method {
             Method::RootsList => Self::ROOTS,
@@ -35,13 +35,13 @@ impl Asked {
         }
     }
 
-    /// The kinds of which a client with this profile can answer anything.
+    /// Returns the kinds of questions of which a client with this profile can answer at least some.
     pub(crate) fn answerable(profile: Profile) -> Self {
         let can = |(_, _, all): &&(Self, &str, Profile)| profile.without(*all) != profile;
         KINDS.iter().filter(can).fold(Self::NOTHING, |set, (kind, ..)| set.with(*kind))
     }
 
-    /// All that is declared by whoever can answer these.
+    /// Returns every capability that answers questions of these kinds.
     pub(crate) fn capabilities(self) -> Profile {
         let in_it = KINDS.iter().filter(|(kind, ..)| self.has(*kind));
         in_it.fold(Profile::EMPTY, |profile, (_, _, all)| profile.with(*all))
@@ -55,7 +55,7 @@ impl Asked {
         Self(self.0 & !other.0)
     }
 
-    /// What is in both.
+    /// Returns the intersection.
     pub(crate) const fn both(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
@@ -76,7 +76,7 @@ impl Asked {
         Self(bits & 7)
     }
 
-    /// In words.
+    /// Returns the words for the kinds in the set.
     pub(crate) fn words(self) -> Vec<&'static str> {
         KINDS.iter().filter(|(kind, ..)| self.has(*kind)).map(|(_, word, _)| *word).collect()
     }
@@ -92,7 +92,7 @@ impl<'de> Deserialize<'de> for Asked {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let words = Vec::<String>::deserialize(deserializer)?;
         let of = |word: &String| KINDS.iter().find(|(_, known, _)| known == word).map(|(kind, ..)| *kind);
-        // A kind that this version does not know changes nothing here.
+        // Kinds unknown to this version are ignored.
         Ok(words.iter().filter_map(of).fold(Self::NOTHING, Self::with))
     }
 }

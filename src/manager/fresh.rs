@@ -1,22 +1,23 @@
-//! How long clients may keep what they were shown, and whether others may be shown it (2026-07-28, caching).
+//! How long clients may cache lists, and whether caches may share them (2026-07-28, caching).
 
 use std::time::Duration;
 
 use super::view::known;
 use super::{Manager, Server, Who};
-use crate::config::{Sharing, Transport};
+use crate::config::Sharing;
 use crate::protocol::Profile;
 use crate::registry::{Kind, Offer};
 use crate::upstream::{Cache, Offers, StateName, Upstream};
 
 impl Manager {
-    /// The hints for a list that the client sees, or for what is said of all servers: the strictest of what each brings to
-    /// it allows.
+    /// Returns the cache hints for a list, or with `None` for what `server/discover` says about all servers: the
+    /// strictest hints of all leases that contribute.
     pub(crate) fn freshness(&self, who: &Who, list: Option<Kind>) -> Cache {
         let live = self.settings().limits.legacy_list_ttl;
-        let mut all = Cache { ttl: live, public: true };
-        for server in self.servers().iter().filter(|server| server.fixed.is_none()) {
-            // What is said of all servers is gathered from whichever lease of theirs.
+        // A filtered view must not reach others through a shared cache.
+        let mut all = Cache { ttl: live, public: self.sight(&who.principal).shown.is_everything() };
+        for server in self.shown_to(&who.principal).iter().filter(|server| server.fixed.is_none()) {
+            // What is said about all servers may come from any of their leases.
             let leases = match list {
                 Some(_) => Self::shown_by(server, who).into_iter().collect(),
                 None => server.upstreams(),
@@ -24,7 +25,7 @@ impl Manager {
             for part in leases.iter().filter_map(|upstream| part(server, upstream, list, live)) {
                 all = Cache { ttl: all.ttl.min(part.ttl), public: all.public && part.public };
             }
-            // What a session was told is its principal's alone.
+            // What a session was told is private to its principal.
             let told_apart = !who.principal.is_local() && server.config.sharing != Sharing::Host;
             if told_apart && leases.iter().any(|upstream| !upstream.is_modern()) {
                 all.public = false;
@@ -33,7 +34,7 @@ impl Manager {
             if leases.iter().all(|upstream| upstream.connection().is_none())
                 && known(server, who).is_some_and(|offer| shows(&offer))
             {
-                // It is shown as it was, or as another lease lists it: nobody tells when it changes.
+                // The list is from memory or from another lease: nothing announces its changes.
                 all = Cache { ttl: Duration::ZERO, public: all.public && is_public(server, Profile::EMPTY) };
             }
         }
@@ -41,19 +42,20 @@ impl Manager {
     }
 }
 
-/// What one lease allows; `None` where it brings nothing.
+/// Returns how long and by whom one lease's part may be cached; `None` if the lease contributes nothing.
 fn part(server: &Server, upstream: &Upstream, list: Option<Kind>, live: Duration) -> Option<Cache> {
     let state = upstream.status().state;
     let connection = upstream.connection();
     let Some(peer) = connection.as_ref().and_then(|connection| connection.peer()) else {
-        // It is about to bring more, or lost and shown from memory; one that was given up brings nothing.
+        // A starting lease is about to contribute, and a lost one is shown from memory; one that was given up
+        // contributes nothing.
         let gone = matches!(state, StateName::Failed | StateName::Disabled | StateName::Idle | StateName::Unauthorized);
         return (!gone).then(|| Cache { ttl: Duration::ZERO, public: is_public(server, server.profile_of(upstream)) });
     };
     if list.is_some_and(|kind| !has(&peer.offers, kind)) {
         return None;
     }
-    // A server without sessions says it of each of its lists.
+    // A server without sessions gives hints with each of its lists.
     let own = list.and_then(|kind| connection.as_ref()?.freshness(kind));
     if let Some(Cache { ttl, public }) = own {
         return Some(Cache { ttl, public: public && is_public(server, Profile::EMPTY) });
@@ -63,8 +65,8 @@ fn part(server: &Server, upstream: &Upstream, list: Option<Kind>, live: Duration
     if !peer.version.is_modern() {
         return Some(Cache { ttl: told, public: is_public(server, server.profile_of(upstream)) });
     }
-    // A server without sessions knows of its client what each request says, and says itself how long the answer is good,
-    // and for whom.
+    // A server without sessions knows only what each request says about its client. It says itself how long, and for
+    // whom, its lists are valid.
     let said = match list {
         Some(kind) => connection.as_ref().and_then(|connection| connection.freshness(kind)).unwrap_or_default(),
         None => peer.cache,
@@ -72,13 +74,18 @@ fn part(server: &Server, upstream: &Upstream, list: Option<Kind>, live: Duration
     Some(Cache { ttl: said.ttl.max(told), public: said.public && is_public(server, Profile::EMPTY) })
 }
 
-/// Whether what the server says depends neither on whose credentials we bring nor on what its client can do.
+/// Reports whether the server's answers depend neither on the credentials we bring nor on the client's capabilities.
 fn is_public(server: &Server, profile: Profile) -> bool {
-    let credentials = match &server.config.transport {
-        Transport::Stdio(stdio) => !stdio.env.is_empty() || !stdio.forward_env.is_empty(),
-        Transport::Http(remote) | Transport::Auto(remote) | Transport::Sse(remote) => !remote.headers.is_empty(),
-    };
-    !credentials && profile.is_empty()
+    !server.is_asked_for_somebody() && profile.is_empty()
+}
+
+impl Server {
+    /// Reports whether requests to the server carry credentials: those in the config, or a signed-in user's access
+    /// token. Lists that a login was shown stay private after logout.
+    fn is_asked_for_somebody(&self) -> bool {
+        let signed_in = self.tokens().is_some_and(|tokens| tokens.has_token());
+        self.brings_credentials || signed_in || self.last_offers.are_of_a_login()
+    }
 }
 
 fn has(offers: &Offers, kind: Kind) -> bool {

@@ -1,44 +1,44 @@
-//! What servers have shown of themselves, kept for the next start: what each asks its clients, which decides who shares a
-//! process (`docs/bridging.md` 15.2), and who was found to be of which era, which is not asked again for a while
+//! What servers have shown about themselves, kept for the next start: what each asks its clients, which decides who
+//! shares a process (`docs/bridging.md` 15.2), and the era of each server, which is not probed again for a while
 //! (`docs/bridging.md` 3.1).
 //!
-//! A file that cannot be read or written costs a second process or a probe at most: it is told to the log and nobody else.
-//! It is written beside the runtime: what is noted counts at once, and is on disk a moment later.
+//! A file that cannot be read or written costs at most a second process or a probe, so only the log reports it. It is
+//! written off the runtime's thread: a fact counts at once, and is on disk a moment later.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use tokio_util::task::TaskTracker;
 
 use super::asked::Asked;
 use crate::config::Transport;
-use crate::keep::Keep;
+use crate::hex;
+use crate::keep::{Behind, Keep};
+use crate::lock::lock;
 use crate::protocol::Era;
 
-/// What is known.
+/// The facts about all servers.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     facts: Mutex<Facts>,
-    file: Option<Arc<Queue>>,
-    writing: TaskTracker,
+    file: Option<Arc<Behind<Facts>>>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Facts {
-    /// Servers of which an older version kept only that they ask something.
+    /// Servers about which an older version of this program recorded only that they ask something.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     asking: BTreeSet<String>,
     #[serde(default)]
     servers: BTreeMap<String, Shown>,
     #[serde(default)]
-    eras: BTreeMap<String, Seen>,
-    /// Whether servers that need no session take `initialize` all the same.
+    eras: BTreeMap<String, SeenEra>,
+    /// Whether servers that need no session nevertheless accept `initialize`.
     #[serde(default)]
-    sessions: BTreeMap<String, Took>,
+    sessions: BTreeMap<String, SessionAnswer>,
 }
 
 /// What one server has shown.
@@ -46,93 +46,79 @@ struct Facts {
 struct Shown {
     #[serde(default)]
     asks: Asked,
-    /// It lists tools or resources for MCP Apps.
+    /// Whether it lists tools or resources for MCP Apps.
     #[serde(default)]
     ui: bool,
-    /// What it called its version when it asked last.
+    /// The version that the server reported when it last asked for roots.
     #[serde(default)]
     version: Option<String>,
-    /// Connections of another version since that could have asked for roots, had a call, and did not ask.
+    /// How many connections to another version of the server could have asked for roots since then, had a call, and did
+    /// not ask.
     #[serde(default)]
     quiet: u32,
-    /// When it was noted last, in seconds since 1970.
+    /// When it was last noted, in seconds since 1970.
     at: u64,
 }
 
-/// Which era a server was found to be of, and when, in seconds since 1970.
+/// The era of a server, and when it was seen, in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Seen {
+struct SeenEra {
     modern: bool,
     at: u64,
 }
 
-/// Whether a server took `initialize`, and when it was asked, in seconds since 1970.
+/// Whether a server accepted `initialize`, and when it was asked, in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Took {
+struct SessionAnswer {
     yes: bool,
     at: u64,
 }
 
-type Change = Box<dyn FnOnce(&mut Facts) + Send>;
-
-/// Changes on their way to the file, in order.
-struct Queue {
-    keep: Keep,
-    changes: Mutex<VecDeque<Change>>,
-    /// Held by whoever writes.
-    pen: Mutex<()>,
-}
-
-impl std::fmt::Debug for Queue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queue").field("keep", &self.keep).finish_non_exhaustive()
-    }
-}
-
 const VERSION: u32 = 1;
-/// Servers that are remembered, the oldest go; a config with throwaway arguments must not grow the file for ever.
+/// How many servers are remembered, the newest; a config with throwaway arguments must not grow the file without bound.
 const MOST: usize = 1000;
-/// A server that knew nothing of the modern era may have been brought up to date since. The other way round it says so.
+/// How long a server counts as legacy: it may have been upgraded since. A modern server that was downgraded says so
+/// itself.
 const LEGACY_FOR: Duration = Duration::from_secs(24 * 60 * 60);
-/// What is as known is noted anew after that long: the oldest goes.
+/// An unchanged fact is noted again after this time, because the oldest facts are dropped.
 const FRESH: Duration = Duration::from_secs(24 * 60 * 60);
-/// So many quiet connections of a new version, and it counts as one that asks for no roots.
+/// After this many quiet connections, a new version counts as one that asks for no roots.
 const QUIET: u32 = 20;
 
 impl Known {
-    /// Reads what is known from the state directory; nothing without one.
+    /// Reads the facts from the state directory; starts empty without one.
     pub(super) fn load(directory: Option<&Path>) -> Self {
         let keep = directory.map(|directory| Keep::new(directory.join("servers.json"), VERSION));
         let facts = keep.as_ref().map(Keep::read).transpose().unwrap_or_else(|error| {
             tracing::warn!("{error}");
             None
         });
-        let file = keep.map(|keep| Arc::new(Queue { keep, changes: Mutex::default(), pen: Mutex::default() }));
+        let file = keep.map(Behind::new);
         let mut facts: Facts = facts.unwrap_or_default();
-        // Another program may have written any number of them.
+        // Another program may have written any number of facts.
         trim(&mut facts.servers, |shown| shown.at);
         trim(&mut facts.eras, |seen| seen.at);
         trim(&mut facts.sessions, |took| took.at);
-        Self { facts: Mutex::new(facts), file, writing: TaskTracker::new() }
+        Self { facts: Mutex::new(facts), file }
     }
 
-    /// What this server is known to ask.
+    /// Returns what this server is known to ask.
     pub(super) fn asks(&self, key: &str) -> Asked {
         let facts = self.facts();
         match facts.servers.get(key) {
             Some(shown) => shown.asks,
-            // Nearly all that ask anything ask for roots. The next question of another kind teaches the rest.
+            // Nearly all servers that ask anything ask for roots. A question of another kind is added when it comes.
             None if facts.asking.contains(key) => Asked::ROOTS,
             None => Asked::NOTHING,
         }
     }
 
-    /// Whether it lists something for MCP Apps.
+    /// Reports whether this server lists something for MCP Apps.
     pub(super) fn shows_ui(&self, key: &str) -> bool {
         self.facts().servers.get(key).is_some_and(|shown| shown.ui)
     }
 
-    /// Remembers that this server asks that.
+    /// Remembers that this server asks questions of these kinds.
     pub(super) fn note(&self, key: &str, asks: Asked, version: Option<String>, now: SystemTime) {
         let is_known = self.facts().servers.get(key).is_some_and(|shown| {
             let is_old = seconds(now).abs_diff(shown.at) >= FRESH.as_secs();
@@ -140,7 +126,7 @@ impl Known {
             shown.asks.has(asks) && is_same && !is_old
         });
         if is_known {
-            // Each question for roots comes here.
+            // This runs at every request for roots, so a known fact must cost nothing.
             return;
         }
         self.change(key, now, move |shown| {
@@ -151,15 +137,15 @@ impl Known {
         });
     }
 
-    /// Remembers whether it lists something for MCP Apps.
+    /// Remembers whether this server lists something for MCP Apps.
     pub(super) fn note_ui(&self, key: &str, ui: bool, now: SystemTime) {
         if self.shows_ui(key) != ui {
             self.change(key, now, move |shown| shown.ui = ui);
         }
     }
 
-    /// A connection on which roots were declared has had a call, and its server did not ask for them. Whether that was one too
-    /// many: it is taken for a server that asks for none.
+    /// Notes a connection that declared roots and had a call, but got no request for them. Returns true if there were
+    /// `QUIET` such connections: from now on the server counts as one that asks for no roots.
     pub(super) fn note_quiet(&self, key: &str, version: Option<&str>, now: SystemTime) -> bool {
         let is_news = self.facts().servers.get(key).is_some_and(|shown| {
             shown.asks.has(Asked::ROOTS) && version.is_some() && shown.version.as_deref() != version
@@ -187,10 +173,10 @@ impl Known {
         });
     }
 
-    /// The era of a server, if it was seen not too long ago.
+    /// Returns the era of a server, if it was seen recently enough.
     pub(super) fn era(&self, key: &str, now: SystemTime) -> Option<Era> {
         let seen = *self.facts().eras.get(key)?;
-        // A clock that was set back makes nothing older than it is, and nothing younger.
+        // If the clock was set back, the age is unknown.
         let age = seconds(now).checked_sub(seen.at)?;
         match seen.modern {
             true => Some(Era::Modern),
@@ -200,7 +186,7 @@ impl Known {
 
     /// Remembers the era of a server.
     pub(super) fn note_era(&self, key: &str, era: Era, now: SystemTime) {
-        let seen = Seen { modern: era == Era::Modern, at: seconds(now) };
+        let seen = SeenEra { modern: era == Era::Modern, at: seconds(now) };
         if self.facts().eras.get(key).is_some_and(|old| old.modern && seen.modern) {
             return;
         }
@@ -214,15 +200,15 @@ impl Known {
         });
     }
 
-    /// Whether a server that needs no session takes `initialize` all the same, and when that was seen.
+    /// Returns whether a server that needs no session nevertheless accepts `initialize`, and when that was seen.
     pub(super) fn sessions(&self, key: &str) -> Option<(bool, SystemTime)> {
         let took = *self.facts().sessions.get(key)?;
         Some((took.yes, SystemTime::UNIX_EPOCH + Duration::from_secs(took.at)))
     }
 
-    /// Remembers whether it does.
+    /// Remembers whether a server that needs no session accepts `initialize`.
     pub(super) fn note_sessions(&self, key: &str, yes: bool, now: SystemTime) {
-        let took = Took { yes, at: seconds(now) };
+        let took = SessionAnswer { yes, at: seconds(now) };
         if self.facts().sessions.get(key).is_some_and(|old| old.yes && yes) {
             return;
         }
@@ -236,10 +222,11 @@ impl Known {
         });
     }
 
-    /// Done when what was noted is on disk.
+    /// Waits until everything noted is on disk.
     pub(super) async fn written(&self) {
-        self.writing.close();
-        self.writing.wait().await;
+        if let Some(file) = &self.file {
+            file.written().await;
+        }
     }
 
     fn change(&self, key: &str, now: SystemTime, change: impl Fn(&mut Shown) + Send + Clone + 'static) {
@@ -253,14 +240,11 @@ impl Known {
         });
     }
 
-    /// Makes a change here at once, and in the file, where another daemon may have written meanwhile, as soon as can be.
+    /// Applies a change in memory at once, and soon to the file, which another daemon may have changed meanwhile.
     fn keep(&self, change: impl FnOnce(&mut Facts) + Send + Clone + 'static) {
         change.clone()(&mut self.facts());
-        let Some(file) = self.file.clone() else { return };
-        lock(&file.changes).push_back(Box::new(change));
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(self.writing.spawn_blocking_on(move || file.write(), &runtime)),
-            Err(_) => file.write(),
+        if let Some(file) = &self.file {
+            file.push(change);
         }
     }
 
@@ -269,21 +253,7 @@ impl Known {
     }
 }
 
-impl Queue {
-    fn write(&self) {
-        let _pen = lock(&self.pen);
-        let changes = std::mem::take(&mut *lock(&self.changes));
-        if changes.is_empty() {
-            return;
-        }
-        let written = self.keep.update(|facts: &mut Facts| changes.into_iter().for_each(|change| change(facts)));
-        if let Err(error) = written {
-            tracing::warn!("{error}");
-        }
-    }
-}
-
-/// The oldest go.
+/// Drops the oldest facts beyond `MOST`.
 fn trim<T>(all: &mut BTreeMap<String, T>, at: impl Fn(&T) -> u64) {
     let excess = all.len().saturating_sub(MOST);
     if excess == 0 {
@@ -296,20 +266,17 @@ fn trim<T>(all: &mut BTreeMap<String, T>, at: impl Fn(&T) -> u64) {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map(|age| age.as_secs()).unwrap_or_default()
 }
 
-/// Stands for a server: its command line or its URL, hashed because either may hold a secret.
+/// Returns the key of a server: its command line or its URL, hashed because either may hold a secret.
 pub(super) fn key(transport: &Transport) -> String {
-    hex(&hash(transport).finalize())
+    hex::encode(&hash(transport).finalize()[..16])
 }
 
-/// Stands for what a server speaks: its environment may choose that, too.
+/// Returns the key under which a server's era is recorded: its environment variables are part of it, as they may choose
+/// the era.
 pub(super) fn era_key(transport: &Transport) -> String {
     let mut hash = hash(transport);
     if let Transport::Stdio(stdio) = transport {
@@ -320,7 +287,7 @@ pub(super) fn era_key(transport: &Transport) -> String {
             hash.update([0]);
         }
     }
-    hex(&hash.finalize())
+    hex::encode(&hash.finalize()[..16])
 }
 
 fn hash(transport: &Transport) -> Sha256 {
@@ -335,10 +302,6 @@ fn hash(transport: &Transport) -> Sha256 {
         Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote) => hash.update(remote.url.as_str()),
     }
     hash
-}
-
-fn hex(hash: &[u8]) -> String {
-    hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -398,7 +361,7 @@ mod tests {
         assert_eq!(known.facts().servers.len(), MOST);
     }
 
-    /// Another version that asked for no roots on twenty connections asks for none; the same version may ask rarely.
+    /// A new version that does not ask for roots on twenty connections stops asking; the same version may ask rarely.
     #[test]
     fn a_new_version_may_stop_asking_for_roots() {
         let known = Known::default();
@@ -407,7 +370,7 @@ mod tests {
         assert!((0..40).all(|_| !quiet("1")));
         assert!((0..19).all(|_| !quiet("2")));
         note(&known, "a", Asked::ROOTS, "2");
-        assert!((0..19).all(|_| !quiet("3")) && known.asks("a").has(Asked::ROOTS), "a question begins the count anew");
+        assert!((0..19).all(|_| !quiet("3")) && known.asks("a").has(Asked::ROOTS), "a question restarts the count");
         assert!(quiet("3"));
         assert_eq!(known.asks("a"), Asked::SAMPLING, "what is asked rarely stays");
     }

@@ -1,8 +1,8 @@
 //! Who may share a lease with whom (`docs/bridging.md` 15.1); pure.
 //!
-//! A lease of one's own is for clients that can answer what the server is known to ask. All others share the *rest* lease,
-//! to which everything is declared that its server does not ask: rather too much, since servers do without a confirmation
-//! where they cannot ask for one, and too much costs one refused question.
+//! A client that can answer what the server is known to ask gets a lease of its own. All others share the *rest* lease,
+//! which declares every capability that its server does not use. It declares too much rather than too little: a server
+//! skips a confirmation it cannot ask for, while a needless capability costs one refused question.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::config::{Roots, Sharing};
 use crate::protocol::{Era, Profile};
 use crate::upstream::Owner;
 
-/// The identity of a client, proven by its credential; without authentication everybody is the local user.
+/// The identity of a client, proven by its credential; without authentication every client is the local user.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Principal(Arc<str>);
 
@@ -23,45 +23,45 @@ impl Principal {
         Self("local".into())
     }
 
-    /// The user who runs the daemon, at its socket, where clients over HTTP prove who they are.
+    /// The user who runs the daemon and connects to its socket, if HTTP clients prove who they are.
     #[cfg(feature = "server")]
     #[must_use]
     pub(crate) fn user() -> Self {
         Self("user".into())
     }
 
-    /// The client of that name, proven by its token.
+    /// The client of this name, proven by its access token.
     #[cfg(feature = "server")]
     #[must_use]
     pub(crate) fn bearer(name: &str) -> Self {
         Self(format!("bearer:{name}").into())
     }
 
-    /// Who a token of that issuer is for. Each part is set apart from the next, whatever stands in it.
+    /// The subject of an access token from this issuer. The parts are encoded so that none can pass for another.
     #[cfg(feature = "server")]
     #[must_use]
     pub(crate) fn oauth(issuer: &str, subject: Option<&str>, client: Option<&str>) -> Self {
         Self(format!("oauth:{}", serde_json::json!([issuer, subject, client])).into())
     }
 
-    /// Whether it is whoever is there, for want of anybody who says more.
+    /// Reports whether this is the local user, the default without authentication.
     #[must_use]
     pub(crate) fn is_local(&self) -> bool {
         &*self.0 == "local"
     }
 
-    /// The client that was of that name at an earlier start.
+    /// The principal recorded at an earlier start.
     pub(super) fn recalled(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// Somebody else.
+    /// Another principal.
     #[cfg(test)]
     pub(crate) fn named(name: &str) -> Self {
         Self(name.into())
     }
 
-    /// Stands for it in what is sealed.
+    /// Returns the text that stands for the principal in sealed values.
     #[must_use]
     pub(crate) fn as_str(&self) -> &str {
         &self.0
@@ -74,51 +74,51 @@ pub(crate) struct Who {
     pub(crate) owner: Owner,
     pub(crate) principal: Principal,
     pub(crate) profile: Profile,
-    /// That of the revision it speaks: whether it has a session.
+    /// The era of its protocol revision, which decides whether it has a session.
     pub(crate) era: Era,
-    /// The roots that it told, once it was asked for them.
+    /// Its roots; `None` until it was asked for them.
     pub(crate) roots: Option<Arc<Told>>,
-    /// It is one conversation: all its requests are of the same roots.
+    /// Whether the client is one conversation, so that all its requests have the same roots.
     pub(crate) is_one: bool,
 }
 
-/// What decides at one server who shares.
+/// What decides who shares the leases of one server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules<'a> {
     pub(super) sharing: Sharing,
     pub(super) roots: &'a Roots,
-    /// What it is known to ask.
+    /// What the server is known to ask.
     pub(super) asks: Asked,
-    /// It lists something for MCP Apps.
+    /// Whether the server lists something for MCP Apps.
     pub(super) shows_ui: bool,
 }
 
-/// Whom a lease is for, below its principal. Clients with equal keys share.
+/// Which of a principal's clients a lease is for. Clients with equal keys share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    /// One client alone.
+    /// Whether the lease is for one client alone.
     pub(super) own: bool,
-    /// Those who told these roots.
+    /// The roots that all its clients have; `None` if roots do not decide who shares the lease.
     pub(super) roots: Option<Arc<Told>>,
-    /// What is declared, if that is exactly what its clients can do.
+    /// The capabilities of its clients, if exactly these are declared; `None` if the host chooses what to declare.
     pub(super) exact: Option<Profile>,
-    /// Whether MCP Apps are declared, where nothing is exact.
+    /// Whether MCP Apps are declared, if `exact` is `None`.
     pub(super) apps: bool,
 }
 
-/// A lease as the choice sees it.
+/// A lease as a candidate for a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate<'a> {
     pub(super) key: &'a Key,
-    /// What its server was told.
+    /// The capabilities declared to its server.
     pub(super) declared: Profile,
     pub(super) principal: &'a Principal,
     pub(super) bound_to: Option<Owner>,
-    /// The only client that has called on its connection.
+    /// The client that has called on its connection, if only one has.
     pub(super) caller: Option<Owner>,
 }
 
-/// What is declared where nobody is there to be asked.
+/// The capabilities declared when no client can be asked.
 const ALL: Profile = Profile::ROOTS
     .with(Profile::ROOTS_CHANGED)
     .with(Profile::SAMPLING)
@@ -126,20 +126,22 @@ const ALL: Profile = Profile::ROOTS
     .with(Profile::ELICITATION_URL);
 
 impl Key {
-    /// Of the lease that the host opens for itself, and all share who can answer nothing of what is asked.
+    /// The key of the lease that the host opens for itself, shared by all clients that cannot answer the server's
+    /// questions.
     pub(super) const REST: Self = Self { own: false, roots: None, exact: None, apps: true };
 
-    /// Whether it is for clients that cannot be asked.
+    /// Reports whether this is a key of rest leases: of those for clients that cannot be asked.
     pub(super) fn is_rest(&self) -> bool {
         *self == Self::REST || *self == Self { apps: false, ..Self::REST }
     }
 
-    /// The roots that a server is told under it. Several conversations on one client's own lease each have theirs.
+    /// Returns the roots to tell a server under this key. `None` if they are unknown, and for a client's own lease with
+    /// several conversations, because each has its own roots.
     pub(super) fn roots_of<'a>(&self, who: &'a Who) -> Option<&'a Arc<Told>> {
         who.roots.as_ref().filter(|_| !self.own || who.is_one)
     }
 
-    /// What is declared under it.
+    /// Returns the capabilities declared under this key.
     pub(super) fn declares(&self, rules: &Rules<'_>) -> Profile {
         if let Some(exact) = self.exact {
             return rules.declared(exact);
@@ -151,7 +153,7 @@ impl Key {
 }
 
 impl Rules<'_> {
-    /// What a client with that profile may be asked.
+    /// Returns the capabilities declared for a client with this profile.
     pub(super) fn declared(&self, client: Profile) -> Profile {
         if self.sharing == Sharing::Host {
             return Profile::EMPTY;
@@ -163,17 +165,17 @@ impl Rules<'_> {
         }
     }
 
-    /// What of that the server is known to ask.
+    /// Returns which of the server's known questions a client with these capabilities can answer.
     pub(super) fn answers(&self, client: Profile) -> Asked {
         let asks = match self.roots {
             Roots::Client => self.asks,
-            // The config answers.
+            // The config answers requests for roots.
             Roots::None | Roots::Fixed(_) => self.asks.without(Asked::ROOTS),
         };
         asks.both(Asked::answerable(self.declared(client)))
     }
 
-    /// Whom the client shares a lease with.
+    /// Returns the key by which the client shares leases.
     pub(super) fn key(&self, who: &Who) -> Key {
         let answers = self.answers(who.profile);
         let exact = match self.sharing {
@@ -189,27 +191,27 @@ impl Rules<'_> {
         Key { own: false, roots, exact, apps }
     }
 
-    /// Whether more is declared on a lease than this client can answer, of what the server asks.
+    /// Reports whether a lease declares capabilities that the server uses and this client lacks.
     fn exceeds(&self, declared: Profile, client: Profile) -> bool {
         let asked = self.asks.both(Asked::answerable(declared));
         let widgets = self.shows_ui && declared.has(Profile::APPS) && !client.has(Profile::APPS);
         widgets || !asked.without(self.answers(client)).is_empty()
     }
 
-    /// Whether clients that can answer less than is asked should be on another connection, where less is declared. A list of
-    /// no roots harms nobody.
+    /// Reports whether clients that cannot answer the server's questions should move to a connection that declares
+    /// less. An empty list of roots harms no one, so a request for roots alone is no reason.
     pub(super) fn is_stale(&self, key: &Key, declared: Profile) -> bool {
         let asked = self.asks.without(Asked::ROOTS).both(Asked::answerable(declared));
         !key.own && key.exact.is_none() && !asked.is_empty()
     }
 
-    /// Whether other conversations that count as the same client have had the lease, with other roots or before it was known
-    /// that their roots matter.
+    /// Reports whether the lease has served other conversations that count as the same client, with other roots or
+    /// before it was known that roots matter.
     fn is_of_others(&self, lease: &Key, key: &Key, who: &Who) -> bool {
         !who.is_one && !lease.own && key.roots.is_some() && lease.roots != key.roots
     }
 
-    /// Whether the server of a lease works for another client, or in roots that are not this one's.
+    /// Reports whether the lease's server works for another client, or was told roots that are not this client's.
     pub(super) fn is_told_of_others(&self, lease: Candidate<'_>, key: &Key, who: &Who) -> bool {
         if self.sharing == Sharing::Host {
             return false;
@@ -222,7 +224,7 @@ impl Rules<'_> {
         }
     }
 
-    /// How well a lease serves a client that has that key: not at all, or the better the higher.
+    /// Ranks how well a lease serves a client with this key; higher is better, `None` if not at all.
     pub(super) fn fit(&self, lease: Candidate<'_>, key: &Key, who: &Who) -> Option<u8> {
         if self.sharing == Sharing::Host {
             return Some(0);
@@ -232,19 +234,20 @@ impl Rules<'_> {
         }
         match lease.bound_to {
             Some(owner) if owner != who.owner => None,
-            // A server that was told exactly what this client can do does not ask it in vain.
+            // A server that was told exactly this client's capabilities never asks what the client cannot answer.
             Some(_) => {
                 let is_exact = lease.key.own && lease.declared == self.declared(who.profile);
                 (is_exact || !self.exceeds(lease.declared, who.profile)).then_some(3)
             }
             None if lease.key == key => (!self.is_stale(key, lease.declared)).then_some(1),
-            // Who alone ever called goes on with what is in its memory. Some keys are declared exactly: those are no others.
+            // The only client that ever called stays, for what its server holds in memory. A lease with exact
+            // capabilities does not move, nor does any lease to a shared key with them.
             None => {
                 let stays = lease.caller == Some(who.owner)
                     && (key.exact.is_none() || key.own)
                     && lease.key.exact.is_none()
                     && self.sharing == Sharing::Auto
-                    // A server that was told roots is no rest for others.
+                    // A server that was told roots is not a rest lease for others.
                     && (lease.key.roots.is_none() || key.own || key.roots.is_some())
                     && !self.exceeds(lease.declared, who.profile)
                     && Asked::answerable(lease.declared).has(self.answers(who.profile));
@@ -287,7 +290,7 @@ mod tests {
         assert_eq!(asks_more.key(&who(Profile::ELICITATION_FORM)), Key::REST);
         assert_eq!(asks_more.key(&Who { profile: roots, ..client.clone() }), by_roots);
         assert_eq!(asks_more.key(&client), Key { own: true, exact: Some(sampling), ..Key::REST });
-        // What is declared: all but what is asked; and roots; exactly the client's.
+        // Declared: everything but what is asked; plus roots; exactly the client's.
         let all = ALL.with(Profile::APPS);
         assert_eq!(Key::REST.declares(&rules(Asked::NOTHING)), all);
         assert_eq!(Key::REST.declares(&asks_more), all.without(Profile::SAMPLING).without(Asked::ROOTS.capabilities()));
@@ -324,7 +327,7 @@ mod tests {
         assert_eq!(fit(&asks, lease(&rest, Some(Owner(1)), None), &able), Some(3));
         assert_eq!(fit(&asks, lease(&rest, Some(Owner(2)), None), &able), None);
         assert_eq!(fit(&asks, lease(&rest, None, Some(Owner(1))), &unable), None, "it would be asked in vain");
-        // So it would on its own one, whose server was told more before it asked for that.
+        // Its own lease does not fit either: the server was told more before it was known to ask for sampling.
         let own = Key { own: true, exact: Some(unable.profile), ..Key::REST };
         assert_eq!(fit(&asks, lease(&own, Some(Owner(1)), None), &unable), None);
         let exactly = Candidate { declared: unable.profile, ..lease(&own, Some(Owner(1)), None) };

@@ -1,4 +1,4 @@
-//! The table of one server's leases: given to clients, given back, bounded.
+//! The table of one server's leases: given to clients, returned, and bounded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,33 +8,34 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
-use super::kept::ListKey;
+use super::held::{Counted, LeaseCounts, Unserved};
 use super::lease::{Candidate, Key, Rules};
-use super::room::{Counted, Held, Wanted};
-use super::starts::DOOR;
+use super::list_key::ListKey;
+use super::starts::GRACE;
 use super::{Manager, Principal, Server, Who, lock};
 use crate::config::{self, HostSettings, ITSELF, Prefix, Sharing, Start};
 use crate::registry::{Annotations, Caps};
+use crate::transport::Announcer;
 use crate::upstream::{Owner, Settings, Target, Upstream};
 
-/// A lease and who uses it.
+/// A lease and its users.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) upstream: Arc<Upstream>,
     pub(super) principal: Principal,
-    /// Whom it is for.
+    /// Which clients the lease is for.
     pub(super) key: Key,
     pub(super) users: BTreeMap<Owner, Use>,
-    /// When the last of them left; `None` before.
+    /// When its last user left; `None` before that.
     pub(super) left: Option<Instant>,
     pub(super) used: Instant,
-    /// Requests of clients that were answered when it was looked last.
+    /// How many client requests it had answered when its use was last checked.
     pub(super) served: u64,
-    /// It serves single calls beside their client's lease: tells when one is over.
+    /// Set if the lease serves single calls beside its client's main lease; notified when such a call ends.
     beside: Option<Arc<Notify>>,
-    /// The host opened it, for itself.
+    /// Whether the host opened the lease for itself.
     pub(super) eager: bool,
-    /// Nobody is given it any more: it declares less than others would now.
+    /// Whether no more clients are given the lease, because it declares less than a new lease would.
     pub(super) outdated: bool,
     _counted: Counted,
 }
@@ -43,7 +44,7 @@ pub(super) struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     Calls,
-    /// It was only shown what the lease lists.
+    /// The client has only seen the lease's lists.
     Lists,
 }
 
@@ -51,27 +52,28 @@ pub(super) enum Use {
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) entries: Vec<Entry>,
-    pub(super) wanted: Wanted,
-    /// The server is not in the config any more: there will be no other lease.
+    pub(super) unserved: Unserved,
+    /// Whether the server has left the config, so that no more leases are opened.
     closed: bool,
-    /// A task waits for the end of leases that nobody uses.
+    /// Whether a task waits to end unused leases.
     pub(super) lingers: bool,
 }
 
-/// A shared lease that nobody uses any more is kept that long: the next client of the same person finds it warm.
+/// How long a shared lease without users is kept warm for the next client of the same principal.
 pub(super) const LINGER: Duration = Duration::from_secs(60);
 
-/// How often to look whether the calls of others on a lease are over.
+/// How often to check whether other clients' calls on a lease are over.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// A lease for one call, beside the one that its client has.
+/// A lease beside the client's main lease: an additional one, for a call that must not wait for the main lease.
 #[derive(Debug)]
 pub(crate) struct Beside {
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) stay: Stay,
 }
 
-/// While it lives, a call is on a lease beside its client's, and has its lane.
+/// The stay of one call on a lease beside its client's main one, until dropped. Holds the lease's lane, in which only
+/// one call runs at a time, so that a server's question belongs to it.
 #[derive(Debug)]
 pub(crate) struct Stay {
     lane: Option<OwnedSemaphorePermit>,
@@ -88,26 +90,26 @@ impl Drop for Stay {
 /// Why a server has no lease for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoLease {
-    /// Disabled, or failed by its config: why.
+    /// The server is disabled, or failed because of its config. Holds the reason.
     Fixed(String),
-    /// All leases of the server that there may be are in use.
+    /// All leases that the server may have are in use. Holds their limit.
     Limit(usize),
-    /// This principal has half of the leases of the server, and others want some.
+    /// This principal has half of the server's leases, and others need some. Holds the server's limit.
     Share(usize),
-    /// The host ends.
+    /// The host is shutting down.
     Stopping,
-    /// The server was changed or taken out of the config.
+    /// The server was changed or removed from the config.
     Closed,
-    /// All leases that there may be are in use.
+    /// All leases that the host may have are in use. Holds their limit.
     InAll(usize),
-    /// This principal has half of all leases, and others want some.
+    /// This principal has half of all leases, and others need some. Holds the host's limit.
     ShareInAll(usize),
-    /// From then on one of this principal may be taken that nobody uses; why there is none now.
+    /// An idle lease of this principal may be taken soon. Holds the time, and why there is no lease now.
     Soon(Instant, Box<Self>),
 }
 
 impl Manager {
-    /// The lease that serves this client; a new one if no other fits.
+    /// Returns the lease that serves this client, and opens one if none fits.
     pub(crate) fn lease(&self, server: &Arc<Server>, who: &Who) -> Result<Arc<Upstream>, NoLease> {
         if let Some((_, why)) = &server.fixed {
             return Err(NoLease::Fixed(why.clone()));
@@ -117,19 +119,19 @@ impl Manager {
         }
         let mut key = server.rules().key(who);
         if who.roots.is_none() {
-            // It could not be asked for this request, and shares with those who have none.
+            // The client could not be asked for its roots at this request, so it shares with clients that have none.
             key.roots = None;
         }
         self.lease_by(server, who, &key)
     }
 
-    /// The same for those with that key.
+    /// Like `lease`, for clients with this key.
     pub(super) fn lease_by(&self, server: &Arc<Server>, who: &Who, key: &Key) -> Result<Arc<Upstream>, NoLease> {
         let mut table = lock(&server.leases);
         let entries = &mut table.entries;
         entries.retain(|entry| !entry.upstream.is_stopped());
         let era = server.lease_era(who);
-        // A server without sessions knows nothing of clients but what each request says: everybody shares it.
+        // A server without sessions knows only what each request says about its client, so everyone shares the lease.
         if let Some(entry) = entries.iter_mut().find(|entry| entry.upstream.is_modern() && entry.is_in(era)) {
             entry.enter(who.owner);
             entry.beside = None;
@@ -142,13 +144,14 @@ impl Manager {
         let has_left = stale.fold(false, |any, entry| entry.leave_lists() | any);
         let of_era = |(_, entry): &(usize, &Entry)| entry.is_in(era);
         let fits = entries.iter().enumerate().filter(of_era).filter_map(|(place, entry)| {
-            // The one that it has been on rather than one that others have left: its lists are what the client was shown.
+            // Prefers a lease that the client has been on, because the client has seen its lists, to one that others
+            // have left.
             let fit = rules.fit(entry.candidate(), key, who).filter(|_| !entry.outdated)?;
             Some(((fit, entry.users.contains_key(&who.owner), entry.beside.is_none()), place))
         });
         let mut fits: Vec<_> = fits.collect();
         fits.sort();
-        // A question may make it another client's in this moment.
+        // A question may bind a lease to another client at this very moment.
         let found = fits.into_iter().rev().map(|(_, place)| place).find(|place| entries[*place].take(key, &rules, who));
         let upstream = match found {
             Some(place) => {
@@ -157,7 +160,7 @@ impl Manager {
                 Ok(entries[place].upstream.clone())
             }
             None => {
-                // What declares more than is asked there now, and nobody is on, makes room for one that does not.
+                // An unused lease that declares more than it should by now makes room for one that does not.
                 entries.retain(|entry| {
                     let of_these = entry.is_in(era) && entry.principal == who.principal && entry.key == *key;
                     let over = of_these && entry.is_over(&rules);
@@ -182,20 +185,21 @@ impl Manager {
         upstream
     }
 
-    /// Whether a lease that this client has been on is still one for it.
+    /// Reports whether a lease that this client has been on still suits it.
     pub(crate) fn suits(&self, server: &Server, upstream: &Upstream, who: &Who) -> bool {
         let rules = server.rules();
         let table = lock(&server.leases);
         let entry = table.entries.iter().find(|entry| entry.upstream.id == upstream.id);
         if !upstream.was_modern() {
-            // It moves at its next request, but for what its server was told of another one.
+            // Such a lease suits until the client moves at its next request, unless the server was told about another
+            // client.
             return entry.is_none_or(|entry| !rules.is_told_of_others(entry.candidate(), &rules.key(who), who));
         }
         entry.is_some_and(|entry| !entry.outdated && rules.fit(entry.candidate(), &rules.key(who), who).is_some())
     }
 
-    /// A lease for a call that must not wait for the one that its client has, and its lane: another one of the client's
-    /// whose lane is free, or a new one. The lane is taken with it, else a second call would wait behind the first.
+    /// Returns a lease for a call that must not wait for its client's main lease, along with its lane: another lease of
+    /// the client whose lane is free, or a new one. Without the lane, a second call would wait behind the first.
     pub(crate) fn lease_beside(&self, server: &Arc<Server>, who: &Who) -> Result<Beside, NoLease> {
         let key = Key { own: true, roots: None, exact: Some(who.profile), apps: true };
         let mut table = lock(&server.leases);
@@ -220,12 +224,12 @@ impl Manager {
             entry.beside = Some(left.clone());
         }
         self.linger_beside(server.clone(), upstream.clone(), left.clone());
-        // Nobody else can have it yet.
+        // No other call can hold it yet.
         let lane = upstream.lane().clone().try_acquire_owned().ok();
         Ok(Beside { upstream, stay: Stay { lane, left } })
     }
 
-    /// Opens a lease for this client; where there is none left, another one may make room.
+    /// Opens a lease for this client. At a limit, another lease may make room for it.
     pub(super) fn add(
         &self,
         server: &Arc<Server>,
@@ -243,7 +247,7 @@ impl Manager {
         let counted = self.room(server, table, who)?;
         let (id, settings) = self.settings_of(server, &key, era);
         let upstream = Upstream::spawn_held(id, settings, self.0.world.clone(), true, &self.0.tasks);
-        // Before its server can ask: what it asks at once is its client's.
+        // This comes before the server can ask anything, so that an immediate question goes to this client.
         if key.own {
             upstream.bind(who.owner);
         }
@@ -257,12 +261,12 @@ impl Manager {
         Ok(upstream)
     }
 
-    /// Leases of all servers.
+    /// Returns the number of leases of all servers.
     pub(crate) fn lease_count(&self) -> usize {
         self.0.leases.all()
     }
 
-    /// The client is gone: its own leases end, shared ones stay a while.
+    /// Releases a client that is gone: its own leases end, shared ones linger.
     pub(crate) fn release(&self, owner: Owner) {
         let mut shared = Vec::new();
         for server in self.servers().iter() {
@@ -291,7 +295,8 @@ impl Manager {
         }
     }
 
-    /// Ends a lease whose client is gone once the calls are over that others had on it before it became that client's.
+    /// Ends the lease of a client that is gone, once the calls are over that other clients made before it was bound to
+    /// that client.
     pub(super) fn outlive(&self, server: Arc<Server>, upstream: Arc<Upstream>, owner: Owner) {
         let stop = self.0.stop.clone();
         self.0.tasks.spawn(async move {
@@ -305,7 +310,7 @@ impl Manager {
         });
     }
 
-    /// Ends a lease beside its client's once no call has been on it for a while.
+    /// Ends a lease beside its client's main one after it had no call for a while.
     fn linger_beside(&self, server: Arc<Server>, upstream: Arc<Upstream>, left: Arc<Notify>) {
         let stop = self.0.stop.clone();
         let over = async move {
@@ -314,7 +319,7 @@ impl Manager {
                 while tokio::time::timeout(LINGER, left.notified()).await.is_ok() {}
                 let mut table = lock(&server.leases);
                 let place = table.entries.iter().position(|entry| entry.upstream.id == upstream.id);
-                // By now it may be gone, or its client's only one.
+                // It may be gone by now, or be its client's only lease.
                 let Some(place) = place.filter(|place| table.entries[*place].beside.is_some()) else { return };
                 if table.entries[place].is_idle() && upstream.lane().available_permits() > 0 {
                     table.entries.swap_remove(place);
@@ -326,21 +331,22 @@ impl Manager {
         self.0.tasks.spawn(async move { stop.run_until_cancelled(over).await });
     }
 
-    /// Opens the lease that lists before any client is there, unless the server is to start lazily.
+    /// Opens the host's own lease. Unless the server starts lazily, starts it, so that it lists before any client
+    /// arrives.
     pub(super) fn start_eager(&self, server: &Arc<Server>) {
         self.open_rest(server, server.config.start);
     }
 
-    /// Opens the host's own lease.
+    /// Opens the host's own lease, and starts it if `start` is eager.
     pub(super) fn open_rest(&self, server: &Arc<Server>, start: Start) {
         if server.target.is_none() || self.is_stopping() {
             return;
         }
         let in_all = self.limits().leases;
-        let Some(counted) = Held::add(&self.0.leases, None, in_all) else {
+        let Some(counted) = LeaseCounts::add(&self.0.leases, None, in_all) else {
             tracing::warn!(
                 server = &*server.label,
-                "not started before it is used: {in_all} connections (host.limits.leases)"
+                "starts only when used: all {in_all} connections are taken (host.limits.leases)"
             );
             return;
         };
@@ -354,19 +360,19 @@ impl Manager {
         let entry = Entry::new(upstream.clone(), Principal::local(), Key::REST, counted);
         table.entries.push(Entry { eager: true, ..entry });
         match server.target {
-            // Nothing is started that could keep anybody waiting.
+            // Starting it keeps no one waiting.
             Some(Target::Memory(_)) => upstream.begin(),
             _ if eager => self.start_soon(server.clone(), upstream),
             _ => {}
         }
     }
 
-    /// Starts the host's own lease: soon where it is known what its server lists, else at once.
+    /// Starts the host's own lease: soon if its server's lists are known, else at once.
     fn start_soon(&self, server: Arc<Server>, upstream: Arc<Upstream>) {
         let manager = self.clone();
         let put = async move {
-            let is_read = tokio::time::timeout(DOOR, server.kept.wait()).await.is_ok();
-            // A moment has passed where it is not read yet.
+            let is_read = tokio::time::timeout(GRACE, server.kept.wait()).await.is_ok();
+            // If the kept lists are not read by now, a moment has passed already.
             let is_known = is_read && server.last_offers.of(&ListKey::Rest).is_some();
             let starts = &manager.0.starts;
             let begin = move || upstream.begin();
@@ -382,6 +388,7 @@ impl Manager {
         let (target, memory) = server.opened_in(era);
         let settings = Settings {
             server: server.label.clone(),
+            announcer: Announcer::new(&config.name, inner.spoken.clone()),
             scrubber: server.scrubber.clone(),
             target,
             profile: key.declares(&server.rules()),
@@ -391,6 +398,7 @@ impl Manager {
             limits: self.limits(),
             caps: caps(&self.settings(), config.prefix),
             era,
+            daemon: config.daemon,
             memory,
         };
         (inner.next_lease.fetch_add(1, Ordering::Relaxed), settings)
@@ -415,16 +423,16 @@ impl Entry {
         }
     }
 
-    /// Whether nobody has a call on it, nor is about to send one.
+    /// Reports whether no call is running on it or about to be sent.
     pub(super) fn is_idle(&self) -> bool {
         match self.upstream.connection() {
             Some(connection) => connection.running() == 0 && self.upstream.lane().available_permits() > 0,
-            // Somebody waits for one that is starting.
+            // Some client waits for a lease that is starting.
             None => !self.upstream.status().state.is_starting(),
         }
     }
 
-    /// Whether it was opened in that era.
+    /// Reports whether it was opened in this era.
     pub(super) fn is_in(&self, era: config::Era) -> bool {
         self.upstream.era() == era
     }
@@ -433,7 +441,7 @@ impl Entry {
         !self.users.is_empty()
     }
 
-    /// Whether it is there for nobody but the host.
+    /// Reports whether only the host uses it.
     pub(super) fn is_of_host(&self) -> bool {
         self.eager && self.users.is_empty()
     }
@@ -448,14 +456,14 @@ impl Entry {
         self.upstream.note_users(self.users.len());
     }
 
-    /// What this is as the choice of a lease sees it.
+    /// Describes the lease as a candidate for a client.
     pub(super) fn candidate(&self) -> Candidate<'_> {
         let (declared, bound_to) = (self.upstream.profile(), self.upstream.bound_to());
         let caller = self.upstream.only_caller();
         Candidate { key: &self.key, declared, principal: &self.principal, bound_to, caller }
     }
 
-    /// Makes it what that client needs, if it is not; whether it could.
+    /// Gives the lease the key and the declarations that the client needs. Returns false if that is not possible.
     fn take(&mut self, key: &Key, rules: &Rules<'_>, who: &Who) -> bool {
         if rules.sharing == Sharing::Host || self.key == *key || self.key.own {
             return match self.upstream.bound_to() {
@@ -463,7 +471,7 @@ impl Entry {
                 None => true,
             };
         }
-        // It alone has called, and goes on.
+        // Only the one client that has called may take the lease over.
         if !self.upstream.claim(who.owner) {
             return false;
         }
@@ -481,23 +489,23 @@ impl Entry {
         true
     }
 
-    /// How many clients are on it.
+    /// Returns how many clients use the lease.
     pub(super) fn user_count(&self) -> usize {
         self.users.len()
     }
 
-    /// Whether it declares more than its clients can answer, and none is on it.
+    /// Reports whether the lease is unused, and is outdated or declares more than its clients can answer.
     pub(super) fn is_over(&self, rules: &Rules<'_>) -> bool {
         let is_left = self.outdated || rules.is_stale(&self.key, self.upstream.profile());
         is_left && self.users.is_empty() && self.is_idle()
     }
 }
 
-/// That client goes on with this lease alone. Whether there is one that nobody uses now.
+/// Makes the client leave all leases but this one and its own. Returns true if any of them is unused now.
 pub(super) fn leave_others(entries: &mut [Entry], on: &Arc<Upstream>, owner: Owner) -> bool {
     let mut has_left = false;
     let others = entries.iter_mut().filter(|entry| entry.upstream.id != on.id && entry.users.contains_key(&owner));
-    // One beside its client's has an end of its own.
+    // A lease beside its client's main one ends by itself.
     for entry in others.filter(|entry| entry.beside.is_none() && entry.upstream.bound_to() != Some(owner)) {
         has_left |= entry.leave(|user| user == owner);
         entry.used = Instant::now();
@@ -506,15 +514,15 @@ pub(super) fn leave_others(entries: &mut [Entry], on: &Arc<Upstream>, owner: Own
 }
 
 impl Table {
-    /// Whether this client is on any of them.
+    /// Reports whether this client uses any of the leases.
     pub(super) fn is_used_by(&self, owner: Owner) -> bool {
         self.entries.iter().any(|entry| entry.users.contains_key(&owner))
     }
 }
 
 impl Server {
-    /// The leases whose words a client of that principal may hear: those of the same principal, the host's own, and those
-    /// that everybody shares.
+    /// Returns the leases whose messages a client of this principal may hear: those of the same principal, the host's
+    /// own, and those that everyone shares.
     pub(crate) fn upstreams_for(&self, principal: &Principal) -> Vec<Arc<Upstream>> {
         let for_all = self.config.sharing == Sharing::Host;
         let table = lock(&self.leases);
@@ -524,12 +532,12 @@ impl Server {
         table.entries.iter().filter(may).map(|entry| entry.upstream.clone()).collect()
     }
 
-    /// Whether it is in the config no more, and has no lease.
+    /// Reports whether the server has left the config.
     pub(super) fn is_closed(&self) -> bool {
         lock(&self.leases).closed
     }
 
-    /// All leases.
+    /// Returns all leases.
     pub(crate) fn upstreams(&self) -> Vec<Arc<Upstream>> {
         lock(&self.leases).entries.iter().map(|entry| entry.upstream.clone()).collect()
     }
@@ -538,7 +546,7 @@ impl Server {
         lock(&self.leases).entries.is_empty()
     }
 
-    /// Ends every lease, and opens no other.
+    /// Ends every lease and opens no more.
     pub(super) fn close(&self) {
         let mut table = lock(&self.leases);
         table.closed = true;
@@ -547,12 +555,12 @@ impl Server {
         }
     }
 
-    /// Whether the lease is one of ours.
+    /// Reports whether the lease belongs to this server.
     pub(super) fn has_lease(&self, lease: u64) -> bool {
         lock(&self.leases).entries.iter().any(|entry| entry.upstream.id == lease)
     }
 
-    /// Who uses the lease, if it is one of ours.
+    /// Returns the users of the lease, if it belongs to this server.
     pub(crate) fn users(&self, lease: u64) -> Option<Vec<Owner>> {
         let table = lock(&self.leases);
         let entry = table.entries.iter().find(|entry| entry.upstream.id == lease)?;
@@ -562,7 +570,7 @@ impl Server {
         })
     }
 
-    /// Whether it is the lease that lists for the next client.
+    /// Reports whether this is a lease that lists for the next client.
     pub(super) fn is_catalog(&self, entry: &Entry) -> bool {
         let is_hosts = entry.principal.is_local() && entry.is_in(self.config.era);
         self.config.start == Start::Eager && is_hosts && entry.key.is_rest() && entry.upstream.bound_to().is_none()
@@ -571,7 +579,7 @@ impl Server {
 
 pub(super) fn caps(settings: &HostSettings, prefix: Prefix) -> Caps {
     let limits = &settings.limits;
-    // A server that is shown under its own names is shown as it is.
+    // A server that keeps its own names is shown unchanged.
     let keep = settings.param_headers || prefix == Prefix::Never;
     let annotations = if keep { Annotations::Keep } else { Annotations::Strip };
     let Caps { definition, depth, .. } = Caps::default();

@@ -1,22 +1,22 @@
-//! Which lease lists for a client, and under which key it is remembered (`docs/bridging.md` 15.5).
+//! Which lease lists for a client, and under which key its lists are remembered (`docs/bridging.md` 15.5).
 //!
-//! A list opens a lease of the client's own only behind its answer, and only where the server may list otherwise to
-//! that client; the client hears of the difference as a list change. What a client's own lease lists after that
-//! client's first call is shown to no other client, because it may be that client's work.
+//! A list opens a lease of the client's own only after it is answered, and only if the server may list differently to
+//! that client; the client learns about differences through a list change notification. After a client's first call,
+//! the lists of its own lease are shown to no other client, because they may depend on that call.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::kept::ListKey;
 use super::lease::{Key, Rules};
 use super::leases::{Entry, Use, leave_others};
+use super::list_key::ListKey;
 use super::{Manager, NoLease, Principal, Server, Who, lock};
 use crate::config::{ITSELF, Sharing};
 use crate::upstream::Upstream;
 
 impl Manager {
-    /// The lease that lists for this client where nothing is known: one that it is on already, else the rest lease. Lists open
-    /// no other.
+    /// Returns the lease that lists for this client if nothing is known yet: one that the client uses already, else the
+    /// rest lease. List requests open no other lease.
     pub(super) fn listing(&self, server: &Arc<Server>, who: &Who) -> Result<Arc<Upstream>, NoLease> {
         if let Some(upstream) = Self::lease_of(server, who).or_else(|| server.rest(who)) {
             self.enter(server, &upstream, who);
@@ -28,12 +28,12 @@ impl Manager {
         if server.is_this_host.load(Ordering::Relaxed) {
             return Err(NoLease::Fixed(ITSELF.to_owned()));
         }
-        // Where leases are short, the one that it will need anyway.
+        // Leases may be scarce, so it opens the one that the client will need anyway.
         let key = server.rules().key(who);
         self.lease_to_list(server, who, if key.own { &key } else { &Key::REST })
     }
 
-    /// The lease for those with that key, which is to do nothing but list for this client.
+    /// Returns the lease for clients with this key, used by this client only for lists.
     pub(super) fn lease_to_list(&self, server: &Arc<Server>, who: &Who, key: &Key) -> Result<Arc<Upstream>, NoLease> {
         let upstream = self.lease_by(server, who, key)?;
         if let Some(entry) = lock(&server.leases).entries.iter_mut().find(|entry| entry.upstream.id == upstream.id) {
@@ -42,7 +42,7 @@ impl Manager {
         Ok(upstream)
     }
 
-    /// The client is on that lease, as far as it may be, and on no other: it hears what is said there.
+    /// Makes the client a user of this lease, if it may use it, and of no other. It hears this lease's notifications.
     pub(super) fn enter(&self, server: &Arc<Server>, upstream: &Arc<Upstream>, who: &Who) {
         let mut table = lock(&server.leases);
         let entry = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id);
@@ -57,7 +57,7 @@ impl Manager {
         }
     }
 
-    /// The lease that serves this client already, if there is one.
+    /// Returns the lease that already serves this client.
     pub(super) fn lease_of(server: &Server, who: &Who) -> Option<Arc<Upstream>> {
         let rules = server.rules();
         let (key, era) = (rules.key(who), server.lease_era(who));
@@ -83,7 +83,7 @@ impl Manager {
         Some(ranked.max_by_key(|(rank, _)| *rank)?.1.upstream.clone())
     }
 
-    /// The lease whose list this client is shown, if it is there: its own, or the rest lease where nothing was listed under the
+    /// Returns the live lease whose lists this client sees: its own, or the rest lease if nothing was listed under the
     /// client's own key.
     pub(super) fn shown_by(server: &Server, who: &Who) -> Option<Arc<Upstream>> {
         let is_rest = || {
@@ -93,8 +93,8 @@ impl Manager {
         Self::lease_of(server, who).or_else(|| server.rest(who).filter(|_| is_rest()))
     }
 
-    /// Whether this client is to have a lease of its own behind its first list: what it is shown depends on what it can be
-    /// asked, and nothing was ever listed under its key.
+    /// Reports whether to open a lease for this client after its first list: what it sees depends on what it can
+    /// answer, and nothing was ever listed under its key.
     pub(super) fn lists_apart(server: &Server, who: &Who) -> bool {
         let rules = server.rules();
         let key = rules.key(who);
@@ -106,7 +106,8 @@ impl Manager {
         apart && server.last_offers.of(&server.key_of(who)).is_none() && Self::lease_of(server, who).is_none()
     }
 
-    /// Whether a call would reach another lease than the one whose list this client was shown, and nothing is known of that.
+    /// Reports whether this client's call would reach a lease that has not listed, rather than the one whose lists it
+    /// saw.
     pub(super) fn may_list_more(server: &Server, who: &Who) -> bool {
         let is_rest = server.rules().key(who) == Key::REST;
         let is_for_all = || server.config.sharing == Sharing::Host || server.is_sessionless(who);
@@ -118,33 +119,33 @@ impl Manager {
 }
 
 impl Key {
-    /// Under which key leases of this one list.
+    /// Returns the listing key for leases with this sharing key.
     fn lists(&self, principal: &Principal, rules: &Rules<'_>) -> ListKey {
-        // One session for all lists the same to everybody.
+        // One session for all lists the same to everyone.
         if rules.sharing == Sharing::Host || (*self == Self::REST && principal.is_local()) {
             return ListKey::Rest;
         }
         self.lists_apart(principal, rules)
     }
 
-    /// The same where none of them lists for all.
+    /// Like `lists`, but for leases of which none lists for everyone.
     fn lists_apart(&self, principal: &Principal, rules: &Rules<'_>) -> ListKey {
         ListKey::own(principal, self.declares(rules), self.roots.clone())
     }
 }
 
 impl Server {
-    /// A lease, and under which key it lists.
+    /// Returns a lease and the key under which it lists.
     pub(super) fn lease_and_key(&self, lease: u64) -> Option<(Arc<Upstream>, ListKey)> {
         let rules = self.rules();
         let table = lock(&self.leases);
         let entry = table.entries.iter().find(|entry| entry.upstream.id == lease)?;
         let upstream = &entry.upstream;
         let key = if upstream.is_modern() {
-            // A server without sessions lists the same to everybody.
+            // A server without sessions lists the same to everyone.
             ListKey::Rest
         } else if rules.sharing != Sharing::Host && (upstream.bound_to().is_some() || entry.key.exact.is_some()) {
-            // It may have become a client's own, and declares what it did before.
+            // The lease may have become one client's own, and still declares what it did before.
             ListKey::own(&entry.principal, upstream.profile(), entry.key.roots.clone())
         } else if self.is_for_sessions(upstream) {
             entry.key.lists_apart(&entry.principal, &rules)
@@ -154,7 +155,7 @@ impl Server {
         Some((upstream.clone(), if self.is_for_sessions(upstream) { key.in_sessions() } else { key }))
     }
 
-    /// Whether this lease is for one client alone.
+    /// Reports whether this lease is for one client alone.
     pub(super) fn is_one_clients(&self, upstream: &Upstream) -> bool {
         if upstream.is_modern() || self.config.sharing == Sharing::Host {
             return false;
@@ -164,11 +165,11 @@ impl Server {
         upstream.bound_to().is_some() || entry.is_some_and(|entry| entry.key.own)
     }
 
-    /// The key under which the leases of this client list.
+    /// Returns the key under which the leases of this client list.
     pub(super) fn key_of(&self, who: &Who) -> ListKey {
         let rules = self.rules();
         let key = rules.key(who);
-        // It was not asked for its roots so far: what others with roots were shown is none of its.
+        // Its roots are unknown so far, so it may not see what clients with roots saw.
         let is_untold = key.roots.is_some() && who.roots.is_none();
         if self.is_apart(who) {
             let key = if is_untold { Key::REST } else { key };
@@ -180,8 +181,8 @@ impl Server {
         key.lists(&who.principal, &rules)
     }
 
-    /// The rest lease of its era as this client sees it: its principal's, or the host's, whose list is for all; or one that lists the same
-    /// to everybody.
+    /// Returns the rest lease for the client's era: its principal's, or the host's own, whose lists are for everyone,
+    /// or a lease that lists the same to everyone.
     pub(super) fn rest(&self, who: &Who) -> Option<Arc<Upstream>> {
         let rules = self.rules();
         let (key, era) = (rules.key(who), self.lease_era(who));

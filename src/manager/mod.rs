@@ -1,27 +1,32 @@
-//! All servers: which lease serves which client, and the catalog that a client sees.
+//! All servers: the leases that serve clients, and the catalogs that clients see. A lease is one connection to a server
+//! (a process or a session) with the clients that may use it.
 //!
-//! In: the config, and clients that want a server. Out: leases, catalogs, statuses, events.
+//! In: the config, and clients that need a server. Out: leases, catalogs, statuses, events.
 //!
 //! Clients of one person share leases as far as their servers cannot tell them apart (`lease.rs`; `docs/bridging.md` 15
-//! has the rules and their reasons). A list never starts a lease of a client's own, except behind its answer; only a
-//! call does. A name that is in no list but carries the alias of a server that has never listed waits for that server
-//! as any call would (`router/find.rs`).
+//! has the rules and their reasons). A list request starts a private lease only after it is answered; otherwise only a
+//! call starts one. A call to an unlisted name with the alias of a server that has never listed waits for that server
+//! like any other call (`router/find.rs`).
 //!
-//! **Invariant:** a server that fails or is slow changes nothing for another, and no list waits longer for it than
+//! **Invariant:** a failed or slow server does not affect other servers, and no list request waits for it longer than
 //! `startupWait`. Start reading at `lease.rs` (who may share), then `leases.rs` (the table).
 
 mod asked;
 mod eras;
 mod fresh;
+mod held;
 mod kept;
 mod known;
 mod last;
 mod lease;
 mod leases;
+mod list_key;
 mod lists;
+mod looks;
 mod reload;
 mod room;
 mod sharing;
+mod sight;
 mod slots;
 mod starts;
 mod status;
@@ -35,7 +40,7 @@ mod words;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
@@ -50,9 +55,12 @@ pub(crate) use leases::{NoLease, Stay};
 pub(crate) use reload::Calling;
 pub use reload::{ConfigStatus, Reload};
 pub(crate) use room::{Parking, Waiting, share};
+#[cfg(test)]
+pub(crate) use sight::{Scope, Sight};
 pub(crate) use slots::{Slot, Slots};
 pub use status::ServerStatus;
 pub(crate) use told::Told;
+pub(crate) use view::View;
 
 use known::Known;
 use last::LastOffers;
@@ -61,64 +69,73 @@ use crate::auth::{Authorizer, Keychain};
 use crate::config::{self, Config};
 use crate::exposed::{Naming, UriMode};
 use crate::lineage::HostId;
+use crate::lock::lock;
 use crate::protocol::Raw;
 use crate::redact::Scrubber;
 use crate::registry::{Catalog, Offer, Owners, ServerNaming};
-use crate::transport::Endpoint;
+use crate::transport::{Endpoint, Spoken};
 pub(crate) use crate::upstream::StateName;
 use crate::upstream::{self, Connection, Inferred, Nature, Relayed, Starter, Target, Vigil, World};
 
 /// One change of a server's state.
+///
+/// ```
+/// # fn tell(change: &mcp_host::StateChange) {
+/// println!("{}: {} -> {}", change.server, change.from, change.to);
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Event {
+pub struct StateChange {
     /// The server's name in the config.
     pub server: String,
     /// The state before.
     pub from: StateName,
     /// The state now.
     pub to: StateName,
-    /// Why, where there is a reason to tell.
+    /// Why, if there is a reason.
     pub cause: Option<String>,
-    /// When.
+    /// When it changed.
     pub at: SystemTime,
 }
 
 /// One server of the config.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// Never used for another server in this process.
+    /// Unique in this process: never reused for another server.
     pub(crate) id: usize,
     pub(crate) config: config::Server,
     /// How its URIs are shown.
     pub(crate) uris: UriMode,
     /// Its name in errors and logs.
     pub(crate) label: Arc<str>,
-    /// Takes its secrets out of what is told of it.
+    /// Removes the server's secrets from logs and messages about it.
     pub(crate) scrubber: Arc<Scrubber>,
     naming: Arc<ServerNaming>,
     target: Option<Target>,
-    /// Why it is never started: `disabled`, or `failed` by its config.
+    /// Whether its config has credentials for it.
+    brings_credentials: bool,
+    /// The state and the reason, if the server is never started: it is disabled, or failed because of its config.
     fixed: Option<(StateName, String)>,
     leases: Mutex<leases::Table>,
-    /// Calls that are under way.
+    /// Calls in flight.
     calling: AtomicUsize,
-    /// What it listed last: a hint for clients that have no lease yet.
+    /// Its last lists: a hint for clients that have no lease yet.
     last_offers: LastOffers,
-    /// What it is known to ask, and who it is in what is known.
-    asked: sharing::Known,
-    /// What it listed in earlier lives, until that is read.
-    kept: kept::Place,
-    /// It has turned out to be this very host: nothing more is asked of it.
+    /// The questions (requests to clients) that it is known to ask, and its key in the record of these.
+    traits: sharing::Traits,
+    /// Whether its lists from earlier runs are kept, and read.
+    kept: kept::KeptState,
+    /// Whether the server is this host itself, so that it gets no more requests.
     is_this_host: AtomicBool,
-    /// Whether it speaks both eras.
+    /// Whether it speaks both eras (with sessions and without).
     eras: Arc<eras::Eras>,
     known: Arc<Known>,
-    /// The state that people see, and since when.
+    /// The state last reported to users, and since when.
     shown: Mutex<Option<(StateName, Instant)>>,
     since: Instant,
     calls: AtomicU64,
-    /// `maxConcurrent`: above it calls wait, first come first served.
+    /// `maxConcurrent`: calls above it wait, first come first served.
     pub(crate) slots: Option<Slots>,
 }
 
@@ -136,7 +153,7 @@ impl Server {
             exclude: config.exclude_tools.clone(),
             rename: config.rename.clone().into_iter().collect(),
         });
-        let asked = sharing::Known::of(known, &config.transport, memory.is_some());
+        let traits = sharing::Traits::of(known, &config.transport, memory.is_some());
         let (target, fixed) = match (&config.disabled, &config.unusable, memory) {
             (Some(reason), ..) => (None, Some((StateName::Disabled, reason.clone()))),
             (None, Some(reason), _) => (None, Some((StateName::Failed, reason.to_string()))),
@@ -152,14 +169,15 @@ impl Server {
             uris: if config.prefix == config::Prefix::Never { UriMode::Passthrough } else { resources },
             label: config.alias.as_str().into(),
             scrubber: config.scrubber().into(),
+            brings_credentials: config.brings_credentials(),
             config,
             naming,
             target,
             fixed,
             leases: Mutex::default(),
             last_offers: LastOffers::default(),
-            asked,
-            kept: kept::Place::default(),
+            traits,
+            kept: kept::KeptState::default(),
             is_this_host: AtomicBool::new(false),
             eras: eras.into(),
             known: known.clone(),
@@ -170,7 +188,7 @@ impl Server {
         }
     }
 
-    /// What is known of its era from before. A server in this process has none to be remembered.
+    /// Returns the memory of the server's era across runs. A server in this process has no such memory.
     fn era_memory(&self) -> upstream::Memory {
         if matches!(self.target, Some(Target::Memory(_))) {
             return upstream::Memory::none();
@@ -184,15 +202,15 @@ impl Server {
         }
     }
 
-    /// Until it has listed, clients see what the server of its name listed before, if it is the same one with the same secrets:
-    /// another account may be shown nothing of it.
+    /// Takes over the lists from the previous server of this name until the new one has listed. Only if both are the
+    /// same server with the same secrets: another account must not see them.
     fn inherit(&self, before: &Self) {
         if self.target.is_some() && self.lists_as(before) {
             self.last_offers.inherit(&before.last_offers);
         }
     }
 
-    /// Its tokens, if it is a server that may want some.
+    /// Returns what gets access tokens for the server, if it may require them.
     pub(crate) fn tokens(&self) -> Option<&Arc<Authorizer>> {
         self.target.as_ref().and_then(Target::tokens)
     }
@@ -227,7 +245,7 @@ pub(crate) struct Manager(Arc<Inner>);
 struct Inner {
     /// In config order.
     servers: ArcSwap<Vec<Arc<Server>>>,
-    /// Servers of configs before this one that have calls to finish.
+    /// Servers of earlier configs that have calls to finish.
     retired: Mutex<Vec<Arc<Server>>>,
     settings: ArcSwap<config::HostSettings>,
     limits: ArcSwap<config::Limits>,
@@ -235,37 +253,44 @@ struct Inner {
     naming: Naming,
     client_info: Raw,
     world: World,
-    events: broadcast::Sender<Event>,
+    events: broadcast::Sender<StateChange>,
+    /// What servers tell users: logs and stderr.
+    spoken: broadcast::Sender<Spoken>,
     tasks: TaskTracker,
     next_lease: AtomicU64,
-    /// Leases that there are, of all servers.
-    leases: Arc<room::Held>,
-    /// Knows the calls that wait for their clients.
+    /// Counts the leases of all servers.
+    leases: Arc<held::LeaseCounts>,
+    /// Knows the calls that wait for their clients to answer.
     parking: OnceLock<Weak<dyn Parking>>,
     owners: Mutex<Owners>,
-    /// The offer of a server that has not listed anything.
+    /// The offer of a server that has not listed yet.
     nothing: Arc<Offer>,
     known: Arc<Known>,
-    /// What servers list, for the next start, where that is kept.
+    /// The lists on disk for the next start, if lists are kept.
     kept: OnceLock<Arc<kept::Kept>>,
-    /// The leases that are started once the doors have had their turn.
+    /// Queues the starts of leases, so that they do not delay the first list.
     starts: Arc<starts::Starts>,
-    /// What servers that want tokens share.
+    /// Credentials shared by servers that require access tokens.
     keys: Keychain,
     catalogs: Mutex<HashMap<view::Key, Arc<Catalog>>>,
+    /// Principals that may not see or call everything.
+    limited: sight::Limited,
+    looks: Mutex<looks::Looks>,
     stop: tokio_util::sync::CancellationToken,
 }
 
-/// What reaches the router from the servers.
+/// Messages from servers to the router.
 pub(crate) type News = mpsc::Receiver<(u64, Arc<Connection>, Relayed)>;
 
-/// Events that a slow reader may be behind.
+/// How many state changes a slow reader may lag behind.
 const EVENTS: usize = 256;
+/// How many log lines a slow reader may lag behind.
+const SPOKEN: usize = 1024;
 const RELAYED: usize = 4096;
 const CHANGES: usize = 4096;
 
 impl Manager {
-    /// Makes the manager and starts what is to be started eagerly, with chance and the clock of this machine.
+    /// Creates the manager and starts its eager servers, with real randomness and the real clock.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn start(
         config: Config,
@@ -277,7 +302,7 @@ impl Manager {
         Self::start_in(Nature::real(), config, memory, client_info, state, keys)
     }
 
-    /// Makes the manager and starts what is to be started eagerly.
+    /// Creates the manager and starts its eager servers.
     pub(crate) fn start_in(
         nature: Nature,
         config: Config,
@@ -301,6 +326,7 @@ impl Manager {
             client_info,
             world,
             events: broadcast::Sender::new(EVENTS),
+            spoken: broadcast::Sender::new(SPOKEN),
             tasks: TaskTracker::new(),
             next_lease: AtomicU64::new(1),
             leases: Arc::default(),
@@ -312,6 +338,8 @@ impl Manager {
             starts: Arc::default(),
             keys,
             catalogs: Mutex::default(),
+            limited: sight::Limited::default(),
+            looks: Mutex::default(),
             stop: tokio_util::sync::CancellationToken::new(),
         }));
         manager.0.tasks.spawn(supervisor::run(manager.clone(), changed));
@@ -324,12 +352,12 @@ impl Manager {
         (manager, news)
     }
 
-    /// The server with that id, unless it was removed meanwhile.
+    /// Returns the server with this id, unless it was removed.
     pub(crate) fn server(&self, id: usize) -> Option<Arc<Server>> {
         self.0.servers.load().iter().find(|server| server.id == id).cloned()
     }
 
-    /// All servers, in config order.
+    /// Returns all servers, in config order.
     pub(crate) fn servers(&self) -> Arc<Vec<Arc<Server>>> {
         self.0.servers.load_full()
     }
@@ -338,13 +366,13 @@ impl Manager {
         self.0.settings.load_full()
     }
 
-    /// Whether these are the settings still.
+    /// Reports whether these settings are still the current ones.
     #[cfg(feature = "server")]
     pub(crate) fn has_settings(&self, settings: &Arc<config::HostSettings>) -> bool {
         Arc::ptr_eq(&self.0.settings.load(), settings)
     }
 
-    /// Takes other settings alone.
+    /// Replaces the host's settings, but no server.
     #[cfg(test)]
     pub(crate) fn configure(&self, change: impl FnOnce(&mut config::HostSettings)) {
         let mut settings = config::HostSettings::clone(&self.settings());
@@ -362,32 +390,37 @@ impl Manager {
         self.0.settings.store(Arc::new(settings));
     }
 
-    /// The id that our answers carry: whoever dials itself knows it.
+    /// Returns the host id in our responses, by which a host that connects to itself notices it.
     pub(crate) fn host_id(&self) -> Option<&HostId> {
         self.0.world.nature.lineage.id()
     }
 
-    /// What knows of sleeps of the machine.
+    /// Returns the watch that notices when the machine was asleep.
     pub(crate) fn vigil(&self) -> &Vigil {
         &self.0.world.vigil
     }
 
-    /// Counts up with every change of a server's state or lists.
+    /// Subscribes to a counter that grows with every change of a server's state or lists.
     pub(crate) fn generation(&self) -> watch::Receiver<u64> {
         self.0.world.generation.subscribe()
     }
 
-    pub(crate) fn events(&self) -> broadcast::Receiver<Event> {
+    pub(crate) fn events(&self) -> broadcast::Receiver<StateChange> {
         self.0.events.subscribe()
     }
 
-    /// Tasks that run, those of connections among them.
+    /// Subscribes to what servers tell users, from now on.
+    pub(crate) fn spoken(&self) -> broadcast::Receiver<Spoken> {
+        self.0.spoken.subscribe()
+    }
+
+    /// Counts the running tasks, connections included.
     #[cfg(test)]
     pub(crate) fn running_tasks(&self) -> usize {
         self.0.tasks.len()
     }
 
-    /// Stops every server; done when no process is left.
+    /// Stops every server, and returns once no process is left.
     pub(crate) async fn shutdown(&self) {
         self.stop();
         self.0.keys.shutdown().await;
@@ -396,12 +429,12 @@ impl Manager {
         self.0.known.written().await;
     }
 
-    /// Kills what is left of servers that are being stopped.
+    /// Kills the remaining processes of servers that are being stopped.
     pub(crate) fn kill(&self) {
         self.0.world.kill.cancel();
     }
 
-    /// Lets every server go, without waiting.
+    /// Stops every server, without waiting.
     pub(crate) fn stop(&self) {
         self.0.stop.cancel();
         self.0.keys.stop();
@@ -418,12 +451,12 @@ impl Manager {
         self.0.world.generation.send_modify(|generation| *generation += 1);
     }
 
-    fn emit(&self, server: &Server, from: StateName, to: StateName, cause: Option<String>, at: SystemTime) {
-        // Nobody listening is fine.
-        let _ = self.0.events.send(Event { server: server.config.name.clone(), from, to, cause, at });
+    fn emit(&self, change: StateChange) {
+        // There may be no listener.
+        let _ = self.0.events.send(change);
     }
 
-    /// How long the first list may wait for servers that are starting.
+    /// Returns how long the first list may wait for starting servers.
     pub(crate) fn startup_wait(&self) -> Duration {
         self.settings().startup_wait
     }
@@ -442,8 +475,4 @@ fn servers(
         Arc::new(Server::new(config, start, host.naming.resources, known, keys))
     };
     configs.into_iter().map(server).collect()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

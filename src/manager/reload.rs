@@ -1,9 +1,8 @@
-//! Another config while the host runs (`docs/hazards.md` H91).
+//! Reloads the config while the host runs (`docs/hazards.md` H91).
 //!
-//! Servers whose entry is the same are the same objects before and after. A changed one is another server of the same
-//! name: clients see what the old one listed until the new one has listed, calls that had begun end at the old one
-//! within `limits.drain`, and new calls wait for the new one. A server that is gone finishes its calls and takes no new
-//! ones.
+//! A server whose config entry is unchanged stays the same object. A changed one is a new server of the same name:
+//! clients see the old lists until the new server has listed, calls in flight end at the old one within `limits.drain`,
+//! and new calls wait for the new one. A removed server finishes its calls and takes no new ones.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -11,50 +10,64 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::leases::LOOK_AGAIN;
-use super::{Manager, Server, lock, servers};
+use super::{Manager, Server, StateChange, lock, servers};
 use crate::config::{self, Config};
 use crate::upstream::{Starter, StateName};
 
-/// What another config has changed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What a reload has changed.
+///
+/// ```
+/// # fn show(host: &mcp_host::Host, config: mcp_host::Config) {
+/// let changes = host.reload(config);
+/// println!("new: {:?}, gone: {:?}", changes.added, changes.removed);
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Reload {
-    /// Servers that were not there before.
+    /// New servers.
     pub added: Vec<String>,
-    /// Servers that are not there any more.
+    /// Servers that are gone.
     pub removed: Vec<String>,
-    /// Servers whose entry is another one now.
+    /// Servers whose config entry has changed.
     pub changed: Vec<String>,
-    /// Settings of the host that are different and count from its next start on.
-    pub pending: Vec<&'static str>,
+    /// Changed host settings that take effect at the next start.
+    pub pending: Vec<String>,
 }
 
-/// How the config of a running host stands.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+/// The state of a running host's config.
+///
+/// ```
+/// # fn show(host: &mcp_host::Host) {
+/// let status = host.config_status().borrow().clone();
+/// println!("taken {} times; not taken now: {:?}", status.reloads, status.problems);
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct ConfigStatus {
-    /// The files.
+    /// The config files.
     pub files: Vec<PathBuf>,
-    /// How often it was taken anew.
+    /// How often the config was reloaded.
     pub reloads: u64,
-    /// Why what the files say now was not taken; the config from before goes on.
+    /// Why the current files are rejected; the previous config stays in effect.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
-    /// Settings of the host that count from its next start on.
+    /// Host settings that take effect at the next start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub pending: Vec<&'static str>,
-    /// What was changed last.
+    pub pending: Vec<String>,
+    /// What the last reload changed.
     #[serde(skip)]
     pub last: Reload,
 }
 
-/// A call that is under way at a server.
+/// A call in flight at a server; counted until dropped.
 #[derive(Debug)]
 pub(crate) struct Calling(Arc<Server>);
 
@@ -65,7 +78,7 @@ impl Drop for Calling {
 }
 
 impl Server {
-    /// Counts a call, which is under way until what this gives is dropped.
+    /// Counts a call, which is in flight until the returned guard is dropped.
     pub(crate) fn calling(self: &Arc<Self>) -> Calling {
         self.count_call();
         self.calling.fetch_add(1, Ordering::Relaxed);
@@ -74,12 +87,13 @@ impl Server {
 }
 
 impl Manager {
-    /// Takes another config. It was checked as a whole before, so nothing of it fails here.
+    /// Applies a new config. It was validated as a whole before, so nothing can fail here.
     pub(crate) fn reload(&self, config: Config, memory: &HashMap<String, Starter>) -> Reload {
         let old = self.servers();
         self.0.world.nature.lineage.follow(&config);
         let (settings, pending) = self.settings().with(config.host);
         let mut new = servers(config.servers, memory, &settings, &self.0.known, &self.0.keys);
+        let pending = pending.into_iter().map(str::to_owned).collect();
         let mut done = Reload { pending, ..Reload::default() };
         for server in &mut new {
             match old.iter().find(|old| old.config.name == server.config.name) {
@@ -96,10 +110,10 @@ impl Manager {
         let named = |name: &str| new.iter().any(|new| new.config.name == name);
         done.removed =
             gone.iter().map(|gone| &gone.config.name).filter(|name| !named(name.as_str())).cloned().collect();
-        // Whoever has the config read again wants what was given up to be tried again.
+        // A user who reloads the config wants servers that were given up to be retried.
         let stay = new.iter().filter(|new| old.iter().any(|old| Arc::ptr_eq(old, new)));
         stay.flat_map(|server| server.upstreams()).for_each(|upstream| upstream.retry());
-        // Before the others are there: a question of a server must always find it.
+        // This comes before the new servers are in place: a server that asks a question must always be found.
         lock(&self.0.retired).extend(gone.iter().cloned());
         self.set(settings);
         let fresh: Vec<Arc<Server>> =
@@ -129,7 +143,7 @@ impl Manager {
         done
     }
 
-    /// What the files say now cannot be used.
+    /// Records why the current files are rejected.
     pub(crate) fn not_reloaded(&self, error: &config::Error) {
         let problems: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
         self.0.config.send_modify(|status| {
@@ -137,21 +151,22 @@ impl Manager {
         });
     }
 
-    /// How the config stands, now and from now on.
+    /// Subscribes to the state of the config.
     pub(crate) fn config_status(&self) -> watch::Receiver<ConfigStatus> {
         self.0.config.subscribe()
     }
 
-    /// No lease will tell of a server that is never started.
+    /// Emits the state of a server that never starts, as it has no lease that would.
     fn tell_fixed(&self, server: &Server, old: &[Arc<Server>]) {
         if let Some((state, why)) = &server.fixed {
             let before = old.iter().find(|old| old.config.name == server.config.name);
             let from = before.map_or(StateName::Disconnected, |before| self.shown(before));
-            self.emit(server, from, *state, Some(why.clone()), SystemTime::now());
+            let (name, cause, at) = (server.config.name.clone(), Some(why.clone()), SystemTime::now());
+            self.emit(StateChange { server: name, from, to: *state, cause, at });
         }
     }
 
-    /// Lets the calls of a server end that is not in the config any more, then stops it.
+    /// Lets the calls of a removed server end, then stops it.
     fn retire(&self, server: Arc<Server>) {
         let manager = self.clone();
         let patience = self.settings().limits.drain;
@@ -163,8 +178,27 @@ impl Manager {
                     break;
                 }
             }
-            server.close();
+            manager.end_removed(&server).await;
             lock(&manager.0.retired).retain(|retired| !Arc::ptr_eq(retired, &server));
         });
+    }
+
+    /// Stops a server that is not in the config any more, and emits `Disconnected` once its connections have ended.
+    async fn end_removed(&self, server: &Arc<Server>) {
+        let before = self.shown(server);
+        let mut leases: Vec<_> = server.upstreams().iter().map(|upstream| upstream.watch()).collect();
+        server.close();
+        if !leases.is_empty() {
+            self.show_end(server, before, StateName::Disconnecting);
+        }
+        let ended = async {
+            for status in &mut leases {
+                // A lease whose task is gone has ended, too.
+                let _ = status.wait_for(|status| status.state == StateName::Disconnected).await;
+            }
+        };
+        if self.0.stop.run_until_cancelled(ended).await.is_some() {
+            self.show_end(server, before, StateName::Disconnected);
+        }
     }
 }

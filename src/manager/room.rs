@@ -1,97 +1,75 @@
-//! Room for one more lease when leases are short: which principal gives one up (`docs/hazards.md` H101).
+//! Makes room for one more lease when leases run short: decides which principal gives one up (`docs/hazards.md` H101).
 //!
-//! A principal that is alone may have all. While another one uses or wants the server, no principal gets more than half
-//! of its leases, nor of all leases. A newcomer takes an idle lease of the principal that has most, else one whose
-//! calls only wait at a question that their client has walked away from: the oldest such calls end until that principal
-//! is at half. Leases with running calls are never taken.
+//! A principal that is alone may have all leases. While others use or need the server, no principal gets more than half
+//! of its leases, nor more than half of all leases. A newcomer takes an idle lease from the principal that has most, or
+//! else a lease whose calls only wait for answers from a client that has left: the oldest such calls end until that
+//! principal is down to half. Leases with running calls are never taken.
 //!
-//! Clients of one principal take idle leases from each other, but none that was given less than a second ago: a call
-//! waits that long, up to five seconds. Otherwise more clients than leases would start a server for each call.
+//! Clients of one principal take idle leases from each other, but no lease that was given out less than a second ago: a
+//! call waits for one up to five seconds. Otherwise, if clients outnumber leases, each call would start a server.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::held::{Counted, LeaseCounts};
 use super::leases::{Entry, Table};
 use super::{Manager, NoLease, Principal, Server, Who};
 
-/// A lease stays that long at least with the client that it was given to, unless another principal needs it.
+/// The least time that a lease stays with the client it was given to, unless another principal needs it.
 const STAYS: Duration = Duration::from_secs(1);
-/// How long a principal that got no lease still counts as one that wants the server.
-const WANTED: Duration = Duration::from_secs(60);
-/// So many such principals are remembered of a server.
-const KEPT: usize = 256;
-
 /// Knows the calls that wait for a client that is away.
 pub(crate) trait Parking: Send + Sync + std::fmt::Debug {
-    /// Such calls, by lease.
+    /// Returns these calls, by lease id.
     fn waiting(&self) -> HashMap<u64, Waiting>;
 
-    /// Ends those of this lease: their clients are told when they come back.
+    /// Ends those on this lease. Their clients are told when they return.
     fn end(&self, lease: u64);
 }
 
-/// Calls of one lease that wait for a client that is away.
+/// The calls on one lease that wait for a client that is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
-    /// How many.
+    /// The number of calls.
     pub(crate) calls: usize,
-    /// Since when the last of them does.
+    /// When the most recent of them began to wait.
     pub(crate) since: Instant,
 }
 
-/// How many leases there are, and whose.
-#[derive(Debug, Default)]
-pub(super) struct Held(Mutex<Counts>);
-
-#[derive(Debug, Default)]
-struct Counts {
-    all: usize,
-    /// Those of the host itself are nobody's.
-    of: HashMap<Principal, usize>,
-}
-
-/// A lease counts while this lives.
-#[derive(Debug)]
-pub(super) struct Counted(Arc<Held>, Option<Principal>);
-
-/// The principals that got no lease of a server, and when.
-#[derive(Debug, Default)]
-pub(super) struct Wanted(Vec<(Principal, Instant)>);
-
-/// Leases of one server, or of all, as one principal finds them that needs one more.
+/// The leases of one server, or of all, as seen by a principal that needs one more.
 struct Crowd<'a> {
     asker: &'a Principal,
-    /// It has its share, and others are there.
+    /// Whether the asker has its share while others compete.
     has_its_share: bool,
-    /// Who else has most, if that is more than the asker would have.
+    /// The other principal with the most leases, if it has more than the asker would have.
     most: Option<Principal>,
-    /// That one has more than its share.
+    /// Whether `most` has more than its share.
     is_greedy: bool,
     waiting: HashMap<u64, Waiting>,
 }
 
-/// Which lease goes first: the lowest.
+/// The order in which leases are taken, lowest first: by kind, then by the number of waiting calls, then by the time
+/// since which the lease is idle or waits.
 type Rank = (u8, usize, Instant);
 
 impl Manager {
-    /// Has the calls that wait for their clients told by that one.
+    /// Sets what knows the calls that wait for their clients.
     pub(crate) fn park_at(&self, parking: Weak<dyn Parking>) {
         let _ = self.0.parking.set(parking);
     }
 
-    /// Makes room for one more lease of this principal, and counts it.
+    /// Makes room for one more lease for this principal, and counts it.
     pub(super) fn room(&self, server: &Arc<Server>, table: &mut Table, who: &Who) -> Result<Counted, NoLease> {
         let limits = self.limits();
         let (limit, in_all) = (limits.leases_per_server, limits.leases);
-        table.wanted.forget();
+        table.unserved.forget();
         let crowd = |counts: &HashMap<Principal, usize>, limit: usize, others: bool| {
             Crowd::new(&who.principal, counts, share(limit), others, || self.waiting())
         };
         let counts = count(&table.entries);
-        let others = table.is_used_beside(&who.principal) || table.wanted.beside(&who.principal);
+        let others = table.is_used_beside(&who.principal) || table.unserved.beside(&who.principal);
         let here = crowd(&counts, limit, others);
         if (here.has_its_share || table.entries.len() >= limit) && !self.make_way(&here, &mut table.entries, None) {
             let why = if here.has_its_share { NoLease::Share(limit) } else { NoLease::Limit(limit) };
@@ -103,9 +81,9 @@ impl Manager {
             let others = counts.keys().any(|other| *other != who.principal);
             let everywhere = crowd(&counts, in_all, others);
             if !everywhere.has_its_share
-                && let Some(counted) = Held::add(&self.0.leases, Some(&who.principal), in_all)
+                && let Some(counted) = LeaseCounts::add(&self.0.leases, Some(&who.principal), in_all)
             {
-                table.wanted.serve(&who.principal);
+                table.unserved.serve(&who.principal);
                 self.trim(&here, &table.entries, share(limit), None);
                 self.trim(&everywhere, &table.entries, share(in_all), Some(server));
                 return Ok(counted);
@@ -116,14 +94,15 @@ impl Manager {
                 return Err(table.none(&who.principal, why));
             }
             if everywhere.has_its_share {
-                // One of its own went for this one, however many it has.
-                let counted = Held::add(&self.0.leases, Some(&who.principal), in_all);
+                // One of the principal's own leases ended for this one, so their number does not grow.
+                let counted = LeaseCounts::add(&self.0.leases, Some(&who.principal), in_all);
                 return counted.ok_or(NoLease::InAll(in_all));
             }
         }
     }
 
-    /// Ends the lease that is to go first, here or, but for the table of `but`, which is locked, at any server.
+    /// Ends the lease that ranks lowest in `here` and, if `but` is given, at all servers but that one, whose table the
+    /// caller has locked. Returns false if no lease may end.
     fn make_way(&self, crowd: &Crowd<'_>, here: &mut Vec<Entry>, but: Option<&Arc<Server>>) -> bool {
         let servers = self.servers();
         let mut tables = others(&servers, but);
@@ -139,7 +118,8 @@ impl Manager {
         true
     }
 
-    /// Ends calls that wait until the greedy one has no more leases in use than its share. What they leave is idle.
+    /// Ends waiting calls until the greedy principal has no more leases in use than its share. Those leases become
+    /// idle.
     fn trim(&self, crowd: &Crowd<'_>, here: &[Entry], share: usize, but: Option<&Arc<Server>>) {
         let Some(greedy) = crowd.most.as_ref().filter(|_| crowd.is_greedy) else { return };
         let servers = self.servers();
@@ -174,14 +154,15 @@ impl Manager {
     }
 }
 
-/// The tables of all servers but that one. Whoever holds one of them may be waiting for ours.
+/// Locks the tables of all servers but `but`; without `but`, none. Tables that are already locked are skipped: their
+/// holder may be waiting for ours.
 fn others<'a>(servers: &'a [Arc<Server>], but: Option<&Arc<Server>>) -> Vec<MutexGuard<'a, Table>> {
     let Some(but) = but else { return Vec::new() };
     let others = servers.iter().filter(|server| !Arc::ptr_eq(server, but));
     others.filter_map(|server| server.leases.try_lock().ok()).collect()
 }
 
-/// The leases of each principal.
+/// Counts the leases of each principal.
 fn count(entries: &[Entry]) -> HashMap<Principal, usize> {
     let mut counts = HashMap::new();
     for entry in entries.iter().filter(|entry| !entry.is_of_host()) {
@@ -190,12 +171,12 @@ fn count(entries: &[Entry]) -> HashMap<Principal, usize> {
     counts
 }
 
-/// What one principal may have while others are there.
+/// Returns how many of `limit` leases one principal may have while others compete.
 pub(crate) fn share(limit: usize) -> usize {
     (limit / 2).max(1)
 }
 
-/// Idle leases of whoever has too many, then those of it that only wait, then the other idle ones.
+/// Kinds in a [`Rank`]: idle leases of a principal with too many, then its leases that only wait, then other idle ones.
 const IDLE: u8 = 0;
 const WAITS: u8 = 1;
 const IDLE_OF_OTHERS: u8 = 2;
@@ -218,7 +199,7 @@ impl<'a> Crowd<'a> {
         Self { asker, has_its_share: others && own >= share, most, is_greedy, waiting }
     }
 
-    /// Whether this lease may go for one of the asker, and when.
+    /// Returns the rank of this lease; `None` if it may not end to give the asker one.
     fn rank(&self, entry: &Entry) -> Option<Rank> {
         let is_idle = entry.is_idle();
         let is_own = entry.principal == *self.asker;
@@ -240,89 +221,23 @@ impl<'a> Crowd<'a> {
 }
 
 impl Table {
-    /// Whether clients of another principal have a lease here.
+    /// Reports whether clients of another principal have a lease at this server.
     fn is_used_beside(&self, principal: &Principal) -> bool {
         self.entries.iter().any(|entry| entry.principal != *principal && entry.has_users())
     }
 
-    /// There is none for this principal, or none yet.
+    /// Records that this principal got no lease, and returns why, or when it may get one.
     fn none(&mut self, principal: &Principal, why: NoLease) -> NoLease {
         let own = self.entries.iter().filter(|entry| entry.principal == *principal && entry.is_idle());
         let soon = own.map(|entry| entry.used + STAYS).min();
-        self.wanted.note(principal);
+        self.unserved.note(principal);
         soon.map(|at| NoLease::Soon(at, Box::new(why.clone()))).unwrap_or(why)
     }
 
-    /// Whether another principal finds no lease, while this one has more than its share.
+    /// Reports whether another principal waits for a lease while this one has more than its share.
     pub(super) fn is_to_make_way(&mut self, principal: &Principal, limit: usize) -> bool {
-        self.wanted.forget();
+        self.unserved.forget();
         let own = || count(&self.entries).get(principal).copied().unwrap_or_default();
-        self.wanted.beside(principal) && own() > share(limit)
-    }
-}
-
-impl Wanted {
-    fn note(&mut self, principal: &Principal) {
-        self.serve(principal);
-        if self.0.len() >= KEPT {
-            self.0.remove(0);
-        }
-        self.0.push((principal.clone(), Instant::now()));
-    }
-
-    fn serve(&mut self, principal: &Principal) {
-        self.0.retain(|(other, _)| other != principal);
-    }
-
-    fn forget(&mut self) {
-        self.0.retain(|(_, at)| at.elapsed() < WANTED);
-    }
-
-    fn beside(&self, principal: &Principal) -> bool {
-        self.0.iter().any(|(other, _)| other != principal)
-    }
-}
-
-impl Held {
-    /// One more, if there may be.
-    pub(super) fn add(held: &Arc<Self>, of: Option<&Principal>, limit: usize) -> Option<Counted> {
-        let mut counts = held.counts();
-        if counts.all >= limit {
-            return None;
-        }
-        counts.all += 1;
-        if let Some(of) = of {
-            *counts.of.entry(of.clone()).or_default() += 1;
-        }
-        drop(counts);
-        Some(Counted(held.clone(), of.cloned()))
-    }
-
-    /// Leases of all.
-    pub(super) fn all(&self) -> usize {
-        self.counts().all
-    }
-
-    fn by_principal(&self) -> HashMap<Principal, usize> {
-        self.counts().of.clone()
-    }
-
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut counts = self.0.counts();
-        counts.all -= 1;
-        if let Some(of) = &self.1
-            && let Some(count) = counts.of.get_mut(of)
-        {
-            *count -= 1;
-            if *count == 0 {
-                counts.of.remove(of);
-            }
-        }
+        self.unserved.beside(principal) && own() > share(limit)
     }
 }

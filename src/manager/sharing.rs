@@ -1,7 +1,7 @@
-//! Facts about a server that decide who shares its leases, and what follows when more becomes known.
+//! Facts about a server that decide who shares its leases, and the consequences of new facts.
 //!
 //! Clients that only listed leave a lease whose server was told the roots of another client, and a lease that declares
-//! what its server is by now known to ask. If no lease lists for everybody any more, the host opens one.
+//! what its server is by now known to ask. If no lease lists for everyone any more, the host opens one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -15,16 +15,16 @@ use crate::upstream::{Ask, Connection, Upstream};
 
 /// What one server is known to ask and to show.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct Traits {
     asks: AtomicU8,
     shows_ui: AtomicBool,
-    /// Counts up with all that may have clients move.
+    /// A counter that grows with everything that may make clients move to another lease.
     stamp: AtomicU64,
-    /// Under which it is remembered; a server in this process is not.
+    /// Its key in the record; `None` for a server in this process, which is not recorded.
     key: Option<String>,
 }
 
-impl Known {
+impl Traits {
     pub(super) fn of(known: &known::Known, transport: &Transport, in_process: bool) -> Self {
         let key = (!in_process).then(|| known::key(transport));
         let (asks, shows_ui) = match &key {
@@ -36,33 +36,33 @@ impl Known {
 }
 
 impl Server {
-    /// What it is known to ask its clients.
+    /// Returns what the server is known to ask its clients.
     pub(crate) fn asks(&self) -> Asked {
-        Asked::from_bits(self.asked.asks.load(Ordering::Relaxed))
+        Asked::from_bits(self.traits.asks.load(Ordering::Relaxed))
     }
 
-    /// Whether it lists something for MCP Apps.
+    /// Reports whether the server lists something for MCP Apps.
     pub(super) fn shows_ui(&self) -> bool {
-        self.asked.shows_ui.load(Ordering::Relaxed)
+        self.traits.shows_ui.load(Ordering::Relaxed)
     }
 
-    /// What decides who shares its leases.
+    /// Returns the rules that decide who shares its leases.
     pub(super) fn rules(&self) -> Rules<'_> {
         let (sharing, roots) = (self.config.sharing, &self.config.roots);
         Rules { sharing, roots, asks: self.asks(), shows_ui: self.shows_ui() }
     }
 
-    /// Changes whenever clients may have to move to another lease.
+    /// Returns a counter that grows whenever clients may have to move to another lease.
     pub(crate) fn stamp(&self) -> u64 {
-        self.asked.stamp.load(Ordering::Acquire)
+        self.traits.stamp.load(Ordering::Acquire)
     }
 
     pub(super) fn touch(&self) {
-        self.asked.stamp.fetch_add(1, Ordering::AcqRel);
+        self.traits.stamp.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// It asks a client something: from now on those who can answer share with others less. What the config answers is
-    /// nobody's question.
+    /// Notes a question from the server: from now on clients that can answer it share with fewer others. Questions that
+    /// the config answers do not count.
     pub(crate) fn note_ask(&self, ask: &Ask) {
         let is_answered = ask.method == Method::RootsList && !matches!(self.config.roots, Roots::Client);
         if !ask.is_gathered() && !is_answered {
@@ -70,18 +70,19 @@ impl Server {
         }
     }
 
-    /// The same of whatever shows that it asks.
+    /// Notes that the server asks questions of these kinds, however that became known.
     pub(crate) fn note_asked(&self, asks: Asked, version: Option<String>) {
-        // A server in this process that is shared by capabilities is told them exactly, and names the call of each question.
-        let is_told_all = self.asked.key.is_none() && self.config.sharing == Sharing::Profile;
+        // A server in this process with `sharing: profile` is told exactly its clients' capabilities, and its questions
+        // name the calls that they belong to.
+        let is_told_all = self.traits.key.is_none() && self.config.sharing == Sharing::Profile;
         if asks.is_empty() || self.config.sharing == Sharing::Host || is_told_all {
             return;
         }
-        let before = Asked::from_bits(self.asked.asks.fetch_or(asks.bits(), Ordering::AcqRel));
+        let before = Asked::from_bits(self.traits.asks.fetch_or(asks.bits(), Ordering::AcqRel));
         if before.has(asks) && !asks.has(Asked::ROOTS) {
             return;
         }
-        if let Some(key) = &self.asked.key {
+        if let Some(key) = &self.traits.key {
             self.known.note(key, asks, version, SystemTime::now());
         }
         if !before.has(asks) {
@@ -89,40 +90,41 @@ impl Server {
         }
     }
 
-    /// A client was answered for the first time on this connection. Where roots were declared, its server has not asked.
+    /// Notes the first response to a client on this connection. If roots were declared, the server has not asked for
+    /// them before it answered.
     pub(crate) fn note_answer(&self, upstream: &Upstream, connection: &Connection) {
-        let Some(key) = &self.asked.key else { return };
+        let Some(key) = &self.traits.key else { return };
         if !self.asks().has(Asked::ROOTS) || !upstream.profile().has(Profile::ROOTS) || !connection.is_first_answer() {
             return;
         }
         if self.known.note_quiet(key, connection.server_version().as_deref(), SystemTime::now()) {
-            self.asked.asks.fetch_and(!Asked::ROOTS.bits(), Ordering::AcqRel);
+            self.traits.asks.fetch_and(!Asked::ROOTS.bits(), Ordering::AcqRel);
             self.redeclare();
         }
     }
 
-    /// A lease that lists all there is has listed.
+    /// Notes whether a complete list has anything for MCP Apps.
     pub(super) fn note_ui(&self, shows: bool) {
-        if self.asked.shows_ui.swap(shows, Ordering::AcqRel) != shows {
-            if let Some(key) = &self.asked.key {
+        if self.traits.shows_ui.swap(shows, Ordering::AcqRel) != shows {
+            if let Some(key) = &self.traits.key {
                 self.known.note_ui(key, shows, SystemTime::now());
             }
             self.redeclare();
         }
     }
 
-    /// Forgets what it asks and shows; the next question teaches it anew.
+    /// Forgets what the server asks and shows, so that it is learned anew. Returns what it asked.
     pub(crate) fn forget_asks(&self) -> Asked {
-        let before = Asked::from_bits(self.asked.asks.swap(0, Ordering::AcqRel));
-        self.asked.shows_ui.store(false, Ordering::Release);
-        if let Some(key) = &self.asked.key {
+        let before = Asked::from_bits(self.traits.asks.swap(0, Ordering::AcqRel));
+        self.traits.shows_ui.store(false, Ordering::Release);
+        if let Some(key) = &self.traits.key {
             self.known.forget(key);
         }
         self.redeclare();
         before
     }
 
-    /// What its leases declare from their next start on.
+    /// Updates what its leases declare from their next start on.
     fn redeclare(&self) {
         let rules = self.rules();
         for entry in &lock(&self.leases).entries {
@@ -131,25 +133,25 @@ impl Server {
         self.touch();
     }
 
-    /// What it is told that a client can do.
+    /// Returns the capabilities of a client that the server is told.
     pub(crate) fn declared(&self, client: Profile) -> Profile {
         self.rules().declared(client)
     }
 
-    /// Whether the roots of a client with that profile decide which lease serves it.
+    /// Reports whether the roots of a client with this profile decide which lease serves it.
     pub(crate) fn wants_roots(&self, client: Profile) -> bool {
         let answers = self.rules().answers(client);
         self.config.sharing != Sharing::Host && answers.has(Asked::ROOTS)
     }
 
-    /// Whether it is known to need no sessions for this client: it asks by its results.
+    /// Reports whether the server is known to need no sessions for this client. Such a server asks through its results.
     pub(crate) fn is_sessionless(&self, who: &Who) -> bool {
         let era = self.lease_era(who);
         lock(&self.leases).entries.iter().any(|entry| entry.upstream.is_modern() && entry.is_in(era))
     }
 
-    /// That client has told its roots. If no other has ever called on the lease they are the lease's: clients that told the
-    /// same may share it.
+    /// Records the roots of a client. If no other client has ever called on the lease, they become the lease's: clients
+    /// with the same roots may share it.
     pub(crate) fn told_roots(&self, upstream: &Upstream, told: &Arc<Told>, who: &Who) {
         if !upstream.is_only(who.owner) {
             return;
@@ -158,12 +160,12 @@ impl Server {
         let mut table = lock(&self.leases);
         let Some(entry) = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id) else { return };
         let was_bound = upstream.bound_to().is_some();
-        // Another client's call that comes in this moment goes elsewhere.
+        // Claimed first, so that a concurrent call of another client goes to another lease.
         if !upstream.claim(who.owner) {
             return;
         }
         if entry.key.own {
-            // Of several conversations each call has its own.
+            // With several conversations, each call has its own roots.
             if who.is_one {
                 upstream.keep_roots(told.result());
             }
@@ -171,7 +173,7 @@ impl Server {
         }
         upstream.keep_roots(told.result());
         if entry.key.roots.as_ref() != Some(told) {
-            // No other has called, and what it lists from now on names files of this one.
+            // No other client has called, and its lists may now name this client's files.
             entry.leave(|user| user != who.owner);
         }
         entry.key.roots = Some(told.clone());
@@ -183,7 +185,7 @@ impl Server {
         self.touch();
     }
 
-    /// What a lease declares, as far as it depends on a client: the rest lease counts as one for clients that can nothing.
+    /// Returns what a lease declares, as far as it depends on a client: the rest lease counts as declaring nothing.
     pub(super) fn profile_of(&self, upstream: &Upstream) -> Profile {
         let table = lock(&self.leases);
         let entry = table.entries.iter().find(|entry| entry.upstream.id == upstream.id);

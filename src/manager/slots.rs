@@ -1,20 +1,21 @@
-//! `maxConcurrent`: how many calls run at once at one server. More wait, first come first served. While another client
-//! waits, no client gets more than half of the slots, rounded up (`docs/hazards.md` H51). [`Line`], which is pure,
-//! decides who is next.
+//! `maxConcurrent`: how many calls run at once at one server. More calls wait, first come first served. While another
+//! client waits, no client gets more than half of the slots, rounded up (`docs/hazards.md` H51). [`Line`], which is
+//! pure, decides who is next.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::lock::lock;
 use crate::upstream::Owner;
 
 /// The slots of one server; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots(Arc<Mutex<Line<oneshot::Sender<()>>>>);
 
-/// The right to run one call; given back when it goes.
+/// The right to run one call; returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
     slots: Slots,
@@ -26,36 +27,36 @@ impl Slots {
         Self(Arc::new(Mutex::new(Line::new(most))))
     }
 
-    /// A slot for a call of this client; `None` if none is free in time.
+    /// Takes a slot for a call of this client; `None` if none is free in time.
     ///
     /// # Cancel safety
     /// A dropped wait leaves the queue.
     pub(crate) async fn take(&self, owner: Owner, patience: Duration) -> Option<Slot> {
-        let mut place = match self.enter_or_queue(owner) {
+        let mut waiter = match self.enter_or_queue(owner) {
             Ok(slot) => return Some(slot),
-            Err(place) => place,
+            Err(waiter) => waiter,
         };
-        tokio::time::timeout(patience, &mut place.given).await.ok()?.ok()?;
-        // The place is gone with this; the slot stays.
-        place.is_over = true;
+        tokio::time::timeout(patience, &mut waiter.given).await.ok()?.ok()?;
+        // Dropping the waiter must not return the slot.
+        waiter.is_over = true;
         Some(Slot { slots: self.clone(), owner })
     }
 
-    /// Whether none is free.
+    /// Reports whether no slot is free.
     pub(crate) fn is_full(&self) -> bool {
         let line = self.line();
         line.running >= line.most
     }
 
-    /// Calls that run, and calls that wait.
+    /// Counts the running and the waiting calls.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(crate) fn count(&self) -> (usize, usize) {
         let line = self.line();
         (line.running, line.queue.len())
     }
 
-    /// Under one lock: a slot that is given back in between would find nobody to give it to.
-    fn enter_or_queue(&self, owner: Owner) -> Result<Slot, Place<'_>> {
+    /// Takes a slot or joins the queue under one lock: a slot returned in between would go to no one.
+    fn enter_or_queue(&self, owner: Owner) -> Result<Slot, Waiter<'_>> {
         let mut line = self.line();
         if line.enter(owner) {
             return Ok(Slot { slots: self.clone(), owner });
@@ -63,7 +64,7 @@ impl Slots {
         let (give, given) = oneshot::channel();
         line.wait(owner, give);
         drop(line);
-        Err(Place { slots: self, owner, given, is_over: false })
+        Err(Waiter { slots: self, owner, given, is_over: false })
     }
 
     fn leave(&self, owner: Owner) {
@@ -71,14 +72,14 @@ impl Slots {
         line.leave(owner);
         while let Some((owner, give)) = line.next() {
             if give.send(()).is_err() {
-                // Nobody waits for it any more.
+                // The caller has stopped waiting.
                 line.leave(owner);
             }
         }
     }
 
     fn line(&self) -> MutexGuard<'_, Line<oneshot::Sender<()>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -88,22 +89,22 @@ impl Drop for Slot {
     }
 }
 
-/// A place in the queue.
-struct Place<'a> {
+/// A caller in the queue.
+struct Waiter<'a> {
     slots: &'a Slots,
     owner: Owner,
     given: oneshot::Receiver<()>,
     is_over: bool,
 }
 
-impl Drop for Place<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         if self.is_over {
             return;
         }
         self.given.close();
         if self.given.try_recv().is_ok() {
-            // It was given in the moment in which the wait was over.
+            // The slot arrived just as the wait ended.
             self.slots.leave(self.owner);
         } else {
             self.slots.line().queue.retain(|(_, give)| !give.is_closed());
@@ -125,7 +126,7 @@ impl<T> Line<T> {
         Self { most, running: 0, held: HashMap::new(), queue: VecDeque::new() }
     }
 
-    /// Takes a slot at once, if one is free and nobody waits.
+    /// Takes a slot at once; returns false if none is free or someone waits.
     fn enter(&mut self, owner: Owner) -> bool {
         let free = self.running < self.most && self.queue.is_empty();
         if free {
@@ -138,7 +139,7 @@ impl<T> Line<T> {
         self.queue.push_back((owner, ticket));
     }
 
-    /// Who goes next, if a slot is free; it has the slot then.
+    /// Gives a free slot to the next caller in line, and returns that caller.
     fn next(&mut self) -> Option<(Owner, T)> {
         let first = self.queue.front().map(|(owner, _)| *owner)?;
         if self.running >= self.most {
@@ -158,7 +159,7 @@ impl<T> Line<T> {
         *self.held.entry(owner).or_default() += 1;
     }
 
-    /// A call of this client is over.
+    /// Ends a call of this client.
     fn leave(&mut self, owner: Owner) {
         self.running = self.running.saturating_sub(1);
         match self.held.get_mut(&owner) {
@@ -176,8 +177,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Slots are never more than there may be, never idle while somebody waits, never unfairly given, and a client's
-        /// calls are served in their order.
+        /// Slots never exceed the limit, are never idle while a call waits, and are never given unfairly; each client's
+        /// calls are served in order.
         #[test]
         fn h51_a_line_is_fair_and_never_idle(most in 1usize..7, steps in prop::collection::vec((0u64..4, 0u8..3), 0..120)) {
             let mut line = Line::new(most);
@@ -205,7 +206,7 @@ mod tests {
                 }
                 prop_assert_eq!(line.running, line.held.values().sum::<usize>());
                 prop_assert!(line.running <= most);
-                prop_assert!(line.queue.is_empty() || line.running == most, "a slot is idle while somebody waits");
+                prop_assert!(line.queue.is_empty() || line.running == most, "a slot is idle while a call waits");
             }
         }
     }

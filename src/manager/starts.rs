@@ -1,8 +1,8 @@
 //! Starts servers without delaying the first list: leases that no client waits for start once the first list is
-//! written, or after [`DOOR`]. Fifty forks before the first answer cost it 18 ms.
+//! written, or after [`GRACE`]. Fifty forks before the first response delayed it by 18 ms.
 //!
-//! A server of which nothing is known starts at once, because the first list waits for it. Either way one server starts
-//! per turn of the runtime. A lazy server whose list is kept stays `idle` until it is called.
+//! A server about which nothing is known starts at once, because the first list waits for it. Either way, one server
+//! starts per turn of the runtime. A lazy server whose list is kept stays `idle` until it is called.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,7 +19,7 @@ use super::lock;
 pub(super) struct Starts {
     at_once: Queue,
     soon: Queue,
-    /// Counts the lists that were answered.
+    /// Counts the list requests that were answered.
     listed: watch::Sender<u64>,
 }
 
@@ -38,31 +38,31 @@ impl fmt::Debug for Begin {
     }
 }
 
-/// A client that comes together with the host has asked for its list by then.
-pub(super) const DOOR: Duration = Duration::from_millis(20);
+/// How long leases wait for the first list: a client that starts together with the host has requested it by then.
+pub(super) const GRACE: Duration = Duration::from_millis(20);
 
 impl Starts {
-    /// Starts a lease soon; whoever needs it before that starts it at once.
+    /// Starts a lease soon; a client that needs it earlier starts it at once.
     pub(super) fn put(&self, begin: impl FnOnce() + Send + 'static) {
         self.soon.put(begin);
     }
 
-    /// Starts a lease at once, in its turn.
+    /// Starts a lease without waiting for the first list, in its turn.
     pub(super) fn put_first(&self, begin: impl FnOnce() + Send + 'static) {
         self.at_once.put(begin);
     }
 
-    /// A list was answered. Its task writes it in the same turn.
+    /// Notes that a list request was answered. Its task writes the response in the same turn of the runtime.
     pub(super) fn listed(&self) {
         self.listed.send_modify(|count| *count += 1);
     }
 
-    /// Waits until the next list is answered and written, or a moment.
+    /// Waits until the next list is answered and written, for [`GRACE`] at most.
     pub(super) async fn door(&self) {
         written(&mut self.listed.subscribe()).await;
     }
 
-    /// Starts what waits, until `stop`.
+    /// Starts waiting leases until `stop`.
     pub(super) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let at_once = async {
             loop {
@@ -70,7 +70,7 @@ impl Starts {
                 self.at_once.begin().await;
             }
         };
-        // A list that is answered before they are known to wait is one, too.
+        // A list that is answered before leases are queued counts, too.
         let mut listed = self.listed.subscribe();
         let soon = async {
             loop {
@@ -85,9 +85,9 @@ impl Starts {
     }
 }
 
-/// Waits until a list is answered and written that was not seen, or a moment.
+/// Waits until a new list is answered and written, for [`GRACE`] at most.
 async fn written(listed: &mut watch::Receiver<u64>) {
-    if tokio::time::timeout(DOOR, listed.changed()).await.is_ok() {
+    if tokio::time::timeout(GRACE, listed.changed()).await.is_ok() {
         tokio::task::yield_now().await;
     }
 }
@@ -101,7 +101,7 @@ impl Queue {
     async fn begin(&self) {
         while let Some(Begin(begin)) = self.next() {
             begin();
-            // The runtime looks for what came in before it is the next one's turn.
+            // Lets the runtime handle new input before the next start.
             tokio::task::yield_now().await;
         }
     }
@@ -119,9 +119,9 @@ mod tests {
 
     /// What happened, in order, and when.
     #[derive(Clone, Debug, Default)]
-    struct Seen(Arc<Mutex<Vec<(&'static str, Duration)>>>);
+    struct Events(Arc<Mutex<Vec<(&'static str, Duration)>>>);
 
-    impl Seen {
+    impl Events {
         fn note(&self, what: &'static str, since: Instant) {
             lock(&self.0).push((what, since.elapsed()));
         }
@@ -131,9 +131,9 @@ mod tests {
         }
     }
 
-    /// Three leases wait for their start.
-    fn waiting(since: Instant) -> (Arc<Starts>, Seen, CancellationToken) {
-        let (starts, seen, stop) = (Arc::<Starts>::default(), Seen::default(), CancellationToken::new());
+    /// Three leases that wait for their start.
+    fn waiting(since: Instant) -> (Arc<Starts>, Events, CancellationToken) {
+        let (starts, seen, stop) = (Arc::<Starts>::default(), Events::default(), CancellationToken::new());
         for name in ["a", "b", "c"] {
             let seen = seen.clone();
             starts.put(move || seen.note(name, since));
@@ -153,7 +153,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_list_that_was_answered_before_counts() {
-        let (since, seen) = (Instant::now(), Seen::default());
+        let (since, seen) = (Instant::now(), Events::default());
         let (starts, stop) = (Arc::<Starts>::default(), CancellationToken::new());
         tokio::spawn(starts.clone().run(stop.clone()));
         sleep(Duration::from_millis(3)).await;
@@ -175,7 +175,7 @@ mod tests {
         }
         sleep(Duration::from_millis(1)).await;
         assert_eq!(seen.all(), [("unknown", 0), ("unknown too", 0)]);
-        sleep(DOOR).await;
+        sleep(GRACE).await;
         assert_eq!(seen.all().len(), 5);
     }
 
@@ -187,11 +187,11 @@ mod tests {
         let (door, other) = (seen.clone(), seen.clone());
         tokio::spawn(async move {
             starts.listed();
-            // Its task goes on in the same turn.
+            // Its task continues in the same turn.
             door.note("written", since);
         });
         tokio::spawn(async move {
-            // The runtime takes those that are ready round by round, now this way, now that.
+            // The runtime polls ready tasks round by round, in either order.
             while other.all().last().is_none_or(|(what, _)| *what != "c") {
                 if other.all().last().is_some_and(|(what, _)| *what != "turn") {
                     other.note("turn", since);

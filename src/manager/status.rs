@@ -1,4 +1,4 @@
-//! What people read about a server: one record, made on demand.
+//! What users read about a server: one record, made on demand.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -16,93 +16,117 @@ use crate::registry::{Catalog, Kind};
 use crate::upstream::{StateName, Upstream};
 
 /// One server as `mcp-host status` shows it.
+///
+/// ```
+/// # fn show(host: &mcp_host::Host) {
+/// for server in host.status() {
+///     println!("{} is {} with {} tools: {:?}", server.name, server.state, server.tools, server.last_error);
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct ServerStatus {
     /// Its name in the config.
     pub name: String,
-    /// The prefix of its tools.
+    /// The prefix of its tools' names.
     pub alias: String,
     /// The best state among its leases.
     pub state: StateName,
-    /// Milliseconds since the server came into that state, whichever of its leases is the oldest now.
+    /// Milliseconds since the server entered that state, regardless of which lease is in it now.
     pub since_ms: u64,
-    /// `stdio`, `http`, `sse` or `memory`; `none` where it is not to be reached.
+    /// `stdio`, `http`, `sse`, or `memory`; `none` if the server is never started.
     #[serde(deserialize_with = "transport")]
     pub transport: Word,
-    /// The agreed revision.
+    /// The negotiated revision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// The agreed revisions of all its connections, the newest first.
+    /// The negotiated revisions of all its connections, newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<String>,
-    /// It speaks both eras: clients with a session are served by connections that have one.
+    /// Whether it speaks both eras (with sessions and without): clients with a session get connections with one.
     pub both_eras: bool,
     /// Its own `serverInfo`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_info: Option<Raw>,
-    /// How many connections (processes, sessions) it has.
+    /// The number of its connections (processes, sessions).
     pub leases: usize,
     /// What it is known to ask clients, and why it has so many connections, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sharing: Vec<String>,
     /// Calls so far.
     pub calls: u64,
-    /// Calls without an answer yet.
+    /// Calls in flight.
     pub calls_running: usize,
     /// How often a connection was lost.
     pub restarts: u32,
-    /// The last thing that went wrong.
+    /// The last error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// How long ago that was, in milliseconds.
+    /// The age of the last error, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error_ms: Option<u64>,
-    /// The last error still stands: the connection that had it has not recovered.
+    /// Whether the last error still holds, because its connection has not recovered.
     pub last_error_current: bool,
-    /// While it starts: what it said last on standard error.
+    /// While it starts: its last line on standard error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
-    /// While it is not connected: the last lines that its process wrote to standard error in its last start, the oldest first.
+    /// While it is not connected: the last lines that its process wrote to standard error in its last start, oldest
+    /// first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stderr: Vec<String>,
-    /// When it failed: variables, by name, that are set here, that its program did not get, and that programs are known to want.
+    /// If it failed: names of environment variables that the host has and its program did not get, although programs
+    /// are known to need them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_inherited: Vec<String>,
-    /// How many tools it offers to clients.
+    /// The number of tools it offers to clients.
     pub tools: usize,
-    /// How many prompts.
+    /// The number of prompts.
     pub prompts: usize,
-    /// How many resources.
+    /// The number of resources.
     pub resources: usize,
-    /// How many resource templates.
+    /// The number of resource templates.
     pub resource_templates: usize,
-    /// Definitions that were mended or dropped, and why.
+    /// Definitions that were repaired or dropped, and why.
     pub problems: Vec<String>,
-    /// The last list failed, an older one is served.
+    /// Whether the last list failed and an older one is served.
     pub degraded: bool,
-    /// `/readyz` waits for it.
+    /// Whether `/readyz` waits for it.
     pub required: bool,
-    /// From its first start to its first list, in milliseconds.
+    /// The time from its first start to its first list, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_after_ms: Option<u64>,
-    /// The processes of its leases.
+    /// The ids of its processes.
     pub pids: Vec<u32>,
-    /// What was dropped of what its connections said: answers that nobody waits for, notifications over the rate.
+    /// How many of its messages were dropped: late responses, and notifications over the rate limit.
     pub dropped: u64,
 }
 
-/// One of a few; `serde` takes a plain reference for a part of what is read.
+/// The state of one server, cheap to make.
+#[cfg(feature = "server")]
+#[derive(Clone, Debug)]
+pub(crate) struct ServerState {
+    /// Its name in the config.
+    pub(crate) name: String,
+    /// The best state among its leases.
+    pub(crate) state: StateName,
+    /// Whether `/readyz` waits for it.
+    pub(crate) required: bool,
+    /// Its last error, or its last line on standard error while it starts.
+    pub(crate) why: Option<String>,
+}
+
+/// One of a few words. An alias, because for a plain `&'static str` `serde` would borrow from its input.
 type Word = &'static str;
 
-/// A transport by its name.
+/// Parses the name of a transport.
 fn transport<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
     let name = Cow::<'de, str>::deserialize(from)?;
     Ok(["stdio", "http", "sse", "memory"].into_iter().find(|known| *known == name).unwrap_or("none"))
 }
 
-/// Which of several leases is shown.
+/// Ranks states: of several leases, the highest is shown.
 fn rank(state: StateName) -> u8 {
     match state {
         StateName::Connected => 9,
@@ -119,14 +143,31 @@ fn rank(state: StateName) -> u8 {
 }
 
 impl Manager {
-    /// All servers, in config order.
+    /// Returns the status of all servers, in config order.
     pub(crate) fn status(&self) -> Vec<ServerStatus> {
         let catalog = self.hint();
         let counts = counts(&catalog);
         self.servers().iter().map(|server| self.status_of(server, &catalog, &counts)).collect()
     }
 
-    /// Whether any server is on its way to its first connection.
+    /// Returns the states of all servers, in config order, without building a catalog.
+    #[cfg(feature = "server")]
+    pub(crate) fn states(&self) -> Vec<ServerState> {
+        let state_of = |server: &Arc<Server>| {
+            let upstreams = server.upstreams();
+            let state = self.shown(server);
+            let waiting_for = || best(server, &upstreams).filter(|_| state.is_starting())?.last_words();
+            ServerState {
+                name: server.config.name.clone(),
+                state,
+                required: server.config.required,
+                why: last_error(server, &upstreams).map(|error| error.text).or_else(waiting_for),
+            }
+        };
+        self.servers().iter().map(state_of).collect()
+    }
+
+    /// Reports whether any server is starting, or reconnecting without ever having listed.
     pub(crate) fn is_any_on_its_way(&self) -> bool {
         self.servers().iter().any(|server| {
             let state = self.shown(server);
@@ -135,7 +176,7 @@ impl Manager {
         })
     }
 
-    /// The state that people see.
+    /// Returns the state that users see.
     pub(super) fn shown(&self, server: &Server) -> StateName {
         if let Some((state, _)) = &server.fixed {
             return *state;
@@ -198,7 +239,7 @@ impl Manager {
     }
 }
 
-/// How many of each kind a server offers.
+/// How many entries of each kind a server offers.
 type Counts<'a> = HashMap<(Kind, &'a ServerName), usize>;
 
 fn counts(catalog: &Catalog) -> Counts<'_> {
@@ -211,19 +252,19 @@ fn counts(catalog: &Catalog) -> Counts<'_> {
     counts
 }
 
-/// The lease that people see; of two eras the newer one.
+/// Returns the lease whose details users see: the one in the best state, and of two eras the modern one.
 fn best<'a>(server: &Server, upstreams: &'a [Arc<Upstream>]) -> Option<&'a Arc<Upstream>> {
     upstreams.iter().max_by_key(|upstream| (rank(upstream.status().state), !server.is_for_sessions(upstream)))
 }
 
-/// The revisions that are spoken with it now, the newest first.
+/// Returns the revisions that the server's connections use now, newest first.
 fn revisions(upstreams: &[Arc<Upstream>]) -> Vec<String> {
     let agreed = upstreams.iter().filter_map(|upstream| Some(upstream.connection()?.peer()?.version));
     let agreed: BTreeSet<ProtocolVersion> = agreed.collect();
     agreed.iter().rev().map(ToString::to_string).collect()
 }
 
-/// What a server says of itself, without what it was given.
+/// Returns what a server says about itself, without the secrets it was given.
 fn hidden(server: &Server, info: &Raw) -> Raw {
     match server.scrubber.without_known(info.as_str()) {
         Cow::Borrowed(_) => info.clone(),
@@ -231,25 +272,25 @@ fn hidden(server: &Server, info: &Raw) -> Raw {
     }
 }
 
-/// Since when people see the server in that state.
+/// Returns the time since which users see the server in this state.
 fn since(server: &Server, state: StateName, upstreams: &[Arc<Upstream>]) -> Instant {
     if let Some((_, at)) = super::lock(&server.shown).filter(|(shown, _)| *shown == state) {
         return at;
     }
-    // The news of that state is still on its way.
+    // The change to that state is not processed yet.
     let statuses = upstreams.iter().map(|upstream| upstream.status());
     statuses.filter(|status| status.state == state).map(|status| status.since).min().unwrap_or(server.since)
 }
 
-/// The last thing that went wrong.
+/// The last error of a server.
 struct LastError {
-    /// Whether it still stands.
+    /// Whether it still holds.
     current: bool,
     at: Instant,
     text: String,
 }
 
-/// Of several errors, one that still stands comes before one that is over; then the newest.
+/// Returns the last error: errors that still hold come first, then the newest.
 fn last_error(server: &Server, upstreams: &[Arc<Upstream>]) -> Option<LastError> {
     if let Some((_, why)) = &server.fixed {
         return Some(LastError { current: true, at: server.since, text: why.clone() });

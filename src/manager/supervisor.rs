@@ -1,4 +1,4 @@
-//! The task that follows the leases: what they list, what people are told, which are not needed any more.
+//! The task that follows the leases: it records their lists, reports state changes, and keeps listings.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,9 +7,9 @@ use std::time::SystemTime;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::kept::ListKey;
 use super::last::Listing;
-use super::{Manager, Server, lock};
+use super::list_key::ListKey;
+use super::{Manager, Server, StateChange, lock};
 use crate::protocol::Profile;
 use crate::registry::Kind;
 use crate::upstream::{Change, Listed, StateName, Upstream};
@@ -30,21 +30,21 @@ pub(super) async fn run(manager: Manager, mut changes: mpsc::Receiver<Change>) {
     }
 }
 
-/// Whether what a lease of one client lists is nothing of that client's: other clients with the same key may be shown it. It is
-/// a work of that client perhaps once that one has called; and resources name files in the roots that it told.
+/// Reports whether other clients with the same key may see the lists of a client's own lease. After the client's first
+/// call they may depend on that call, and resources name files in the client's roots.
 fn is_anybodys(upstream: &Upstream, listed: &Listed) -> bool {
     let names_files = || upstream.roots().is_some() && listed.offer.definitions(Kind::Resources).next().is_some();
     listed.untouched && !names_files()
 }
 
 impl Manager {
-    /// The server that a lease is of.
+    /// Returns the server of a lease.
     pub(crate) fn server_of(&self, lease: u64) -> Option<Arc<Server>> {
         let (servers, retired) = (self.servers(), lock(&self.0.retired).clone());
         servers.iter().chain(&retired).find(|server| server.has_lease(lease)).cloned()
     }
 
-    /// Why the server is in that state: the lease may be further than the change that is told of it.
+    /// Returns why the server is in this state; the lease may already be further than the change being reported.
     fn cause_of(&self, server: &Server, state: StateName) -> Option<String> {
         let statuses = server.upstreams().into_iter().map(|upstream| upstream.status());
         let mut bad = statuses.filter(|status| {
@@ -57,11 +57,11 @@ impl Manager {
         bad.find_map(|status| status.cause)
     }
 
-    /// What a lease lists is shown to those who have none yet, and kept for the next start.
+    /// Records a lease's lists for clients that have no lease yet, and for the next start.
     fn note_listing(&self, server: &Arc<Server>, upstream: &Upstream, key: &ListKey, state: StateName) {
         let Some(listed) = upstream.listed() else { return };
         if listed.login != server.login() {
-            // It was listed to a login that is over, or to nobody so far: it is shown to nobody else.
+            // The lists were made for a login that is over, or before any login: no one else may see them.
             if let (StateName::Unauthorized, Some(login)) = (state, &listed.login) {
                 self.forget_login(server, login.clone());
             }
@@ -72,7 +72,7 @@ impl Manager {
         let before = server.last_offers.of(key).and_then(|listing| listing.instructions);
         let connection = upstream.connection();
         if connection.is_none() && upstream.was_modern() {
-            // It was noted while it was known of which era it is.
+            // Its lists were noted while its connection, and so its era, was known.
             return;
         }
         let peer = connection.as_ref().and_then(|connection| connection.peer());
@@ -106,25 +106,36 @@ impl Manager {
         self.show(server, change.from, change.cause.clone(), change.at);
     }
 
-    /// Tells in which state the server is now, if people have seen it in another one.
+    /// Emits the state that the server is in now, unless it is the last one emitted.
     pub(super) fn show(&self, server: &Arc<Server>, from: StateName, cause: Option<String>, at: SystemTime) {
-        let now = self.shown(server);
-        let before = {
-            let mut shown = lock(&server.shown);
-            let before = shown.map(|(state, _)| state);
-            // Another lease in the same state does not make the server any newer.
-            if before != Some(now) {
-                *shown = Some((now, Instant::now()));
-            }
-            before
-        };
-        // A server has several leases and shows the best of them: not each change of a lease is one of the server.
-        let from = before.unwrap_or(from);
-        // One that another of its name has followed is seen no more.
+        let to = self.shown(server);
+        let cause = cause.or_else(|| self.cause_of(server, to));
+        let mut shown = lock(&server.shown);
+        // The end of a removed server is reported by the task that ends it.
+        if !server.is_closed() {
+            self.tell(server, &mut shown, StateChange { server: server.config.name.clone(), from, to, cause, at });
+        }
+    }
+
+    /// Emits a state of a server that was removed from the config.
+    pub(super) fn show_end(&self, server: &Arc<Server>, from: StateName, to: StateName) {
+        let (name, at) = (server.config.name.clone(), SystemTime::now());
+        self.tell(server, &mut lock(&server.shown), StateChange { server: name, from, to, cause: None, at });
+    }
+
+    /// Emits a state while the last one is locked, so that listeners get the changes in order.
+    fn tell(&self, server: &Arc<Server>, shown: &mut Option<(StateName, Instant)>, mut change: StateChange) {
+        // A server with several leases shows the best state among them: not each change of a lease changes the server's
+        // state.
+        change.from = shown.map_or(change.from, |(state, _)| state);
+        // Another lease in the same state does not make the server any newer.
+        if shown.is_none_or(|(state, _)| state != change.to) {
+            *shown = Some((change.to, Instant::now()));
+        }
+        // A server whose name another one has taken is no longer visible.
         let followed = |other: &Arc<Server>| other.config.name == server.config.name && other.id != server.id;
-        if from != now && !self.servers().iter().any(followed) {
-            let cause = cause.or_else(|| self.cause_of(server, now));
-            self.emit(server, from, now, cause, at);
+        if change.from != change.to && !self.servers().iter().any(followed) {
+            self.emit(change);
         }
     }
 }

@@ -1,19 +1,19 @@
-//! The roots that a client told: a key by which leases are shared (`docs/bridging.md` 15.3).
+//! The roots that a client reported: a key by which leases are shared (`docs/bridging.md` 15.3).
 
 use std::sync::{Arc, OnceLock};
 
 use crate::protocol::Raw;
 
-/// Roots in the order told: servers take the first one for their folder.
+/// The reported roots, in their order: servers take the first one as their folder.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     uris: Vec<String>,
-    /// The answer to `roots/list`, as the client gave it.
+    /// The client's result of `roots/list`, verbatim.
     result: Raw,
 }
 
 impl PartialEq for Told {
-    /// By URIs alone: names are for people.
+    /// Compares URIs only: names are for display.
     fn eq(&self, other: &Self) -> bool {
         self.uris == other.uris
     }
@@ -22,14 +22,14 @@ impl PartialEq for Told {
 impl Eq for Told {}
 
 impl Told {
-    /// No roots: also of a client that gave no answer.
+    /// Returns an empty list of roots, which also stands for a client that gave no answer.
     pub(crate) fn nothing() -> Arc<Self> {
         static NOTHING: OnceLock<Arc<Told>> = OnceLock::new();
         let make = || Arc::new(Self { uris: Vec::new(), result: Raw::from_value(&serde_json::json!({ "roots": [] })) });
         NOTHING.get_or_init(make).clone()
     }
 
-    /// What a client answered to `roots/list`; nothing if that is no list of roots.
+    /// Reads a client's result of `roots/list`; a malformed one counts as no roots.
     pub(crate) fn read(result: &Raw) -> Arc<Self> {
         let roots = result.member("roots").and_then(|roots| roots.read::<Vec<serde_json::Value>>().ok());
         let uris = roots.and_then(|roots| roots.iter().map(|root| Some(root["uri"].as_str()?.to_owned())).collect());
@@ -45,12 +45,12 @@ impl Told {
         Self::read(&Raw::from_value(&serde_json::json!({ "roots": roots })))
     }
 
-    /// The answer to `roots/list`.
+    /// Returns the result of `roots/list`.
     pub(crate) fn result(&self) -> &Raw {
         &self.result
     }
 
-    /// How many.
+    /// Returns the number of roots.
     pub(crate) fn count(&self) -> usize {
         self.uris.len()
     }

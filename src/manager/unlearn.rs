@@ -1,4 +1,4 @@
-//! `status SERVER --forget`: what a server asks is learned anew, on leases that declare all again.
+//! `status SERVER --forget`: what a server asks is learned anew, on leases that declare everything again.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use super::{Manager, Server, lock};
 use crate::config::Start;
 
 impl Manager {
-    /// Forgets what the server of that name or alias asks clients; in words, what that was.
+    /// Forgets what the server of this name or alias asks clients, and returns that in words; `None` if there is no
+    /// such server.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status socket asks"))]
     pub(crate) fn forget_asks(&self, name: &str) -> Option<Vec<&'static str>> {
         let servers = self.servers();
@@ -23,8 +24,8 @@ impl Manager {
 }
 
 impl Server {
-    /// Gives nobody a lease any more that declares less than it would now: its server would not ask there. Those that nobody
-    /// uses end; whether the server has no other then.
+    /// Marks leases that declare less than new ones would: the server would not ask on them, so no client is given them
+    /// any more. Ends the unused ones. Returns true if the server has lost its last lease.
     fn leave_outdated(&self) -> bool {
         let rules = self.rules();
         let mut table = lock(&self.leases);

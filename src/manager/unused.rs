@@ -1,5 +1,5 @@
-//! Ends leases that are not used: a shared one a minute after its last client; by `idleStop` any that was unused that
-//! long, even if a client has it. What that one listed stays, and the next call opens another lease.
+//! Ends unused leases: a shared one a minute after its last client left, and any lease that was unused for `idleStop`,
+//! even if a client holds it. What such a lease listed stays, and the next call opens another one.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,16 +12,16 @@ use super::{Manager, Server, lock};
 use crate::config::{Sharing, Start};
 use crate::upstream::{Owner, StateName};
 
-/// How often it is looked whether a lease is used, in parts of `idleStop`,
+/// How often to check for unused leases: this many times per `idleStop`, within the bounds below.
 const LOOKS: u32 = 10;
-/// and at most and at least.
+/// The longest and the shortest time between two checks.
 const SELDOM: Duration = Duration::from_secs(60);
 const OFTEN: Duration = Duration::from_millis(10);
 
 impl Manager {
-    /// Ends leases that nobody uses for a while; an eager server that has none left then gets the one that lists.
+    /// Ends leases that stay unused for a while. If no lease is left that lists for new clients, opens one.
     ///
-    /// However many clients leave, one task a server waits.
+    /// However many clients leave, one task per server waits.
     pub(super) fn linger(&self, server: Arc<Server>) {
         if std::mem::replace(&mut lock(&server.leases).lingers, true) {
             return;
@@ -37,7 +37,7 @@ impl Manager {
                 let count = table.entries.len();
                 let next = table.end_unused(&server);
                 if table.entries.len() < count {
-                    // Streams of changes that watch something there are opened anew.
+                    // This reopens change streams that watch something on the ended leases.
                     manager.touch();
                 }
                 if let Some(next) = next {
@@ -55,7 +55,7 @@ impl Manager {
         });
     }
 
-    /// Closes what is unused of a server, as long as it is in the config.
+    /// Closes unused leases of a server while it is in the config.
     pub(super) fn close_unused(&self, server: &Arc<Server>) {
         let limit = server.config.idle_stop;
         if limit.is_zero() || server.target.is_none() {
@@ -96,7 +96,7 @@ impl Manager {
 }
 
 impl Table {
-    /// Whether there is none that lists for whoever comes next: it may have become one client's.
+    /// Reports whether no lease is left that lists for new clients; the last one may have become one client's own.
     pub(super) fn lacks_rest(&self, server: &Server) -> bool {
         let for_all = server.config.sharing == Sharing::Host;
         let is_rest = |entry: &Entry| {
@@ -106,10 +106,11 @@ impl Table {
         !self.entries.iter().any(is_rest)
     }
 
-    /// Ends what all clients left long enough ago. How long the next one has, if there is one.
+    /// Ends leases that all clients left long enough ago. Returns after which time to look again; `None` if no unused
+    /// lease is left.
     fn end_unused(&mut self, server: &Server) -> Option<Duration> {
         let rules = server.rules();
-        // The one that lists stays while it is the only one, so that its server is up for the next client.
+        // The last lease that lists stays, so that its server is up for the next client.
         let catalogs = self.entries.iter().filter(|entry| server.is_catalog(entry)).count();
         let mut next = None;
         self.entries.retain(|entry| {
@@ -129,7 +130,7 @@ impl Table {
 }
 
 impl Entry {
-    /// Those leave; whether nobody is on it now who was.
+    /// Removes these users, and reports whether the lease became unused.
     pub(super) fn leave(&mut self, who: impl Fn(Owner) -> bool) -> bool {
         self.leave_by(|user, _| who(user))
     }
@@ -145,18 +146,19 @@ impl Entry {
         is_left
     }
 
-    /// Whether it stays for nobody but those who call there: others are listed to by one that declares less, or other things.
+    /// Reports whether the lease stays only for clients that call on it: clients that only list get a lease that
+    /// declares less, or differently.
     pub(super) fn is_left_by_lists(&self, rules: &Rules<'_>) -> bool {
         let is_stale = self.outdated || rules.is_stale(&self.key, self.upstream.profile());
         is_stale && self.upstream.bound_to().is_none() && !self.upstream.is_modern()
     }
 
-    /// Those leave that it only lists for; whether nobody is on it now.
+    /// Removes the users that only list, and reports whether the lease became unused.
     pub(super) fn leave_lists(&mut self) -> bool {
         self.leave_by(|_, what| what == Use::Lists)
     }
 
-    /// How long a lease that is up was not used.
+    /// Returns how long a connected lease has been unused; zero if it is not connected.
     fn note_use(&mut self) -> Duration {
         let Some(connection) = self.upstream.connection() else { return Duration::ZERO };
         let served = connection.served();

@@ -1,30 +1,55 @@
-//! The catalog that one client sees: the offers of the leases it uses, hints for the others.
+//! What one client sees and may call, within the limits of `sight.rs`: the lists of the leases it uses, and the last
+//! known lists of other servers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::kept::ListKey;
 use super::lease::Key as LeaseKey;
-use super::{Manager, Server, Who, lock};
+use super::list_key::ListKey;
+use super::sight::{Scope, Sight};
+use super::{Manager, Principal, Server, Who, lock};
 use crate::config::Start;
 use crate::registry::{Catalog, Contribution, Kind, Offer};
 use crate::upstream::{StateName, Upstream};
 
-/// The servers of a view, and what each lists.
-pub(super) type Key = Vec<(usize, u128)>;
+/// The key of a cached catalog.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    scope: Scope,
+    /// The servers' ids, and the hashes of their offers.
+    offers: Vec<(usize, u128)>,
+}
 
-/// Catalogs kept for clients with the same view.
+impl Key {
+    pub(super) fn of(scope: &Scope, contributions: &[Contribution]) -> Self {
+        let offers = contributions.iter().map(|contribution| (contribution.server, contribution.offer.hash()));
+        Self { scope: scope.clone(), offers: offers.collect() }
+    }
+}
+
+/// What one client sees, and what it may call. If these are the same, both share one catalog.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    /// What its list requests show.
+    pub(crate) shown: Arc<Catalog>,
+    /// What its requests are routed by.
+    pub(crate) callable: Arc<Catalog>,
+}
+
+/// How many catalogs are cached for clients with equal views.
 const CATALOGS: usize = 64;
+/// Upper bound of the instructions of all servers together, in bytes.
+const INSTRUCTIONS: usize = 32 * 1024;
 
 impl Manager {
-    /// Waits until something is known of every server, or it has failed, or had its `startupWait`. Where nothing is known, the
-    /// lease that lists is started; no list waits for a client's own ([`Self::admit`]).
+    /// Waits until every server has lists to show, has failed, or has used up its `startupWait`. If nothing is known
+    /// about a server, starts the lease that lists; no list waits for a client's own lease ([`Self::admit`]).
     pub(crate) async fn prepare(&self, who: &Who) {
-        let (servers, wait) = (self.servers(), self.startup_wait());
+        let (servers, wait) = (self.shown_to(&who.principal), self.startup_wait());
         let end = Instant::now() + wait;
-        // One whose login is slow to be read keeps no other from being started.
+        // The servers are awaited side by side: a login that is slow to read delays no other server.
         let each = servers.iter().filter(|server| known(server, who).is_none()).map(async |server| {
             let _ = tokio::time::timeout_at(end, server.kept.wait()).await;
             if known(server, who).is_some() {
@@ -38,10 +63,10 @@ impl Manager {
         futures_util::future::join_all(each).await;
     }
 
-    /// Waits as long for the resources of servers of which only what they listed in an earlier life is known: resources are
-    /// data, and are not kept. A server that starts when it is needed is not started for that.
+    /// Waits up to `startupWait` for the resources of servers whose lists are only known from an earlier run: resources
+    /// are data, and are not kept. Servers that start on demand are not started for this.
     pub(crate) async fn prepare_resources(&self, who: &Who) {
-        let (servers, wait) = (self.servers(), self.startup_wait());
+        let (servers, wait) = (self.shown_to(&who.principal), self.startup_wait());
         let end = Instant::now() + wait;
         let lacks = |server: &&Arc<Server>| {
             server.config.start == Start::Eager
@@ -57,9 +82,9 @@ impl Manager {
         futures_util::future::join_all(each).await;
     }
 
-    /// Has this client on the rest leases of the servers that it is shown, where it is on none. Returns the servers at which
-    /// more has to be done for it ([`Self::open`]). A server that starts when it is needed, or ends when it is not, is not
-    /// started to be listed once more.
+    /// Makes this client a user of the rest lease at each server that it is shown, unless it has a lease at that
+    /// server. Returns the servers that need more work for it ([`Self::open`]). Servers that start on demand or stop
+    /// when idle are not started just to list again.
     pub(crate) fn admit(&self, who: &Who) -> Vec<Arc<Server>> {
         let has_more = |server: &&Arc<Server>| {
             let config = &server.config;
@@ -79,7 +104,7 @@ impl Manager {
                 return false;
             }
             match rest {
-                // Nothing is asked or started.
+                // The client only becomes a user of the lease: nothing is asked or started.
                 Some(rest) if !is_apart => {
                     self.enter(server, &rest, who);
                     false
@@ -87,11 +112,11 @@ impl Manager {
                 _ => true,
             }
         };
-        self.servers().iter().filter(has_more).cloned().collect()
+        self.shown_to(&who.principal).iter().filter(has_more).cloned().collect()
     }
 
-    /// Has this client on the rest lease of that server in its era; where its own may list otherwise and never did, opens that
-    /// one. Asks a server that needs no sessions whether it takes one.
+    /// Makes this client a user of the server's rest lease for its era, or opens the client's own lease if that may
+    /// list differently and never did. Asks a server that needs no sessions whether it accepts one.
     pub(crate) fn open(&self, server: &Arc<Server>, who: &Who) {
         if server.is_to_ask_for_sessions(who) {
             return self.ask_for_sessions(server, &mut lock(&server.leases), who);
@@ -106,37 +131,44 @@ impl Manager {
             && Self::lease_of(server, who).is_none()
             && let Ok(upstream) = self.lease_to_list(server, who, &LeaseKey::REST)
         {
-            // The host opens none of that era for itself.
+            // The host itself opens no lease of that era.
             upstream.start();
         }
     }
 
-    /// What this client was shown of the server, if its own lease of it is not up.
+    /// Returns the server's lists as this client was last shown them; `None` if its own lease there is up, or none were
+    /// shown.
     pub(crate) fn shown_before(&self, server: &Server, who: &Who) -> Option<Arc<Offer>> {
         let is_live = Self::lease_of(server, who).is_some_and(|upstream| upstream.connection().is_some());
-        if is_live { None } else { known(server, who) }
+        if is_live || !self.sight(&who.principal).shown.holds(server) { None } else { known(server, who) }
     }
 
-    /// Waits until the next list is answered and written, or a moment.
+    /// Waits a moment, or until the next list is answered and written.
     pub(crate) async fn door(&self) {
         self.0.starts.door().await;
     }
 
-    /// A list was answered.
+    /// Notes that a list was answered.
     pub(crate) fn listed(&self) {
         self.0.starts.listed();
     }
 
-    /// What this client sees now.
-    pub(crate) fn catalog(&self, who: &Who) -> Arc<Catalog> {
+    /// Returns what this client sees and may call now.
+    pub(crate) fn view(&self, who: &Who) -> View {
+        let Sight { shown: seen, callable } = self.sight(&who.principal);
+        let shown = self.catalog(who, &seen);
+        let callable = if callable == seen { shown.clone() } else { self.catalog(who, &callable) };
+        View { shown, callable }
+    }
+
+    fn catalog(&self, who: &Who, scope: &Scope) -> Arc<Catalog> {
         let stale = self.limits().stale_max;
-        let contributions = self.contributions(|server| match Self::shown_by(server, who) {
+        let contributions = self.contributions(scope, |server| match Self::shown_by(server, who) {
             Some(upstream) if is_over(&upstream, stale) => None,
             None if is_given_up(server, stale) => None,
             _ => known(server, who),
         });
-        let key: Key =
-            contributions.iter().map(|contribution| (contribution.server, contribution.offer.hash())).collect();
+        let key = Key::of(scope, &contributions);
         let mut catalogs = lock(&self.0.catalogs);
         if let Some(catalog) = catalogs.get(&key) {
             return catalog.clone();
@@ -149,44 +181,69 @@ impl Manager {
         catalog
     }
 
-    /// What is known of every server, whoever asked for it. A look that gives no name to anybody.
+    /// Returns a catalog of everything known about all servers, whichever client it was listed to. Assigns no names.
     pub(crate) fn hint(&self) -> Arc<Catalog> {
-        let contributions = self.contributions(|server| {
+        let everything = Scope::default();
+        let contributions = self.contributions(&everything, |server| {
             let offers = server.upstreams().into_iter().filter_map(|upstream| upstream.offer());
             offers.last().or_else(|| server.last_offers.newest())
         });
-        let mut owners = lock(&self.0.owners).clone();
-        Arc::new(Catalog::build(&contributions, &self.0.naming, &mut owners))
+        self.0.look(&everything, &contributions)
     }
 
-    /// The servers that have never shown this client anything, or nothing of its era.
+    /// Returns the servers that have never shown this client any lists, or none of its era.
     pub(crate) fn never_listed(&self, who: &Who) -> Vec<Arc<Server>> {
-        let servers = self.servers();
+        let servers = self.callable_by(&who.principal);
         let never = |server: &&Arc<Server>| known(server, who).is_none() || server.is_to_list_anew(who);
         servers.iter().filter(never).cloned().collect()
     }
 
-    /// The servers that may have more than this client was ever shown: these, and those of which it was shown only what the
-    /// rest lease lists, where its own may list otherwise.
+    /// Returns the servers that may offer more than this client was ever shown: those of `never_listed`, and those of
+    /// which it saw only the rest lease's lists while its own lease may list differently.
     pub(crate) fn having_more(&self, who: &Who) -> Vec<Arc<Server>> {
-        let servers = self.servers();
+        let servers = self.callable_by(&who.principal);
         let more = |server: &&Arc<Server>| {
             known(server, who).is_none() || server.is_to_list_anew(who) || Self::may_list_more(server, who)
         };
         servers.iter().filter(more).cloned().collect()
     }
 
-    /// What this client has ever been shown, also of servers that offer nothing now: a call to one of these is told why it
-    /// cannot be served, and may have it tried once more. A look that gives no name to anybody.
-    pub(crate) fn once_shown(&self, who: &Who) -> Catalog {
-        let contributions = self.contributions(|server| known(server, who));
-        let mut owners = lock(&self.0.owners).clone();
-        Catalog::build(&contributions, &self.0.naming, &mut owners)
+    /// Returns everything that this client could ever call, including what servers that offer nothing now listed
+    /// before: a call to such a server gets the reason, and may trigger a retry. Assigns no names.
+    pub(crate) fn once_callable(&self, who: &Who) -> Arc<Catalog> {
+        let scope = self.sight(&who.principal).callable;
+        self.0.look(&scope, &self.contributions(&scope, |server| known(server, who)))
     }
 
-    fn contributions(&self, offer_of: impl Fn(&Server) -> Option<Arc<Offer>>) -> Vec<Contribution> {
+    /// Returns the instructions of the servers that a principal sees, each under its alias, without those meant for
+    /// other principals.
+    pub(crate) fn instructions(&self, principal: &Principal) -> Option<String> {
+        let mut text = String::new();
+        let stale = self.limits().stale_max;
+        for server in self.shown_to(principal).iter() {
+            let peers = server
+                .upstreams_for(principal)
+                .into_iter()
+                .filter_map(|upstream| upstream.connection()?.peer().cloned());
+            let now = peers.filter_map(|peer| peer.instructions).last();
+            let Some(own) = now.map(Into::into).or_else(|| server.last_instructions(stale)) else { continue };
+            let own: Arc<str> = own;
+            if text.is_empty() {
+                text += "Several MCP servers behind one endpoint. A tool or prompt `NAME` of server `ALIAS` is called `ALIAS__NAME` here.";
+            }
+            if text.len() + own.len() > INSTRUCTIONS {
+                continue;
+            }
+            text += &format!("\n\n# {}\n\n{}", server.config.alias, own.trim());
+        }
+        (!text.is_empty()).then_some(text)
+    }
+
+    fn contributions(&self, scope: &Scope, offer_of: impl Fn(&Server) -> Option<Arc<Offer>>) -> Vec<Contribution> {
         let contribute = |server: &Arc<Server>| {
-            let offer = offer_of(server).unwrap_or_else(|| self.0.nothing.clone());
+            // Every server contributes, so that no other one takes a name with its alias.
+            let offer = if scope.holds(server) { offer_of(server) } else { None };
+            let offer = offer.unwrap_or_else(|| self.0.nothing.clone());
             let (alias, settings) = (server.config.alias.clone(), server.naming.clone());
             Contribution { server: server.id, alias, settings, offer }
         };
@@ -194,8 +251,9 @@ impl Manager {
     }
 }
 
-/// What is known of a server for this client: what its own lease lists, what was listed last under its key, what the rest lease
-/// lists, and what that listed last, in an earlier life perhaps. Never what was listed under another key: resources name files.
+/// Returns a server's lists as far as they are known for this client. In order of preference: what its own lease lists,
+/// the last listing under its key, what the rest lease lists, and the rest lease's last listing, perhaps of an earlier
+/// run. Never a listing under another key: resources name files.
 pub(super) fn known(server: &Server, who: &Who) -> Option<Arc<Offer>> {
     let own = Manager::lease_of(server, who).and_then(|upstream| upstream.offer());
     let under = |key: &ListKey| server.last_offers.of(key).map(|listing| listing.offer);
@@ -206,13 +264,14 @@ pub(super) fn known(server: &Server, who: &Who) -> Option<Arc<Offer>> {
 }
 
 impl Server {
-    /// What it said of its use in an earlier life or to the host itself; nothing once it is given up.
-    pub(crate) fn last_instructions(&self, stale: Duration) -> Option<Arc<str>> {
+    /// Returns the server's last instructions to the host itself, perhaps in an earlier run; `None` once the server is
+    /// given up.
+    fn last_instructions(&self, stale: Duration) -> Option<Arc<str>> {
         self.last_offers.of(&ListKey::Rest)?.instructions.filter(|_| !is_given_up(self, stale))
     }
 }
 
-/// Whether no lease of the server offers anything any more: it was given up, or is lost for too long
+/// Reports whether no lease of the server offers anything any more: it was given up, or lost for too long
 /// (`host.limits.staleMax`).
 fn is_given_up(server: &Server, stale: Duration) -> bool {
     let upstreams = server.upstreams();
@@ -229,7 +288,7 @@ fn has_listed(upstream: &Upstream) -> bool {
     upstream.offer().is_some()
 }
 
-/// Waits for the first list of a lease, no longer than `wait` after its first start, nor than until `end`.
+/// Waits for the first list of a lease, until `wait` after its first start or until `end`, whichever is earlier.
 async fn listed(upstream: &Upstream, wait: Duration, end: Instant) {
     if has_listed(upstream) {
         return;
@@ -244,4 +303,16 @@ async fn listed(upstream: &Upstream, wait: Duration, end: Instant) {
     };
     let until = upstream.status().first_start.map_or(end, |start| end.min(start + wait));
     let _ = tokio::time::timeout_at(until, over).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn catalogs_of_the_same_offers_differ_by_their_scope() {
+        let limited = Scope { without: [7].into() };
+        assert_ne!(Key::of(&limited, &[]), Key::of(&Scope::default(), &[]));
+        assert_eq!(Key::of(&limited, &[]), Key::of(&limited.clone(), &[]));
+    }
 }

@@ -1,4 +1,4 @@
-//! What is known of a server, and why it has so many connections, as people read it.
+//! Explains to users what a server asks, and why it has so many connections.
 
 use super::lease::Key;
 use super::leases::Entry;
@@ -6,7 +6,7 @@ use super::{Asked, Server, lock};
 use crate::config::Sharing;
 
 impl Server {
-    /// In words, who shares its connections, and for whom each of them is.
+    /// Says who shares its connections, and for whom each of them is.
     pub(super) fn sharing_in_words(&self) -> Vec<String> {
         let asks = self.asks();
         let mut words: Vec<String> = self.rule_in_words(asks).into_iter().collect();
@@ -40,7 +40,8 @@ impl Server {
             1 => "1 client is on it now".to_owned(),
             count => format!("{count} clients are on it now"),
         };
-        let old = if entry.outdated { "; nobody else gets it, since it declares what was known before" } else { "" };
+        let old =
+            if entry.outdated { "; not given to other clients: its declared capabilities are outdated" } else { "" };
         let era = if self.is_for_sessions(&entry.upstream) { ", with a session" } else { "" };
         format!("{what}: for {}{of}{era}; {on_it}{old}", self.whom_in_words(entry, asks))
     }
@@ -66,7 +67,7 @@ impl Server {
     }
 }
 
-/// Who has connections apart from others where a server asks.
+/// Says who has separate connections if a server asks these kinds of questions.
 fn auto(asks: Asked) -> String {
     let kinds = asks.words().join(", ");
     let more = asks.without(Asked::ROOTS).words().join(" or ");

@@ -1,16 +1,24 @@
-//! What a client can do when a server asks it something: the profile that decides which leases it may share.
+//! The client capabilities that matter to servers: the profile that decides which leases (connections to servers) a
+//! client may share.
 
 use serde_json::value::RawValue;
 
 use super::raw;
 
-/// The client capabilities that change what a server does, as a small set: two clients with equal profiles look the same
-/// to a server.
+/// The set of those client capabilities that change what a server does: to a server, two clients with equal profiles
+/// look the same.
+///
+/// ```
+/// use mcp_host::Profile;
+///
+/// let profile = Profile::ROOTS.with(Profile::SAMPLING);
+/// assert!(profile.has(Profile::ROOTS) && !profile.has(Profile::ELICITATION_FORM));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Profile(u8);
 
 impl Profile {
-    /// Nothing declared: a server has nothing to ask.
+    /// No capability: a server can ask nothing.
     pub const EMPTY: Self = Self(0);
     /// `roots`
     pub const ROOTS: Self = Self(1);
@@ -26,48 +34,48 @@ impl Profile {
     pub const ELICITATION_URL: Self = Self(1 << 5);
     /// `roots.listChanged`
     pub const ROOTS_CHANGED: Self = Self(1 << 6);
-    /// `extensions["io.modelcontextprotocol/ui"]` with the one type of content that it has so far (MCP Apps)
+    /// `extensions["io.modelcontextprotocol/ui"]` (MCP Apps), with the only content type that it has so far
     pub const APPS: Self = Self(1 << 7);
 
-    /// Both sets together.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// This set without the other.
+    /// Returns this set without `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether all of `other` is in this set.
+    /// Whether this set contains all of `other`.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether nothing is declared.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether there is nothing that a server could ask.
+    /// Whether a server could ask such a client nothing.
     #[must_use]
-    pub const fn asks_nothing(self) -> bool {
+    pub(crate) const fn asks_nothing(self) -> bool {
         self.without(Self::APPS).is_empty()
     }
 
-    /// The `extensions` that a server with a session is told of, as an object; `None` if there are none.
+    /// Returns the `extensions` to declare to a server with a session, as an object; `None` if there are none.
     #[must_use]
-    pub fn extensions(self) -> Option<&'static str> {
+    pub(crate) fn extensions(self) -> Option<&'static str> {
         self.has(Self::APPS).then_some(r#"{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}"#)
     }
 
-    /// Reads the `capabilities` of an `initialize` request. A capability of unknown shape reads as absent.
+    /// Reads the `capabilities` of an `initialize` request. A capability of unknown shape counts as absent.
     #[must_use]
-    pub fn from_capabilities(capabilities: &RawValue) -> Self {
+    pub(crate) fn from_capabilities(capabilities: &RawValue) -> Self {
         let mut profile = Self::EMPTY;
         let mut add = |present: bool, flag: Self| {
             if present {
@@ -89,14 +97,14 @@ impl Profile {
         if let Some(elicitation) = part("elicitation") {
             let url = has(elicitation, "url");
             add(url, Self::ELICITATION_URL);
-            // 2025-06-18 knows forms only and declares them with an empty object.
+            // 2025-06-18 knows only forms and declares them with an empty object.
             add(!url || has(elicitation, "form"), Self::ELICITATION_FORM);
         }
         let apps = part("extensions").and_then(|extensions| raw::member(extensions, "io.modelcontextprotocol/ui"));
         if let Some(apps) = apps.filter(|apps| apps.get().starts_with('{')) {
             let types = raw::member(apps, "mimeTypes").and_then(raw::array);
             let is_app = |kind: &RawValue| raw::string(kind).as_deref() == Some("text/html;profile=mcp-app");
-            // One that names no types takes what there is.
+            // A client that names no types accepts the only one there is.
             add(types.is_none_or(|types| types.into_iter().any(is_app)), Self::APPS);
         }
         profile
@@ -104,7 +112,7 @@ impl Profile {
 
     /// Writes the `capabilities` that we declare to a server on behalf of a client with this profile.
     #[must_use]
-    pub fn to_capabilities(self) -> String {
+    pub(crate) fn to_capabilities(self) -> String {
         let mut parts = Vec::new();
         if self.has(Self::ROOTS) {
             let changed = if self.has(Self::ROOTS_CHANGED) { r#""listChanged":true"# } else { "" };

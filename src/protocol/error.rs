@@ -8,9 +8,9 @@ use super::Raw;
 
 /// The error codes of JSON-RPC and MCP that have a meaning here.
 pub mod code {
-    /// The body is no JSON.
+    /// The body is not JSON.
     pub const PARSE: i64 = -32700;
-    /// The JSON is no single JSON-RPC message.
+    /// The JSON is not a single JSON-RPC message.
     pub const INVALID_REQUEST: i64 = -32600;
     /// The method is unknown or not offered.
     pub const METHOD_NOT_FOUND: i64 = -32601;
@@ -18,31 +18,31 @@ pub mod code {
     pub const INVALID_PARAMS: i64 = -32602;
     /// The receiver failed.
     pub const INTERNAL: i64 = -32603;
-    /// There is no such resource (up to 2025-11-25; since then `INVALID_PARAMS`).
+    /// The resource does not exist (up to 2025-11-25; later revisions use `INVALID_PARAMS`).
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
-    /// URLs have to be visited first (2025-11-25 only).
+    /// URLs must be visited first (2025-11-25 only).
     pub const URL_ELICITATION_REQUIRED: i64 = -32042;
-    /// HTTP headers say something else than the body (2026-07-28).
+    /// HTTP headers contradict the body (2026-07-28).
     pub const HEADER_MISMATCH: i64 = -32020;
-    /// The request did not declare a capability that it needs (2026-07-28).
+    /// The request did not declare a client capability that it needs (2026-07-28).
     pub const MISSING_CAPABILITY: i64 = -32021;
-    /// A revision that is not spoken here (2026-07-28).
+    /// The revision is not supported (2026-07-28).
     pub const UNSUPPORTED_VERSION: i64 = -32022;
 }
 
-/// A text of somebody else in a message of ours: escaped, and not all of it where it is long (`docs/hazards.md` H105). As
-/// `{:?}` it stands in quotes.
+/// Formats another program's text inside a message of ours: escaped and truncated (`docs/hazards.md` H105). `{:?}` adds
+/// quotes.
 #[derive(Clone, Copy)]
 pub(crate) struct Theirs<'a>(pub(crate) &'a str);
 
-/// Where somebody else wants a person to go, in a message of ours: it is of use only as a whole, so as much of it is told as
-/// a browser is sent to.
+/// Formats a URL that a person should open inside a message of ours. A URL is useful only as a whole, so the limit is
+/// as high as for a URL that a browser is sent to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address<'a>(pub(crate) &'a str);
 
-/// Characters of such a text that are told.
+/// The maximum length of another program's text, in characters.
 const TOLD: usize = 256;
-/// Characters of an address that are told.
+/// The maximum length of a URL, in characters.
 const ADDRESS: usize = 8 * 1024;
 
 impl fmt::Display for Theirs<'_> {
@@ -71,7 +71,8 @@ fn tell(f: &mut fmt::Formatter<'_>, text: &str, limit: usize) -> fmt::Result {
     if chars.next().is_some() { f.write_str("…") } else { Ok(()) }
 }
 
-/// Writes a character of somebody else. What has no width or turns the line around could make another sentence of ours.
+/// Writes one character of another program's text. Control characters, and those without width or that reverse the text
+/// direction, are escaped: they could turn our sentence into another.
 pub(crate) fn escape(out: &mut impl fmt::Write, c: char) -> fmt::Result {
     match c {
         c if c.is_control() => write!(out, "{}", c.escape_default()),
@@ -83,35 +84,42 @@ pub(crate) fn escape(out: &mut impl fmt::Write, c: char) -> fmt::Result {
 }
 
 /// The `error` member of a JSON-RPC response.
+///
+/// ```
+/// use mcp_host::ErrorObject;
+///
+/// let error = ErrorObject::invalid_params("`path` is missing");
+/// assert_eq!((error.code, error.data), (-32602, None));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ErrorObject {
-    /// What kind of error, by number.
+    /// The kind of error, by number.
     pub code: i64,
     /// What went wrong, in one sentence.
     pub message: String,
-    /// Whatever else the sender says; kept as it came.
+    /// Further details from the sender, unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Raw>,
 }
 
 impl ErrorObject {
-    /// An error without data.
+    /// Creates an error without data.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
 
-    /// `-32602` with a sentence.
+    /// Creates a `-32602` error with a sentence.
     pub fn invalid_params(message: impl Into<String>) -> Self {
         Self::new(code::INVALID_PARAMS, message)
     }
 
-    /// `-32601`, naming the method.
+    /// Creates a `-32601` error that names the method.
     #[must_use]
     pub fn method_not_found(method: &str) -> Self {
         Self::new(code::METHOD_NOT_FOUND, format!("method not found: {}", Theirs(method)))
     }
 
-    /// `-32603` with a sentence.
+    /// Creates a `-32603` error with a sentence.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(code::INTERNAL, message)
     }

@@ -1,10 +1,10 @@
-//! Bytes that come in pieces, until a whole is cut off: what frames are found in, and bodies are read into.
+//! A buffer of incoming bytes from which frames (whole messages) are cut; HTTP bodies are read into it as well.
 //!
-//! A small frame is a slice of what was read, a larger one the buffer that it was read into, which doubles. One that is
-//! larger yet goes on in steps until its end is here, and is put together then: a buffer that doubles moves everything at
-//! once, holds the old and the new meanwhile, and up to twice as much in the end.
-//! **Invariant:** what is cut off and large has memory of its own and next to none to spare, so that whoever counts its
-//! bytes counts what it holds.
+//! A small frame is a slice of the read buffer; a larger one is the buffer itself, which doubles as it grows. An even
+//! larger frame continues in pieces of fixed size, which are joined when its end is found. A buffer that keeps doubling
+//! copies everything at once, holds the old and the new memory meanwhile, and ends with up to twice the size.
+//! **Invariant:** a large frame has its own memory and almost no spare room, so counting its bytes counts the memory it
+//! holds.
 
 use std::collections::VecDeque;
 
@@ -12,42 +12,42 @@ use bytes::{Buf as _, Bytes, BytesMut};
 
 use super::whole::Whole;
 
-/// Bytes in the order in which they came.
+/// Bytes in the order of their arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Gather {
-    /// None is empty but the only one.
+    /// The buffers in order. None is empty, unless it is the only one.
     pieces: VecDeque<BytesMut>,
-    /// Up to here nothing was found.
+    /// How many of the first bytes were searched without a match.
     searched: usize,
-    /// How much room the last large one took: the next is often as large.
+    /// The room that the last large frame took: the next is often as large.
     hint: usize,
 }
 
-/// How much the first bytes may have in one place, which grows: what most answers fit in is never put together.
+/// The maximum size of the first piece, which grows: most responses fit and are never joined.
 const FIRST: usize = 2 * STEP;
-/// How much lies in each place after that.
+/// The size of each further piece.
 const STEP: usize = 1024 * 1024;
-/// From this size on memory of its own is worth it.
+/// The size from which a frame gets its own memory.
 const LARGE: usize = 64 * 1024;
-/// So much room is made for the first bytes already, where the last one took it.
+/// The largest hint for which memory is reserved as soon as the first bytes come.
 const SOON: usize = 4 * LARGE;
-/// Less room than that is not read into.
+/// The least free room for which a buffer is still read into.
 const SPARE: usize = 4 * 1024;
-/// More room than that is for large ones alone.
+/// The largest capacity that is kept for small frames.
 const ROOM: usize = 2 * LARGE;
 
 impl Gather {
-    /// Empty, with room in one place for what will be so much.
+    /// Creates an empty buffer with room for `size` bytes in one piece.
     pub(crate) fn with_room(size: usize) -> Self {
         Self { pieces: [BytesMut::with_capacity(size)].into(), ..Self::default() }
     }
 
-    /// How much there is.
+    /// The number of bytes in the buffer.
     pub(crate) fn len(&self) -> usize {
         self.pieces.iter().map(BytesMut::len).sum()
     }
 
-    /// The first bytes: so many, or all that lie in one place.
+    /// Returns the first `count` bytes, or as many as are in the first piece.
     pub(crate) fn head(&self, count: usize) -> &[u8] {
         self.pieces.front().map_or(&[], |first| &first[..count.min(first.len())])
     }
@@ -56,14 +56,15 @@ impl Gather {
         self.pieces.back()?.last().copied()
     }
 
-    /// Where the next bytes go, with room for that many, or for what is left of one as large as the last.
+    /// Returns the buffer for the next bytes: with `room` bytes free, or room for the rest of a frame as large as the
+    /// last.
     pub(crate) fn space(&mut self, room: usize) -> &mut BytesMut {
         let free = self.pieces.back().map_or(0, |last| last.capacity() - last.len());
         let ends_here = self.pieces.len() == 1 && self.hint > 0 && free >= SPARE.min(room);
         self.place(if ends_here { free } else { room })
     }
 
-    /// Where the next bytes go, with room for that many.
+    /// Returns the buffer for the next bytes, with `room` bytes free.
     fn place(&mut self, room: usize) -> &mut BytesMut {
         let most = self.most();
         match self.pieces.back() {
@@ -74,7 +75,7 @@ impl Gather {
         let at = self.pieces.len() - 1;
         let last = &mut self.pieces[at];
         let (length, hint) = (last.len(), self.hint);
-        // What proves to be large is moved once or twice, not at each doubling from here on.
+        // A frame that proves to be large is moved once or twice, not at each doubling from here on.
         let wanted = match length + room {
             needed if at > 0 || needed <= last.capacity() => 0,
             needed if needed <= hint && (length >= LARGE || room >= LARGE && hint <= SOON) => hint,
@@ -85,12 +86,12 @@ impl Gather {
         last
     }
 
-    /// How much the last place may come to have.
+    /// The maximum size of the last piece.
     fn most(&self) -> usize {
         if self.pieces.len() > 1 { STEP } else { FIRST }
     }
 
-    /// Adds bytes as they came.
+    /// Appends bytes.
     pub(crate) fn push(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let most = self.most();
@@ -101,7 +102,7 @@ impl Gather {
         }
     }
 
-    /// Where `search` finds something first. What was searched in vain before is not searched again.
+    /// Returns the first position that `search` finds. Bytes that were searched before are skipped.
     pub(crate) fn find(&mut self, search: impl Fn(&[u8]) -> Option<usize>) -> Option<usize> {
         let mut before = 0;
         for piece in &self.pieces {
@@ -115,7 +116,7 @@ impl Gather {
         None
     }
 
-    /// Cuts off the first so many bytes, of those that there are.
+    /// Cuts off the first `count` bytes, or all if there are fewer.
     pub(crate) fn take(&mut self, count: usize) -> Bytes {
         self.searched = 0;
         let Some(first) = self.pieces.front_mut() else { return Bytes::new() };
@@ -127,7 +128,7 @@ impl Gather {
         whole
     }
 
-    /// A little keeps no room for much.
+    /// If little is left in a large buffer, moves it to a small one.
     fn tidy(&mut self) {
         let has_more = self.pieces.len() > 1;
         match self.pieces.front_mut() {
@@ -137,7 +138,7 @@ impl Gather {
         }
     }
 
-    /// Puts the first so many bytes together. What was copied is given back at once.
+    /// Joins the first `count` bytes. Each copied piece is freed at once.
     fn join(&mut self, count: usize) -> Bytes {
         let mut whole = Whole::with_room(count.min(self.len()));
         while let Some(mut piece) = self.pieces.pop_front() {
@@ -145,7 +146,7 @@ impl Gather {
             whole.push(&piece[..mine]);
             piece.advance(mine);
             if !piece.is_empty() {
-                // Its memory is larger than the room that is left of it.
+                // The piece holds more memory than its remaining capacity shows.
                 let is_little = piece.capacity() <= ROOM;
                 self.pieces.push_front(if is_little { piece[..].into() } else { piece });
                 break;
@@ -154,7 +155,7 @@ impl Gather {
         whole.freeze()
     }
 
-    /// Drops the first so many bytes, of those that lie in one place.
+    /// Drops the first `count` bytes, at most those of the first piece.
     pub(crate) fn skip(&mut self, count: usize) {
         self.searched = 0;
         if let Some(first) = self.pieces.front_mut() {
@@ -168,8 +169,8 @@ impl Gather {
     }
 }
 
-/// Cuts off a frame: a small one stays where it is, where there is not much room. Else whichever is smaller moves, it or
-/// what comes behind it.
+/// Cuts off a frame. A small one stays in place if the piece is small. Otherwise the smaller part is copied: the frame
+/// or what follows it.
 fn cut(piece: &mut BytesMut, count: usize) -> Bytes {
     if count < LARGE && piece.capacity() <= ROOM {
         return piece.split_to(count).freeze();
@@ -178,7 +179,7 @@ fn cut(piece: &mut BytesMut, count: usize) -> Bytes {
         let whole = Bytes::copy_from_slice(&piece[..count]);
         piece.advance(count);
         if piece.capacity() <= ROOM {
-            // From here on frames stay where they are.
+            // From here on frames stay in place.
             *piece = piece[..].into();
         }
         return whole;
@@ -186,14 +187,14 @@ fn cut(piece: &mut BytesMut, count: usize) -> Bytes {
     let rest = piece[count..].into();
     piece.truncate(count);
     let mut whole = Vec::from(std::mem::replace(piece, rest));
-    // Memory that is given back as it was got is soon used again.
+    // Memory that is freed in the size it was allocated in is soon reused.
     if whole.capacity() - count > spare(count) {
         whole.shrink_to_fit();
     }
     whole.into()
 }
 
-/// What a large one may hold beside its bytes.
+/// The spare room that a large frame may keep.
 fn spare(count: usize) -> usize {
     count / 8
 }
@@ -204,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes that are told apart by their places.
+    /// Returns bytes that depend on their position.
     fn bytes(count: usize) -> Vec<u8> {
         (0..count).map(|at| (at / 251 + at) as u8).collect()
     }
@@ -246,15 +247,15 @@ mod tests {
                 assert_eq!((frame.len(), gather.len()), (size, behind));
                 match frame.try_into_mut() {
                     Ok(frame) => assert!(frame.capacity() <= size + size / 8, "{} for {size}", frame.capacity()),
-                    // A mapping of its own has no more either.
+                    // A mapping has no spare memory either.
                     Err(frame) => assert!(frame.len() >= 2 * STEP, "{size} bytes share their memory"),
                 }
-                // Nor does a small one behind it hold what was for the large one.
+                // Nor does a small frame behind it hold the memory of the large one.
                 let small = gather.take(behind.min(100));
                 gather.take(gather.len());
                 assert!(gather.pieces.iter().all(|rest| rest.capacity() <= ROOM), "{size} and {behind}");
                 drop(gather);
-                // Its last user sees all of the memory that it holds.
+                // The last user of a buffer sees all of the memory that it holds.
                 let is_own = small.try_into_mut().is_ok_and(|mut small| {
                     small.clear();
                     !small.try_reclaim(ROOM + 1)

@@ -13,8 +13,8 @@ pub enum RequestId {
     Text(Box<str>),
 }
 
-/// A progress token has the same shape as an id, in a space of its own.
-pub type ProgressToken = RequestId;
+/// A progress token. It has the shape of a request id, in a namespace of its own.
+pub(crate) type ProgressToken = RequestId;
 
 impl RequestId {
     /// Writes the id as JSON.
@@ -29,7 +29,7 @@ impl RequestId {
         }
     }
 
-    /// Reads the id that stands in this JSON, if it is one.
+    /// Parses an id from its JSON text, if it is one.
     pub(crate) fn from_raw(text: &str) -> Option<Self> {
         match text.as_bytes().first()? {
             b'"' => serde_json::from_str(text).ok().map(Self::Text),

@@ -1,40 +1,41 @@
-//! Framing by lines: bytes cut anywhere come in, whole lines go out, with a cap.
+//! Line framing: bytes cut anywhere come in, whole lines go out, with a cap.
 
 use bytes::{Bytes, BytesMut};
 
 use super::gather::Gather;
 
-/// What the decoder found.
+/// What the decoder finds in the stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// A line without its end; never empty.
+    /// A line without its line ending; never empty.
     Whole(Bytes),
-    /// A line over the cap: its first bytes. The rest is skipped.
+    /// The first bytes of a line over the cap. The rest is skipped.
     TooLong(Bytes),
-    /// More than four times the cap, and still no end: this will not become a line. It is the last thing that is found.
+    /// More than four times the cap came without a line ending. Nothing is read after that.
     Endless,
 }
 
-/// Cuts a byte stream at `\n`. One `\r` before it, blank lines and a byte order mark at the start are dropped.
+/// Splits a byte stream at `\n`. Drops one `\r` before it, blank lines, and a byte order mark at the start.
 #[derive(Debug)]
 pub(crate) struct Lines {
     buffer: Gather,
     cap: usize,
-    /// How much was skipped of a line over the cap.
+    /// How many bytes of a line over the cap have been skipped.
     skipping: Option<usize>,
     started: bool,
-    /// The last line was: the next may be.
+    /// Whether the last line was large, so that the next may be as well.
     large: bool,
-    /// It was endless.
+    /// Whether an endless line was found.
     over: bool,
 }
 
-/// A line over the cap is skipped up to that many times the cap (`docs/hazards.md` H3).
+/// A line over the cap is skipped up to this many times the cap (`docs/hazards.md` H3).
 pub(crate) const ENDLESS: usize = 4;
-/// How much of a line over the cap is kept, to find the id in it.
+/// How many bytes of a line over the cap are kept, to find the id of its message.
 const HEAD: usize = 4096;
-/// Room for the first bytes of a message, and for those of one that proves to be large: a pipe holds 64 KiB.
+/// The initial read buffer of a message, in bytes.
 const SMALL: usize = 8 * 1024;
+/// The read buffer of a message that proves to be large, in bytes: a pipe holds 64 KiB.
 const LARGE: usize = 64 * 1024;
 
 impl Lines {
@@ -42,19 +43,19 @@ impl Lines {
         Self { buffer: Gather::default(), cap, skipping: None, started: false, large: false, over: false }
     }
 
-    /// Where the next bytes go; room grows with what is waited for.
+    /// Returns the buffer for the next bytes; it grows with the expected message.
     pub(crate) fn space(&mut self) -> &mut BytesMut {
         let wanted = if self.large || self.buffer.len() >= SMALL { LARGE } else { SMALL };
         self.buffer.space(wanted)
     }
 
-    /// Bytes of a line that is not whole yet.
+    /// The number of bytes in an incomplete line.
     #[cfg(test)]
     pub(crate) fn rest(&self) -> usize {
         self.buffer.len()
     }
 
-    /// The next line, if it is whole.
+    /// Returns the next line, if it is complete.
     pub(crate) fn next(&mut self) -> Option<Line> {
         if self.over {
             self.buffer.clear();
@@ -94,7 +95,7 @@ impl Lines {
             self.buffer.clear();
             return self.over.then_some(Line::Endless);
         }
-        // The last byte may be the one that goes with the line's end.
+        // The last byte may belong to the line ending.
         let carriage = usize::from(self.buffer.last() == Some(b'\r'));
         if self.buffer.len() - carriage > self.cap {
             let head = Bytes::copy_from_slice(self.buffer.head(HEAD));

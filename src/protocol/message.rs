@@ -1,6 +1,7 @@
-//! One JSON-RPC message: the envelope is parsed once and strictly, params and results stay raw.
+//! One JSON-RPC message: the envelope is parsed once and strictly; params and results stay raw.
 //!
-//! Not here: what a method means. A batch (2025-03-26) is taken apart by [`batch`] first: an array is no message.
+//! Not here: the meaning of methods. A batch (2025-03-26) is first split by [`batch`], because an array is not a
+//! message.
 
 use std::fmt;
 
@@ -9,35 +10,42 @@ use bytes::Bytes;
 use super::scan::{DEPTH, Scanner};
 use super::{ErrorObject, Method, Raw, RequestId, code};
 
-/// A result or an error.
+/// How a request ended: its result, or its error.
+///
+/// ```
+/// use mcp_host::{ErrorObject, Outcome, Raw};
+///
+/// let done: Outcome = Ok(Raw::empty_object());
+/// let failed: Outcome = Err(ErrorObject::internal("the disk is full"));
+/// ```
 pub type Outcome = Result<Raw, ErrorObject>;
 
 /// One message of JSON-RPC 2.0.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    /// Wants an answer.
+    /// Expects a response.
     Request(Request),
-    /// Wants none.
+    /// Expects no response.
     Notification(Notification),
-    /// Is one.
+    /// Answers a request.
     Response(Response),
 }
 
 /// A request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// The sender's id for it.
+    /// The sender's id of the request.
     pub id: RequestId,
-    /// What is asked.
+    /// The requested method.
     pub method: Method,
-    /// With what; absent is not the same as `{}`.
+    /// The arguments; absent is not the same as `{}`.
     pub params: Option<Raw>,
 }
 
 /// A notification.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Notification {
-    /// What is told.
+    /// The kind of notification.
     pub method: Method,
     /// The details.
     pub params: Option<Raw>,
@@ -48,16 +56,16 @@ pub struct Notification {
 pub struct Response {
     /// The id of the request; `None` only in an error about a request whose id could not be read.
     pub id: Option<RequestId>,
-    /// The answer.
+    /// The result or the error.
     pub outcome: Outcome,
 }
 
-/// Why bytes are no message, and as much of it as could be read.
+/// Why bytes are not a message, and the parts that could be read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Malformed {
-    /// The id, where it could be read.
+    /// The id, if it could be read.
     pub id: Option<RequestId>,
-    /// `-32700` for no JSON, `-32600` for no single message.
+    /// `-32700` for invalid JSON, `-32600` for anything but a single message.
     pub code: i64,
     /// What is wrong, in a few words.
     pub reason: String,
@@ -71,12 +79,12 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Whether bytes may be a batch: they begin as an array does.
+/// Whether the bytes may be a batch: they begin like an array.
 pub(crate) fn is_batch(bytes: &[u8]) -> bool {
     bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[')
 }
 
-/// The messages of a batch as they stand; `None` for what is no array.
+/// Splits a batch into its messages, unparsed; `None` if it is not an array.
 pub(crate) fn batch(bytes: &Bytes) -> Option<Vec<Bytes>> {
     if !is_batch(bytes) {
         return None;
@@ -89,12 +97,12 @@ impl Message {
     /// Reads one message. The parts share the buffer of `bytes`.
     ///
     /// # Errors
-    /// When the bytes are no JSON, an array, or no envelope of JSON-RPC 2.0.
+    /// When the bytes are not JSON, an array, or not a JSON-RPC 2.0 envelope.
     pub fn parse(bytes: &Bytes) -> Result<Self, Malformed> {
         Self::parse_within(bytes, DEPTH)
     }
 
-    /// The same of one that may nest so deep, the envelope counted.
+    /// Reads one message that may nest up to `depth` levels, the envelope included.
     ///
     /// # Errors
     /// As [`Message::parse`].
@@ -103,8 +111,8 @@ impl Message {
         Envelope::read(bytes, scanner.within(depth.saturating_sub(1)))?.classify()
     }
 
-    /// Reads one message of a server, to be passed on: the envelope is parsed as strictly, but the escapes in strings are
-    /// left to whoever opens them. It may nest so deep, the envelope counted.
+    /// Reads one message from a server to pass it on: the envelope is parsed as strictly, but escapes in strings are
+    /// left to later readers. The message may nest up to `depth` levels, the envelope included.
     ///
     /// # Errors
     /// As [`Message::parse`].
@@ -113,12 +121,12 @@ impl Message {
         Envelope::read(bytes, scanner.within(depth.saturating_sub(1)))?.classify()
     }
 
-    /// The request that a text answers which is cut off or broken: its `id`, if that stands before the break and no
-    /// `method` does (`docs/hazards.md` H3, H4).
+    /// Returns the `id` of the request that a truncated or broken response answers. `None` if the text breaks before
+    /// the `id`, or has a `method`, so that it is no response (`docs/hazards.md` H3, H4).
     pub(crate) fn answered_by(head: &[u8]) -> Option<RequestId> {
         let (mut id, mut is_call) = (None, false);
         let mut scanner = Scanner::new(head);
-        // It ends with a fault where the text breaks; what was shown before is all there is.
+        // The scan fails where the text breaks; the members seen until then are all there is.
         let _ = scanner.object(|key, range| {
             match &*key {
                 "id" => id = std::str::from_utf8(&head[range]).ok().and_then(RequestId::from_raw),
@@ -183,7 +191,7 @@ pub struct Frame {
     body: Bytes,
 }
 
-/// Bodies up to this size are copied behind their head: one piece costs less than two.
+/// Bodies up to this size are copied behind their head: one piece is cheaper than two.
 const INLINE: usize = 4096;
 const TAIL: &[u8] = b"}";
 
@@ -199,7 +207,7 @@ impl Frame {
 
     /// Writes a request.
     #[must_use]
-    pub fn request(id: &RequestId, method: &Method, params: Option<&Raw>) -> Self {
+    pub(crate) fn request(id: &RequestId, method: &Method, params: Option<&Raw>) -> Self {
         let mut head = Vec::with_capacity(128);
         head.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         id.write(&mut head);
@@ -225,26 +233,20 @@ impl Frame {
         }
     }
 
-    /// The pieces in order.
+    /// Returns the pieces in order.
     #[must_use]
-    pub fn pieces(self) -> [Bytes; 3] {
+    pub(crate) fn pieces(self) -> [Bytes; 3] {
         let tail = if self.body.is_empty() { Bytes::new() } else { Bytes::from_static(TAIL) };
         [self.head, self.body, tail]
     }
 
-    /// How many bytes.
+    /// The length in bytes.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         if self.body.is_empty() { self.head.len() } else { self.head.len() + self.body.len() + TAIL.len() }
     }
 
-    /// Never: a message has an envelope.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// All of it in one buffer.
+    /// Joins all pieces into one buffer.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
         if self.body.is_empty() {
@@ -257,8 +259,8 @@ impl Frame {
         out.into()
     }
 
-    /// The same message without line breaks, for transports that end a message with one. JSON has them only between its
-    /// tokens, where a blank means the same.
+    /// Removes line breaks, for transports that end a message with one. JSON has them only between tokens, where a
+    /// space means the same.
     #[must_use]
     pub fn on_one_line(self) -> Self {
         Self { head: one_line(self.head), body: one_line(self.body) }
@@ -280,7 +282,7 @@ fn one_line(bytes: Bytes) -> Bytes {
 
 impl Malformed {
     fn no_json(reason: impl fmt::Display) -> Self {
-        Self { id: None, code: code::PARSE, reason: format!("no JSON: {reason}") }
+        Self { id: None, code: code::PARSE, reason: format!("not JSON: {reason}") }
     }
 
     fn shape(id: Option<RequestId>, reason: &str) -> Self {
@@ -305,7 +307,7 @@ impl Envelope {
         if first != Some(b'{') {
             scanner.value().and_then(|_| scanner.end()).map_err(Malformed::no_json)?;
             let batch = "a batch: this revision takes one message at a time";
-            let reason = if first == Some(b'[') { batch } else { "no JSON-RPC message: not an object" };
+            let reason = if first == Some(b'[') { batch } else { "not a JSON-RPC message: not an object" };
             return Err(Malformed::shape(None, reason));
         }
         let mut envelope = Self::default();
@@ -327,7 +329,7 @@ impl Envelope {
         });
         read.and_then(|()| scanner.end()).map_err(Malformed::no_json)?;
         match twice {
-            Some(key) => Err(Malformed::shape(None, &format!("no JSON-RPC message: `{key}` stands twice"))),
+            Some(key) => Err(Malformed::shape(None, &format!("not a JSON-RPC message: duplicate `{key}`"))),
             None => Ok(envelope),
         }
     }
@@ -362,13 +364,13 @@ impl Envelope {
 
 fn call(id: Option<RequestId>, method: &Raw, params: Option<Raw>) -> Result<Message, Malformed> {
     let Some(method) = method.string().map(|method| Method::parse(&method)) else {
-        return Err(Malformed::shape(id, "`method` is no string"));
+        return Err(Malformed::shape(id, "`method` is not a string"));
     };
     let params = match params {
         None => None,
         Some(raw) if raw.as_bytes() == b"null" => None,
         Some(raw) if raw.is_object() => Some(raw),
-        Some(_) => return Err(Malformed::shape(id, "`params` is no object")),
+        Some(_) => return Err(Malformed::shape(id, "`params` is not an object")),
     };
     Ok(match id {
         Some(id) => Message::Request(Request { id, method, params }),

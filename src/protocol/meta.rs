@@ -1,23 +1,34 @@
-//! The members of `_meta` that the protocol itself uses.
+//! The `_meta` keys that the protocol and the host use.
 
-/// The beginning of every such name.
-pub const PREFIX: &str = "io.modelcontextprotocol/";
+/// The prefix of the protocol's keys.
+pub(crate) const PREFIX: &str = "io.modelcontextprotocol/";
 /// The revision of a request (2026-07-28).
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// What may be asked of the client during a request (2026-07-28).
+/// The capabilities of the client during a request (2026-07-28).
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// Who sends a request (2026-07-28); shown, never believed.
-pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-/// From which level on a request wants log lines (2026-07-28).
+/// The client that sends a request (2026-07-28); shown, never trusted.
+pub(crate) const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+/// The lowest level of log lines that a request wants (2026-07-28).
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-/// Who answers (2026-07-28); shown, never believed.
+/// The server that answers (2026-07-28); shown, never trusted.
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 /// The id of the `subscriptions/listen` that a message belongs to (2026-07-28).
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 /// The task that a message belongs to (2025-11-25).
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
-/// The id of the host that answers `initialize` or `server/discover`: ours, not the protocol's.
+/// The prefix of the host's own keys. Servers cannot use them (`ours.rs`).
+pub(crate) const OURS: &str = "mcp-host/";
+/// The details of a failure in the host: in the `_meta` of a tool result, or in the `data` of an error.
+pub(crate) const HOST_ERROR: &str = "mcp-host/error";
+/// The name of the server behind the host, for people to read.
+pub(crate) const HOST_SERVER_INFO: &str = "mcp-host/serverInfo";
+/// The id of the host that answers `initialize` or `server/discover`.
 pub(crate) const HOST_ID: &str = "mcp-host/id";
-/// The ids of the hosts that a definition came through, nearest first: ours, not the protocol's.
+/// The ids of the hosts that a definition came through, nearest first. Each host adds the host that it got the
+/// definition from.
 pub(crate) const HOST_PATH: &str = "mcp-host/path";
+/// The key that a server wants its question to have in `inputRequests`: the only key of ours that servers may send.
+pub(crate) const INPUT_KEY: &str = "mcp-host/inputKey";
+/// A word with which a client separates itself from other clients of the same person.
+pub(crate) const AFFINITY: &str = "mcp-host/affinity";

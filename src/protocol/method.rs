@@ -1,10 +1,15 @@
-//! The methods of the protocol: past the parser a [`Method`], not text.
+//! The methods of the protocol: behind the parser a method is a [`Method`], not text.
 
 use std::fmt;
 
 macro_rules! methods {
     ($($variant:ident = $text:literal, $doc:literal;)+) => {
         /// A method name.
+        ///
+        /// ```
+        /// assert_eq!(mcp_host::Method::parse("tools/call"), mcp_host::Method::ToolsCall);
+        /// assert_eq!(mcp_host::Method::ToolsCall.as_str(), "tools/call");
+        /// ```
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Method {
@@ -23,7 +28,7 @@ macro_rules! methods {
                 }
             }
 
-            /// The name as it is written on the wire.
+            /// Returns the name as it is written on the wire.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 match self {
@@ -54,7 +59,7 @@ methods! {
     Elicit = "elicitation/create", "Server request.";
     Initialized = "notifications/initialized", "Client notification: the handshake is done.";
     Cancelled = "notifications/cancelled", "Notification of either side: a request is withdrawn.";
-    Progress = "notifications/progress", "Notification of either side: how far a request is.";
+    Progress = "notifications/progress", "Notification of either side: the progress of a request.";
     LogMessage = "notifications/message", "Server notification: a log line.";
     ResourceUpdated = "notifications/resources/updated", "Server notification: a watched resource changed.";
     ResourcesListChanged = "notifications/resources/list_changed", "Server notification.";
@@ -62,16 +67,16 @@ methods! {
     PromptsListChanged = "notifications/prompts/list_changed", "Server notification.";
     RootsListChanged = "notifications/roots/list_changed", "Client notification.";
     ElicitationComplete = "notifications/elicitation/complete", "Server notification: a URL elicitation ended.";
-    Discover = "server/discover", "Client request (2026-07-28): what does the server speak and offer?";
+    Discover = "server/discover", "Client request (2026-07-28): what the server speaks and offers.";
     Listen = "subscriptions/listen", "Client request (2026-07-28): a stream of changes.";
-    Acknowledged = "notifications/subscriptions/acknowledged", "Server notification (2026-07-28): what a listen gets.";
-    TasksGet = "tasks/get", "Request: how far a task is.";
+    Acknowledged = "notifications/subscriptions/acknowledged", "Server notification (2026-07-28): a listen's grant.";
+    TasksGet = "tasks/get", "Request: the status of a task.";
     TasksResult = "tasks/result", "Request (2025-11-25): the result of a task, once there is one.";
     TasksList = "tasks/list", "Request (2025-11-25).";
-    TasksCancel = "tasks/cancel", "Request: a task is to end.";
-    TasksUpdate = "tasks/update", "Client request (2026-07-28, extension): answers to what a task asks.";
-    TaskStatus = "notifications/tasks/status", "Notification (2025-11-25): how far a task is.";
-    TaskNews = "notifications/tasks", "Server notification (2026-07-28, extension): how far a task is.";
+    TasksCancel = "tasks/cancel", "Request: cancels a task.";
+    TasksUpdate = "tasks/update", "Client request (2026-07-28, extension): answers to a task's questions.";
+    TaskStatus = "notifications/tasks/status", "Notification (2025-11-25): the status of a task.";
+    TaskNews = "notifications/tasks", "Server notification (2026-07-28, extension): the status of a task.";
 }
 
 impl Method {

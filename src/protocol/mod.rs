@@ -1,7 +1,7 @@
-//! The words of the wire: JSON-RPC envelopes, ids, methods, revisions, framing.
+//! The wire format: JSON-RPC envelopes, ids, methods, revisions, framing.
 //!
-//! Bytes come in, [`Message`]s go out, and back. **Invariant:** pure: no Tokio, no file, no clock; and params and results
-//! stay the bytes they came as ([`Raw`]): only `raw.rs` edits them, member by member. Start reading at `message.rs`.
+//! Bytes come in, [`Message`]s go out, and back. **Invariant:** pure: no Tokio, no file, no clock. Params and results
+//! stay the bytes they arrived as ([`Raw`]); only `raw.rs` edits them, member by member. Start reading at `message.rs`.
 
 mod capability;
 mod error;
@@ -9,9 +9,11 @@ pub(crate) mod gather;
 mod id;
 pub(crate) mod lines;
 mod message;
+#[doc(hidden)]
 pub mod meta;
 mod method;
 mod opened;
+pub(crate) mod ours;
 pub(crate) mod raw;
 mod scan;
 pub(crate) mod sse;
@@ -21,12 +23,19 @@ pub(crate) mod whole;
 pub use capability::Profile;
 pub(crate) use error::{Address, Theirs, escape};
 pub use error::{ErrorObject, code};
-pub use id::{ProgressToken, RequestId};
-pub use message::{Frame, Malformed, Message, Notification, Outcome, Request, Response};
+pub(crate) use id::ProgressToken;
+#[doc(hidden)]
+pub use id::RequestId;
+pub use message::Outcome;
+#[doc(hidden)]
+pub use message::{Frame, Malformed, Message, Notification, Request, Response};
 pub(crate) use message::{batch, is_batch};
 pub use method::Method;
 pub(crate) use opened::Opened;
-pub use raw::{Edits, NoJson, Raw, object};
+pub(crate) use raw::Edits;
+#[doc(hidden)]
+pub use raw::object;
+pub use raw::{NoJson, Raw};
 pub(crate) use raw::{member, string};
 pub(crate) use scan::DEPTH;
 pub use version::{Era, ProtocolVersion};

@@ -1,6 +1,6 @@
-//! Members that are asked for again and again: what holds them is opened once, however many are asked for.
+//! Repeated lookups of members: each object or array is parsed once, however many members are looked up.
 //!
-//! Not here: one member of one object; `raw.rs` finds that without opening anything else.
+//! Not here: a single lookup in one object; `raw.rs` does that without parsing anything else.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::raw::array;
 use super::scan::Scanner;
 
-/// The objects and arrays of one JSON text that were looked into, by where they start.
+/// The parsed objects and arrays of one JSON text, by their start address.
 #[derive(Debug, Default)]
 pub(crate) struct Opened<'a> {
     objects: HashMap<usize, HashMap<Cow<'a, str>, &'a RawValue>>,
@@ -18,13 +18,13 @@ pub(crate) struct Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    /// The first member of that name.
+    /// Returns the first member with that name.
     pub(crate) fn member(&mut self, object: &'a RawValue, name: &str) -> Option<&'a RawValue> {
         let text = object.get();
         self.objects.entry(text.as_ptr() as usize).or_insert_with(|| members(text)).get(name).copied()
     }
 
-    /// The item of that number.
+    /// Returns the item at `index`.
     pub(crate) fn item(&mut self, items: &'a RawValue, index: usize) -> Option<&'a RawValue> {
         let at = items.get().as_ptr() as usize;
         self.arrays.entry(at).or_insert_with(|| array(items).unwrap_or_default()).get(index).copied()
@@ -33,7 +33,7 @@ impl<'a> Opened<'a> {
 
 fn members(text: &str) -> HashMap<Cow<'_, str>, &RawValue> {
     let mut members = HashMap::new();
-    // What is no object has no members.
+    // A value that is not an object has no members.
     let _ = Scanner::new(text.as_bytes()).object(|key, range| {
         if let Ok(value) = serde_json::from_str(&text[range]) {
             members.entry(key).or_insert(value);

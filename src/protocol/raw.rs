@@ -1,7 +1,7 @@
-//! JSON kept as bytes, and edits that change one member and leave every other byte.
+//! JSON kept as bytes, and edits that change one member and keep every other byte.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 
@@ -13,12 +13,27 @@ use serde_json::value::RawValue;
 use super::scan::Scanner;
 use super::whole::Whole;
 
-/// Bytes that are no JSON value: what is wrong, and where.
+/// Why bytes are not a JSON value, and where.
+///
+/// ```
+/// let wrong = mcp_host::Raw::parse(&"{".into()).unwrap_err();
+/// println!("{wrong}");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NoJson(String);
 
-/// One valid JSON value, as the bytes it came as. Cheap to clone.
+/// One valid JSON value, as the bytes it arrived as. Cheap to clone.
+///
+/// ```
+/// use mcp_host::Raw;
+///
+/// let raw = Raw::parse(&r#"{"b": 1.0, "a": "x"}"#.into())?;
+/// assert_eq!(raw.text("a").as_deref(), Some("x"));
+/// // Every other byte stays the same.
+/// assert_eq!(raw.with_member("a", b"null").as_str(), r#"{"b": 1.0, "a": null}"#);
+/// # Ok::<_, mcp_host::protocol::NoJson>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Raw(Bytes);
 
@@ -26,16 +41,16 @@ impl Raw {
     /// Checks that `bytes` are one JSON value.
     ///
     /// # Errors
-    /// When they are not.
+    /// When they are not one JSON value.
     pub fn parse(bytes: &Bytes) -> Result<Self, NoJson> {
         let mut scanner = Scanner::checked(bytes).map_err(|fault| NoJson(fault.to_string()))?;
         let value = scanner.value().and_then(|range| scanner.end().map(|()| range));
         Ok(Self(bytes.slice(value.map_err(|fault| NoJson(fault.to_string()))?)))
     }
 
-    /// Writes a value as JSON. A value that cannot be written (a map with keys that are no strings) becomes `null`.
+    /// Writes a value as JSON. A value that JSON cannot represent (a map whose keys are not strings) becomes `null`.
     pub fn from_value<T: Serialize + ?Sized>(value: &T) -> Self {
-        serde_json::to_vec(value).map_or_else(|_| Self(Bytes::from_static(b"null")), |vec| Self(vec.into()))
+        serde_json::to_vec(value).map_or_else(|_| Self::null(), |vec| Self(vec.into()))
     }
 
     /// `{}`
@@ -44,12 +59,17 @@ impl Raw {
         Self(Bytes::from_static(b"{}"))
     }
 
-    /// Takes bytes that were written by us or read by `serde_json` just now.
+    /// `null`
+    pub(crate) fn null() -> Self {
+        Self(Bytes::from_static(b"null"))
+    }
+
+    /// Wraps bytes that we wrote, or that `serde_json` has just read.
     pub(crate) fn trusted(bytes: Bytes) -> Self {
         Self(bytes)
     }
 
-    /// The part of `whole` that `value` borrows; a copy if it does not.
+    /// Returns `value` as a part of `whole`; as a copy, if `value` does not borrow from `whole`.
     pub(crate) fn part(whole: &Bytes, value: &RawValue) -> Self {
         let part = value.get().as_bytes();
         let base = whole.as_ptr() as usize;
@@ -67,7 +87,7 @@ impl Raw {
         &self.0
     }
 
-    /// The JSON text, shared.
+    /// The JSON text as a shared buffer.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.0
@@ -79,9 +99,9 @@ impl Raw {
         std::str::from_utf8(&self.0).unwrap_or("null")
     }
 
-    /// A copy that shares no buffer: for what is kept long after the message it came in.
+    /// Copies the value into its own buffer, to keep it long after its message.
     #[must_use]
-    pub fn detached(&self) -> Self {
+    pub(crate) fn detached(&self) -> Self {
         Self(Bytes::copy_from_slice(&self.0))
     }
 
@@ -94,23 +114,23 @@ impl Raw {
     /// Reads the value into a type.
     ///
     /// # Errors
-    /// When the shape is another.
+    /// When the value has another shape.
     pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.0)
     }
 
-    /// The member of this object with that name (the first one), as it stands.
+    /// Returns the first member of this object with that name, unparsed.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<Self> {
         let [member] = self.members([name]);
         member
     }
 
-    /// The members of this object with those names, as they stand, found in one pass.
+    /// Returns the members of this object with those names, unparsed, in one pass.
     #[must_use]
     pub fn members<const N: usize>(&self, names: [&str; N]) -> [Option<Self>; N] {
         let mut found = [const { None }; N];
-        // What is no object has no members.
+        // A value that is not an object has no members.
         let _ = Scanner::new(&self.0).object(|key, range| {
             if let Some(at) = names.iter().position(|name| *name == key)
                 && found[at].is_none()
@@ -122,10 +142,10 @@ impl Raw {
         found
     }
 
-    /// The members of this object with those names, each of which stands once: readers differ in which of two they take.
+    /// Returns the members with those names, each of which must be unique: readers differ in which duplicate they take.
     ///
     /// # Errors
-    /// The name that stands twice.
+    /// With the name that occurs twice.
     pub(crate) fn distinct<const N: usize>(&self, names: [&'static str; N]) -> Result<[Option<Self>; N], &'static str> {
         let mut found = [const { None }; N];
         let mut twice = None;
@@ -140,20 +160,20 @@ impl Raw {
         twice.map_or(Ok(found), Err)
     }
 
-    /// This value as a string, if it is one.
+    /// Returns the text of a JSON string; `None` if the value is not a string.
     #[must_use]
     pub fn string(&self) -> Option<Cow<'_, str>> {
         serde_json::from_slice::<Text<'_>>(&self.0).ok().map(|text| text.0)
     }
 
-    /// The string member with that name.
+    /// Returns the text of the member with that name; `None` if it is missing or not a string.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<String> {
         self.member(name)?.string().map(Cow::into_owned)
     }
 
-    /// The object with its member `name` set to `value` (in place, or added at the end), every other byte kept.
-    /// What is no object stays as it is.
+    /// Sets the member `name` to `value` (in place, or appended) and keeps every other byte. A value that is not an
+    /// object stays as it is.
     #[must_use]
     pub fn with_member(&self, name: &str, value: &[u8]) -> Self {
         let mut edits = Edits::new(self);
@@ -161,7 +181,7 @@ impl Raw {
         edits.apply()
     }
 
-    /// The object without its member `name`.
+    /// Removes the member `name`.
     #[must_use]
     pub fn without_member(&self, name: &str) -> Self {
         let mut edits = Edits::new(self);
@@ -169,12 +189,17 @@ impl Raw {
         edits.apply()
     }
 
-    /// The member of this object with that name, borrowed for a walk.
+    /// Replaces these parts of the text, none of which is inside another.
+    pub(super) fn with_parts(&self, parts: Vec<(Range<usize>, Vec<u8>)>) -> Self {
+        Edits { source: &self.0, edits: parts, objects: BTreeMap::new() }.apply()
+    }
+
+    /// Returns the member of this object with that name, borrowed.
     pub(crate) fn value_of(&self, name: &str) -> Option<&RawValue> {
         find(self.as_str(), name)
     }
 
-    /// The value, borrowed for a walk.
+    /// Returns the value, borrowed.
     pub(crate) fn as_value(&self) -> &RawValue {
         serde_json::from_slice(&self.0).unwrap_or(RawValue::NULL)
     }
@@ -192,6 +217,18 @@ impl fmt::Display for Raw {
     }
 }
 
+/// Writes a value as JSON.
+///
+/// ```
+/// let arguments = mcp_host::Raw::from(serde_json::json!({ "path": "notes.txt" }));
+/// assert_eq!(arguments.as_str(), r#"{"path":"notes.txt"}"#);
+/// ```
+impl From<serde_json::Value> for Raw {
+    fn from(value: serde_json::Value) -> Self {
+        Self::from_value(&value)
+    }
+}
+
 impl Serialize for Raw {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.as_value().serialize(serializer)
@@ -205,18 +242,24 @@ impl<'de> Deserialize<'de> for Raw {
     }
 }
 
-/// The members of an object in order, values as they stand; `None` for what is no object.
+/// Returns the members of an object in order, values unparsed; `None` if it is not an object.
 #[must_use]
 pub fn object(value: &RawValue) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
     serde_json::from_str::<Members<'_>>(value.get()).ok().map(|members| members.0)
 }
 
-/// The items of an array, as they stand; `None` for what is no array.
+/// Returns the first name that two members share.
+pub(crate) fn twice<'a>(members: &'a [(Cow<'_, str>, &RawValue)]) -> Option<&'a str> {
+    let mut seen = HashSet::with_capacity(members.len());
+    members.iter().map(|(key, _)| &**key).find(|key| !seen.insert(*key))
+}
+
+/// Returns the items of an array, unparsed; `None` if it is not an array.
 pub(crate) fn array(value: &RawValue) -> Option<Vec<&RawValue>> {
     serde_json::from_str(value.get()).ok()
 }
 
-/// The items of an array, each found when it is asked for.
+/// The items of an array, found one by one.
 #[derive(Debug)]
 pub(crate) struct Items {
     array: Raw,
@@ -224,22 +267,22 @@ pub(crate) struct Items {
 }
 
 impl Items {
-    /// `None` for what is no array.
+    /// Starts at the first item; `None` if it is not an array.
     pub(crate) fn of(array: Raw) -> Option<Self> {
         (array.0.first() == Some(&b'[')).then_some(Self { array, at: 1 })
     }
 
-    /// The next item; `None` behind the last one.
+    /// Returns the next item; `None` after the last one.
     ///
     /// # Errors
-    /// When what is there is no JSON: some messages are read without a look at the escapes in their strings.
+    /// When the item is not JSON: some messages are read without checking the escapes in their strings.
     pub(crate) fn next(&mut self) -> Result<Option<Raw>, NoJson> {
         let fault = |fault: super::scan::Fault| NoJson(fault.to_string());
         let mut scanner = Scanner::new(&self.array.0[self.at..]);
         match scanner.peek() {
             Some(b']') => return Ok(None),
             Some(_) => {}
-            None => return Err(NoJson("an array without end".to_owned())),
+            None => return Err(NoJson("unterminated array".to_owned())),
         }
         let range = scanner.value().map_err(fault)?;
         let item = Raw(self.array.0.slice(self.at + range.start..self.at + range.end));
@@ -247,21 +290,21 @@ impl Items {
         let comma = match scanner.peek() {
             Some(b',') => 1,
             Some(b']') => 0,
-            _ => return Err(NoJson("an array without end".to_owned())),
+            _ => return Err(NoJson("unterminated array".to_owned())),
         };
         self.at += scanner.at() + comma;
         Ok(Some(item))
     }
 }
 
-/// The first member of that name.
+/// Returns the first member with that name.
 pub(crate) fn member<'a>(value: &'a RawValue, name: &str) -> Option<&'a RawValue> {
     find(value.get(), name)
 }
 
 fn find<'a>(text: &'a str, name: &str) -> Option<&'a RawValue> {
     let mut found = None;
-    // What is no object has no members.
+    // A value that is not an object has no members.
     let _ = Scanner::new(text.as_bytes()).object(|key, range| {
         if found.is_none() && key == name {
             found = serde_json::from_str(&text[range]).ok();
@@ -271,12 +314,12 @@ fn find<'a>(text: &'a str, name: &str) -> Option<&'a RawValue> {
     found
 }
 
-/// The string member of that name.
+/// Returns the text of the member with that name; `None` if it is missing or not a string.
 pub(crate) fn text<'a>(value: &'a RawValue, name: &str) -> Option<Cow<'a, str>> {
     string(member(value, name)?)
 }
 
-/// The value as a string, if it is one.
+/// Returns the text of a JSON string; `None` if the value is not a string.
 pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
     serde_json::from_str::<Text<'_>>(value.get()).ok().map(|text| text.0)
 }
@@ -284,23 +327,23 @@ pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Many edits of one JSON text, applied at once: each replaces a part that borrows from the text.
+/// Edits of one JSON text, applied at once; each replaces a part that borrows from the text.
 #[derive(Debug)]
-pub struct Edits<'a> {
+pub(crate) struct Edits<'a> {
     source: &'a Bytes,
     edits: Vec<(Range<usize>, Vec<u8>)>,
-    /// By where they begin and end.
+    /// The changed objects, by start and end.
     objects: BTreeMap<(usize, usize), Changed>,
 }
 
-/// An object that loses or gains members.
+/// The members that an object loses and gains.
 #[derive(Debug, Default)]
 struct Changed {
     removed: Vec<Which>,
     added: Vec<(String, Vec<u8>)>,
 }
 
-/// Members that go.
+/// Selects members to remove.
 #[derive(Debug)]
 enum Which {
     Named(String),
@@ -317,44 +360,44 @@ impl Which {
 }
 
 impl<'a> Edits<'a> {
-    /// No edit yet.
+    /// Creates an empty set of edits.
     #[must_use]
-    pub fn new(source: &'a Raw) -> Self {
+    pub(crate) fn new(source: &'a Raw) -> Self {
         Self { source: &source.0, edits: Vec::new(), objects: BTreeMap::new() }
     }
 
     /// Whether nothing would change.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.edits.is_empty() && self.objects.is_empty()
     }
 
     /// Replaces `part`, which must borrow from the source.
-    pub fn replace(&mut self, part: &RawValue, with: Vec<u8>) {
+    pub(crate) fn replace(&mut self, part: &RawValue, with: Vec<u8>) {
         if let Some(range) = self.range(part.get().as_bytes()) {
             self.edits.push((range, with));
         }
     }
 
     /// Replaces `part`, a member of the source or of one of its members.
-    pub fn replace_part(&mut self, part: &Raw, with: Vec<u8>) {
+    pub(crate) fn replace_part(&mut self, part: &Raw, with: Vec<u8>) {
         if let Some(range) = self.range(&part.0) {
             self.edits.push((range, with));
         }
     }
 
-    /// Adds a member that the source (an object) does not have yet.
-    pub fn append(&mut self, name: &str, value: &[u8]) {
+    /// Appends a member that the source (an object) does not have yet.
+    pub(crate) fn append(&mut self, name: &str, value: &[u8]) {
         self.add(0..self.source.len(), name, value);
     }
 
-    /// Removes every member `name` of the source itself, of which there is one.
+    /// Removes the member `name` of the source itself, which must have it.
     pub(crate) fn strip(&mut self, name: &str) {
         self.changed(0..self.source.len()).removed.push(Which::Named(name.to_owned()));
     }
 
-    /// Sets the member `name` of `object` (which must borrow from the source): in place, or added at the end.
-    pub fn set(&mut self, object: &RawValue, name: &str, value: &[u8]) {
+    /// Sets the member `name` of `object` (which must borrow from the source): in place, or appended.
+    pub(crate) fn set(&mut self, object: &RawValue, name: &str, value: &[u8]) {
         let Some(range) = self.range(object.get().as_bytes()) else { return };
         let changed = self.objects.get(&(range.start, range.end));
         let is_gone = changed.is_some_and(|changed| changed.removed.iter().any(|gone| gone.is(name)));
@@ -365,7 +408,7 @@ impl<'a> Edits<'a> {
     }
 
     /// Removes every member `name` of `object`, with one comma each.
-    pub fn remove(&mut self, object: &RawValue, name: &str) {
+    pub(crate) fn remove(&mut self, object: &RawValue, name: &str) {
         if member(object, name).is_none() {
             return;
         }
@@ -374,10 +417,10 @@ impl<'a> Edits<'a> {
         }
     }
 
-    /// Removes every member of `object` whose name is `like` that, however many there are, in one pass.
+    /// Removes every member of `object` whose name is `like`, in one pass.
     pub(crate) fn remove_like(&mut self, object: &RawValue, like: fn(&str) -> bool) {
         let mut is_any = false;
-        // What is no object has no members.
+        // A value that is not an object has no members.
         let _ = Scanner::new(object.get().as_bytes()).object(|key, _| {
             is_any |= like(&key);
             Ok(())
@@ -402,9 +445,9 @@ impl<'a> Edits<'a> {
         self.objects.entry((range.start, range.end)).or_default()
     }
 
-    /// The text with all edits in.
+    /// Returns the text with all edits applied.
     #[must_use]
-    pub fn apply(mut self) -> Raw {
+    pub(crate) fn apply(mut self) -> Raw {
         if self.is_empty() {
             return Raw(self.source.clone());
         }
@@ -416,7 +459,7 @@ impl<'a> Edits<'a> {
         let mut out = Whole::with_room(self.source.len() + grown);
         let mut at = 0;
         for (range, with) in &self.edits {
-            // An edit inside a part that is gone already has nothing left to change.
+            // An edit inside a removed part has nothing left to change.
             if range.start < at {
                 continue;
             }
@@ -436,16 +479,16 @@ impl<'a> Edits<'a> {
 }
 
 impl Changed {
-    /// What it comes to, as edits of the text of which it is that part.
+    /// Turns the changes into edits of the source; `own` is the object's range.
     fn write(&self, own: Range<usize>, source: &Bytes, edits: &mut Vec<(Range<usize>, Vec<u8>)>) {
         let text = &source[own.clone()];
         let mut holds_any = !text[1..text.len() - 1].iter().all(u8::is_ascii_whitespace);
         if !self.removed.is_empty() {
-            // What lies between the end of one value and the end of the next is `,"name":value`; a kept member before the
-            // removed one leaves its comma to us, removed first ones take the comma behind them.
+            // Between the end of one value and the end of the next is `,"name":value`. If a kept member precedes, a
+            // removed one takes the comma before it; otherwise it takes the comma after it.
             let mut kept_before = false;
             let mut previous_end = own.start + 1;
-            // What is no object has no members.
+            // A value that is not an object has no members.
             let _ = Scanner::new(text).object(|key, value| {
                 let end = own.start + value.end;
                 if !self.removed.iter().any(|which| which.is(&key)) {

@@ -1,13 +1,13 @@
-//! Walks over JSON without building anything: where a value ends, and whether it is one.
+//! Scans JSON without building anything: finds where a value ends, and whether it is valid.
 //!
-//! Why not `serde_json` for this: it skips strings byte by byte, and a proxy does little else than skip strings; this takes
-//! them at the speed of memory, and stops at a depth. Everything that is opened is still read by `serde_json`.
+//! Why not `serde_json` for this: it skips strings byte by byte, and a proxy does little else than skip strings. This
+//! scanner skips them at memory speed, and limits the depth. Every value that is opened is still read by `serde_json`.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-/// Why bytes are no JSON value, and where.
+/// Why bytes are not a JSON value, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) at: usize,
@@ -20,10 +20,10 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Values may nest that deep at most (`docs/hazards.md` H38); one bit each tells objects from arrays.
+/// The maximum nesting depth (`docs/hazards.md` H38); one bit per level tells objects from arrays.
 pub(crate) const DEPTH: usize = 128;
 
-/// A place in JSON text.
+/// A position in JSON text.
 #[derive(Clone, Debug)]
 pub(super) struct Scanner<'a> {
     bytes: &'a [u8],
@@ -37,43 +37,44 @@ pub(super) struct Scanner<'a> {
 enum Strings {
     /// Every escape is checked.
     Checked,
-    /// Only their end is looked for: what a bad escape stands for, others will ask.
+    /// Only the end is found; bad escapes are left to later readers.
     Skipped,
 }
 
 impl<'a> Scanner<'a> {
-    /// At the start of `bytes`, which are known to be JSON.
+    /// Starts at the beginning of `bytes`, which are known to be JSON.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0, strings: Strings::Skipped, most: DEPTH }
     }
 
-    /// At the start of bytes from outside, to be checked throughout.
+    /// Starts at the beginning of untrusted bytes and checks everything.
     pub(super) fn checked(bytes: &'a [u8]) -> Result<Self, Fault> {
         match std::str::from_utf8(bytes) {
             Ok(_) => Ok(Self { strings: Strings::Checked, ..Self::new(bytes) }),
-            Err(error) => Err(Fault { at: error.valid_up_to(), what: "no UTF-8" }),
+            Err(error) => Err(Fault { at: error.valid_up_to(), what: "invalid UTF-8" }),
         }
     }
 
-    /// At the start of bytes that are passed on, not opened: that they are UTF-8 and where values end is all that matters.
-    /// Whoever gets them reads the escapes in their strings.
+    /// Starts at the beginning of bytes that are passed on unopened: only valid UTF-8 and the ends of values are
+    /// checked. The escapes in strings are left to the receiver.
     pub(super) fn passing(bytes: &'a [u8]) -> Result<Self, Fault> {
-        // Without a branch inside, this takes many bytes at a time.
+        // Without a branch inside, the loop is vectorized.
         let (low, high) = bytes.iter().fold((u8::MAX, 0), |(low, high), byte| (low.min(*byte), high | *byte));
         if high >= 0x80 {
             Self::checked(bytes)?;
         }
-        // Blanks between values may be control characters; then strings are looked through for them.
+        // Line breaks and tabs between values are control characters, too. If there are any, strings are checked for
+        // them.
         let strings = if low < 0x20 { Strings::Checked } else { Strings::Skipped };
         Ok(Self { strings, ..Self::new(bytes) })
     }
 
-    /// The same where values may nest less deep.
+    /// Limits the nesting depth further.
     pub(super) fn within(self, most: usize) -> Self {
         Self { most: most.min(DEPTH), ..self }
     }
 
-    /// The next byte that is no blank.
+    /// Skips whitespace and returns the next byte.
     pub(super) fn peek(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.bytes.get(self.at) {
             self.at += 1;
@@ -81,12 +82,12 @@ impl<'a> Scanner<'a> {
         self.bytes.get(self.at).copied()
     }
 
-    /// How far it came.
+    /// The current position.
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
-    /// Nothing but blanks may follow.
+    /// Checks that only whitespace follows.
     pub(super) fn end(&mut self) -> Result<(), Fault> {
         match self.peek() {
             None => Ok(()),
@@ -94,31 +95,48 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Steps over an object, and shows each member: its key, and where its value stands.
+    /// Skips an object and calls `member` with each key and the range of its value.
     pub(super) fn object(
         &mut self,
         mut member: impl FnMut(Cow<'a, str>, Range<usize>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        self.expect(b'{', "no object")?;
+        let bytes = self.bytes;
+        self.entries(|key, value| {
+            let fault = Fault { at: key.start, what: "a bad key" };
+            member(key_of(&bytes[key]).ok_or(fault)?, value)
+        })
+    }
+
+    /// Skips an object and calls `entry` with the ranges of each raw key, in quotes, and its value. A key that cannot
+    /// be decoded hides no others.
+    pub(super) fn entries(
+        &mut self,
+        mut entry: impl FnMut(Range<usize>, Range<usize>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        self.expect(b'{', "expected an object")?;
         if self.peek() == Some(b'}') {
             self.at += 1;
             return Ok(());
         }
         loop {
-            let key = self.key()?;
-            member(key, self.value()?)?;
+            self.peek();
+            let at = self.at;
+            self.string()?;
+            let key = at..self.at;
+            self.expect(b':', "expected `:`")?;
+            entry(key, self.value()?)?;
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b'}') => {
                     self.at += 1;
                     return Ok(());
                 }
-                _ => return Err(self.fault("no `,` or `}`")),
+                _ => return Err(self.fault("expected `,` or `}`")),
             }
         }
     }
 
-    /// Steps over any value; tells where it stands.
+    /// Skips any value and returns its range.
     pub(super) fn value(&mut self) -> Result<Range<usize>, Fault> {
         self.peek();
         let start = self.at;
@@ -130,7 +148,7 @@ impl<'a> Scanner<'a> {
                     self.at += 1;
                     depth += 1;
                     if depth > self.most {
-                        return Err(self.fault("nested too deep"));
+                        return Err(self.fault("nested too deeply"));
                     }
                     open = open << 1 | u128::from(kind == b'{');
                     match (kind, self.peek()) {
@@ -144,7 +162,7 @@ impl<'a> Scanner<'a> {
                 }
                 _ => self.scalar()?,
             }
-            // A value is over: so may be those that hold it.
+            // A value has ended, and the values around it may end, too.
             loop {
                 if depth == 0 {
                     return Ok(start..self.at);
@@ -162,7 +180,7 @@ impl<'a> Scanner<'a> {
                         open >>= 1;
                         depth -= 1;
                     }
-                    _ => return Err(self.fault("no `,` or end")),
+                    _ => return Err(self.fault("expected `,` or the end")),
                 }
             }
         }
@@ -175,30 +193,15 @@ impl<'a> Scanner<'a> {
             Some(b'f') => self.literal(b"false"),
             Some(b'n') => self.literal(b"null"),
             Some(b'-' | b'0'..=b'9') => self.number(),
-            Some(_) => Err(self.fault("no value")),
+            Some(_) => Err(self.fault("expected a value")),
             None => Err(self.fault("the text ends early")),
         }
-    }
-
-    fn key(&mut self) -> Result<Cow<'a, str>, Fault> {
-        self.peek();
-        let at = self.at;
-        self.string()?;
-        let text = &self.bytes[at..self.at];
-        let escaped = text.contains(&b'\\');
-        self.expect(b':', "no `:`")?;
-        if escaped {
-            let key = serde_json::from_slice::<String>(text).map_err(|_| Fault { at, what: "a bad key" })?;
-            return Ok(Cow::Owned(key));
-        }
-        let key = std::str::from_utf8(&text[1..text.len() - 1]).map_err(|_| Fault { at, what: "a bad key" })?;
-        Ok(Cow::Borrowed(key))
     }
 
     fn skip_key(&mut self) -> Result<(), Fault> {
         self.peek();
         self.string()?;
-        self.expect(b':', "no `:`")
+        self.expect(b':', "expected `:`")
     }
 
     fn expect(&mut self, byte: u8, what: &'static str) -> Result<(), Fault> {
@@ -209,26 +212,26 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Steps over a string.
+    /// Skips a string.
     fn string(&mut self) -> Result<(), Fault> {
         if self.bytes.get(self.at) != Some(&b'"') {
-            return Err(self.fault("no string"));
+            return Err(self.fault("expected a string"));
         }
         self.at += 1;
         if self.strings == Strings::Skipped { self.skip_string() } else { self.check_string() }
     }
 
-    /// The end of a string is a quote with an even number of backslashes before it.
+    /// Skips to the end of a string: a quote after an even number of backslashes.
     fn skip_string(&mut self) -> Result<(), Fault> {
         let start = self.at;
         loop {
             let Some(plain) = memchr::memchr(b'"', &self.bytes[self.at..]) else {
-                return Err(self.fault("a string without end"));
+                return Err(self.fault("unterminated string"));
             };
             let end = self.at + plain;
             self.at = end + 1;
             let text = &self.bytes[start..end];
-            // Nearly always the two bytes before tell.
+            // Nearly always the two bytes before are enough.
             let escaped = match text {
                 [.., b'\\', b'\\'] => text.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1,
                 [.., b'\\'] => true,
@@ -244,9 +247,9 @@ impl<'a> Scanner<'a> {
         loop {
             let rest = &self.bytes[self.at..];
             let Some(plain) = memchr::memchr2(b'"', b'\\', rest) else {
-                return Err(self.fault("a string without end"));
+                return Err(self.fault("unterminated string"));
             };
-            // Without a branch inside, this takes many bytes at a time.
+            // Without a branch inside, the loop is vectorized.
             if rest[..plain].iter().fold(false, |control, byte| control | (*byte < 0x20)) {
                 return Err(self.fault("a control character in a string"));
             }
@@ -271,7 +274,7 @@ impl<'a> Scanner<'a> {
 
     fn literal(&mut self, word: &[u8]) -> Result<(), Fault> {
         if !self.bytes[self.at..].starts_with(word) {
-            return Err(self.fault("no value"));
+            return Err(self.fault("expected a value"));
         }
         self.at += word.len();
         Ok(())
@@ -312,6 +315,14 @@ impl<'a> Scanner<'a> {
     }
 }
 
+/// Decodes a quoted key; `None` if it is invalid.
+pub(super) fn key_of(text: &[u8]) -> Option<Cow<'_, str>> {
+    if text.contains(&b'\\') {
+        return serde_json::from_slice::<String>(text).ok().map(Cow::Owned);
+    }
+    std::str::from_utf8(text.get(1..text.len() - 1)?).ok().map(Cow::Borrowed)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -333,7 +344,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is passed on ends where the oracle says it ends.
+        /// Values that are passed on end where the oracle says they end.
         #[test]
         fn passing_finds_the_same_members(
             object in prop::collection::btree_map("[a-d\\\\\"é]{1,3}", "[a\\\\\"\n]{0,6}", 0..5),

@@ -1,7 +1,7 @@
 //! Framing of server-sent events: bytes cut anywhere come in, whole events go out, with a cap (WHATWG HTML, 9.2.6).
 //!
-//! Why not the `eventsource-stream` crate: it panics on a byte order mark, takes quadratic time for a large event in many
-//! chunks and has no cap. It is the oracle of this parser's property tests.
+//! Why not the `eventsource-stream` crate: it panics on a byte order mark, takes quadratic time for a large event in
+//! many chunks, and has no cap. This parser's property tests compare it with that crate.
 
 use bytes::Bytes;
 
@@ -19,26 +19,26 @@ pub(crate) struct Event {
     pub(crate) retry: Option<u64>,
 }
 
-/// An event grew over the cap.
+/// An event exceeded the cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLarge;
 
-/// Cuts a byte stream into events.
+/// Splits a byte stream into events.
 #[derive(Debug)]
 pub(crate) struct Events {
     buffer: Gather,
     cap: usize,
     started: bool,
-    /// The last line ended with `\r`: a `\n` right after it belongs to it.
+    /// Whether the last line ended with `\r`: a `\n` right after it belongs to the same line ending.
     after_cr: bool,
-    /// Bytes of the event being read.
+    /// The number of bytes of the event being read.
     size: usize,
     data: Data,
     pending: Event,
     seen: bool,
 }
 
-/// The data lines of one event; most have one, which stays a slice of what came.
+/// The data lines of one event; most events have one line, which stays a slice of the input.
 #[derive(Debug)]
 enum Data {
     None,
@@ -60,18 +60,18 @@ impl Events {
         }
     }
 
-    /// Adds bytes as they came.
+    /// Appends bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.buffer.push(bytes);
     }
 
-    /// Bytes that came and are of no whole event yet.
+    /// The number of bytes that belong to no complete event yet.
     pub(crate) fn open(&self) -> usize {
         self.size + self.buffer.len()
     }
 
-    /// The next event, if it is whole. An event without data is reported too if it has an id or a retry: the first event
-    /// of a stream that can be resumed is one.
+    /// Returns the next event, if it is complete. An event without data is returned if it has an id or a retry time: a
+    /// resumable stream begins with such an event.
     pub(crate) fn next(&mut self) -> Result<Option<Event>, TooLarge> {
         if !self.start() {
             return Ok(None);
@@ -90,7 +90,7 @@ impl Events {
         if self.open() > self.cap { Err(TooLarge) } else { Ok(None) }
     }
 
-    /// Drops a byte order mark; false while it cannot be told yet.
+    /// Drops a byte order mark; returns false while it cannot be recognized yet.
     fn start(&mut self) -> bool {
         const MARK: &[u8] = b"\xef\xbb\xbf";
         if self.started {
@@ -161,7 +161,8 @@ impl Events {
     }
 }
 
-/// A name or an id. Nothing that long means anything to us, and as text it may take three times its bytes.
+/// Decodes a name or an id, truncated: longer ones mean nothing to us, and as text they may take three times their
+/// bytes.
 fn text(value: &[u8]) -> String {
     const MOST: usize = 4096;
     String::from_utf8_lossy(&value[..value.len().min(MOST)]).into_owned()

@@ -1,4 +1,4 @@
-//! The wire by table and property: framing at any cut, strict envelopes, edits that change nothing else.
+//! The wire format by table and property: framing at any cut, strict envelopes, edits that change nothing else.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -159,7 +159,7 @@ fn h4_bytes_that_are_no_text() {
         let line = [&br#"{"jsonrpc":"2.0","id":1,"result":""#[..], bad, b"\"}"].concat();
         assert!(Message::passing(&line.into(), DEPTH).is_err(), "{bad:?}");
     }
-    // An escape is the business of whoever opens the string.
+    // Escapes are left to the reader of the string.
     let lone = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":"\ud800"}"#);
     assert!(Message::passing(&lone, DEPTH).is_ok());
 }
@@ -257,7 +257,8 @@ proptest! {
     fn events_match_the_oracle(text in "(data|event|id|: c|\\n|\\r|\\r\\n|a|:| ){0,60}", cuts in prop::collection::vec(1usize..9, 1..40)) {
         use eventsource_stream::Eventsource as _;
         use futures_util::{FutureExt as _, StreamExt as _};
-        // A carriage return is the end of a line only once the next byte is seen not to belong to it; so the oracle reads it.
+        // A carriage return counts as a line ending only once the next byte is known not to be `\n`; the oracle reads
+        // it alike.
         let text = text + ":";
         let oracle = futures_util::stream::iter([Ok::<_, std::io::Error>(text.clone().into_bytes())]).eventsource();
         let want: Vec<(String, String)> = oracle
@@ -278,7 +279,7 @@ proptest! {
                 got.push((kind, String::from_utf8(event.data.to_vec()).unwrap()));
             }
         }
-        // The oracle keeps silent about events without data, ours tells their ids.
+        // The oracle drops events without data; ours reports their ids.
         got.retain(|(_, data)| !data.is_empty());
         prop_assert_eq!(got, want.into_iter().filter(|(_, data)| !data.is_empty()).collect::<Vec<_>>());
     }
@@ -299,7 +300,7 @@ proptest! {
             let text = if pretty { serde_json::to_vec_pretty(&object) } else { serde_json::to_vec(&object) }.unwrap();
             let raw = Raw::parse(&text.into()).unwrap();
             let mut edits = Edits::new(&raw);
-            // A name is said once: edits are made side by side, not one on the other.
+            // Each name occurs once, because the edits are independent of each other.
             let steps: std::collections::BTreeMap<_, _> = steps.iter().cloned().collect();
             let mut want = json!(object);
             for (name, new) in &steps {

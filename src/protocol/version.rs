@@ -1,8 +1,14 @@
-//! The protocol revisions, and the two eras they fall into.
+//! The protocol revisions, and the two eras they belong to.
 
 use std::fmt;
 
 /// A revision of the protocol.
+///
+/// ```
+/// use mcp_host::protocol::ProtocolVersion;
+///
+/// assert_eq!(ProtocolVersion::parse("2025-11-25"), Some(ProtocolVersion::LATEST_HANDSHAKE));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProtocolVersion {
     /// 2024-11-05
@@ -17,31 +23,36 @@ pub enum ProtocolVersion {
     V2026_07_28,
 }
 
-/// How two peers get to know each other; the words are those of the specification.
+/// How two peers learn each other's revision and capabilities; the names are those of the specification.
+///
+/// ```
+/// use mcp_host::protocol::{Era, ProtocolVersion};
+///
+/// assert_eq!(ProtocolVersion::LATEST_MODERN.era(), Era::Modern);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Era {
-    /// By `initialize`, once for a session: up to 2025-11-25.
+    /// By `initialize`, once per session: up to 2025-11-25.
     Legacy,
-    /// By what each request says of itself: since 2026-07-28.
+    /// By the metadata of each request: since 2026-07-28.
     Modern,
 }
 
 impl ProtocolVersion {
-    /// The newest revision with a handshake: what we offer in `initialize`, and what we answer to a version we do not know.
+    /// The newest revision with a handshake: the one we offer in `initialize`, and our answer to an unknown version.
     pub const LATEST_HANDSHAKE: Self = Self::V2025_11_25;
-    /// The newest revision without one.
+    /// The newest revision without a handshake.
     pub const LATEST_MODERN: Self = Self::V2026_07_28;
-    /// Assumed of an HTTP request that names none (2025-11-25, transports).
-    pub const HTTP_DEFAULT: Self = Self::V2025_03_26;
-    /// Those that begin with `initialize`, oldest first.
-    pub const HANDSHAKE: [Self; 4] = [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25];
-    /// Those whose requests speak for themselves.
+    /// The revisions that begin with `initialize`, oldest first.
+    pub(crate) const HANDSHAKE: [Self; 4] =
+        [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25];
+    /// The revisions without a handshake.
     pub const MODERN: [Self; 1] = [Self::V2026_07_28];
-    /// All of them, oldest first.
+    /// All revisions, oldest first.
     pub const ALL: [Self; 5] =
         [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
 
-    /// The revision as it is written on the wire.
+    /// Returns the revision as it is written on the wire.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -65,13 +76,13 @@ impl ProtocolVersion {
         Self::parse(text).filter(|version| version.era() == Era::Legacy)
     }
 
-    /// The era that it belongs to.
+    /// Returns the era of the revision.
     #[must_use]
     pub fn era(self) -> Era {
         if self >= Self::V2026_07_28 { Era::Modern } else { Era::Legacy }
     }
 
-    /// Whether its requests speak for themselves.
+    /// Whether the revision has no handshake.
     #[must_use]
     pub fn is_modern(self) -> bool {
         self.era() == Era::Modern

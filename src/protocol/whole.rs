@@ -1,34 +1,34 @@
-//! What is put together of pieces.
+//! A buffer that is filled piece by piece.
 //!
-//! A large one has a mapping of its own: the system gives memory page by page as it is filled, and takes all of it back
-//! at once. In the heap, among many that come and go, much of it would stay with the process.
+//! A large buffer has its own memory mapping: the system provides memory page by page as it is filled, and takes all of
+//! it back at once. On the heap, among many short-lived buffers, much of it would stay with the process.
 
 use bytes::Bytes;
 use memmap2::MmapMut;
 
-/// From this size on. A mapping costs a fault for each page, so what is common stays in the heap.
+/// The size from which a buffer is mapped. A mapping costs a page fault per page, so common sizes stay on the heap.
 const LARGE: usize = 2 * 1024 * 1024;
 
-/// Bytes to which more are added.
+/// A growing buffer.
 #[derive(Debug)]
 pub(crate) enum Whole {
-    /// In the heap.
+    /// On the heap.
     Heap(Vec<u8>),
-    /// The first so many bytes of a mapping.
+    /// A mapping, and how many of its bytes are filled.
     Mapped(MmapMut, usize),
 }
 
 impl Whole {
-    /// Nothing so far, with room for `size` bytes.
+    /// Creates an empty buffer with room for `size` bytes.
     pub(crate) fn with_room(size: usize) -> Self {
         if size < LARGE { Self::Heap(Vec::with_capacity(size)) } else { Self::mapped(size) }
     }
 
-    /// The same, in a mapping: memory is taken only as it is filled.
+    /// Creates an empty mapped buffer; memory is taken only as it is filled.
     pub(crate) fn mapped(size: usize) -> Self {
         match MmapMut::map_anon(size) {
             Ok(map) => Self::Mapped(map, 0),
-            // There are too many.
+            // The process has too many mappings.
             Err(_) => Self::Heap(Vec::new()),
         }
     }

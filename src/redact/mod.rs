@@ -1,12 +1,11 @@
-//! Removes secrets from text that is about to be shown: the last line behind types that cannot be printed.
+//! Removes secrets from text that is about to be shown: the last line of defense behind types that cannot be printed.
 //!
-//! In: text for a log, an error, a status. Out: the same with `***` for values that the config says are secret, and for
-//! what looks like a credential (`shape.rs`). Servers may repeat what they were given, so this includes causes of
-//! failures and standard error. What a program gives as headers is learned as it comes ([`Learned`]), by every scrubber
-//! that hides that config.
+//! In: text for a log, an error, a status. Out: the same text with `***` for values that the config marks as secret,
+//! and for everything that looks like a credential (`shape.rs`). Servers may repeat secrets that they were given, so
+//! this also covers the causes of their failures and their standard error. Headers that a helper program prints are
+//! learned when it prints them (`Learned`), by every scrubber of that config.
 //!
-//! **Invariant:** it only takes away, and never fails. Not here: what clients and servers say to each other passes
-//! untouched.
+//! **Invariant:** it only removes, and never fails. Not here: messages between clients and servers pass untouched.
 
 mod shape;
 #[cfg(test)]
@@ -19,36 +18,43 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-pub use shape::{arguments, looks_secret, names_a_secret};
+pub(crate) use shape::names_a_secret;
+pub use shape::{arguments, looks_secret};
 
-/// What stands in the place of a value.
+/// What replaces a value.
 pub const MASK: &str = "***";
 
-/// Shorter values are words that stand anywhere.
+/// Values with fewer bytes are common words, and not hidden.
 const SHORTEST: usize = 6;
-/// A value that was cut at the end of a text is known by that many bytes of it.
+/// How many first bytes identify a value that was cut off at the end of a text.
 const STUB: usize = 6;
 
-/// Knows values that must not be seen. `Debug` shows how many.
+/// Values that must not be shown. `Debug` shows only how many there are.
+///
+/// ```
+/// # fn show(config: &mcp_host::Config, line: &str) {
+/// println!("{}", config.scrubber().scrub(line));
+/// # }
+/// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Scrubber {
-    /// The longest first, so that none hides a part of another.
+    /// The longest value is first: masking a part of it before the whole would leave the rest readable.
     known: Vec<Box<str>>,
-    /// What more will be known.
+    /// Sources of values that become known later.
     learned: Vec<Learned>,
 }
 
-/// Values that become known while the program runs, of one source. Whoever [follows](Scrubber::follow) it takes them out from
-/// then on.
+/// Values of one source that become known while the program runs. A scrubber that [follows](Scrubber::follow) the
+/// source removes them from then on.
 #[derive(Clone, Default)]
-pub struct Learned(Arc<ArcSwap<Vec<Box<str>>>>);
+pub(crate) struct Learned(Arc<ArcSwap<Vec<Box<str>>>>);
 
-/// So many of a source are known at once, the last ones.
+/// How many values one source keeps: the last ones that it learned.
 const LEARNED: usize = 1024;
 
 impl Learned {
-    /// Adds what a scrubber knows.
-    pub fn learn(&self, scrubber: &Scrubber) {
+    /// Adds the values of a scrubber.
+    pub(crate) fn learn(&self, scrubber: &Scrubber) {
         self.0.rcu(|known| {
             let mut all = Vec::clone(known);
             for value in &scrubber.known {
@@ -82,8 +88,8 @@ impl fmt::Debug for Scrubber {
 }
 
 impl Scrubber {
-    /// Adds a value; each line of one that has several, and the forms in which it is written into JSON and URLs.
-    pub fn know(&mut self, value: &str) {
+    /// Adds a value: each of its lines, plain and as escaped in JSON and in URLs.
+    pub(crate) fn know(&mut self, value: &str) {
         for line in value.lines().map(str::trim) {
             self.add(line);
             let quoted = format!("{line:?}");
@@ -94,16 +100,16 @@ impl Scrubber {
         }
     }
 
-    /// Adds all that another one knows.
+    /// Adds everything that another scrubber knows.
     pub fn join(&mut self, other: &Self) {
         other.known.iter().for_each(|value| self.add(value));
-        // Where nobody else has a source any more, nothing comes from it.
+        // A source that has no other owner will learn nothing more.
         self.learned.retain(|learned| Arc::strong_count(&learned.0) > 1);
         other.learned.iter().for_each(|learned| self.follow(learned));
     }
 
-    /// Takes out what a source learns, too, whenever it learns it.
-    pub fn follow(&mut self, learned: &Learned) {
+    /// Makes this scrubber remove what a source has learned and will learn.
+    pub(crate) fn follow(&mut self, learned: &Learned) {
         if !self.learned.contains(learned) {
             self.learned.push(learned.clone());
         }
@@ -117,7 +123,7 @@ impl Scrubber {
         self.known.insert(at, value.into());
     }
 
-    /// The text without the values that are known, nor anything that has the shape of a credential.
+    /// Returns the text without known values and without anything that has the shape of a credential.
     #[must_use]
     pub fn scrub<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.without_known(text) {
@@ -126,7 +132,7 @@ impl Scrubber {
         }
     }
 
-    /// The text without the values that are known. What only looks like a credential stays.
+    /// Returns the text without known values. Text that only looks like a credential stays.
     #[must_use]
     pub fn without_known<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let learned: Vec<_> = self.learned.iter().map(|learned| learned.0.load()).collect();
@@ -148,27 +154,27 @@ impl Scrubber {
     }
 }
 
-/// A URI without its query and fragment, which are where people put keys.
+/// Returns a URI without its query and fragment, where people put keys.
 #[must_use]
-pub fn without_query(uri: &str) -> Cow<'_, str> {
+pub(crate) fn without_query(uri: &str) -> Cow<'_, str> {
     match uri.find(['?', '#']) {
         Some(end) if uri.contains("://") => Cow::Owned(format!("{}?…", &uri[..end])),
         _ => Cow::Borrowed(uri),
     }
 }
 
-/// Where the beginning of a value stands at the end of a text that was cut there. Linear in the value, whatever is repeated
-/// in it: a prefix function, as of Knuth, Morris and Pratt.
+/// Finds where a value begins that was cut off at the end of the text. Returns `None` if no value is cut off there. A
+/// prefix function (Knuth, Morris and Pratt) keeps the work linear in the value, whatever repeats in it.
 fn stub(text: &str, value: &str) -> Option<usize> {
     let body = text.strip_suffix('…').unwrap_or(text);
     let (bytes, longest) = (value.as_bytes(), value.len().saturating_sub(1));
     let tail = &body.as_bytes()[body.len().saturating_sub(longest)..];
     let (first, last) = (bytes.get(..STUB)?, *tail.last()?);
-    // Nearly all texts end here.
+    // Nearly all texts return here.
     if !bytes.contains(&last) || !tail.windows(STUB).any(|window| window == first) {
         return None;
     }
-    // How much of its beginning the value ends with, at each place.
+    // For each position in the value, the length of the longest proper prefix of the value that ends there.
     let mut again = vec![0; longest];
     for at in 1..longest {
         again[at] = step(bytes, &again, again[at - 1], bytes[at]);
@@ -177,7 +183,7 @@ fn stub(text: &str, value: &str) -> Option<usize> {
     (matched >= STUB).then(|| body.len() - matched)
 }
 
-/// How much of the beginning of a value ends with a byte, where so much of it stood before.
+/// Returns how many bytes of the value match after `byte`, if `matched` bytes matched before it.
 fn step(value: &[u8], again: &[usize], mut matched: usize, byte: u8) -> usize {
     while matched > 0 && value[matched] != byte {
         matched = again[matched - 1];

@@ -1,36 +1,36 @@
-//! What looks like a credential wherever it stands: values behind telling names, bearer and basic tokens, keys of known
-//! makers, users and queries of URLs.
+//! Finds what looks like a credential: values after telling names, bearer and basic tokens, API keys of known vendors,
+//! and the users and queries in URLs.
 //!
-//! **Invariant:** the work is linear in the text. Whoever writes it may repeat whatever begins a credential, so what runs on
-//! behind many beginnings is gone through once for all of them.
+//! **Invariant:** the work is linear in the text. The text may repeat the start of a credential many times, so the tail
+//! that all these starts share is scanned only once.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use super::MASK;
 
-/// Whether a name says that its value is a secret.
+/// Reports whether a name suggests that its value is a secret.
 #[must_use]
-pub fn names_a_secret(name: &str) -> bool {
+pub(crate) fn names_a_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let telling = ["key", "token", "secret", "passw", "auth", "credential", "bearer", "cookie"];
     telling.iter().any(|part| name.contains(part))
 }
 
-/// Whether a text is a key by its looks: a known beginning, or a long run of letters and digits that is no word.
+/// Reports whether a text looks like a key: a known prefix, or a long run of letters and digits.
 #[must_use]
 pub fn looks_secret(text: &str) -> bool {
     begins_a_secret(text) || is_uuid(text) || last_key(text).is_some()
 }
 
-/// The arguments of a program, with a mask for each that is a key by its looks, or by the option in front of it.
+/// Masks those arguments of a program that look like a key or follow an option that names one.
 #[must_use]
 pub fn arguments(args: &[String]) -> Vec<String> {
     let mut shown = Vec::with_capacity(args.len());
     let mut next_is_secret = false;
     for arg in args {
         let named = arg.split_once(['=', ':']).filter(|(name, _)| names_a_secret(name));
-        // A key may begin with `-`. An option of one letter is rare behind such a name.
+        // A key may begin with `-`. A one-letter option rarely follows such a name.
         let is_secret = std::mem::take(&mut next_is_secret) && !arg.starts_with("--");
         next_is_secret = named.is_none() && arg.starts_with('-') && names_a_secret(arg);
         shown.push(if is_secret {
@@ -52,12 +52,12 @@ fn begins_a_secret(text: &str) -> bool {
 }
 
 fn is_uuid(text: &str) -> bool {
-    // In that order, because the first ends at the first other letter.
+    // The checks are in this order because the first one stops at the first other letter.
     text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
         && text.bytes().filter(u8::is_ascii_hexdigit).count() == 32
 }
 
-/// Where the last run of letters and digits begins that is no word.
+/// Returns where the last run of letters and digits begins that is long enough for a key.
 fn last_key(text: &str) -> Option<usize> {
     let mut at = text.len();
     text.rsplit(|c: char| !c.is_ascii_alphanumeric()).find_map(|run| {
@@ -68,21 +68,21 @@ fn last_key(text: &str) -> Option<usize> {
     })
 }
 
-/// How keys of some makers begin.
+/// Prefixes of some vendors' API keys and tokens, and of JWTs.
 const MAKERS: [&str; 10] = ["sk-", "sk_", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "eyJ", "AKIA"];
-/// Words with a digit in them are shorter, keys are longer.
+/// A run of letters and digits of this length looks like a key; words that contain a digit are shorter.
 const LONG: usize = 16;
-/// What OAuth sends beside names that tell by themselves.
+/// OAuth parameters whose names do not say that they are secret.
 const OAUTH: [&str; 3] = ["code", "code_verifier", "assertion"];
-/// How credentials in a header begin.
+/// Authentication schemes in headers.
 const SCHEMES: [&str; 5] = ["bearer", "basic", "digest", "token", "dpop"];
-/// What a challenge says behind its scheme.
+/// Parameters of an authentication challenge, which follow its scheme.
 const PARAMETERS: [&str; 7] =
     ["realm", "scope", "error", "error_description", "error_uri", "resource_metadata", "algs"];
-/// A shorter value of a telling name is a word (`key=value`, `"key": "value"`).
+/// A value after a telling name that has fewer bytes is a word (`key=value`, `"key": "value"`).
 const WORD: usize = 6;
 
-/// The text with a mask over each credential.
+/// Masks each credential in the text.
 pub(super) fn masked(text: &str) -> Cow<'_, str> {
     let mut found: Vec<(Range<usize>, &str)> = Vec::new();
     urls(text, &mut found);
@@ -105,12 +105,12 @@ pub(super) fn masked(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Users, passwords and queries of URLs.
+/// Finds the users, passwords and queries in URLs.
 fn urls(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
     let mut from = 0;
     while let Some(first) = text[from..].find("://").map(|at| from + at) {
         let end = end_of(text, first, |c| c.is_whitespace() || "\"'<>`|\\{}".contains(c));
-        // One may stand in the path of another; what stands in a query goes with it.
+        // A URL may contain another URL in its path; another URL in its query is hidden with the query.
         let query = text[first..end].find(['?', '#']).map(|query| first + query);
         let path = &text[..query.unwrap_or(end)];
         for (at, sign) in path[first..].match_indices("://") {
@@ -121,7 +121,7 @@ fn urls(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
             }
         }
         if let Some(query) = query.filter(|query| query + 1 < end) {
-            // A sentence may end behind the URL.
+            // A sentence may end after the URL.
             let last = first + text[first..end].trim_end_matches([',', '.', ';', ':', ')', ']']).len();
             found.push((query + 1..last.max(query + 1), "…"));
         }
@@ -129,14 +129,14 @@ fn urls(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
     }
 }
 
-/// `Bearer x`, `Basic x`, wherever they stand.
+/// Finds `Bearer x` and `Basic x` anywhere.
 fn schemes(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
     let lower = text.to_ascii_lowercase();
     for scheme in ["bearer", "basic"] {
         for (at, _) in lower.match_indices(scheme) {
             let start = at + scheme.len();
             let blank = text[start..].find(|c: char| c != ' ').unwrap_or(0);
-            // Without one it is a part of a word, which may go on with the same again.
+            // Without a blank, the scheme is part of a word, which the text may repeat many times.
             if blank == 0 {
                 continue;
             }
@@ -152,7 +152,7 @@ fn schemes(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
     }
 }
 
-/// `name=value`, `"name":"value"`, and headers.
+/// Finds `name=value`, `"name":"value"`, and headers.
 fn pairs(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
     let (mut bare_value, mut cookies) = (Bare::default(), 0..0);
     for (at, sign) in text.match_indices(['=', ':']) {
@@ -174,9 +174,9 @@ fn pairs(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
         let hide = match (sign, in_quotes) {
             _ if shown.is_empty() || shown == MASK || is_reference(shown) => false,
             _ if cookie => true,
-            // A sentence may end or go on behind it; a password ends with any other sign.
+            // A sentence may end or continue after the value; any other character belongs to the password.
             ("=", _) => shown.strip_suffix([':', '.']).unwrap_or(shown).len() >= WORD,
-            // A name in quotes is JSON; else it may be a sentence.
+            // A name in quotes is JSON; otherwise it may be a sentence.
             (_, true) => quoted && shown.len() >= WORD || value.looks_secret(text),
             (_, false) => value.looks_secret(text) || credential(text, range.clone(), found),
         };
@@ -193,20 +193,21 @@ fn pairs(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
     }
 }
 
-/// The last value without quotes that was gone through. Where another begins inside it, it has the same end, and what was
-/// found of it holds for its end, too.
+/// The last unquoted value that was scanned. A value that begins inside it has the same end, so the findings about that
+/// end still hold.
 #[derive(Clone, Default)]
 struct Bare {
     range: Range<usize>,
-    /// Its last `=`, and where its last run begins that is a key by its looks.
+    /// The position of the last `=` in it.
     equals: Option<usize>,
+    /// The start of the last run in it that looks like a key.
     key: Option<usize>,
 }
 
 /// The value of a pair.
 enum Value<'a> {
     Quoted(Range<usize>),
-    /// From there to the end of the other one.
+    /// From this position to the end of the scanned value.
     Bare(usize, &'a Bare),
 }
 
@@ -234,7 +235,8 @@ impl Value<'_> {
     }
 }
 
-/// What stands behind a scheme in a header, which is no value of its own.
+/// Finds the credential after an authentication scheme in a header. Returns false, because the scheme itself is no
+/// secret.
 fn credential(text: &str, scheme: Range<usize>, found: &mut Vec<(Range<usize>, &'static str)>) -> bool {
     if SCHEMES.iter().any(|known| text[scheme.clone()].eq_ignore_ascii_case(known)) {
         let start = scheme.end + text[scheme.end..].find(|c: char| c != ' ').unwrap_or(0);
@@ -246,7 +248,7 @@ fn credential(text: &str, scheme: Range<usize>, found: &mut Vec<(Range<usize>, &
     false
 }
 
-/// The value that begins there, without its quotes.
+/// Returns the value that begins at `from`, without its quotes. `last` is the unquoted value that was scanned last.
 fn value<'a>(text: &str, from: usize, last: &'a mut Bare) -> Value<'a> {
     let start = from + text[from..].find(|c: char| c != ' ').unwrap_or(0);
     let escaped = usize::from(text[start..].starts_with('\\'));
@@ -267,7 +269,7 @@ fn value<'a>(text: &str, from: usize, last: &'a mut Bare) -> Value<'a> {
     }
 }
 
-/// The closing quote; a quote behind a backslash closes only what was opened by one.
+/// Finds the closing quote. An escaped quote closes only a value that an escaped quote opened.
 fn end_of_quoted(text: &str, start: usize, quote: char, by_escape: bool) -> usize {
     let mut escape = false;
     for (at, c) in text[start..].char_indices() {
@@ -280,7 +282,7 @@ fn end_of_quoted(text: &str, start: usize, quote: char, by_escape: bool) -> usiz
     text.len()
 }
 
-/// Keys that tell by their first letters whose they are.
+/// Finds keys that begin with a vendor's prefix.
 fn makers(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
     for prefix in MAKERS {
         let mut token = 0..0;
@@ -296,7 +298,8 @@ fn makers(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
     }
 }
 
-/// Whether a value only names a variable, behind a scheme perhaps: `Bearer ${TOKEN}`. One with a default does not count.
+/// Reports whether a value only names an environment variable, maybe after a scheme: `Bearer ${TOKEN}`. A variable with
+/// a default value does not count.
 fn is_reference(value: &str) -> bool {
     let bare = match value.split_once(' ') {
         Some((scheme, bare)) if SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known)) => bare,
@@ -307,7 +310,7 @@ fn is_reference(value: &str) -> bool {
     name.is_some_and(|name| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
 }
 
-/// Whether help stands there, at the end of a sentence perhaps, and no token.
+/// Reports whether this is the placeholder that our help texts use, maybe at the end of a sentence, and not a token.
 fn is_placeholder(token: &str) -> bool {
     token.trim_end_matches('.') == "TOKEN"
 }
@@ -320,7 +323,7 @@ fn end_of(text: &str, from: usize, ends: impl Fn(char) -> bool) -> usize {
     text[from..].find(ends).map_or(text.len(), |length| from + length)
 }
 
-/// How long the character there is.
+/// Returns the length of the character at `at`.
 fn next(text: &str, at: usize) -> usize {
     text[at..].chars().next().map_or(1, char::len_utf8)
 }

@@ -1,4 +1,4 @@
-//! What is taken out, and what stays readable.
+//! What is removed, and what stays readable.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn h97_credentials_are_masked_by_their_shape() {
         ("key sk-0123456789abcdef.", "key ***"),
         ("https://ada:pw@example.com/x?token=1#f, then", "https://***@example.com/x?…, then"),
         ("see https://example.com/mcp?key=abc", "see https://example.com/mcp?…"),
-        // What only begins like a sentence of ours is none.
+        // Text that only begins like one of our placeholders is hidden.
         ("Authorization: Bearer TOKENS", "Authorization: Bearer ***"),
         ("Authorization: Bearer token", "Authorization: Bearer ***"),
         ("Authorization: Bearer TOKEN=", "Authorization: Bearer ***"),
@@ -127,18 +127,18 @@ fn h97_what_begins_a_credential_again_and_again_is_gone_through_once() {
         "\\",
     ];
     let mut scrubber = Scrubber::default();
-    // The beginning of it stands at nearly every place, and its end at none.
+    // The value's prefix occurs at nearly every position, and its end at none.
     scrubber.know(&format!("{}y", "x".repeat(SIZE)));
     let (done, all) = mpsc::channel();
     std::thread::spawn(move || {
         for begins in beginnings {
-            // Once as it is, and once behind what a mask might begin with and before what ends it.
+            // Once as it is, and once between the start and the end of what a mask may cover.
             let many = begins.repeat(SIZE / begins.len());
             let shown = [many.clone(), format!("token:://bearer {many}\"'? x")].map(|text| scrubber.scrub(&text).len());
             let _ = done.send((begins, shown));
         }
     });
-    // It takes well under a second; were a line gone through from each beginning, it would be hours.
+    // This takes well under a second; rescanning the line from each start would take hours.
     for begins in beginnings {
         let (known, shown) = all.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("{begins:?}"));
         assert!(known == begins && shown.iter().all(|length| *length <= 2 * SIZE), "{begins:?}: {shown:?}");
@@ -191,7 +191,7 @@ fn h97_the_argument_behind_a_telling_option_is_masked() {
         (["--token", "hunter2", "x"], ["--token", "***", "x"]),
         (["--token", "-Ab_9", "x"], ["--token", "***", "x"]),
         (["--token", "--verbose", "x"], ["--token", "--verbose", "x"]),
-        // One option of that kind behind another.
+        // One such option after another.
         (["--no-auth", "-token", "hunter2"], ["--no-auth", "***", "***"]),
         (["--token=hunter2", "-v", "x"], ["--token=***", "-v", "x"]),
     ] {

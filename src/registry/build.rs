@@ -1,41 +1,29 @@
-//! Builds a catalog: which definition is shown under which name.
+//! Builds a catalog: decides which definition is shown under which name.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::catalog::{Catalog, Server};
 use super::circle::Circles;
-use super::filter::{Prefix, ServerNaming};
+use super::contribution::Contribution;
 use super::listing::{Listing, Writer};
-use super::offer::Offer;
 use super::{Kind, Owners, Problems, quoted};
+use crate::config::Prefix;
 use crate::exposed::{Naming, bare_name, exposed_name, exposed_uri};
 use crate::name::ServerName;
 
-/// What one server brings to the catalog.
-#[derive(Clone, Debug)]
-pub struct Contribution {
-    /// The index by which the caller knows the server.
-    pub server: usize,
-    /// Its alias.
-    pub alias: ServerName,
-    /// How its names are made.
-    pub settings: Arc<ServerNaming>,
-    /// What it lists; nothing while it is not there.
-    pub offer: Arc<Offer>,
-}
-
 /// Why a definition that came through us is not shown.
-const CIRCLE: &str = "the server has it from this host";
+const CIRCLE: &str = "it comes from this host";
 
-/// Bytes of definitions on one page. Many clients never ask for a second page, so nearly every list should be one.
+/// How many bytes of definitions one page holds. Many clients never ask for a second page, so nearly every list should
+/// have only one.
 const PAGE: usize = 4 << 20;
 
 impl Catalog {
-    /// Merges what the servers list. `contributions` are in the order of the config and hold **every** server of it, with an
-    /// empty offer if need be: no server can then take a name that carries another's alias.
+    /// Merges the servers' lists. `contributions` are in config order and contain **every** server of the config, with
+    /// an empty offer if need be: that way, no server can take a name that starts with another's alias.
     #[must_use]
-    pub fn build(contributions: &[Contribution], naming: &Naming, owners: &mut Owners) -> Self {
+    pub(crate) fn build(contributions: &[Contribution], naming: &Naming, owners: &mut Owners) -> Self {
         Self::build_paged(contributions, naming, owners, PAGE)
     }
 
@@ -91,7 +79,7 @@ impl Build<'_> {
                     }
                 };
                 writer.add(from.server, &from.alias, &exposed, definition, server.mode);
-                // Pages of MCP Apps call tools by raw name; never by one that means another server's.
+                // MCP Apps pages call tools by raw name; such a name must never lead to another server.
                 let is_free = |owner: Option<&ServerName>| owner.is_none_or(|owner| *owner == from.alias);
                 if is_free(catalog.bearer(raw)) && is_free(owners.of(kind, raw)) {
                     writer.admit_raw();
@@ -106,13 +94,13 @@ impl Build<'_> {
             let from = contributions.iter().position(|from| from.server == later.server);
             if let Some(problems) = from.and_then(|position| problems.get_mut(position)) {
                 problems
-                    .add(|| format!("{} {} differs from {} in case only", kind.word(), later.exposed, first.exposed));
+                    .add(|| format!("{} {} differs from {} only in case", kind.word(), later.exposed, first.exposed));
             }
         }
         listing
     }
 
-    /// The name to show, or why there is none.
+    /// Returns the exposed name, or why there is none.
     fn exposed(
         &self,
         from: &Contribution,
@@ -123,7 +111,7 @@ impl Build<'_> {
         let part = if self.kind == Kind::Tools { from.settings.renamed(raw) } else { raw };
         if from.settings.prefix != Prefix::Always {
             let bare: Arc<str> = bare_name(&from.alias, part, self.naming).into();
-            // The alias of a server in front is that server's name, whether it has such a tool or not.
+            // A name that starts with a server's alias is that server's, whether or not it has such a tool.
             let bearer = self.catalog.bearer(&bare).or_else(|| owners.of(self.kind, &bare));
             let other = bearer.filter(|owner| **owner != from.alias);
             let shown = || writer.has(&bare).map(|entry| &entry.alias);
@@ -132,7 +120,7 @@ impl Build<'_> {
                     owners.claim(self.kind, &bare, &from.alias);
                     return Ok(bare);
                 }
-                (Some(owner), Prefix::Never) => return Err(format!("the name {bare} is that of {owner}")),
+                (Some(owner), Prefix::Never) => return Err(format!("the name {bare} belongs to {owner}")),
                 (Some(_), _) => {}
             }
         }
@@ -172,7 +160,7 @@ impl Build<'_> {
     fn writer(&self, page: usize) -> Writer {
         let lists = || self.contributions.iter().map(|from| &from.offer.list(self.kind).definitions);
         let count = lists().map(Vec::len).sum();
-        // What the names grow by is a guess; it saves moving the text while it is written.
+        // The 28 bytes per definition for longer names are a guess, to avoid moving the text while it is written.
         let bytes = lists().flatten().map(|definition| definition.json.as_bytes().len() + 28).sum();
         Writer::new(self.kind, page, count, bytes)
     }

@@ -1,30 +1,39 @@
-//! All offers under one roof: what clients list, and where a name or URI of theirs leads.
+//! All offers combined: the lists that clients see, and which server each name or URI leads to.
 //!
-//! Made in `build.rs`, never changed after.
+//! A catalog is built in `build.rs` and never changed afterwards.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::filter::{Prefix, ServerNaming};
+use super::filter::ServerNaming;
 use super::listing::{Entry, Holder, Listing, read_cursor};
 use super::rewrite::links;
 use super::{Contribution, Kind, Problems};
+use crate::config::Prefix;
 use crate::exposed::{Naming, SCHEME_HEADS, UriMode, raw_uri};
 use crate::name::{ALIAS, ServerName};
 use crate::protocol::raw::string;
 use crate::protocol::{ProtocolVersion, Raw};
 
 /// An immutable snapshot of everything that all servers offer.
+///
+/// ```
+/// # fn show(catalog: &mcp_host::Catalog) {
+/// for tool in catalog.tools() {
+///     println!("{}: {}", tool.name(), tool.definition().text("description").unwrap_or_default());
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Catalog {
     lists: [Listing; 4],
     servers: Vec<Server>,
-    /// Positions in `servers`.
+    /// Positions in `servers`, by alias.
     aliases: HashMap<Box<str>, usize>,
     naming: Naming,
 }
 
-/// What the catalog keeps of one server.
+/// What the catalog knows about one server.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     server: usize,
@@ -32,39 +41,39 @@ pub(super) struct Server {
     settings: Arc<ServerNaming>,
     /// How its URIs are shown.
     pub(super) mode: UriMode,
-    /// Whether it has resources at all.
+    /// Whether it offers any resources.
     capable: bool,
     problems: Vec<String>,
 }
 
-/// Where a name or URI leads.
+/// The server that a name or URI leads to, and what the server calls it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// The index of the server, from its [`Contribution`].
-    pub server: usize,
+pub(crate) struct Target {
+    /// The index that the server has in its [`Contribution`].
+    pub(crate) server: usize,
     /// Its alias.
-    pub alias: ServerName,
-    /// What the server itself calls it.
-    pub name: Arc<str>,
-    /// How the URIs in its answer are to be shown.
-    pub uris: UriMode,
+    pub(crate) alias: ServerName,
+    /// The server's own name or URI for it.
+    pub(crate) name: Arc<str>,
+    /// How to show the URIs in the server's answer.
+    pub(crate) uris: UriMode,
 }
 
-/// What became of a name or URI.
+/// The result of resolving a name or URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Resolution {
-    /// It is one server's.
+pub(crate) enum Resolution {
+    /// It belongs to one server.
     Found(Target),
-    /// More than one server could be meant; the names that tell them apart, if there are any.
+    /// It could belong to several servers; lists the names that distinguish them, if there are any.
     Ambiguous(Vec<Arc<str>>),
-    /// It is nobody's.
+    /// It belongs to no server.
     Unknown,
 }
 
 impl Resolution {
-    /// The target, if there is one.
+    /// Returns the target, if there is one.
     #[must_use]
-    pub fn found(self) -> Option<Target> {
+    pub(crate) fn found(self) -> Option<Target> {
         match self {
             Self::Found(target) => Some(target),
             Self::Ambiguous(_) | Self::Unknown => None,
@@ -75,10 +84,10 @@ impl Resolution {
 /// Why a cursor leads to no page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadCursor {
-    /// It belongs to another state of the list: an older catalog may still have the page.
+    /// It belongs to another version of the list; an older catalog may still have the page.
     #[error("the list has changed since that cursor was given; list again from the start")]
     Stale,
-    /// We gave no such cursor.
+    /// It is not a cursor of ours.
     #[error("no cursor of this list")]
     Foreign,
 }
@@ -102,11 +111,12 @@ impl Server {
 }
 
 impl Catalog {
-    /// The result of a list request of a client of that revision: the first page, or the one behind `cursor`. The bytes are
-    /// ready: a call copies nothing.
+    /// Returns the result of a list request from a client of this revision: the first page, or the page at `cursor`.
+    /// The bytes are prepared: a call copies nothing.
     ///
     /// # Errors
-    /// When `cursor` is none of this catalog.
+    /// When `cursor` does not belong to this catalog.
+    #[doc(hidden)]
     pub fn page(&self, kind: Kind, cursor: Option<&str>, revision: ProtocolVersion) -> Result<Raw, BadCursor> {
         let list = self.list(kind);
         let page = match cursor {
@@ -119,99 +129,101 @@ impl Catalog {
         list.pages(kind, revision).get(page).cloned().ok_or(BadCursor::Foreign)
     }
 
-    /// Whether the list has more pages than one.
+    /// Reports whether the list has more than one page.
     #[must_use]
-    pub fn is_paged(&self, kind: Kind) -> bool {
+    pub(crate) fn is_paged(&self, kind: Kind) -> bool {
         self.list(kind).is_paged()
     }
 
-    /// Stands for the content of a list: it changes exactly when clients would see another list.
+    /// Returns a hash of a list that changes exactly when clients would see a different list.
     #[must_use]
-    pub fn hash(&self, kind: Kind) -> u128 {
+    pub(crate) fn hash(&self, kind: Kind) -> u128 {
         self.list(kind).hash
     }
 
-    /// Everything in a list, in order.
+    /// Returns all entries of a list, in order.
     #[must_use]
     pub fn entries(&self, kind: Kind) -> &[Entry] {
         &self.list(kind).entries
     }
 
-    /// The tools, in order.
+    /// Returns the tools, in order.
     #[must_use]
     pub fn tools(&self) -> &[Entry] {
         self.entries(Kind::Tools)
     }
 
-    /// The prompts, in order.
+    /// Returns the prompts, in order.
     #[must_use]
     pub fn prompts(&self) -> &[Entry] {
         self.entries(Kind::Prompts)
     }
 
-    /// The resources, in order.
+    /// Returns the resources, in order.
     #[must_use]
     pub fn resources(&self) -> &[Entry] {
         self.entries(Kind::Resources)
     }
 
-    /// The resource templates, in order.
+    /// Returns the resource templates, in order.
     #[must_use]
     pub fn resource_templates(&self) -> &[Entry] {
         self.entries(Kind::ResourceTemplates)
     }
 
-    /// The entry that clients know by that name, URI or URI template.
+    /// Returns the entry that clients know by this name, URI, or URI template.
     #[must_use]
     pub fn entry(&self, kind: Kind, exposed: &str) -> Option<&Entry> {
         self.list(kind).exposed(exposed)
     }
 
-    /// What a person should know about a server's lists: mended, left out, clashing.
+    /// Returns problems of a server's lists to show to a person: definitions that were repaired, left out, or in
+    /// conflict.
     #[must_use]
-    pub fn problems(&self, server: usize) -> &[String] {
+    pub(crate) fn problems(&self, server: usize) -> &[String] {
         self.servers.iter().find(|found| found.server == server).map(|found| &*found.problems).unwrap_or_default()
     }
 
-    /// The index of the server with that alias.
-    #[must_use]
-    pub fn server(&self, alias: &str) -> Option<usize> {
+    /// Returns the index of the server with this alias.
+    #[cfg(test)]
+    pub(crate) fn server(&self, alias: &str) -> Option<usize> {
         self.by_alias(alias).map(|server| server.server)
     }
 
-    /// The server whose alias stands in front of a name, whether it has such a tool or prompt or not.
+    /// Returns the server whose alias a name starts with, whether or not the server has such a tool or prompt.
     #[must_use]
-    pub fn bearer(&self, name: &str) -> Option<&ServerName> {
+    pub(crate) fn bearer(&self, name: &str) -> Option<&ServerName> {
         let heads = name.match_indices(&*self.naming.separator).map(|(at, _)| &name[..at]);
         // A name may be megabytes of separators.
         heads.take_while(|head| head.len() <= ALIAS).find_map(|head| self.by_alias(head)).map(|server| &server.alias)
     }
 
-    /// Where the name of a tool leads: by its exposed name; by its raw name, if one server has that; to the one server that
-    /// is never prefixed, which may have tools that it does not list.
+    /// Resolves the name of a tool: it is an exposed name; or a raw name that only one server has; or else it goes to
+    /// the only server whose names are never prefixed, which may have unlisted tools.
     #[must_use]
-    pub fn tool(&self, name: &str) -> Resolution {
+    pub(crate) fn tool(&self, name: &str) -> Resolution {
         self.named(Kind::Tools, name)
     }
 
-    /// Where the name of a prompt leads, as with tools.
+    /// Resolves the name of a prompt in the same way.
     #[must_use]
-    pub fn prompt(&self, name: &str) -> Resolution {
+    pub(crate) fn prompt(&self, name: &str) -> Resolution {
         self.named(Kind::Prompts, name)
     }
 
-    /// Where a URI leads: listed as such; with an alias in front; listed by one server under its raw form; matched by the
-    /// templates of one server, first by those that are shown in their raw form; linked from a tool; to the one server that has resources.
-    /// Never to several: a URI can be a secret.
+    /// Resolves a URI, by the first rule that applies: it is listed; it starts with an alias; one server lists its raw
+    /// form; the templates of one server match, those shown in raw form first; a tool links to it; only one server has
+    /// resources. It never goes to several servers: a URI can be a secret.
     #[must_use]
-    pub fn resource(&self, uri: &str) -> Resolution {
+    pub(crate) fn resource(&self, uri: &str) -> Resolution {
         let list = self.list(Kind::Resources);
         if let Some(entry) = list.exposed(uri) {
             return self.found(entry);
         }
         let raw = || list.raw(uri).map(|holder| self.held(Kind::Resources, uri, holder));
         let prefixed = raw_uri(uri);
-        // `git+ssh:` is a scheme. Any other first part that is an alias is that server's, whoever lists such a URI.
+        // `git+ssh:` is a scheme. Any other first part that is an alias belongs to that server, even if another lists
+        // the URI.
         if prefixed.as_ref().is_some_and(|(head, _)| SCHEME_HEADS.contains(head))
             && let Some(resolution) = raw()
         {
@@ -227,7 +239,8 @@ impl Catalog {
         }
         let templates = self.list(Kind::ResourceTemplates).entries.iter();
         let matching: Vec<&Entry> = templates.filter(|entry| covers(&entry.raw, uri)).collect();
-        // Clients know such a URI as that of a template that is shown as it is, whatever another server's raw one covers.
+        // Clients know such a URI from a template that is shown in raw form, even if another server's raw template
+        // covers it.
         let as_shown = matching.iter().filter(|entry| entry.exposed == entry.raw).map(|entry| entry.server);
         let mut holders: Vec<usize> = as_shown.collect();
         if holders.is_empty() {
@@ -236,7 +249,7 @@ impl Catalog {
         if !holders.is_empty() {
             return self.to_one(self.servers.iter().filter(|found| holders.contains(&found.server)), uri);
         }
-        // What no list shows may be linked from a tool: user interfaces are not listed as a rule.
+        // An unlisted URI may be linked from a tool: user interfaces are usually not listed.
         let linking = self.linking(uri);
         if !linking.is_empty() {
             return self.to_one(self.servers.iter().filter(|found| linking.contains(&found.server)), uri);
@@ -244,7 +257,7 @@ impl Catalog {
         self.to_one(self.servers.iter().filter(|server| server.capable), uri)
     }
 
-    /// The servers whose tools are shown with a link to that user interface.
+    /// Returns the servers whose tools link to this user interface.
     fn linking(&self, uri: &str) -> Vec<usize> {
         if !uri.get(..3).is_some_and(|scheme| scheme.eq_ignore_ascii_case("ui:")) {
             return Vec::new();
@@ -259,9 +272,9 @@ impl Catalog {
         self.tools().iter().filter(links_to).map(|entry| entry.server).collect()
     }
 
-    /// Where a URI template (of a completion request) leads.
+    /// Resolves a URI template from a completion request.
     #[must_use]
-    pub fn template(&self, template: &str) -> Resolution {
+    pub(crate) fn template(&self, template: &str) -> Resolution {
         match self.list(Kind::ResourceTemplates).exposed(template) {
             Some(entry) => self.found(entry),
             None => self.resource(template),
@@ -318,7 +331,7 @@ impl Catalog {
     }
 }
 
-/// What `build.rs` needs.
+/// Methods for `build.rs`.
 impl Catalog {
     pub(super) fn empty(servers: Vec<Server>, naming: Naming) -> Self {
         let by_alias = |(position, server): (usize, &Server)| (server.alias.as_str().into(), position);
@@ -341,14 +354,14 @@ impl Catalog {
     }
 }
 
-/// Whether a URI can come of a URI template: the literal parts in order, and anything for the expressions.
+/// Reports whether a URI may match a URI template: its literal parts occur in order, with anything for the expressions.
 fn covers(template: &str, uri: &str) -> bool {
     let Some((first, mut template)) = template.split_once('{') else { return template == uri };
     let Some(mut uri) = uri.strip_prefix(first) else { return false };
     loop {
         let Some((_, literal)) = template.split_once('}') else { return false };
         let Some((literal, next)) = literal.split_once('{') else { return uri.ends_with(literal) };
-        // The first place is as good as any later one for what comes after.
+        // The first match leaves the most room for the rest.
         let Some(at) = uri.find(literal) else { return false };
         uri = &uri[at + literal.len()..];
         template = next;

@@ -1,21 +1,22 @@
-//! What a server has only because it asked us: a proxy that is an entry of our config and a client of our endpoint lists
-//! back what it was given, one prefix longer each time. Such definitions are left out, so that the list does not grow.
+//! Circles: a proxy that is a server in our config and also a client of our endpoint lists back what we gave it, one
+//! prefix longer each time. Such definitions are left out, so that the list does not grow.
 //!
-//! A name is followed through the names that we show: where that leads back to a definition of the same server, with the
-//! same description and arguments, it came through us. Hosts that say who they are need no such guess (`through.rs`).
+//! A name is followed through the names that we show. If that leads back to a definition of the same server, with the
+//! same description and arguments, it came through us. Hosts that identify themselves need no such guess
+//! (`through.rs`).
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use super::Kind;
-use super::build::Contribution;
 use super::catalog::Catalog;
+use super::contribution::Contribution;
 use super::offer::Definition;
 use crate::exposed::{Naming, UriMode, exposed_name, exposed_uri};
 use crate::protocol::Raw;
 
-/// The definitions of one kind, by the names that we show them under.
+/// The definitions of one kind, by the names under which we show them.
 pub(super) struct Circles<'a> {
     kind: Kind,
     naming: &'a Naming,
@@ -25,11 +26,12 @@ pub(super) struct Circles<'a> {
 struct Shown<'a> {
     from: &'a Contribution,
     mode: UriMode,
-    /// Made when a name first leads here, which is rare.
+    /// The server's definitions by the names under which we show them; built when a name first leads here, which is
+    /// rare.
     names: OnceCell<HashMap<String, &'a Definition>>,
 }
 
-/// Prefixes that are followed. Longer names do not fit anyway.
+/// The most prefixes that are followed. Longer names do not fit anyway.
 const PREFIXES: usize = 8;
 
 impl<'a> Circles<'a> {
@@ -42,7 +44,7 @@ impl<'a> Circles<'a> {
         Self { kind, naming, servers: contributions.iter().zip(catalog.servers()).map(shown).collect() }
     }
 
-    /// Whether that definition of a server is another one of the same server, come back through us.
+    /// Reports whether a definition is another one of the same server that came back through us.
     pub(super) fn closes(&self, catalog: &Catalog, from: &Contribution, definition: &Definition) -> bool {
         let mut name: &str = &definition.name;
         for _ in 0..PREFIXES {
@@ -75,7 +77,7 @@ impl<'a> Shown<'a> {
                     Kind::Tools => exposed_name(&from.alias, from.settings.renamed(raw), naming),
                     Kind::Prompts => exposed_name(&from.alias, raw, naming),
                     Kind::Resources | Kind::ResourceTemplates => match exposed_uri(&from.alias, raw, *mode) {
-                        // Without a prefix it does not grow.
+                        // Without a prefix the name does not grow.
                         Cow::Borrowed(_) => return None,
                         Cow::Owned(uri) => uri,
                     },

@@ -1,10 +1,9 @@
-//! One definition of a list: checked, mended, and marked where the catalog will write other names into it.
+//! Checks and repairs one definition of a list, and finds the places where the catalog will write other names into it.
 //!
-//! One bad entry makes some clients refuse the whole list, so a definition leaves here as they all take it, or not at all.
-//! What is fine keeps every byte. `schema.rs` looks into the schemas of tools.
+//! Some clients refuse a whole list over one bad entry, so a definition leaves here in a form that all clients accept,
+//! or not at all. A valid definition keeps every byte. `schema.rs` handles the schemas of tools.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -12,30 +11,30 @@ use serde_json::value::RawValue;
 
 use super::header::{self, ParamHeader, ParamHeaders};
 use super::{Caps, Kind, schema, text};
-use crate::protocol::raw::{array, member, string};
-use crate::protocol::{Edits, Raw, object};
+use crate::protocol::raw::{array, member, string, twice};
+use crate::protocol::{Edits, Raw, meta, object, ours};
 
 /// A definition that may be shown.
 #[derive(Debug)]
 pub(super) struct Checked {
-    /// What the server calls it.
+    /// The server's own name for it.
     pub(super) name: String,
-    /// The definition, mended.
+    /// The definition, repaired.
     pub(super) json: Raw,
-    /// What was mended.
+    /// What was repaired.
     pub(super) mends: Vec<Cow<'static, str>>,
-    /// Where in `json` the name stands.
+    /// The position of the name in `json`.
     pub(super) name_at: Range<u32>,
-    /// Where in `json` links to user interfaces stand, in order.
+    /// The positions of links to user interfaces in `json`, in order.
     pub(super) links: Vec<(Range<u32>, String)>,
-    /// Arguments that want an HTTP header each.
+    /// The arguments that are also sent as HTTP headers.
     pub(super) headers: Vec<ParamHeader>,
 }
 
-/// Why a definition is left out, and its name where it could be read.
+/// The name of a definition that is left out, if it could be read, and why it is left out.
 pub(super) type Dropped = (Option<String>, Cow<'static, str>);
 
-/// What a member must be, by its first byte.
+/// The type of a member, recognized by its first byte.
 #[derive(Clone, Copy)]
 enum Shape {
     Text,
@@ -67,7 +66,7 @@ const ANNOTATIONS: (&str, Shape) = ("annotations", Shape::Object);
 const ICONS: (&str, Shape) = ("icons", Shape::Array);
 const META: (&str, Shape) = ("_meta", Shape::Object);
 
-/// The optional members that clients know, by kind.
+/// Returns the optional members that clients know, by kind.
 const fn optional(kind: Kind) -> &'static Table {
     match kind {
         Kind::Tools => &[
@@ -96,7 +95,7 @@ const RESOURCE_ANNOTATIONS: &Table =
     &[("audience", Shape::Array), ("priority", Shape::Number), ("lastModified", Shape::Text)];
 const ARGUMENT: &Table = &[TITLE, DESCRIPTION, ("required", Shape::Bool)];
 
-/// A member to write anew, or to leave out.
+/// A member to replace or to remove.
 struct Patch {
     member: &'static str,
     value: Option<Vec<u8>>,
@@ -111,18 +110,18 @@ pub(super) fn check(
     caps: &Caps,
     rule: ParamHeaders,
 ) -> Result<Checked, Dropped> {
-    let clean;
+    let (clean, cleared);
     let named = |name: Option<&RawValue>| match name.and_then(string).filter(|name| !name.is_empty()) {
         Some(name) => Ok(name.into_owned()),
         None => Err((None, format!("has no `{}`", kind.key()).into())),
     };
     let length = value.get().len();
     if length > caps.definition && Shape::Object.fits(value) {
-        // It may be a whole page: only its name is looked for.
+        // It may be a whole page, so only its name is read.
         let name = named(member(value, kind.key()))?;
         return Err((Some(name), format!("is {length} bytes long, more than {}", caps.definition).into()));
     }
-    let Some(mut members) = object(value) else { return Err((None, "is no object".into())) };
+    let Some(mut members) = object(value) else { return Err((None, "is not an object".into())) };
     let name = named(find(&members, kind.key()))?;
     let scan = text::scan(value.get().as_bytes());
     if scan.depth > caps.depth {
@@ -132,9 +131,16 @@ pub(super) fn check(
     let mut json = Raw::part(page, value);
     if scan.hidden {
         clean = Raw::trusted(text::stripped(value.get().as_bytes()).into());
-        mends.push("control or invisible characters taken out".into());
+        mends.push("control or invisible characters removed".into());
         members = object(clean.as_value()).unwrap_or_default();
         json = clean.clone();
+    }
+    let own = ours::head(json.clone(), &[meta::HOST_PATH]);
+    if own.as_bytes().len() < json.as_bytes().len() {
+        cleared = own;
+        mends.push("members of `_meta` that only the host may write: left out".into());
+        members = object(cleared.as_value()).unwrap_or_default();
+        json = cleared.clone();
     }
     let patches = match patches(kind, &name, &members) {
         Ok(patches) => patches,
@@ -169,7 +175,7 @@ fn find<'a>(members: &[(Cow<'a, str>, &'a RawValue)], name: &str) -> Option<&'a 
 }
 
 fn patches(kind: Kind, name: &str, members: &[(Cow<'_, str>, &RawValue)]) -> Result<Vec<Patch>, Cow<'static, str>> {
-    // Readers differ in which of two they take: the second name could be one that we never gave.
+    // Readers differ in which duplicate they use: the second name could be one that we never assigned.
     if let Some(twice) = twice(members) {
         return Err(format!("has two members {}", super::quoted(twice)).into());
     }
@@ -177,7 +183,7 @@ fn patches(kind: Kind, name: &str, members: &[(Cow<'_, str>, &RawValue)]) -> Res
     for &(member, shape) in optional(kind) {
         let Some(value) = find(members, member) else { continue };
         if !shape.fits(value) {
-            let is = if value.get() == "null" { "null" } else { "of another type" };
+            let is = if value.get() == "null" { "null" } else { "of the wrong type" };
             patches.push(Patch { member, value: None, why: format!("`{member}` is {is}: left out").into() });
         } else if let Some((value, why)) = inner(kind, member, value) {
             patches.push(Patch { member, value, why: why.into() });
@@ -198,41 +204,37 @@ fn patches(kind: Kind, name: &str, members: &[(Cow<'_, str>, &RawValue)]) -> Res
             }
             if !find(members, "name").is_some_and(|name| Shape::Text.fits(name)) {
                 let value = Some(Raw::from_value(name).as_bytes().to_vec());
-                patches.push(Patch { member: "name", value, why: "`name` is missing: the URI stands in".into() });
+                patches.push(Patch { member: "name", value, why: "`name` is missing: the URI is used instead".into() });
             }
         }
     }
     Ok(patches)
 }
 
-/// Official clients refuse a list in which one URI is none.
+/// Checks a URI. Official clients refuse a list that contains an invalid one.
 fn uri(uri: &str) -> Result<(), Cow<'static, str>> {
     if uri.chars().any(char::is_control) {
         return Err("its `uri` holds control characters".into());
     }
-    url::Url::parse(uri).map_err(|error| format!("its `uri` is no URI: {error}"))?;
+    url::Url::parse(uri).map_err(|error| format!("its `uri` is not a URI: {error}"))?;
     Ok(())
 }
 
-pub(super) fn twice<'a>(members: &'a [(Cow<'_, str>, &RawValue)]) -> Option<&'a str> {
-    let mut seen = HashSet::with_capacity(members.len());
-    members.iter().map(|(key, _)| &**key).find(|key| !seen.insert(*key))
-}
-
-/// What is to be done inside a member of the right shape: a new value, or none.
+/// Repairs the inside of a member that has the right type. Returns the new value (the inner `None` removes the member)
+/// and why; `None` if the member is valid.
 fn inner(kind: Kind, member: &str, value: &RawValue) -> Option<(Option<Vec<u8>>, &'static str)> {
     match member {
         "annotations" => {
             let table = if kind == Kind::Tools { TOOL_ANNOTATIONS } else { RESOURCE_ANNOTATIONS };
             let clean = fitted(value, table)?;
-            Some((Some(clean), "members of `annotations` are null or of another type: left out"))
+            Some((Some(clean), "members of `annotations` are null or of the wrong type: left out"))
         }
         "icons" => {
             let is_icon = |icon: &RawValue| self::member(icon, "src").is_some_and(|src| Shape::Text.fits(src));
             let fine = array(value).is_some_and(|icons| icons.into_iter().all(is_icon));
-            (!fine).then_some((None, "`icons` holds what is no icon: left out"))
+            (!fine).then_some((None, "`icons` has an invalid icon: left out"))
         }
-        "arguments" => arguments(value).map(|clean| (Some(clean), "`arguments` holds what is no argument: mended")),
+        "arguments" => arguments(value).map(|clean| (Some(clean), "`arguments` has invalid arguments: repaired")),
         _ => None,
     }
 }
@@ -253,7 +255,7 @@ fn arguments(value: &RawValue) -> Option<Vec<u8>> {
     changed.then(|| [b"[", &*kept.join(&b","[..]), b"]"].concat())
 }
 
-/// The object without the members that are not as the table says; `None` if all are.
+/// Removes the members that do not fit the table; returns `None` if all fit.
 fn fitted(value: &RawValue, table: &Table) -> Option<Vec<u8>> {
     let members = object(value)?;
     let is_bad = |(name, shape): &&(&str, Shape)| members.iter().any(|(key, value)| key == name && !shape.fits(value));
@@ -263,7 +265,7 @@ fn fitted(value: &RawValue, table: &Table) -> Option<Vec<u8>> {
     (!edits.is_empty()).then(|| edits.apply().as_bytes().to_vec())
 }
 
-/// Links to user interfaces: `_meta.ui.resourceUri`, and its older flat form.
+/// Returns the links to user interfaces: `_meta.ui.resourceUri`, and its older flat form.
 fn links(json: &Raw) -> Vec<(Range<u32>, String)> {
     if memchr::memmem::find(json.as_bytes(), b"esourceUri").is_none() {
         return Vec::new();
@@ -274,7 +276,7 @@ fn links(json: &Raw) -> Vec<(Range<u32>, String)> {
     found.into_iter().filter_map(link).collect()
 }
 
-/// Where in `json` the value stands, which borrows from it.
+/// Returns the position of a value in `json`; `None` if it does not borrow from there.
 fn spot(json: &Raw, value: Option<&RawValue>) -> Option<Range<u32>> {
     let value = value?.get();
     let start = (value.as_ptr() as usize).checked_sub(json.as_bytes().as_ptr() as usize)?;

@@ -1,20 +1,20 @@
-//! The part of a server's settings that decides which of its tools are seen, and under which names.
+//! The settings of a server that decide which of its tools are visible, and under which names.
 
 use std::collections::HashMap;
 
-pub use crate::config::Prefix;
+use crate::config::Prefix;
 use crate::glob::is_match;
 
 /// How the tools of one server are named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerNaming {
-    /// When names carry the alias.
+    /// When tool names carry the server's alias as their prefix.
     pub prefix: Prefix,
-    /// Globs (`*`, `?`) over raw tool names: what matches none is not seen.
+    /// Globs (`*`, `?`) over raw tool names: a tool that matches none is hidden.
     pub include: Vec<String>,
-    /// Globs over raw tool names: what matches one is not seen, included or not.
+    /// Globs over raw tool names: a tool that matches one is hidden, even if included.
     pub exclude: Vec<String>,
-    /// Other names for tools, by raw name; prefixed all the same.
+    /// New names for tools, by raw name; they are still prefixed.
     pub rename: HashMap<String, String>,
 }
 
@@ -25,14 +25,14 @@ impl Default for ServerNaming {
 }
 
 impl ServerNaming {
-    /// Whether a tool may be seen and called.
+    /// Reports whether a tool is visible and may be called.
     #[must_use]
     pub fn admits(&self, tool: &str) -> bool {
         let matches = |globs: &[String]| globs.iter().any(|glob| is_match(glob, tool));
         matches(&self.include) && !matches(&self.exclude)
     }
 
-    /// What stands behind the prefix in the name of a tool.
+    /// Returns the part of a tool's name after the prefix.
     #[must_use]
     pub fn renamed<'a>(&'a self, tool: &'a str) -> &'a str {
         self.rename.get(tool).map_or(tool, String::as_str)

@@ -1,13 +1,13 @@
-//! Whether arguments that were made for one definition of a tool can be meant for another: what its schema surely refuses.
+//! Checks whether arguments made for one definition of a tool can fit another: finds what its schema surely refuses.
 //!
-//! **Invariant:** what the schema may allow is never refused. Only the arguments themselves are looked at, not what is inside
-//! of them: the server has the last word.
+//! **Invariant:** nothing that the schema may allow is refused. Only the arguments themselves are checked, not what is
+//! inside them: that is for the server to decide.
 
 use serde_json::{Map, Value};
 
 use crate::protocol::Raw;
 
-/// Why these arguments are none for a tool with that definition; `None` where they may be some.
+/// Returns why a tool with this definition cannot take these arguments; `None` if it may take them.
 #[must_use]
 pub(crate) fn misfit(definition: &Raw, arguments: Option<&Raw>) -> Option<String> {
     let schema: Value = definition.member("inputSchema")?.read().ok()?;
@@ -25,7 +25,7 @@ pub(crate) fn misfit(definition: &Raw, arguments: Option<&Raw>) -> Option<String
         match named.get(name) {
             None if is_closed => return Some(format!("it has no {}", super::quoted(name))),
             Some(Value::Object(part)) if !may_be(part, value) => {
-                return Some(format!("{} must be something else", super::quoted(name)));
+                return Some(format!("{} has the wrong type or value", super::quoted(name)));
             }
             _ => {}
         }
@@ -33,7 +33,7 @@ pub(crate) fn misfit(definition: &Raw, arguments: Option<&Raw>) -> Option<String
     None
 }
 
-/// Whether a part of a schema may allow the value.
+/// Reports whether a property's schema may allow the value.
 fn may_be(part: &Map<String, Value>, value: &Value) -> bool {
     if part.contains_key("$ref") || (value.is_null() && part.get("nullable") == Some(&Value::Bool(true))) {
         return true;
@@ -45,7 +45,7 @@ fn may_be(part: &Map<String, Value>, value: &Value) -> bool {
         "array" => value.is_array(),
         "object" => value.is_object(),
         "number" => value.is_number(),
-        // `1.0` is one.
+        // `1.0` is an integer.
         "integer" => value.as_f64().is_some_and(|number| number.fract() == 0.0),
         _ => true,
     };
@@ -54,7 +54,7 @@ fn may_be(part: &Map<String, Value>, value: &Value) -> bool {
         Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind.as_str().is_none_or(is)),
         _ => true,
     };
-    // Numbers are equal in ways that are not looked at here.
+    // Numbers may be equal in forms that are not compared here.
     let is_one = |values: &Vec<Value>| value.is_number() || values.contains(value);
     fits && part.get("enum").and_then(Value::as_array).is_none_or(is_one)
 }
@@ -77,13 +77,13 @@ mod tests {
         let cases = [
             (r#"{}"#, Some("it needs \"a\"")),
             (r#"{"a":"1"}"#, None),
-            (r#"{"a":1}"#, Some("\"a\" must be something else")),
+            (r#"{"a":1}"#, Some("\"a\" has the wrong type or value")),
             (r#"{"a":"1","b":1.0}"#, None),
             (r#"{"a":"1","b":null}"#, None),
-            (r#"{"a":"1","b":1.5}"#, Some("\"b\" must be something else")),
+            (r#"{"a":"1","b":1.5}"#, Some("\"b\" has the wrong type or value")),
             (r#"{"a":"1","c":"x"}"#, None),
             (r#"{"a":"1","c":1.0}"#, None),
-            (r#"{"a":"1","c":"z"}"#, Some("\"c\" must be something else")),
+            (r#"{"a":"1","c":"z"}"#, Some("\"c\" has the wrong type or value")),
             (r#"{"a":"1","d":7,"e":7,"f":null,"g":7}"#, None),
             (r#"{"a":"1","h":7}"#, Some("it has no \"h\"")),
         ];

@@ -1,7 +1,7 @@
-//! `x-mcp-header` in input schemas: which arguments a server wants repeated in HTTP headers.
+//! `x-mcp-header` in input schemas: the arguments that a server wants repeated in HTTP headers.
 //!
-//! The annotation is between us and the server, unless the host is told to show it to its clients as well; then it is for
-//! us to check what they send. Not here: the headers themselves.
+//! The annotation is between us and the server, unless the host is configured to show it to its clients; then we must
+//! check the headers that they send. The headers themselves are handled elsewhere.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,34 +15,34 @@ use crate::protocol::{Edits, Raw, object};
 
 const ANNOTATION: &str = "x-mcp-header";
 
-/// What annotations mean for a server.
+/// What annotations do at a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ParamHeaders {
-    /// Nothing: stdio, and every revision with a handshake.
+pub(crate) enum ParamHeaders {
+    /// Nothing: over stdio, and in every revision with a handshake.
     #[default]
     Ignore,
-    /// Headers are sent, and a tool with a bad annotation must be left out.
+    /// Headers are sent, and a tool with a bad annotation is left out.
     Mirror,
 }
 
 /// An argument to repeat in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParamHeader {
-    /// Where it stands in the arguments: property names from the root, each shared by all that stand below it.
-    pub path: Box<[Arc<str>]>,
+pub(crate) struct ParamHeader {
+    /// The argument's position: the property names from the root, each stored once for all arguments below it.
+    pub(crate) path: Box<[Arc<str>]>,
     /// The last part of the header's name.
-    pub header: String,
+    pub(crate) header: String,
 }
 
-/// Whether a look inside is worth it.
+/// Reports whether the definition may have annotations.
 pub(super) fn is_in(definition: &Raw) -> bool {
     memchr::memmem::find(definition.as_bytes(), ANNOTATION.as_bytes()).is_some()
 }
 
-/// The definition as it is shown, and what its annotations say to us.
+/// Returns the definition to show, and the headers that its annotations ask for.
 ///
 /// # Errors
-/// Why one of them is bad, where that matters.
+/// With the reason why an annotation is bad, if headers are sent to the server.
 pub(super) fn take(
     definition: &Raw,
     rule: ParamHeaders,
@@ -60,7 +60,7 @@ pub(super) fn take(
     }
 }
 
-/// What the annotations say that were left in a definition.
+/// Reads the annotations that were kept in a definition.
 pub(super) fn shown(definition: &Raw) -> Vec<ParamHeader> {
     if is_in(definition) { read(definition).headers } else { Vec::new() }
 }
@@ -76,16 +76,17 @@ fn read(definition: &Raw) -> Walk<'_> {
 struct Walk<'a> {
     edits: Edits<'a>,
     headers: Vec<ParamHeader>,
-    /// Of the headers, in small letters.
+    /// The header names, in lower case.
     names: HashSet<String>,
     bad: Option<&'static str>,
 }
 
 impl<'a> Walk<'a> {
-    /// `path`: the properties that lead here; `None` where other keywords do. The depth of a definition is bounded.
+    /// Walks a schema. `path` has the properties that lead to it; `None` if another keyword leads to it. Recursion is
+    /// safe, because the depth of a definition is bounded.
     fn schema(&mut self, schema: &'a RawValue, mut path: Option<&mut Vec<Arc<str>>>) {
         let members = object(schema).unwrap_or_default();
-        // One object may hold it thousands of times.
+        // One object may repeat the annotation thousands of times.
         let is_annotated = members.iter().any(|(key, _)| key == ANNOTATION);
         if is_annotated {
             self.edits.remove(schema, ANNOTATION);
@@ -96,7 +97,7 @@ impl<'a> Walk<'a> {
                 ANNOTATION => self.note(is_scalar, value, path.as_deref()),
                 "properties" => self.map(value, path.as_deref_mut()),
                 "$defs" | "definitions" | "patternProperties" | "dependentSchemas" => self.map(value, None),
-                // Values, not schemas.
+                // These hold values, not schemas.
                 "enum" | "const" | "default" | "examples" | "required" => {}
                 _ if value.get().starts_with('{') => self.schema(value, None),
                 _ => array(value).unwrap_or_default().into_iter().for_each(|schema| self.schema(schema, None)),
@@ -104,7 +105,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Schemas by name.
+    /// Walks a map of schemas.
     fn map(&mut self, schemas: &'a RawValue, mut path: Option<&mut Vec<Arc<str>>>) {
         for (name, schema) in object(schemas).unwrap_or_default() {
             if let Some(path) = path.as_deref_mut() {
@@ -120,10 +121,10 @@ impl<'a> Walk<'a> {
     fn note(&mut self, is_scalar: bool, value: &RawValue, path: Option<&Vec<Arc<str>>>) {
         let header = string(value).filter(|header| !header.is_empty() && header.bytes().all(is_token));
         let reason = match (header, path.filter(|path| !path.is_empty())) {
-            (None, _) => "has an `x-mcp-header` that is no header name",
-            (_, None) => "has an `x-mcp-header` on what is no property",
-            _ if !is_scalar => "has an `x-mcp-header` on what is no string, integer or boolean",
-            (Some(header), _) if !self.names.insert(header.to_ascii_lowercase()) => "has one `x-mcp-header` twice",
+            (None, _) => "has an `x-mcp-header` that is not a header name",
+            (_, None) => "has an `x-mcp-header` outside of a property",
+            _ if !is_scalar => "has an `x-mcp-header` on something other than a string, integer, or boolean",
+            (Some(header), _) if !self.names.insert(header.to_ascii_lowercase()) => "has the same `x-mcp-header` twice",
             (Some(header), Some(path)) => {
                 self.headers.push(ParamHeader { path: path.clone().into(), header: header.into_owned() });
                 return;
@@ -133,7 +134,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether a schema is one of values that fit a header. Not `number`: its decimal text is not one for all.
+/// Reports whether the values of a schema fit a header. `number` does not: its decimal text is not unique.
 fn is_scalar(members: &[(Cow<'_, str>, &RawValue)]) -> bool {
     let kind = members.iter().find(|(key, _)| key == "type").and_then(|(_, kind)| string(kind));
     matches!(kind.as_deref(), Some("string" | "integer" | "boolean"))

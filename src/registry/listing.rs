@@ -1,4 +1,4 @@
-//! One merged list: its entries, its pages as ready bytes, and the tables that lead back.
+//! One merged list of all servers: its entries, its pages as prepared bytes, and the tables for resolving names.
 
 use std::collections::HashMap;
 use std::collections::hash_map;
@@ -17,6 +17,13 @@ use crate::name::ServerName;
 use crate::protocol::{Edits, ProtocolVersion, Raw};
 
 /// One definition as clients see it.
+///
+/// ```
+/// # fn show(tool: &mcp_host::Entry) {
+/// println!("{} is {} of {}", tool.name(), tool.raw_name(), tool.server());
+/// println!("{:?}", tool.definition().member("inputSchema"));
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub(super) server: usize,
@@ -27,42 +34,42 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The name, URI or URI template that clients use.
+    /// Returns the name, URI, or URI template that clients use.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.exposed
     }
 
-    /// What the server itself calls it.
+    /// Returns the server's own name for it.
     #[must_use]
     pub fn raw_name(&self) -> &str {
         &self.raw
     }
 
-    /// The server it comes from.
+    /// Returns the server that it comes from.
     #[must_use]
     pub fn server(&self) -> &ServerName {
         &self.alias
     }
 
-    /// The definition, the exposed name in it.
+    /// Returns the definition with its exposed name.
     #[must_use]
     pub fn definition(&self) -> &Raw {
         &self.definition
     }
 
-    /// The headers in which clients that are shown this repeat arguments.
+    /// Returns the headers in which clients that see this definition repeat arguments.
     pub(crate) fn param_headers(&self) -> Vec<ParamHeader> {
         header::shown(&self.definition)
     }
 }
 
-/// Whose a raw name is.
+/// The entries that have a raw name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     /// The entry at this index.
     One(u32),
-    /// More than one server's.
+    /// Entries of several servers.
     Many,
 }
 
@@ -70,16 +77,17 @@ pub(super) enum Holder {
 pub(super) struct Listing {
     pub(super) entries: Vec<Entry>,
     pages: Vec<Raw>,
-    /// The pages for revisions that want some definition otherwise, made when such a client first asks; `None`: none does.
+    /// The pages for revisions that need other definitions, built when such a client first asks; `None` if nothing
+    /// differs.
     dialects: [OnceLock<Option<Box<[Raw]>>>; DIALECTS],
     pub(super) hash: u128,
     exposed: HashMap<Arc<str>, u32>,
     raw: HashMap<Arc<str>, Holder>,
-    /// Bare names that clients know, of servers that do not show them now.
+    /// Names without a prefix that clients know, from servers that do not show them now.
     pub(super) reserved: HashMap<Arc<str>, ServerName>,
 }
 
-/// What clients of some revisions are shown alike.
+/// The number of groups of revisions that see the same list.
 const DIALECTS: usize = 4;
 
 fn dialect(revision: ProtocolVersion) -> usize {
@@ -96,7 +104,7 @@ impl Listing {
         self.pages.len() > 1
     }
 
-    /// The pages for clients of that revision.
+    /// Returns the pages for clients of a revision.
     pub(super) fn pages(&self, kind: Kind, revision: ProtocolVersion) -> &[Raw] {
         if kind != Kind::Tools {
             return &self.pages;
@@ -113,7 +121,7 @@ impl Listing {
         }
         let page = |page: &Raw| {
             let mut edits = Edits::new(page);
-            // Those of other pages are no parts of this one.
+            // Definitions from other pages are not found in this one and change nothing.
             changed.iter().for_each(|(old, new)| edits.replace_part(old, new.as_bytes().to_vec()));
             edits.apply()
         };
@@ -132,7 +140,7 @@ impl Listing {
         self.entries.get(index as usize)
     }
 
-    /// Pairs of entries whose names differ in case only, the later one first.
+    /// Returns pairs of entries whose names differ only in case, the later one first.
     pub(super) fn twins(&self) -> Vec<(&Entry, &Entry)> {
         if !self.entries.iter().any(|entry| entry.exposed.bytes().any(|byte| byte.is_ascii_uppercase())) {
             return Vec::new();
@@ -150,7 +158,7 @@ impl Listing {
         twins
     }
 
-    /// Adds a page, and makes its definitions those of the entries from `first` on.
+    /// Adds a page, and points the entries from `first` on at their definitions in it.
     fn put(&mut self, page: Vec<u8>, parts: &[Range<usize>], first: usize) {
         let page = Bytes::from(page.into_boxed_slice());
         for (entry, part) in self.entries.iter_mut().skip(first).zip(parts) {
@@ -160,7 +168,7 @@ impl Listing {
     }
 }
 
-/// Makes a [`Listing`], entry by entry.
+/// Builds a [`Listing`], entry by entry.
 #[derive(Debug)]
 pub(super) struct Writer {
     kind: Kind,
@@ -173,7 +181,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Pages end before `page` bytes.
+    /// Creates a writer whose pages end before `page` bytes.
     pub(super) fn new(kind: Kind, page: usize, count: usize, bytes: usize) -> Self {
         let listing = Listing {
             entries: Vec::with_capacity(count),
@@ -190,7 +198,7 @@ impl Writer {
         self.listing.exposed(exposed)
     }
 
-    /// Adds a definition under a name that is free.
+    /// Adds a definition under a free name.
     pub(super) fn add(
         &mut self,
         server: usize,
@@ -222,7 +230,7 @@ impl Writer {
         });
     }
 
-    /// Lets clients say the raw name of the entry added last.
+    /// Lets clients use the last entry's raw name (the server's own name for it) as well.
     pub(super) fn admit_raw(&mut self) {
         let Some(entry) = self.listing.entries.last() else { return };
         if entry.raw == entry.exposed {
@@ -245,7 +253,7 @@ impl Writer {
         }
     }
 
-    /// Ends the list. Nearly every one is one page and stays where it was written; a longer one is cut.
+    /// Finishes the list. Nearly every list is one page and stays in its buffer; a longer one is split.
     pub(super) fn finish(self) -> Listing {
         let Self { kind, page, mut listing, mut text, parts, hash } = self;
         listing.hash = short(hash.chain_update(kind.member()));
@@ -278,28 +286,28 @@ impl Writer {
     }
 }
 
-/// More than what stands around the definitions of a page.
+/// An upper bound for the bytes of a page apart from its definitions.
 const ENDS: usize = 128;
 
 fn head(kind: Kind) -> Vec<u8> {
     format!("{{\"{kind}\":[").into_bytes()
 }
 
-/// Which list, which state of it, which page.
+/// Formats a cursor: the kind of list, its generation (the list's hash), and the page.
 fn cursor(kind: Kind, generation: u128, page: usize) -> String {
     format!("{}-{generation:032x}-{page}", kind as usize)
 }
 
-/// Reads a cursor of ours: the generation and the page.
+/// Parses a cursor: returns the generation and the page.
 pub(super) fn read_cursor(kind: Kind, text: &str) -> Option<(u128, usize)> {
     let mut parts = text.split('-');
     let (list, generation, page) = (parts.next()?, parts.next()?, parts.next()?);
     let (generation, page) = (u128::from_str_radix(generation, 16).ok()?, page.parse().ok()?);
-    // Written again, so that there is one text for one place.
+    // Format it again to make sure that each page has only one cursor.
     (list.parse() == Ok(kind as usize) && cursor(kind, generation, page) == text).then_some((generation, page))
 }
 
-/// The definition with its exposed name in, and its links exposed.
+/// Writes the definition with its exposed name and exposed links.
 fn write(out: &mut Vec<u8>, alias: &ServerName, exposed: &str, definition: &Definition, mode: UriMode) {
     let json = definition.json.as_bytes();
     let mut at = 0;

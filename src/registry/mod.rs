@@ -1,13 +1,16 @@
 //! What servers offer: checked, compact, and merged into the lists that clients see.
 //!
-//! Raw list pages come in ([`OfferBuilder`]); out goes an [`Offer`] per lease and, from all offers in the order of the
-//! config, one immutable [`Catalog`]: lists as ready bytes, and the tables that lead a name or URI back to its server.
-//! **Invariant:** snapshots: no I/O, no Tokio, no clock; the same input makes the same bytes.
-//! Start reading at `offer.rs`, then `catalog.rs`.
+//! Raw list pages come in (`OfferBuilder`). Out go an `Offer` per lease (one connection to a server) and, from all
+//! offers in config order, one immutable [`Catalog`]: lists as prepared bytes, and tables that resolve a name or URI to
+//! its server. **Invariant:** snapshots: no I/O, no Tokio, no clock; the same input gives the same bytes. Start reading
+//! at `offer.rs`, then `catalog.rs`.
 
 mod build;
 mod catalog;
 mod circle;
+#[cfg(any(feature = "schemas", test))]
+mod compiled;
+mod contribution;
 mod definition;
 mod filter;
 mod fit;
@@ -24,17 +27,31 @@ mod through;
 
 use std::fmt;
 
-pub use build::Contribution;
-pub use catalog::{BadCursor, Catalog, Resolution, Target};
-pub use filter::{Prefix, ServerNaming};
+#[doc(hidden)]
+pub use catalog::BadCursor;
+pub use catalog::Catalog;
+pub(crate) use catalog::{Resolution, Target};
+pub(crate) use contribution::Contribution;
+#[doc(hidden)]
+pub use filter::ServerNaming;
 pub(crate) use fit::misfit;
-pub use header::{ParamHeader, ParamHeaders};
+pub(crate) use header::{ParamHeader, ParamHeaders};
 pub use listing::Entry;
-pub use offer::{Offer, OfferBuilder, PageError, Reading};
-pub use owners::Owners;
-pub use rewrite::{expose_content, expose_target};
+pub(crate) use offer::{Offer, OfferBuilder, PageError};
+pub(crate) use owners::Owners;
+pub(crate) use rewrite::{expose_content, expose_target};
 
-/// The four lists.
+/// The four kinds of lists.
+///
+/// ```
+/// # fn show(host: &mcp_host::Host) {
+/// use mcp_host::registry::Kind;
+///
+/// for kind in Kind::ALL {
+///     println!("{kind}: {}", host.catalog().entries(kind).len());
+/// }
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// `tools/list`
@@ -48,10 +65,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All four lists.
     pub const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Resources, Self::ResourceTemplates];
 
-    /// The member of the result that holds the list.
+    /// Returns the name of the member of a result that holds the list.
     #[must_use]
     pub const fn member(self) -> &'static str {
         match self {
@@ -62,7 +79,7 @@ impl Kind {
         }
     }
 
-    /// The member of a definition that names it.
+    /// Returns the name of the member that identifies a definition.
     #[must_use]
     pub const fn key(self) -> &'static str {
         match self {
@@ -88,30 +105,30 @@ impl fmt::Display for Kind {
     }
 }
 
-/// How much one server may list, and what of it is shown.
+/// The limits on one server's lists, and how they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caps {
-    /// Tools of one server; those behind are left out.
-    pub tools: usize,
-    /// Bytes of all its definitions; those behind are left out.
-    pub definitions: usize,
-    /// Bytes of one definition.
-    pub definition: usize,
-    /// Nesting of one definition.
-    pub depth: usize,
-    /// Pages of one list; a longer list counts as failed.
-    pub pages: usize,
-    /// Whether good annotations `x-mcp-header` stay in what is shown.
-    pub annotations: Annotations,
+pub(crate) struct Caps {
+    /// The most tools of one server; the rest is left out.
+    pub(crate) tools: usize,
+    /// The most bytes of all definitions of one server; the rest is left out.
+    pub(crate) definitions: usize,
+    /// The most bytes of one definition.
+    pub(crate) definition: usize,
+    /// The greatest nesting depth of one definition.
+    pub(crate) depth: usize,
+    /// The most pages of one list; a longer list counts as failed.
+    pub(crate) pages: usize,
+    /// Whether valid `x-mcp-header` annotations are shown to clients.
+    pub(crate) annotations: Annotations,
 }
 
-/// What becomes of annotations that say which arguments go into HTTP headers.
+/// Whether clients see the annotations that name arguments for HTTP headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Annotations {
-    /// They are between us and the server.
+pub(crate) enum Annotations {
+    /// No: they are between us and the server.
     #[default]
     Strip,
-    /// Clients see them too, and those without a session send such headers to us.
+    /// Yes, and modern clients send us these headers.
     Keep,
 }
 
@@ -128,7 +145,7 @@ impl Default for Caps {
     }
 }
 
-/// Texts for status about one list. A server can be wrong a thousand times; a person reads the first few.
+/// Problems of one list, for the status. A server may cause a thousand; only the first few are kept as text.
 #[derive(Clone, Debug, Default)]
 struct Problems {
     texts: Vec<String>,
@@ -154,7 +171,7 @@ impl Problems {
     }
 }
 
-/// A server's text as it may stand in ours: quoted, escaped and short.
+/// Formats a server's text for our own messages: quoted, escaped, and shortened.
 fn quoted(text: &str) -> String {
     const SHOWN: usize = 64;
     let short: String = text.chars().take(SHOWN).collect();

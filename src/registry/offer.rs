@@ -1,4 +1,4 @@
-//! What one lease of one server lists: read page by page, checked, and kept compact.
+//! The lists of one lease of one server: read page by page, checked, and stored compactly.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -7,42 +7,45 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
+#[cfg(any(feature = "schemas", test))]
+use super::compiled;
 use super::definition::{self, Checked};
 use super::header::{ParamHeader, ParamHeaders};
 use super::through::{Passed, Through};
-use super::{Caps, Kind, Problems, quoted, schema};
+use super::{Caps, Kind, Problems, quoted};
 use crate::adapt::task;
 use crate::protocol::Raw;
 use crate::protocol::raw::Items;
 
-/// Why a page is none, and with it the whole list.
+/// Why a page is invalid, and with it the whole list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum PageError {
-    /// The result has no such array.
+pub(crate) enum PageError {
+    /// The result has no array under the list's name.
     #[error("the result of the list has no array `{0}`")]
     NoList(Kind),
-    /// The cursor of the next page is no text.
-    #[error("the cursor of the next page of {0} is no text")]
+    /// The next cursor is not a string.
+    #[error("the cursor of the next page of {0} is not a string")]
     BadCursor(Kind),
-    /// The server sent this cursor before: the list would never end.
-    #[error("the pages of {0} go in a circle")]
+    /// The server has sent this cursor before, so the list would never end.
+    #[error("the pages of {0} repeat without end")]
     Repeated(Kind),
-    /// The list does not end.
-    #[error("the list of {kind} goes on after {pages} pages")]
+    /// The list has too many pages.
+    #[error("the list of {kind} has more than {pages} pages")]
     TooManyPages {
-        /// Which list.
+        /// The list.
         kind: Kind,
-        /// How many were read.
+        /// How many pages were read.
         pages: usize,
     },
 }
 
-/// What a server lists. Equal content has an equal [`hash`](Self::hash), so that leases of one server can share one.
+/// A server's lists, as one lease got them. Equal contents have equal [hashes](Self::hash), so that leases of one
+/// server can share one offer.
 #[derive(Clone, Debug)]
-pub struct Offer {
+pub(crate) struct Offer {
     lists: [Arc<List>; 4],
-    /// Why the last reading of a list failed; what is in `lists` then is an older one, or nothing.
+    /// Why the last read of a list failed; `lists` then has an older version, or nothing.
     failures: [Option<String>; 4],
     hash: u128,
 }
@@ -50,13 +53,13 @@ pub struct Offer {
 #[derive(Debug, Default)]
 pub(super) struct List {
     pub(super) definitions: Vec<Definition>,
-    /// Whether the server was asked for it.
+    /// Whether the server was asked for the list.
     asked: bool,
     problems: Vec<String>,
     hash: u128,
 }
 
-/// One definition, all names in it still the server's own.
+/// One definition. All names in it are still the server's own.
 #[derive(Debug)]
 pub(super) struct Definition {
     pub(super) name: Arc<str>,
@@ -74,9 +77,9 @@ impl Default for Offer {
 }
 
 impl Offer {
-    /// Whether there is anything in it for MCP Apps.
+    /// Reports whether the lists contain anything for MCP Apps.
     #[must_use]
-    pub fn shows_ui(&self) -> bool {
+    pub(crate) fn shows_ui(&self) -> bool {
         let [tools, _, resources, templates] = &self.lists;
         let has_page = |tool: &Definition| {
             let meta = tool.json.member("_meta");
@@ -97,58 +100,58 @@ impl Offer {
         Self { hash: short(hash), lists, failures }
     }
 
-    /// Stands for the content: equal offers have equal hashes, different ones have not.
+    /// Returns a hash of the contents.
     #[must_use]
-    pub fn hash(&self) -> u128 {
+    pub(crate) fn hash(&self) -> u128 {
         self.hash
     }
 
-    /// How many definitions of a kind there are.
+    /// Returns the number of definitions of a kind.
     #[must_use]
-    pub fn count(&self, kind: Kind) -> usize {
+    pub(crate) fn count(&self, kind: Kind) -> usize {
         self.list(kind).definitions.len()
     }
 
-    /// Whether the server has such a list at all, empty or not.
+    /// Reports whether the server has this list at all, even if it is empty.
     #[must_use]
-    pub fn has(&self, kind: Kind) -> bool {
+    pub(crate) fn has(&self, kind: Kind) -> bool {
         self.list(kind).asked
     }
 
-    /// Whether the last reading of that list failed, so that an older one or nothing is shown.
+    /// Reports whether the last read of this list failed, so that an older one or nothing is shown.
     #[must_use]
-    pub fn failed(&self, kind: Kind) -> bool {
+    pub(crate) fn failed(&self, kind: Kind) -> bool {
         self.failures[kind as usize].is_some()
     }
 
-    /// What was mended, left out, or went wrong, in words for a person.
-    pub fn problems(&self) -> impl Iterator<Item = &str> {
+    /// Lists what was repaired, left out, or went wrong, in words for a person.
+    pub(crate) fn problems(&self) -> impl Iterator<Item = &str> {
         let failures = self.failures.iter().flatten().map(String::as_str);
         failures.chain(self.lists.iter().flat_map(|list| list.problems.iter().map(String::as_str)))
     }
 
-    /// The arguments of a tool that its server wants in HTTP headers.
+    /// Returns those arguments of a tool that its server wants repeated in HTTP headers.
     #[must_use]
-    pub fn param_headers(&self, tool: &str) -> &[ParamHeader] {
+    pub(crate) fn param_headers(&self, tool: &str) -> &[ParamHeader] {
         let mut with = self.list(Kind::Tools).definitions.iter().filter(|tool| tool.headers.is_some());
         with.find(|found| &*found.name == tool).and_then(|found| found.headers.as_deref()).unwrap_or_default()
     }
 
-    /// Tools whose schemas are none, or too much work to tell. They are offered all the same; this is for status. Compiles
-    /// every schema: call it where blocking is fine, never before the first list.
-    #[must_use]
-    pub fn unvalidated(&self) -> Vec<Arc<str>> {
+    /// Returns the tool schemas that cannot be used to validate anything. Compiles every schema: call it where blocking
+    /// is fine, never before the first list.
+    #[cfg(any(feature = "schemas", test))]
+    pub(crate) fn unvalidated(&self) -> Vec<compiled::Fault> {
         let tools = self.list(Kind::Tools).definitions.iter();
-        tools.filter(|tool| !schema::compiles(&tool.json)).map(|tool| Arc::clone(&tool.name)).collect()
+        tools.flat_map(|tool| compiled::faults(&tool.name, &tool.json)).collect()
     }
 
-    /// The definition that the server itself calls by that name.
+    /// Returns a definition by the server's own name for it.
     pub(crate) fn definition(&self, kind: Kind, name: &str) -> Option<&Raw> {
         let mut definitions = self.list(kind).definitions.iter();
         definitions.find(|definition| &*definition.name == name).map(|definition| &definition.json)
     }
 
-    /// The definitions of a list, as they are shown but for their names.
+    /// Returns the definitions of a list as they are shown, but with the server's own names.
     pub(crate) fn definitions(&self, kind: Kind) -> impl Iterator<Item = &Raw> {
         self.list(kind).definitions.iter().map(|definition| &definition.json)
     }
@@ -158,22 +161,22 @@ impl Offer {
     }
 }
 
-/// Makes an [`Offer`] of raw pages.
+/// Builds an [`Offer`] from raw pages.
 #[derive(Debug)]
-pub struct OfferBuilder {
+pub(crate) struct OfferBuilder {
     caps: Caps,
     rule: ParamHeaders,
     bytes: usize,
     drafts: [Draft; 4],
-    /// Takes out what came through this host, where that is known.
+    /// Leaves out definitions that came through this host, if the hosts in between identify themselves.
     through: Option<Through>,
 }
 
 #[derive(Debug, Default)]
 struct Draft {
-    /// All definitions so far, one behind the other.
+    /// All definitions that were added, concatenated.
     text: Vec<u8>,
-    parts: Vec<Part>,
+    parts: Vec<DraftPart>,
     names: HashSet<Arc<str>>,
     cursors: HashSet<[u8; 32]>,
     pages: usize,
@@ -182,12 +185,12 @@ struct Draft {
     kept: Option<Arc<List>>,
     problems: Problems,
     over: usize,
-    /// Definitions that came from this host itself.
+    /// The number of definitions that came from this host itself.
     circular: usize,
 }
 
 #[derive(Debug)]
-struct Part {
+struct DraftPart {
     name: Arc<str>,
     json: Range<usize>,
     name_at: Range<u32>,
@@ -196,9 +199,9 @@ struct Part {
     hash: u128,
 }
 
-/// A page of a list while its definitions are taken.
+/// A page of a list that is being read.
 #[derive(Debug)]
-pub struct Reading {
+pub(crate) struct Reading {
     kind: Kind,
     items: Items,
     next: Option<String>,
@@ -206,60 +209,61 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Its tools are those of a server of 2026-07-28 that has tasks.
+    /// Marks the page's tools as those of a 2026-07-28 server that supports tasks.
     pub(crate) fn mark_tasks(&mut self) {
         self.marks = true;
     }
 
-    /// The cursor of the page behind it, if there is one: an empty text is one, too.
+    /// Returns the cursor of the next page, if there is one. It may be empty.
     #[must_use]
-    pub fn next(self) -> Option<String> {
+    pub(crate) fn next(self) -> Option<String> {
         self.next
     }
 }
 
-/// Definitions of so many bytes are taken in one go.
+/// After this cost of definitions, in bytes, one call of [`OfferBuilder::read_on`] ends.
 const GO: usize = 32 << 10;
-/// A definition costs more than its bytes.
+/// The cost of a definition in addition to its length, in bytes.
 const DEFINITION: usize = 512;
 
 impl OfferBuilder {
-    /// Nothing listed yet.
+    /// Creates an empty builder.
     #[must_use]
-    pub fn new(caps: Caps, rule: ParamHeaders) -> Self {
+    pub(crate) fn new(caps: Caps, rule: ParamHeaders) -> Self {
         Self { caps, rule, bytes: 0, drafts: Default::default(), through: None }
     }
 
-    /// The lists are for the host `own`; `peer` is the id of the server, if it is a host, too.
+    /// Sets the id of this host, `own`, and that of the server, `peer`, if it is a host too.
     #[must_use]
     pub(crate) fn below(self, own: &str, peer: Option<&str>) -> Self {
         Self { through: Some(Through::new(own, peer)), ..self }
     }
 
-    /// Takes the next page of a list; `result` is the whole result. Tells the cursor of the page behind it, if there is one:
-    /// an empty text is one, too.
+    /// Adds the next page of a list; `result` is the whole result. Returns the cursor of the next page, if there is
+    /// one. It may be empty.
     ///
     /// # Errors
-    /// When the page cannot be one of a list that ends. The whole list has failed then: a part is never shown as the whole.
-    pub fn page(&mut self, kind: Kind, result: &Raw) -> Result<Option<String>, PageError> {
+    /// When the page is invalid or the list does not end. Then the whole list has failed: a part is never shown as the
+    /// whole.
+    pub(crate) fn page(&mut self, kind: Kind, result: &Raw) -> Result<Option<String>, PageError> {
         let mut reading = self.open(kind, result)?;
         while self.read_on(&mut reading)? {}
         Ok(reading.next())
     }
 
-    /// The same for whoever has others to serve: opens the page, to be read go by go.
+    /// Opens a page to be read in steps, for callers that have other work in between.
     ///
     /// # Errors
     /// As [`OfferBuilder::page`].
-    pub fn open(&mut self, kind: Kind, result: &Raw) -> Result<Reading, PageError> {
+    pub(crate) fn open(&mut self, kind: Kind, result: &Raw) -> Result<Reading, PageError> {
         self.opened(kind, result).map_err(|error| self.failed(kind, error))
     }
 
-    /// Takes some definitions of the page, which is a moment's work; tells whether there are more.
+    /// Adds some definitions from the page, in only a moment; returns whether more remain.
     ///
     /// # Errors
     /// As [`OfferBuilder::page`].
-    pub fn read_on(&mut self, reading: &mut Reading) -> Result<bool, PageError> {
+    pub(crate) fn read_on(&mut self, reading: &mut Reading) -> Result<bool, PageError> {
         let kind = reading.kind;
         let mut cost = 0;
         while cost < GO {
@@ -284,26 +288,26 @@ impl OfferBuilder {
         error
     }
 
-    /// Notes that a list could not be read, and why.
-    pub fn fail(&mut self, kind: Kind, reason: &str) {
+    /// Records that a list could not be read, and why.
+    pub(crate) fn fail(&mut self, kind: Kind, reason: &str) {
         self.drafts[kind as usize].failed = Some(format!("the list of {kind} failed: {reason}"));
     }
 
-    /// Whether that list could not be read.
+    /// Reports whether a list could not be read.
     #[must_use]
-    pub fn has_failed(&self, kind: Kind) -> bool {
+    pub(crate) fn has_failed(&self, kind: Kind) -> bool {
         self.drafts[kind as usize].failed.is_some()
     }
 
-    /// Takes a list from an earlier offer, in place of whatever was read here: the last good one after a failure, or all
-    /// that did not change.
-    pub fn keep(&mut self, kind: Kind, offer: &Offer) {
+    /// Uses a list from an earlier offer instead of what was read here: the last good one after a failure, or one that
+    /// did not change.
+    pub(crate) fn keep(&mut self, kind: Kind, offer: &Offer) {
         self.drafts[kind as usize].kept = Some(Arc::clone(offer.list(kind)));
     }
 
-    /// The offer. A list that failed or was not read to its end is empty in it.
+    /// Returns the offer. A list that failed or was not read to its end is empty in it.
     #[must_use]
-    pub fn finish(self) -> Offer {
+    pub(crate) fn finish(self) -> Offer {
         let mut lists: [Arc<List>; 4] = Default::default();
         let mut failures: [Option<String>; 4] = Default::default();
         for (kind, draft) in Kind::ALL.into_iter().zip(self.drafts) {
@@ -380,7 +384,7 @@ impl Draft {
         self.text.extend_from_slice(json.as_bytes());
         let headers = (!headers.is_empty()).then(|| headers.into());
         let hash = short(Sha256::new().chain_update(&*name).chain_update([0]).chain_update(json.as_bytes()));
-        self.parts.push(Part { name, json: start..self.text.len(), name_at, links: links.into(), headers, hash });
+        self.parts.push(DraftPart { name, json: start..self.text.len(), name_at, links: links.into(), headers, hash });
     }
 
     fn finish(self, kind: Kind, caps: &Caps) -> (Arc<List>, Option<String>) {
@@ -401,14 +405,14 @@ impl Draft {
         if circular > 0 {
             problems.texts.insert(0, format!("{circular} of its {kind} left out: they come from this host itself"));
         }
-        // One buffer for all, without room to spare.
+        // One buffer for all, without spare capacity.
         let text = Bytes::from(text.into_boxed_slice());
         let definitions = parts.into_iter().map(|part| part.cut(&text)).collect();
         (Arc::new(List::new(definitions, true, problems.into_texts())), None)
     }
 }
 
-impl Part {
+impl DraftPart {
     fn cut(self, text: &Bytes) -> Definition {
         let Self { name, json, name_at, links, headers, hash } = self;
         let json = Raw::trusted(text.slice(json));
@@ -419,7 +423,7 @@ impl Part {
 impl List {
     fn new(definitions: Vec<Definition>, asked: bool, problems: Vec<String>) -> Self {
         let mut hash = Sha256::new().chain_update([u8::from(asked)]);
-        // A step of many paths is one text.
+        // Paths share their property names; each name is hashed once.
         let mut steps: HashMap<*const str, [u8; 32]> = HashMap::new();
         for definition in &definitions {
             hash.update(definition.hash.to_be_bytes());
@@ -438,7 +442,7 @@ impl List {
     }
 }
 
-/// 16 bytes of SHA-256: more than enough to tell lists apart, even made ones.
+/// Returns 16 bytes of SHA-256: more than enough to distinguish lists, even forged ones.
 pub(super) fn short(hash: Sha256) -> u128 {
     let hash: [u8; 32] = hash.finalize().into();
     hash.iter().take(16).fold(0, |value, byte| value << 8 | u128::from(*byte))

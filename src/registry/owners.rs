@@ -1,4 +1,4 @@
-//! Who was first to show a name without a prefix.
+//! Remembers which server first showed a name without a prefix.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,24 +6,24 @@ use std::sync::Arc;
 use super::Kind;
 use crate::name::ServerName;
 
-/// The owners of names that were shown bare, until the program ends: a newcomer never gets a name that clients know as
-/// another server's, wherever it stands in the config. Kept by whoever builds catalogs, across all of them.
+/// The owners of names that were shown without a prefix, kept across all catalogs until the program ends. A new server
+/// never gets a name that clients know as another server's, wherever it stands in the config.
 #[derive(Clone, Debug, Default)]
-pub struct Owners {
+pub(crate) struct Owners {
     tools: HashMap<Arc<str>, ServerName>,
     prompts: HashMap<Arc<str>, ServerName>,
 }
 
-/// Names above this are not remembered: a server could list new ones for ever.
+/// The most names that are remembered: a server could list new ones forever.
 const REMEMBERED: usize = 1 << 16;
 
 impl Owners {
-    /// Who owns the bare name.
+    /// Returns the server that owns a name without a prefix.
     pub(super) fn of(&self, kind: Kind, name: &str) -> Option<&ServerName> {
         self.table(kind).get(name)
     }
 
-    /// Writes down who shows the bare name. The first one stays.
+    /// Records the owner of a name without a prefix. The first owner stays.
     pub(super) fn claim(&mut self, kind: Kind, name: &Arc<str>, owner: &ServerName) {
         let table = if kind == Kind::Prompts { &mut self.prompts } else { &mut self.tools };
         if table.len() < REMEMBERED && !table.contains_key(&**name) {
@@ -31,7 +31,12 @@ impl Owners {
         }
     }
 
-    /// All of them.
+    /// Returns how many names have an owner. The number only grows, so it identifies a state of this table.
+    pub(crate) fn count(&self) -> usize {
+        self.tools.len() + self.prompts.len()
+    }
+
+    /// Returns all owners of names of this kind.
     pub(super) fn table(&self, kind: Kind) -> &HashMap<Arc<str>, ServerName> {
         if kind == Kind::Prompts { &self.prompts } else { &self.tools }
     }

@@ -1,6 +1,6 @@
-//! URIs inside what a server sends to a client: turned into those the client may use.
+//! Exposes URIs in a server's messages: rewrites them into those that clients may use.
 //!
-//! Not here: names and URIs in what a client sends; the catalog resolves those.
+//! Names and URIs in clients' messages are not handled here; the catalog resolves those.
 
 use std::sync::LazyLock;
 
@@ -11,11 +11,11 @@ use crate::name::ServerName;
 use crate::protocol::raw::{array, member, string};
 use crate::protocol::{Edits, Raw, object};
 
-/// The body of a result, or of a server's request for sampling, with its URIs exposed: in `contents`, in content blocks
-/// (links, embedded resources, results of tools), in prompt messages, in `_meta`. `structuredContent` stays as it is.
-/// A body in which no URI is seen is not opened.
+/// Exposes the URIs in the body of a result, or of a server's sampling request: in `contents`, in content blocks
+/// (links, embedded resources, tool results), in prompt messages, and in `_meta`. `structuredContent` stays unchanged.
+/// A body that shows no sign of a URI is not parsed.
 #[must_use]
-pub fn expose_content(body: &Raw, alias: &ServerName, mode: UriMode) -> Raw {
+pub(crate) fn expose_content(body: &Raw, alias: &ServerName, mode: UriMode) -> Raw {
     if mode == UriMode::Passthrough || !may_hold_uris(body.as_bytes()) {
         return body.clone();
     }
@@ -35,29 +35,29 @@ pub fn expose_content(body: &Raw, alias: &ServerName, mode: UriMode) -> Raw {
     rewrite.edits.apply()
 }
 
-/// A body that names one resource (the params of `notifications/resources/updated`, the `data` of an error) with its `uri`
-/// exposed.
+/// Exposes the `uri` of a body that names one resource: the params of `notifications/resources/updated`, or the `data`
+/// of an error.
 #[must_use]
-pub fn expose_target(body: &Raw, alias: &ServerName, mode: UriMode) -> Raw {
+pub(crate) fn expose_target(body: &Raw, alias: &ServerName, mode: UriMode) -> Raw {
     let Some(uri) = body.text("uri").filter(|_| mode == UriMode::Prefix) else { return body.clone() };
     body.with_member("uri", Raw::from_value(&*exposed_uri(alias, &uri, mode)).as_bytes())
 }
 
-/// Content may hold the results of tools, which hold content; not for ever.
+/// How deeply nested tool results are rewritten.
 const NESTED: usize = 4;
 
-/// Whether a look inside is worth it: `"uri"` or `resourceUri` as a member, or a letter that was escaped without need, which
+/// Reports whether the body may have URIs: a member `"uri"` or `resourceUri`, or a needlessly escaped letter, which
 /// could hide one.
 fn may_hold_uris(bytes: &[u8]) -> bool {
     use memchr::memmem;
-    // Both names end so.
+    // Both names end with this.
     static END: LazyLock<memmem::Finder<'_>> = LazyLock::new(|| memmem::Finder::new(br#"ri""#));
     let is_letter = |at: usize| bytes.get(at + 4).is_some_and(|digit| (b'4'..=b'7').contains(digit));
     END.find(bytes).is_some()
         || (memchr::memchr(b'\\', bytes).is_some() && memmem::find_iter(bytes, br"\u00").any(is_letter))
 }
 
-/// The links to user interfaces in a `_meta`.
+/// Returns the links to user interfaces in a `_meta`.
 pub(super) fn links(meta: &RawValue) -> Vec<&RawValue> {
     let mut found = Vec::new();
     for (key, value) in object(meta).unwrap_or_default() {
@@ -107,7 +107,7 @@ impl<'a> Rewrite<'a> {
         }
     }
 
-    /// What has a `uri` of its own.
+    /// Rewrites an object that has a `uri` of its own.
     fn resource(&mut self, resource: &'a RawValue) {
         for (key, value) in object(resource).unwrap_or_default() {
             match &*key {

@@ -1,27 +1,24 @@
-//! The input schema of a tool: mended where there is one obvious meaning, and compiled to see whether it is a schema at all.
+//! The input schema of a tool: repaired where only one meaning is plausible.
 
 use std::borrow::Cow;
 
-use jsonschema::PatternOptions;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::definition::twice;
-use crate::protocol::raw::{array, string};
+use crate::protocol::raw::{array, string, twice};
 use crate::protocol::{Raw, object};
 
 /// A schema for any object.
 const ANY_OBJECT: &[u8] = br#"{"type":"object"}"#;
 
-/// Checks the input schema of a tool: what to write instead and why, if anything.
+/// Checks the input schema of a tool. Returns a repaired schema and the reason, if it needs repair.
 ///
 /// # Errors
-/// When it is no schema of arguments and cannot be made one.
+/// When it is not a schema for arguments and cannot be repaired.
 pub(super) fn input(schema: Option<&RawValue>) -> Result<Option<(Vec<u8>, String)>, Cow<'static, str>> {
     let Some(schema) = schema.filter(|schema| schema.get() != "null") else {
         return Ok(Some((ANY_OBJECT.to_vec(), "`inputSchema` is missing: any object".to_owned())));
     };
-    let Some(members) = object(schema) else { return Err("its `inputSchema` is no object".into()) };
+    let Some(members) = object(schema) else { return Err("its `inputSchema` is not an object".into()) };
     if let Some(twice) = twice(&members) {
         return Err(format!("its `inputSchema` has two members {}", super::quoted(twice)).into());
     }
@@ -39,11 +36,13 @@ pub(super) fn input(schema: Option<&RawValue>) -> Result<Option<(Vec<u8>, String
             "type" => is_object = string(value).is_some_and(|of| of == "object"),
             "properties" => match properties(value) {
                 Properties::Fine => {}
-                Properties::Mended(new) => put("properties", Some(&new), "a property of `inputSchema` is no object"),
-                Properties::None => put("properties", None, "`inputSchema.properties` is no object: left out"),
+                Properties::Mended(new) => {
+                    put("properties", Some(&new), "a property of `inputSchema` is not an object")
+                }
+                Properties::None => put("properties", None, "`inputSchema.properties` is not an object: left out"),
             },
             "required" if !is_list_of_text(value) => {
-                put("required", None, "`inputSchema.required` is no list of names: left out");
+                put("required", None, "`inputSchema.required` is not a list of names: left out");
             }
             _ => {}
         }
@@ -60,7 +59,7 @@ enum Properties {
     None,
 }
 
-/// A property may be `true` by the book; clients that want an object there refuse the whole list.
+/// Checks the properties. A property may legally be `true`, but clients that expect an object refuse the whole list.
 fn properties(value: &RawValue) -> Properties {
     let Some(members) = object(value) else { return Properties::None };
     if members.iter().all(|(_, schema)| schema.get().starts_with('{')) {
@@ -80,26 +79,4 @@ fn properties(value: &RawValue) -> Properties {
 
 fn is_list_of_text(value: &RawValue) -> bool {
     array(value).is_some_and(|items| items.iter().all(|item| item.get().starts_with('"')))
-}
-
-/// Subschemas, counted roughly by opening braces, above which nothing is compiled.
-const SUBSCHEMAS: usize = 2000;
-/// Bytes that one compiled pattern may take.
-const PATTERN: usize = 1 << 20;
-
-/// Whether the schemas of a tool are schemas: compiled without ever fetching anything, with patterns that match in linear
-/// time, and not at all where that could be much work. May take milliseconds: not for a task that others wait on.
-pub(super) fn compiles(definition: &Raw) -> bool {
-    ["inputSchema", "outputSchema"]
-        .iter()
-        .all(|member| definition.member(member).is_none_or(|schema| is_schema(&schema)))
-}
-
-fn is_schema(schema: &Raw) -> bool {
-    if memchr::memchr_iter(b'{', schema.as_bytes()).count() > SUBSCHEMAS {
-        return false;
-    }
-    let Ok(schema) = schema.read::<Value>() else { return false };
-    let patterns = PatternOptions::regex().size_limit(PATTERN).dfa_size_limit(PATTERN);
-    jsonschema::options().offline().with_pattern_options(patterns).build(&schema).is_ok()
 }

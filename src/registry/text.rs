@@ -1,17 +1,17 @@
-//! What must not reach a client inside a definition: control and invisible characters, found and taken out as bytes.
+//! Finds and removes control and invisible characters, which must not reach a client inside a definition.
 //!
-//! Works on valid JSON only, and on nothing but the insides of its strings.
+//! Works only on valid JSON, and only inside its strings.
 
-/// What one pass over a JSON text tells.
+/// The result of one pass over a JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scan {
-    /// How deep objects and arrays nest.
+    /// The greatest nesting of objects and arrays.
     pub(super) depth: usize,
-    /// Whether some string holds what [`stripped`] takes out.
+    /// Whether a string holds something that [`stripped`] removes.
     pub(super) hidden: bool,
 }
 
-/// Looks at every byte once.
+/// Scans a JSON text in one pass.
 pub(super) fn scan(json: &[u8]) -> Scan {
     let (mut depth, mut deepest, mut hidden, mut in_string) = (0_usize, 0, false, false);
     let mut at = 0;
@@ -37,8 +37,8 @@ pub(super) fn scan(json: &[u8]) -> Scan {
     Scan { depth: deepest, hidden }
 }
 
-/// The text without control characters (line feed and tab stay), bidirectional overrides, tag characters and halves of
-/// surrogate pairs, which some readers refuse.
+/// Removes control characters (line feed and tab stay), bidirectional overrides, tag characters, and unpaired
+/// surrogates, which some readers refuse.
 pub(super) fn stripped(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len());
     let (mut at, mut in_string) = (0, false);
@@ -54,7 +54,7 @@ pub(super) fn stripped(json: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The length of the character or escape that begins here, and whether it may stay.
+/// Returns the length of the character or escape at the start of `rest`, and whether it may stay in the text.
 fn unit(rest: &[u8]) -> (usize, bool) {
     match *rest {
         [b'\\', b'u', ..] => escape(rest),
@@ -83,7 +83,7 @@ fn escape(rest: &[u8]) -> (usize, bool) {
     }
 }
 
-/// The value of `\uXXXX`.
+/// Returns the value of `\uXXXX`.
 fn hex(escape: &[u8]) -> Option<u32> {
     let digits = escape.strip_prefix(b"\\u")?.get(..4)?;
     digits.iter().try_fold(0, |value, digit| Some(value * 16 + char::from(*digit).to_digit(16)?))

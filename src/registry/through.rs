@@ -1,30 +1,30 @@
-//! What comes from other hosts: which hosts a definition came through, so that none is listed by the host it comes from.
+//! Tracks the hosts that a definition came through, so that no host lists what it offered itself.
 //!
-//! Two hosts that name each other would list each other's lists without end. So a host that lists what another host offers
-//! writes that host's id into the definition, and leaves out what has its own id in it already. A server that writes such
-//! ids itself can only have its own definitions left out.
+//! Two hosts that are each other's servers would list each other's lists without end. So a host that lists the
+//! definitions of another host writes that host's id into them, and leaves out those that already contain its own id. A
+//! server that forges such ids only hides its own definitions.
 
 use crate::protocol::{Raw, meta};
 
-/// Reads and writes the way that definitions of one server took.
+/// Reads and writes the path of hosts (their ids, nearest first) in one server's definitions.
 #[derive(Clone, Debug)]
 pub(super) struct Through {
     own: Box<str>,
     peer: Option<Box<str>>,
 }
 
-/// What is to be done with a definition.
+/// What to do with a definition.
 #[derive(Debug, PartialEq)]
 pub(super) enum Passed {
-    /// It is listed as it is.
+    /// List it unchanged.
     Unchanged,
-    /// It is listed like this.
+    /// List it in this form.
     Marked(Raw),
-    /// It came from this host.
+    /// Leave it out: it came from this host.
     Circle,
 }
 
-/// Hosts that are written into one definition. A longer way is no way that anybody set up on purpose.
+/// The most hosts in one path. Nobody sets up a longer one on purpose.
 const LONGEST: usize = 8;
 
 impl Through {
@@ -32,9 +32,9 @@ impl Through {
         Self { own: own.into(), peer: peer.map(Into::into) }
     }
 
-    /// Judges one definition.
+    /// Decides what to do with one definition.
     pub(super) fn pass(&self, definition: &Raw) -> Passed {
-        // Nearly no definition has come through a host: they are not opened for this.
+        // Few definitions come through a host; the others are not parsed.
         if self.peer.is_none() && memchr::memmem::find(definition.as_bytes(), meta::HOST_PATH.as_bytes()).is_none() {
             return Passed::Unchanged;
         }

@@ -1,67 +1,58 @@
-//! Errors of our own, as answers (`docs/bridging.md` 14): the only place where they become codes and public text.
+//! The failures that the host itself reports (`docs/bridging.md` 14). Only this file gives a failure its kind and its
+//! public text.
 
-use serde::Serialize;
-
+use crate::answered::{Failed, Kind, NoResult};
 use crate::manager::{NoLease, Server};
-use crate::protocol::{ErrorObject, Method, Outcome, Raw, Theirs};
+use crate::protocol::Theirs;
 use crate::transport;
 use crate::upstream::{StateName, Unavailable};
 
-/// Why there is no answer of the server's own.
+/// Why there is no answer from the server. The text may hold the server's secrets until [`Failure::of`] names the
+/// server and scrubs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     kind: Kind,
     text: String,
+    cause: Option<String>,
     sent: bool,
     retryable: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Kind {
-    Timeout,
-    OutcomeUnknown,
-    Unavailable,
-    Overloaded,
-    TooLarge,
-    Malformed,
-    AuthRequired,
-    ShuttingDown,
-    InvalidArguments,
-}
-
 impl Failure {
-    /// The server has no connection to give.
+    /// The server has no usable connection now.
     pub(super) fn unavailable(why: &Unavailable) -> Self {
         let cause = why.cause.as_deref().map(|cause| format!(": {cause}")).unwrap_or_default();
         let kind = if why.state == StateName::Unauthorized { Kind::AuthRequired } else { Kind::Unavailable };
-        Self { kind, text: format!("is {}{cause}", why.state), sent: false, retryable: kind == Kind::Unavailable }
+        let text = format!("is {}{cause}", why.state);
+        Self { retryable: kind == Kind::Unavailable, cause: why.cause.clone(), ..Self::new(kind, text) }
     }
 
-    /// The same of a call that has waited for somebody to sign in.
+    /// The call needs a sign-in, and nobody signed in.
     #[cfg(feature = "server")]
     pub(super) fn not_signed_in(text: String) -> Self {
-        Self { kind: Kind::AuthRequired, text, sent: false, retryable: false }
+        Self::new(Kind::AuthRequired, text)
     }
 
-    /// What it says, where nothing was done for want of a token.
+    /// Returns the text if the request was not sent because there is no access token for the server, else `None`.
     #[cfg(feature = "server")]
     pub(super) fn wants_sign_in(&self) -> Option<&str> {
         (self.kind == Kind::AuthRequired && !self.sent).then_some(&*self.text)
     }
 
-    /// It is never started, or may not be started once more.
+    /// The client gets no lease (connection) of the server; `none` says why.
     pub(super) fn lease(none: NoLease) -> Self {
         let in_use = |limit, name| Self::overloaded(format!("has no connection left: {limit} are in use ({name})"));
         let share = |limit: usize, name| {
             let text = format!("has no connection left: {} are in use by this user, and others want some", limit / 2);
             Self::overloaded(format!("{text} (half of {name})"))
         };
-        let unavailable = |text: String, retryable| Self { kind: Kind::Unavailable, text, sent: false, retryable };
+        let unavailable = |text: String, retryable| Self { retryable, ..Self::new(Kind::Unavailable, text) };
         match none {
             NoLease::Stopping => Self::shutting_down(),
             NoLease::Closed => unavailable("was changed in the config a moment ago; call again".to_owned(), true),
-            NoLease::Fixed(why) => unavailable(format!("is not to be had: {why}"), false),
+            NoLease::Fixed(why) => {
+                Self { cause: Some(why.clone()), ..unavailable(format!("is not to be had: {why}"), false) }
+            }
             NoLease::Limit(limit) => in_use(limit, "host.limits.leasesPerServer"),
             NoLease::InAll(limit) => in_use(limit, "host.limits.leases"),
             NoLease::Share(limit) => share(limit, "host.limits.leasesPerServer"),
@@ -70,103 +61,109 @@ impl Failure {
         }
     }
 
-    /// The host ends and takes no more calls.
+    /// The host is shutting down and takes no more calls.
     pub(super) fn shutting_down() -> Self {
         let text = "was not sent: the host is shutting down".to_owned();
-        Self { kind: Kind::ShuttingDown, text, sent: false, retryable: true }
+        Self { retryable: true, ..Self::new(Kind::ShuttingDown, text) }
     }
 
-    /// The host ended while it ran.
+    /// The host shut down while the request was in flight.
     pub(super) fn cut_off() -> Self {
         let text = "the request was not waited for any longer: the host is shutting down; whether the work was done is unknown";
-        Self { kind: Kind::ShuttingDown, text: text.to_owned(), sent: true, retryable: false }
+        Self { sent: true, ..Self::new(Kind::ShuttingDown, text.to_owned()) }
     }
 
-    /// Its client is not served any more.
+    /// The host stopped serving the client while the request was in flight.
     pub(super) fn let_go() -> Self {
         let text = "the request was not waited for any longer: the host serves this client no more; whether the work was done is unknown";
-        Self { kind: Kind::ShuttingDown, text: text.to_owned(), sent: true, retryable: false }
+        Self { sent: true, ..Self::new(Kind::ShuttingDown, text.to_owned()) }
     }
 
-    /// It was in the config when its name was looked up.
+    /// The server left the config after its name was looked up.
     pub(super) fn removed() -> Self {
         let text = "the server was removed a moment ago".to_owned();
-        Self { kind: Kind::Unavailable, text, sent: false, retryable: false }
+        Self::new(Kind::Unavailable, text)
     }
 
-    /// It was listed, and its server has it no more.
+    /// The server listed this tool or prompt before, and no longer has it.
     pub(super) fn gone(what: &str, name: &str) -> Self {
         let text = format!("has no {what} {} any more; list again", Theirs(name));
-        Self { kind: Kind::Unavailable, text, sent: false, retryable: false }
+        Self::new(Kind::Unavailable, text)
     }
 
-    /// The tool takes other arguments than those that it was listed with.
+    /// The arguments fit the tool as it was listed, and no longer fit it as it is now.
     pub(super) fn takes_others(name: &str, why: &str) -> Self {
         let text = format!("has changed the arguments of the tool {}: {why}; list again", Theirs(name));
-        Self { kind: Kind::InvalidArguments, text, sent: false, retryable: false }
+        Self::new(Kind::InvalidArguments, text)
     }
 
-    /// One client has too many requests.
+    /// One client has `limit` requests in flight and gets no more.
     pub(super) fn client_limit(limit: usize) -> Self {
         Self::overloaded(format!("more than {limit} requests at once (host.limits.pendingPerClient)"))
     }
 
-    /// All clients together have too many requests.
+    /// All clients together have `limit` requests in flight and get no more.
     pub(super) fn pending(limit: usize) -> Self {
         Self::overloaded(format!("more than {limit} requests of all clients at once (host.limits.pending)"))
     }
 
-    /// One principal has half of what all may have.
+    /// One principal (user) already has half of the requests that all clients together may have in flight.
     pub(super) fn half_of_pending(half: usize) -> Self {
         Self::overloaded(format!(
             "{half} requests of yours at once, others need theirs, too (half of host.limits.pending)"
         ))
     }
 
-    /// One client has too many streams of changes.
+    /// One client has `limit` change streams (`subscriptions/listen`) and gets no more.
     pub(super) fn listens(limit: usize) -> Self {
         Self::overloaded(format!("more than {limit} streams of changes at once (host.limits.pendingPerClient)"))
     }
 
-    /// Too many calls are held for clients without a session.
+    /// As many calls as allowed are parked (they wait for clients without a session to answer questions).
     pub(super) fn parked(limit: usize) -> Self {
         Self::overloaded(format!("{limit} calls are held for clients without a session (host.limits.parked)"))
     }
 
-    /// Too many clients without a session are busy.
+    /// No new client without a session is admitted: the limit is reached, and all of them are busy.
     pub(super) fn sessions(limit: usize, name: &str) -> Self {
         Self::overloaded(format!("{limit} kinds of clients are busy (host.limits.{name})"))
     }
 
-    fn overloaded(text: String) -> Self {
-        Self { kind: Kind::Overloaded, text, sent: false, retryable: true }
+    /// Makes a failure of a request that was not sent and that no retry helps.
+    fn new(kind: Kind, text: String) -> Self {
+        Self { kind, text, cause: None, sent: false, retryable: false }
     }
 
-    /// Its `maxConcurrent` calls are running, and `queueTimeout` is over.
+    fn overloaded(text: String) -> Self {
+        Self { retryable: true, ..Self::new(Kind::Overloaded, text) }
+    }
+
+    /// All `maxConcurrent` slots of the server stayed taken for `queueTimeout`.
     pub(super) fn queue(wait: std::time::Duration) -> Self {
         Self::overloaded(format!("had no free slot within {wait:?} (queueTimeout)"))
     }
 
-    /// No answer in time.
+    /// The server did not answer within `limit`, the config setting `name`.
     pub(super) fn timeout(limit: std::time::Duration, name: &str) -> Self {
         let text = format!("gave no answer within {limit:?} ({name}); whether the work was done is unknown");
-        Self { kind: Kind::Timeout, text, sent: true, retryable: false }
+        Self { sent: true, ..Self::new(Kind::Timeout, text) }
     }
 
-    /// A client without a session did not come back with answers.
+    /// The server asked something, and a client without a session did not come back with answers in time.
     pub(super) fn nobody_answered(limit: std::time::Duration) -> Self {
         let text = format!("asked something, and nobody answered within {limit:?} (host.limits.answer)");
-        Self { kind: Kind::Timeout, text, sent: true, retryable: false }
+        Self { sent: true, ..Self::new(Kind::Timeout, text) }
     }
 
-    /// What the server answered is no answer of MCP.
+    /// The server's answer is not valid MCP.
     pub(super) fn malformed(what: &str) -> Self {
-        Self { kind: Kind::Malformed, text: format!("gave no answer of MCP: {what}"), sent: true, retryable: false }
+        Self { sent: true, ..Self::new(Kind::Malformed, format!("gave no answer of MCP: {what}")) }
     }
 
-    /// The request or its answer was lost on the way.
+    /// The transport lost the request or its answer.
     pub(super) fn lost(error: &transport::Error) -> Self {
         use transport::Error as E;
+        let cause = Some(error.to_string());
         if error.not_sent() {
             let kind = match error {
                 E::Overloaded(_) | E::Busy(_) | E::Share(_) | E::Paused { .. } => Kind::Overloaded,
@@ -174,13 +171,14 @@ impl Failure {
                 _ => Kind::Unavailable,
             };
             let retryable = kind != Kind::AuthRequired;
-            return Self { kind, text: format!("did not take the request: {error}"), sent: false, retryable };
+            return Self { retryable, cause, ..Self::new(kind, format!("did not take the request: {error}")) };
         }
         let kind = match error {
-            // It says so itself. That it did nothing for the request is likely, and not certain.
+            // The server says itself that it is overloaded. It likely did no work for the request, but that is not
+            // certain.
             E::Status { status: 429 | 503, .. } => {
                 let text = format!("did not serve the request: {error}");
-                return Self { kind: Kind::Overloaded, text, sent: true, retryable: true };
+                return Self { sent: true, retryable: true, cause, ..Self::new(Kind::Overloaded, text) };
             }
             E::TooLarge(_) => Kind::TooLarge,
             E::Malformed(_) | E::Status { .. } => Kind::Malformed,
@@ -192,65 +190,32 @@ impl Failure {
             }
             _ => format!("gave no answer of MCP: {error}"),
         };
-        Self { kind, text, sent: true, retryable: false }
+        Self { sent: true, cause, ..Self::new(kind, text) }
     }
 
-    /// The same of a request that had left us before.
+    /// Changes the failure for a request that was sent before on another connection: the server may have done the work
+    /// then.
     pub(super) fn after_a_loss(self) -> Self {
         let kind = if self.sent { self.kind } else { Kind::OutcomeUnknown };
         Self { kind, sent: true, ..self }
     }
 
-    /// The answer to the client: `isError` for a tool, so that the model sees it; an error for everything else.
-    pub(super) fn answer(&self, server: &Server, method: &Method) -> Outcome {
+    /// Turns the failure into the answer to a request for that server, and removes the server's secrets from the text.
+    pub(super) fn of(&self, server: &Server) -> NoResult {
         let name = &server.config.name;
-        // What a server says of its end, or to an HTTP client, may hold what it was given.
-        let text = server.scrubber.scrub(&self.text);
-        self.outcome(Some(name), format!("server {name:?} {text}"), method)
+        // The last lines of a server's stderr, or its HTTP errors, may repeat secrets that the server was given.
+        let safe = |text: &str| server.scrubber.scrub(text).into_owned();
+        let cause = self.cause.as_deref().map(|cause| safe(cause).into());
+        self.told(Some(name), format!("server {name:?} {}", safe(&self.text)), cause)
     }
 
-    /// The same as an error, whatever was asked.
-    pub(super) fn error(&self, server: &Server) -> ErrorObject {
-        let name = &server.config.name;
-        let text = format!("server {name:?} {}", server.scrubber.scrub(&self.text));
-        ErrorObject::internal(text).with_data(Raw::from_value(&self.details(Some(name))))
+    /// Turns the failure into an answer that names no server.
+    pub(super) fn of_host(&self) -> NoResult {
+        self.told(None, self.text.clone(), None)
     }
 
-    /// The same where it is no server's fault.
-    pub(super) fn answer_of_host(&self, method: &Method) -> Outcome {
-        self.outcome(None, self.text.clone(), method)
+    fn told(&self, server: Option<&str>, text: String, cause: Option<Box<str>>) -> NoResult {
+        let Self { kind, sent, retryable, .. } = *self;
+        Failed { kind, server: server.map(Into::into), text: text.into(), cause, sent, retryable }.into()
     }
-
-    /// The same as an error, whatever was asked.
-    pub(super) fn error_of_host(&self) -> ErrorObject {
-        ErrorObject::internal(self.text.clone()).with_data(Raw::from_value(&self.details(None)))
-    }
-
-    fn outcome(&self, server: Option<&str>, text: String, method: &Method) -> Outcome {
-        let details = self.details(server);
-        if *method != Method::ToolsCall {
-            return Err(ErrorObject::internal(text).with_data(Raw::from_value(&details)));
-        }
-        Ok(Raw::from_value(&serde_json::json!({
-            "content": [{ "type": "text", "text": text }],
-            "isError": true,
-            "_meta": { "mcp-host/error": details },
-        })))
-    }
-
-    fn details<'a>(&self, server: Option<&'a str>) -> Details<'a> {
-        Details { server, kind: self.kind, sent: self.sent, retryable: self.retryable }
-    }
-}
-
-/// What every error of ours says of itself.
-#[derive(Serialize)]
-struct Details<'a> {
-    /// Its name in the config; none where it is the host itself that refuses.
-    server: Option<&'a str>,
-    kind: Kind,
-    /// Whether any of the request may have reached the server.
-    sent: bool,
-    /// Whether the same request may succeed later, and does no harm then.
-    retryable: bool,
 }

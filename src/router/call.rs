@@ -1,194 +1,145 @@
-//! One request of a client on its way through a server: sent under another id and name, with everything translated that
-//! comes back, until there is one answer.
+//! One client's request on its way to a server and back. It is sent under another request id and under the server's own
+//! name for the target; everything that comes back is translated, until there is one answer.
 //!
-//! A server may come back from a loss as one of another era. So nothing that depends on both eras outlives a
-//! connection: which of the four ways the call takes, whether it runs as a task, how a resource is watched. A call that
-//! was not parked on one connection is parked on the next if it has to be, and keeps its clocks, its slot, and its
-//! repeats ([`Course`]). `Error::fate` says what became of a request, [`Repeats`] whether it is sent again.
+//! A server that was lost may come back in another era (legacy, with sessions, or modern, without). So every decision
+//! that depends on the eras of both sides is made anew for each connection: which of the four ways of `mod.rs` the call
+//! takes, whether it runs as a task, how a resource is watched. A call that was not parked on one connection is parked
+//! on the next if necessary. Its deadlines, its slot, and its count of retries stay ([`Course`]). `Error::fate` says
+//! what became of a lost request, `Repeats` whether it is sent again.
 
-use std::sync::{Arc, OnceLock};
+use std::pin::pin;
+use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
+use super::Mailbox;
 use super::answer::Failure;
-use super::changed::changed;
-use super::client::Client;
-use super::driver::{Driver, Next, Stage};
+use super::changed::{changed, shown_before};
+use super::client::{Client, Guard};
+use super::clients::Clients;
+use super::clocks::Clocks;
+use super::driver::{Next, Stage};
+use super::finish::Finish;
+use super::forward::{Course, Forward, outgoing};
 #[cfg(feature = "server")]
-use super::invite::Invited;
-use super::reach::Reached;
-use super::running::{Attempt, Handover, Running, Toward};
-use super::tasks::Plan;
-use super::{Mailbox, Router, state};
-use crate::adapt;
+use super::invite::{Invitations, Invited};
+use super::park::ParkedCalls;
+use super::parked::{Parked, Table};
+use super::plan::Plan;
+use super::reach::{Connector, Reached};
+use super::relay::{Continuation, relay_questions, visits_required};
+use super::running::{Attempt, Running};
+use super::state::Sealer;
+use super::tasks::Tasks;
+use super::toward::{Handover, Toward};
+use super::verdict::{Bench, Verdict};
+use crate::answered::{Answered, NoResult, reworded};
 use crate::config;
-use crate::manager::{Asked, Calling, Server, Slot, Told};
-use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, Theirs, code};
-use crate::registry::{Offer, Target, expose_content};
-use crate::transport::{self, Fate};
-use crate::upstream::{Connection, Terms};
+use crate::manager::{Asked, Manager, Server, Slot, Stay};
+use crate::protocol::{ErrorObject, Outcome, ProtocolVersion, Raw};
+use crate::transport;
+use crate::upstream::{Connection, Exchange, Terms, Upstream};
 
-/// A request as it goes to a server.
-#[derive(Clone, Debug)]
-pub(super) struct Forward {
-    pub(super) server: Arc<Server>,
-    pub(super) method: Method,
-    pub(super) params: Raw,
-    /// The member of the params that names the target, as it stands.
-    pub(super) named: Raw,
-    /// What the server itself calls the target.
-    pub(super) target: Arc<str>,
-    /// `_meta` of the params.
-    pub(super) meta: Option<Raw>,
-    /// It brings answers to a result that asked: its server was without a session when it did.
-    pub(super) answers: bool,
-    /// Of the request as the client sent it; made when it is asked for.
-    pub(super) digest: OnceLock<String>,
-    /// Whether it runs as a task.
-    pub(super) task: Plan,
-    /// The roots that its client told for it.
-    pub(super) roots: Option<Arc<Told>>,
-    /// What the client was shown of the server, where that is not what its own lease lists.
-    pub(super) shown: Option<Arc<Offer>>,
+/// Forwards clients' requests to servers, and brings the answers back.
+#[derive(Debug)]
+pub(super) struct Forwarder {
+    pub(super) manager: Manager,
+    pub(super) clients: Arc<Clients>,
+    pub(super) connector: Arc<Connector>,
+    pub(super) tasks: Arc<Tasks>,
+    pub(super) parked: ParkedCalls,
+    #[cfg(feature = "server")]
+    pub(super) invitations: Invitations,
+    pub(super) sealer: Arc<Sealer>,
+    pub(super) finish: Arc<Finish>,
 }
 
-impl Forward {
-    pub(super) fn new(
-        server: Arc<Server>,
-        method: Method,
-        params: Raw,
-        named: Raw,
-        meta: Option<Raw>,
-        target: Arc<str>,
-    ) -> Self {
-        let task = Plan::default();
-        Self {
-            server,
-            method,
-            params,
-            named,
-            target,
-            meta,
-            answers: false,
-            digest: OnceLock::new(),
-            task,
-            roots: None,
-            shown: None,
-        }
-    }
-
-    /// The client's progress token, as JSON.
-    pub(super) fn token(&self) -> Option<Raw> {
-        self.meta.as_ref()?.member("progressToken")
-    }
-
-    /// Stands for the request, however a client writes it down again.
-    pub(super) fn digest(&self) -> &str {
-        self.digest.get_or_init(|| state::digest(&self.method, &self.params))
-    }
-
-    /// Finds its parts again after its params were edited.
-    pub(super) fn reopen(&mut self) {
-        self.digest();
-        let [name, meta] =
-            self.params.members([if self.method == Method::ResourcesRead { "uri" } else { "name" }, "_meta"]);
-        if let Some(name) = name {
-            self.named = name;
-        }
-        self.meta = meta;
-    }
-}
-
-impl Router {
-    pub(super) async fn call_tool(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Outcome {
-        let params = params.unwrap_or_else(Raw::empty_object);
-        let names = ["name", "arguments", "_meta", "task", "requestState", "inputResponses"];
-        let [named, arguments, meta, task, ..] = params.distinct(names).map_err(twice)?;
-        let missing = || ErrorObject::invalid_params("tools/call: `name` is missing");
-        let named = named.ok_or_else(missing)?;
-        let name = named.string().ok_or_else(missing)?;
-        if arguments.is_some_and(|arguments| !arguments.is_object() && arguments.as_bytes() != b"null") {
-            return Err(ErrorObject::invalid_params(format!("tool `{}`: `arguments` is not an object", Theirs(&name))));
-        }
-        let target = match self.find(client, "tool", &name, |catalog| catalog.tool(&name)).await {
-            Ok(target) => target,
-            Err(lost) => return lost.answer(&Method::ToolsCall),
-        };
-        let Some(server) = self.manager().server(target.server) else {
-            return Failure::removed().answer_of_host(&Method::ToolsCall);
-        };
-        let name = name.into_owned();
-        let mut forward = Forward::new(server, Method::ToolsCall, params, named, meta, target.name);
-        self.plan_task(client, &mut forward, &name, task.as_ref()).await;
-        self.forward(client, forward, leg).await
-    }
-
-    pub(super) async fn get_prompt(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Outcome {
-        let params = params.unwrap_or_else(Raw::empty_object);
-        let names = ["name", "_meta", "arguments", "requestState", "inputResponses"];
-        let [named, meta, ..] = params.distinct(names).map_err(twice)?;
-        let missing = || ErrorObject::invalid_params("prompts/get: `name` is missing");
-        let named = named.ok_or_else(missing)?;
-        let name = named.string().ok_or_else(missing)?.into_owned();
-        let target = self.find(client, "prompt", &name, |catalog| catalog.prompt(&name)).await?;
-        let server = self.server(&target)?;
-        let forward = Forward::new(server, Method::PromptsGet, params, named, meta, target.name);
-        self.forward(client, forward, leg).await
-    }
-
-    pub(super) fn server(&self, target: &Target) -> Result<Arc<Server>, ErrorObject> {
-        self.manager().server(target.server).ok_or_else(|| Failure::removed().error_of_host())
-    }
-
-    /// Sends a request to a server and brings its answer back.
-    pub(super) async fn forward(&self, client: &Arc<Client>, mut forward: Forward, leg: &Arc<Mailbox>) -> Outcome {
+impl Forwarder {
+    /// Sends a request to its server and returns the answer. What the server says before it goes into `leg`, the
+    /// mailbox of the request.
+    pub(super) async fn forward(
+        self: &Arc<Self>,
+        client: &Arc<Client>,
+        mut forward: Forward,
+        leg: &Arc<Mailbox>,
+    ) -> Answered {
         leg.concerns(&forward.server, &forward.target);
-        forward.shown = self.shown_before(client, &forward);
+        forward.shown = shown_before(&self.manager, client, &forward);
         if client.revision().is_modern() && forward.method.may_ask() {
             return self.forward_modern(client, forward, leg).await;
         }
         self.carry(client, &forward, &mut Toward::leg(client, leg)).await
     }
 
-    /// Sends a request and brings its answer back.
-    pub(super) async fn carry(&self, client: &Arc<Client>, forward: &Forward, toward: &mut Toward<'_>) -> Outcome {
+    /// Forwards a request of a client without a session, during which the server may ask the client something. The
+    /// request is a new one, or one that brings the client's answers.
+    async fn forward_modern(
+        self: &Arc<Self>,
+        client: &Arc<Client>,
+        mut forward: Forward,
+        leg: &Arc<Mailbox>,
+    ) -> Answered {
+        match forward.open_state(&self.sealer, client)? {
+            Continuation::Ready => {}
+            Continuation::Parked { call, round } => {
+                return self.parked.resume(client, (call, round), &forward, leg).await;
+            }
+            Continuation::Over(outcome) => return Ok(outcome?),
+            #[cfg(feature = "server")]
+            Continuation::SignIn { invitation, why } => {
+                if let Some(answered) = self.invitations.answered(client, &forward, invitation, why).await {
+                    return answered;
+                }
+                forward.start_afresh();
+            }
+        }
+        if let Some(asks) = forward.ask_for_roots(&self.sealer, client)? {
+            return Ok(asks);
+        }
+        self.carry(client, &forward, &mut Toward::leg(client, leg)).await
+    }
+
+    /// Waits for a slot (`maxConcurrent`) of the server, then sends the request and returns its answer.
+    async fn carry(self: &Arc<Self>, client: &Arc<Client>, forward: &Forward, toward: &mut Toward<'_>) -> Answered {
         let server = &forward.server;
         let calling = server.calling();
-        let slot = match self.slot(client, server).await {
-            Ok(slot) => slot,
-            Err(failure) => return failure.answer(server, &forward.method),
-        };
+        let slot = slot(&self.parked.table, client, server).await.map_err(|failure| failure.of(server))?;
         self.go_on(client, forward, toward, Course::begin(&server.config, calling, slot)).await
     }
 
-    /// The same with a call that is on its way; it is sent once more where that is safe (`docs/hazards.md` H57).
-    pub(super) async fn go_on(
-        &self,
+    /// Runs a call until there is an answer. A call whose connection is lost is sent again where that is safe
+    /// (`docs/hazards.md` H57).
+    async fn go_on(
+        self: &Arc<Self>,
         client: &Arc<Client>,
         forward: &Forward,
         toward: &mut Toward<'_>,
         mut course: Course,
-    ) -> Outcome {
+    ) -> Answered {
         loop {
             let asked = forward.server.asks();
             let failure = match self.attempt(client, forward, toward, &mut course).await {
-                Ok(outcome) => {
-                    // Asked in vain, it may have failed for that: once more, where it is asked what it can answer, or nothing.
-                    let more = forward.server.asks() != asked && has_failed(&outcome) && course.repeats.lost;
-                    if more && self.is_safe_twice(client, forward) {
+                Ok(answered) => {
+                    // The call may have failed because the server asked something and got no answer. It is sent once
+                    // more, on a lease where the client can answer, or where the server is told that the client cannot
+                    // be asked.
+                    let more = forward.server.asks() != asked && has_failed(&answered) && course.repeats.lost;
+                    if more && forward.is_safe_twice() {
                         course.repeats.lost = false;
                         continue;
                     }
-                    return outcome;
+                    return answered;
                 }
-                Err(Stop::Refused(error)) => return Err(error),
+                Err(Stop::Refused(error)) => return Err(error.into()),
                 Err(Stop::Park(over)) => return self.park(client, forward.clone(), course, over).await,
                 Err(Stop::Attempt(Attempt::Failed(failure))) if course.repeats.lost => failure,
-                // It was sent, and its answer lost, before there was no connection any more.
+                // The request was sent before, and its answer was lost with the connection.
                 Err(Stop::Attempt(Attempt::Failed(failure))) => failure.after_a_loss(),
                 Err(Stop::Attempt(Attempt::Lost(error))) => {
-                    if course.repeats.allow(&error, || self.is_safe_twice(client, forward)) {
-                        // Whoever is to notice that the connection is over has a turn.
+                    if course.repeats.allow(&error, || forward.is_safe_twice()) {
+                        // The tasks that notice the loss of the connection get a turn.
                         tokio::task::yield_now().await;
                         continue;
                     }
@@ -196,270 +147,252 @@ impl Router {
                 }
             };
             #[cfg(feature = "server")]
-            match Box::pin(self.invite(client, forward, toward, &mut course, &failure)).await {
+            match Box::pin(self.invitations.invite(client, forward, toward, &mut course, &failure)).await {
                 Invited::Nobody => {}
-                Invited::Asked(outcome) => return outcome,
+                Invited::Asked(outcome) => return Ok(outcome?),
                 Invited::SignedIn => continue,
             }
-            return failure.answer(&forward.server, &forward.method);
+            return Err(failure.of(&forward.server));
         }
     }
 
-    /// Whether doing it twice does no harm: reads do none, and tools where the user says so.
-    fn is_safe_twice(&self, client: &Arc<Client>, forward: &Forward) -> bool {
-        let config = &forward.server.config;
-        forward.method != Method::ToolsCall
-            || config.repeatable.iter().any(|tool| **tool == *forward.target)
-            || (config.trust_annotations && self.is_marked_safe(client, forward))
+    /// Parks a call whose server may ask: moves the call into a Tokio task of its own. Then waits for the first result,
+    /// which answers the client's request.
+    async fn park(
+        self: &Arc<Self>,
+        client: &Arc<Client>,
+        forward: Forward,
+        course: Course,
+        over: Handover,
+    ) -> Answered {
+        let (parked, guard, attending) = self.parked.begin(client, &forward, over)?;
+        let task = run_parked(self.clone(), client.clone(), (forward, course), parked.clone(), guard);
+        self.parked.background.spawn_whole(task);
+        self.parked.attend(&parked, 0, attending).await
     }
 
-    /// Whether the server says of the tool that calling it twice does no harm.
-    fn is_marked_safe(&self, client: &Arc<Client>, forward: &Forward) -> bool {
-        let catalog = self.catalog(client);
-        let mut tools = catalog.tools().iter();
-        let tool =
-            tools.find(|tool| *tool.server() == forward.server.config.alias && *tool.raw_name() == *forward.target);
-        let Some(annotations) = tool.and_then(|tool| tool.definition().member("annotations")) else { return false };
-        let hints = annotations.members(["readOnlyHint", "idempotentHint"]);
-        hints.into_iter().flatten().any(|hint| hint.as_bytes() == b"true")
-    }
-
-    async fn slot(&self, client: &Client, server: &Server) -> Result<Option<Slot>, Failure> {
-        let Some(slots) = &server.slots else { return Ok(None) };
-        let wait = server.config.queue_timeout;
-        if slots.is_full() {
-            self.0.parked.make_room(server, client.principal());
-        }
-        slots.take(client.owner(), wait).await.map(Some).ok_or_else(|| Failure::queue(wait))
-    }
-
-    /// Judges a call by the connection that it runs on now: the one before may have been of another era. What becomes of it
-    /// as a task.
-    fn judge(
-        &self,
-        client: &Client,
-        forward: &Forward,
-        toward: &mut Toward<'_>,
-        connection: &Connection,
-        course: &mut Course,
-    ) -> Result<Plan, Stop> {
-        if connection.is_modern() {
-            // A client with a session has no business with answers; the first request has none.
-            if !client.revision().is_modern() {
-                course.answers.get_or_insert_with(Raw::empty_object);
-            }
-        } else if forward.answers || course.driver.has_asked() {
-            // The answers that the client gave go nowhere now, and what came before them is not done twice.
-            return Err(Attempt::Failed(Failure::lost(&transport::Error::Broken)).into());
-        } else if client.revision().is_modern()
-            && forward.method.may_ask()
-            && !forward.server.declared(client.profile()).asks_nothing()
-            && let Toward::Leg(leg) = toward
-        {
-            // The server asks by requests of its own, and this client is asked by results: the call must wait without it.
-            return Err(Stop::Park(leg.hand_over()));
-        }
-        forward.task.at(&forward.server, connection).map_err(Stop::Refused)
-    }
-
+    /// Runs the call on one lease, round by round, until it is answered or fails. One round is one request to the
+    /// server.
     async fn attempt(
         &self,
         client: &Arc<Client>,
         forward: &Forward,
         toward: &mut Toward<'_>,
         course: &mut Course,
-    ) -> Result<Outcome, Stop> {
+    ) -> Result<Answered, Stop> {
+        let on = self.board(client, forward, toward, course).await?;
+        let (server, plan, version) = (&forward.server, on.plan, on.version);
+        let bench = Bench { method: &forward.method, plan, server: version, client: client.revision() };
+        loop {
+            let Round { id, mut exchange, outcome } = self.round(client, forward, toward, course, &on).await?;
+            if !version.is_modern() {
+                server.note_answer(&on.upstream, &on.connection);
+            }
+            return Ok(match bench.judge(outcome) {
+                Verdict::Over(outcome) => self.finish.adapted(client, forward, version, outcome),
+                Verdict::TaskOver(result) => {
+                    let answered = self.finish.adapted(client, forward, version, Ok(result));
+                    reworded(answered, |outcome| self.tasks.over_at_once(client, forward, outcome))
+                }
+                Verdict::Task(result) => {
+                    let lease = (&on.upstream, &on.connection);
+                    let made = (&mut exchange, &result);
+                    let created = self.tasks.created(client, (forward, plan), lease, toward, made).await?;
+                    reworded(created, |created| self.finish.adapted(client, forward, version, created))
+                }
+                Verdict::Visits(error) => {
+                    server.note_asked(Asked::ELICITATION, None);
+                    visits_required(&self.sealer, client, forward, error)
+                }
+                Verdict::Relay(result) => relay_questions(&self.sealer, client, forward, &result),
+                Verdict::Ask(result) => match ask(client, forward, toward, course, (&on, id, &result)).await? {
+                    Next::Again(params) => {
+                        course.answers = Some(params);
+                        continue;
+                    }
+                    Next::Over(outcome) => outcome.map_err(NoResult::from),
+                },
+                Verdict::Malformed(what) => return Err(Attempt::Failed(Failure::malformed(&what)).into()),
+            });
+        }
+    }
+
+    /// Gets a lease (connection) for the call, and decides how the call runs on it.
+    async fn board(
+        &self,
+        client: &Arc<Client>,
+        forward: &Forward,
+        toward: &mut Toward<'_>,
+        course: &mut Course,
+    ) -> Result<On, Stop> {
         let server = &forward.server;
-        let Reached { upstream, connection, lane: _lane, stay: _stay } =
-            self.reach(client, server, toward, forward.roots.as_ref()).await?;
+        let Reached { upstream, connection, lane, stay } =
+            self.connector.connect_call(client, server, toward, forward.roots.as_ref()).await?;
         if let Some(failure) = changed(forward, &upstream) {
             return Err(Attempt::Failed(failure).into());
         }
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
-        let plan = self.judge(client, forward, toward, &connection, course)?;
-        let mut terms = plan.dress(self.terms(client, server, toward));
-        // A session has one level; where requests say theirs, the most verbose one under way counts.
+        let plan = judge(client, forward, toward, &connection, course)?;
+        let mut terms = plan.dress(terms(client, server, toward));
+        // A legacy session has one log level. Modern requests each state their own, so the most verbose level in flight
+        // is set.
         if client.revision().is_modern() && !version.is_modern() && client.level().is_some() {
-            self.apply_level(server, &upstream);
+            self.clients.apply_level(server, &upstream);
         }
         upstream.level_told().await;
         terms.turn = Some(upstream.turn());
         let who = client.who_with(forward.roots.clone().or_else(|| client.roots()));
-        if !version.is_modern() && !self.manager().suits(server, &upstream, &who) {
-            // Meanwhile another client's server was told the roots of that one.
+        if !version.is_modern() && !self.manager.suits(server, &upstream, &who) {
+            // Meanwhile the server was told another client's roots on this lease.
             client.drop_lease(server.id);
             return Err(Attempt::Lost(transport::Error::Unwritten).into());
         }
-        let eras = (client.revision().is_modern(), version.is_modern());
-        let patience = self.limits().answer;
-        loop {
-            let id = connection.next_id();
-            let (params, token) = outgoing(forward, course.answers.as_ref(), eras, id);
-            toward.set_token(token);
-            let mut exchange = connection.open(id, &forward.method, Some(&params), &terms);
-            let (upstream, connection) = (&upstream, &connection);
-            let (idle, end, vigil) = (server.config.call_timeout, course.end, self.manager().vigil());
-            let mut running =
-                Running { toward, server, upstream, connection, answered: None, idle, patience, end, vigil };
-            let outcome = running.wait(id, &mut exchange).await;
-            course.end = running.end;
-            let outcome = outcome?;
-            if !version.is_modern() {
-                server.note_answer(upstream, connection);
-                if let (true, Ok(result)) = (plan != Plan::Theirs, &outcome)
-                    && result.member("task").is_some()
-                {
-                    let on = (upstream, connection);
-                    let made = (&mut exchange, result);
-                    let created = self.task_created(client, (forward, plan), on, toward, made).await?;
-                    return Ok(self.adapted(client, forward, version, created));
-                }
-                return Ok(self.answer_of_session(client, forward, version, outcome));
-            }
-            let result = match outcome {
-                Ok(result) => result,
-                Err(error) => return Ok(self.adapted(client, forward, version, Err(error))),
-            };
-            // One that is no text is unknown, too.
-            let kind = result.member("resultType");
-            let kind = kind.as_ref().map(|kind| kind.string().unwrap_or_else(|| kind.as_str().into()));
-            match kind.as_deref() {
-                None | Some("complete") => {
-                    let outcome = self.adapted(client, forward, version, Ok(result));
-                    return Ok(match plan {
-                        Plan::Upward => self.task_over_at_once(client, forward, outcome),
-                        _ => outcome,
-                    });
-                }
-                Some("task") => {
-                    let on = (upstream, connection);
-                    let made = (&mut exchange, &result);
-                    let created = self.task_created(client, (forward, plan), on, toward, made).await?;
-                    return Ok(self.adapted(client, forward, version, created));
-                }
-                Some("input_required") if !forward.method.may_ask() => {
-                    let what = format!("a result of {} that asks something", forward.method);
-                    return Err(Attempt::Failed(Failure::malformed(&what)).into());
-                }
-                Some("input_required") if client.revision().is_modern() => {
-                    return Ok(self.relay_questions(client, forward, &result));
-                }
-                Some("input_required") => {
-                    let Toward::Leg(leg) = &*toward else {
-                        return Err(Attempt::Failed(Failure::malformed("a question")).into());
-                    };
-                    let (leg, method) = (leg.mailbox().clone(), &forward.method);
-                    let stage = Stage { client, leg: &leg, server, upstream, version, method, call: id, patience };
-                    toward.tick();
-                    let asked = Instant::now();
-                    let next = course.driver.round(&stage, &result, &forward.params).await.map_err(Attempt::Failed)?;
-                    // The clock stops while a person is asked.
-                    course.end += asked.elapsed();
-                    match next {
-                        Next::Again(params) => course.answers = Some(params),
-                        Next::Over(outcome) => return Ok(outcome),
-                    }
-                }
-                Some(other) => {
-                    let what = format!("a result of the unknown type {}", transport::excerpt(other.as_bytes(), 60));
-                    return Err(Attempt::Failed(Failure::malformed(&what)).into());
-                }
-            }
-        }
+        Ok(On { upstream, connection, version, plan, terms, _lane: lane, _stay: stay })
     }
 
-    /// What a server with a session answered.
-    fn answer_of_session(
-        &self,
-        client: &Arc<Client>,
-        forward: &Forward,
-        version: ProtocolVersion,
-        outcome: Outcome,
-    ) -> Outcome {
-        match outcome {
-            Err(error) if error.code == code::URL_ELICITATION_REQUIRED && version == ProtocolVersion::V2025_11_25 => {
-                forward.server.note_asked(Asked::ELICITATION, None);
-                self.visits_required(client, forward, error)
-            }
-            outcome => self.adapted(client, forward, version, outcome),
-        }
-    }
-
-    /// An answer as the client's revision has it, under the names that it knows.
-    pub(super) fn adapted(
+    /// Sends the request once, with the client's answers so far, and waits for the server's answer.
+    async fn round(
         &self,
         client: &Client,
         forward: &Forward,
-        from: ProtocolVersion,
-        outcome: Outcome,
-    ) -> Outcome {
-        let (server, to) = (&forward.server, client.revision());
-        let outcome = outcome.map(|result| expose_content(&result, &server.config.alias, server.uris));
-        let gap = adapt::Gap { from, to, server: &server.config.name, info: &self.0.server_info };
-        adapt::outcome(outcome, &forward.method, &gap)
-    }
-
-    /// What a request says of its client.
-    fn terms(&self, client: &Client, server: &Server, toward: &Toward<'_>) -> Terms {
-        let mut terms = match toward {
-            Toward::Leg(leg) => client.terms(leg.mailbox()),
-            Toward::Parked(parked) => {
-                Terms { account: Some(parked.account().clone()), ..client.terms(client.mailbox()) }
-            }
-        };
-        terms.profile = server.declared(terms.profile);
-        terms.has_fixed_roots = !matches!(server.config.roots, config::Roots::Client);
-        terms
+        toward: &mut Toward<'_>,
+        course: &mut Course,
+        on: &On,
+    ) -> Result<Round, Attempt> {
+        let On { upstream, connection, .. } = on;
+        let (server, id) = (&forward.server, connection.next_id());
+        let eras = (client.revision().is_modern(), on.version.is_modern());
+        let (params, token) = outgoing(forward, course.answers.as_ref(), eras, id);
+        toward.set_token(token);
+        let mut exchange = connection.open(id, &forward.method, Some(&params), &on.terms);
+        let (idle, patience) = (server.config.call_timeout, forward.limits.answer);
+        let clocks = Clocks::start(Instant::now(), idle, patience, course.end);
+        let vigil = self.manager.vigil();
+        let mut running = Running { toward, server, upstream, connection, answered: None, clocks, vigil };
+        let outcome = running.wait(id, &mut exchange).await;
+        course.end = running.clocks.end();
+        Ok(Round { id, exchange, outcome: outcome? })
     }
 }
 
-fn has_failed(outcome: &Outcome) -> bool {
-    let is_error = |result: &Raw| result.member("isError").is_some_and(|value| value.as_bytes() == b"true");
-    outcome.as_ref().map_or(true, is_error)
+/// Returns the future that runs a parked call. It is boxed, since otherwise the future of a call would contain itself.
+fn run_parked(
+    calls: Arc<Forwarder>,
+    client: Arc<Client>,
+    (forward, course): (Forward, Course),
+    parked: Arc<Parked>,
+    guard: Guard,
+) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let mut toward = Toward::Parked(parked.clone());
+        let work = pin!(calls.go_on(&client, &forward, &mut toward, course));
+        calls.parked.run(&parked, &guard, work).await;
+    })
 }
 
-/// What is read here must be what is read there (`docs/hazards.md` H37).
-pub(super) fn twice(name: &str) -> ErrorObject {
-    ErrorObject::invalid_params(format!("the params hold `{name}` twice"))
+/// Waits for a slot of the server. Returns `None` if the server has no `maxConcurrent`.
+async fn slot(parked: &Table, client: &Client, server: &Server) -> Result<Option<Slot>, Failure> {
+    let Some(slots) = &server.slots else { return Ok(None) };
+    let wait = server.config.queue_timeout;
+    if slots.is_full() {
+        parked.make_room(server, client.principal());
+    }
+    slots.take(client.owner(), wait).await.map(Some).ok_or_else(|| Failure::queue(wait))
 }
 
-/// What is kept of a call from one connection to the next.
-pub(super) struct Course {
-    driver: Driver,
-    /// The params with the client's answers in.
-    answers: Option<Raw>,
-    /// Nothing of it may run longer.
-    pub(super) end: Instant,
-    /// Whether its client may be invited to sign in: once.
-    #[cfg(feature = "server")]
-    pub(super) invites: bool,
-    repeats: Repeats,
-    _calling: Calling,
-    _slot: Option<Slot>,
-}
-
-impl Course {
-    fn begin(config: &config::Server, calling: Calling, slot: Option<Slot>) -> Self {
-        let now = Instant::now();
-        Self {
-            driver: Driver::default(),
-            answers: None,
-            end: now + config.max_call_time,
-            #[cfg(feature = "server")]
-            invites: true,
-            repeats: Repeats { until: now + config.call_timeout, refused: true, lost: true },
-            _calling: calling,
-            _slot: slot,
+/// Decides how the call runs on this connection, since the connection before may have been of another era. The returned
+/// plan says whether it runs as a task.
+fn judge(
+    client: &Client,
+    forward: &Forward,
+    toward: &mut Toward<'_>,
+    connection: &Connection,
+    course: &mut Course,
+) -> Result<Plan, Stop> {
+    if connection.is_modern() {
+        // A client with a session puts no `inputResponses` into its request, so the first round has none.
+        if !client.revision().is_modern() {
+            course.answers.get_or_insert_with(Raw::empty_object);
         }
+    } else if forward.answers || course.driver.has_asked() {
+        // A legacy connection cannot take the client's answers, and the work that led to the questions must not be done
+        // twice.
+        return Err(Attempt::Failed(Failure::lost(&transport::Error::Broken)).into());
+    } else if client.revision().is_modern()
+        && forward.method.may_ask()
+        && !forward.server.declared(client.profile()).asks_nothing()
+        && let Toward::Leg(leg) = toward
+    {
+        // The server asks by requests of its own, and this client can be asked only by results: the call has to wait
+        // here while the client is away.
+        return Err(Stop::Park(leg.hand_over()));
     }
+    forward.task.at(&forward.server, connection).map_err(Stop::Refused)
 }
 
-/// Why a call does not go on as it was.
+/// Returns what the server learns about the client with this request.
+fn terms(client: &Client, server: &Server, toward: &Toward<'_>) -> Terms {
+    let mut terms = match toward {
+        Toward::Leg(leg) => client.terms(leg.mailbox()),
+        Toward::Parked(parked) => Terms { account: Some(parked.account().clone()), ..client.terms(client.mailbox()) },
+    };
+    terms.profile = server.declared(terms.profile);
+    terms.has_fixed_roots = !matches!(server.config.roots, config::Roots::Client);
+    terms
+}
+
+fn has_failed(answered: &Answered) -> bool {
+    let is_error = |result: &Raw| result.member("isError").is_some_and(|value| value.as_bytes() == b"true");
+    answered.as_ref().map_or(true, is_error)
+}
+
+/// The lease that a call runs on, and how it runs there.
+struct On {
+    upstream: Arc<Upstream>,
+    connection: Arc<Connection>,
+    /// The protocol revision that the server speaks.
+    version: ProtocolVersion,
+    plan: Plan,
+    terms: Terms,
+    _lane: Option<OwnedSemaphorePermit>,
+    _stay: Option<Stay>,
+}
+
+/// One request to the server for a call, and its outcome.
+struct Round {
+    id: u64,
+    exchange: Exchange,
+    outcome: Outcome,
+}
+
+/// Puts the questions in a server's result to a client with a session. Returns how the call goes on.
+async fn ask(
+    client: &Arc<Client>,
+    forward: &Forward,
+    toward: &mut Toward<'_>,
+    course: &mut Course,
+    (on, call, result): (&On, u64, &Raw),
+) -> Result<Next, Attempt> {
+    let Toward::Leg(leg) = &*toward else {
+        return Err(Attempt::Failed(Failure::malformed("a question")));
+    };
+    let (leg, server, upstream) = (leg.mailbox().clone(), &forward.server, &on.upstream);
+    let (method, patience) = (&forward.method, forward.limits.answer);
+    let stage = Stage { client, leg: &leg, server, upstream, version: on.version, method, call, patience };
+    toward.tick();
+    let asked = Instant::now();
+    let next = course.driver.round(&stage, result, &forward.params).await.map_err(Attempt::Failed)?;
+    // The time that a person takes does not count toward the deadline.
+    course.end += asked.elapsed();
+    Ok(next)
+}
+
+/// Why an attempt ended without an answer.
 enum Stop {
     Attempt(Attempt),
-    /// It cannot be had as it was asked for.
+    /// The client wants the call as a task, and the server runs none.
     Refused(ErrorObject),
-    /// It must go on in a task of its own.
+    /// The call must be parked: it goes on in a Tokio task of its own.
     Park(Handover),
 }
 
@@ -467,81 +400,4 @@ impl From<Attempt> for Stop {
     fn from(attempt: Attempt) -> Self {
         Self::Attempt(attempt)
     }
-}
-
-/// How a request may be sent again (`docs/hazards.md` H57).
-struct Repeats {
-    /// Until then one that never left us.
-    until: Instant,
-    /// Once more after it was refused before any work.
-    refused: bool,
-    /// Once more after its answer was lost.
-    lost: bool,
-}
-
-impl Repeats {
-    /// Whether it may be after this; counts it.
-    fn allow(&mut self, error: &transport::Error, is_safe_twice: impl FnOnce() -> bool) -> bool {
-        match error.fate() {
-            Fate::NeverLeft => Instant::now() < self.until,
-            Fate::Refused => std::mem::take(&mut self.refused),
-            Fate::Lost => self.lost && is_safe_twice() && std::mem::take(&mut self.lost),
-            Fate::TurnedAway | Fate::Final => false,
-        }
-    }
-}
-
-/// Members of params that only servers without a session know.
-const ANSWERS: [&str; 2] = ["inputResponses", "requestState"];
-
-/// The params as they go out: raw names, our progress token, and none of the protocol's own keys in `_meta`. Also the
-/// client's progress token. `answers`: the params with answers to a server without a session in. `modern`: whether the
-/// client is of that era, and whether the server is.
-fn outgoing(forward: &Forward, answers: Option<&Raw>, modern: (bool, bool), id: u64) -> (Raw, Option<Raw>) {
-    let (params, token) = dressed(forward, modern == (false, false), id);
-    let params = match answers {
-        Some(answers) => ANSWERS.iter().fold(params, |params, name| match answers.member(name) {
-            Some(value) => params.with_member(name, value.as_bytes()),
-            None => params.without_member(name),
-        }),
-        None if modern == (true, false) && params.members(ANSWERS).iter().any(Option::is_some) => {
-            ANSWERS.iter().fold(params, |params, name| params.without_member(name))
-        }
-        None => params,
-    };
-    // A server without a session decides by itself what runs as a task.
-    let params = if modern.1 && forward.task != Plan::Theirs { params.without_member("task") } else { params };
-    (params, token)
-}
-
-/// The params under the server's own name for the target, with our progress token in their `_meta`.
-fn dressed(forward: &Forward, both_legacy: bool, id: u64) -> (Raw, Option<Raw>) {
-    let mut edits = Edits::new(&forward.params);
-    if forward.named.string().as_deref() != Some(&*forward.target) {
-        edits.replace_part(&forward.named, Raw::from_value(&*forward.target).as_bytes().to_vec());
-    }
-    // A call has our own watchdog, which progress feeds.
-    let always = forward.method == Method::ToolsCall;
-    match &forward.meta {
-        None if always => edits.append("_meta", format!(r#"{{"progressToken":{id}}}"#).as_bytes()),
-        Some(meta) if meta.is_object() => {
-            let token = meta.member("progressToken");
-            let ours = (always || token.is_some()).then(|| id.to_string());
-            match adapt::request_meta(Some(meta), ours.as_deref(), both_legacy, trace) {
-                Some(new) if new == *meta => {}
-                Some(new) => edits.replace_part(meta, new.as_bytes().to_vec()),
-                None => edits.remove(forward.params.as_value(), "_meta"),
-            }
-            return (edits.apply(), token);
-        }
-        _ => {}
-    }
-    (edits.apply(), None)
-}
-
-fn trace() -> adapt::Trace {
-    let mut bytes = [0; 24];
-    // Without randomness the ids are poor, and nothing else.
-    let _ = getrandom::fill(&mut bytes);
-    adapt::Trace::from_random(bytes)
 }

@@ -1,29 +1,30 @@
-//! Calls of what is not as it was shown: a list may be older than its server's start (`manager/kept`), or that of another
-//! lease. A client that calls what is gone, or takes other arguments now, is told to list again before anything is sent.
+//! Checks whether a tool or prompt has changed since the client saw it in a list. A list may be older than its server's
+//! start (`manager/kept`), or come from another lease. If the tool or prompt is gone, or no longer takes the arguments,
+//! nothing is sent and the client is told to list again.
 
 use std::sync::Arc;
 
-use super::Router;
 use super::answer::Failure;
-use super::call::Forward;
 use super::client::Client;
+use super::forward::Forward;
+use crate::manager::Manager;
 use crate::protocol::Method;
 use crate::registry::{Kind, Offer, misfit};
 use crate::upstream::Upstream;
 
-impl Router {
-    /// What the client was shown of the server, if it was not shown what its own lease lists.
-    pub(super) fn shown_before(&self, client: &Client, forward: &Forward) -> Option<Arc<Offer>> {
-        let server = &forward.server;
-        let is_live = |upstream: &Arc<Upstream>| upstream.connection().is_some();
-        if kind(&forward.method).is_none() || client.lease(server.id, server.stamp()).as_ref().is_some_and(is_live) {
-            return None;
-        }
-        self.manager().shown_before(server, &client.who_now())
+/// Returns the offer of the server (its tools and prompts) that the client was shown, or `None` if the client has a
+/// live lease, whose list it saw.
+pub(super) fn shown_before(manager: &Manager, client: &Client, forward: &Forward) -> Option<Arc<Offer>> {
+    let server = &forward.server;
+    let is_live = |upstream: &Arc<Upstream>| upstream.connection().is_some();
+    if kind(&forward.method).is_none() || client.lease(server.id, server.stamp()).as_ref().is_some_and(is_live) {
+        return None;
     }
+    manager.shown_before(server, &client.who_now())
 }
 
-/// Why the request is not sent to that lease, which lists something else than the client was shown.
+/// Returns why the request must not be sent on that lease, or `None` if it may be. The reason is a change of the tool
+/// or prompt since the client was shown it.
 pub(super) fn changed(forward: &Forward, upstream: &Upstream) -> Option<Failure> {
     let (shown, kind) = (forward.shown.as_ref()?, kind(&forward.method)?);
     let now = upstream.offer().filter(|now| now.hash() != shown.hash() && !now.failed(kind))?;
@@ -37,11 +38,12 @@ pub(super) fn changed(forward: &Forward, upstream: &Upstream) -> Option<Failure>
     }
     let arguments = forward.params.member("arguments");
     let why = misfit(definition, arguments.as_ref())?;
-    // What did not fit before is the client's own mistake, and the server tells it.
+    // Arguments that did not fit the old definition either are the client's own mistake, which the server reports
+    // itself.
     misfit(before, arguments.as_ref()).is_none().then(|| Failure::takes_others(&forward.target, &why))
 }
 
-/// The list that shows the target of a request.
+/// Returns the kind of list that shows what the request names: tools or prompts; `None` for other requests.
 fn kind(method: &Method) -> Option<Kind> {
     match method {
         Method::ToolsCall => Some(Kind::Tools),

@@ -1,30 +1,55 @@
-//! One client: what it can do, what it is doing, what it was asked.
+//! One client: its abilities, its requests in flight, and the questions put to it (requests from servers to the client,
+//! and those of the host itself).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Mailbox;
-use super::gauges::Counts;
-use super::named::Named;
-use super::roster::Presence;
+use super::level::{DEFAULT_LEVEL, LEVELS, Level};
+use super::presence::{Named, Presence};
+use crate::config::Limits;
 use crate::manager::{self, Principal, Who};
-use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
+use crate::protocol::{Message, Method, Notification, Profile, ProtocolVersion, Raw, Request, RequestId, Response};
 use crate::queues::Account;
-use crate::registry::{Catalog, Kind};
+use crate::registry::Catalog;
 use crate::upstream::{Ask, Connection, Owner, Terms, Upstream};
 
-/// One downstream session, or the program that embeds the host.
+/// What a client declares when it connects, or with its first request.
+#[derive(Debug)]
+pub(crate) struct Abilities {
+    pub(crate) revision: ProtocolVersion,
+    /// The kinds of questions that it can be asked.
+    pub(crate) profile: Profile,
+    /// Those of its `capabilities.extensions` that the host passes on to servers.
+    pub(crate) extensions: Option<Raw>,
+}
+
+/// How much a client holds.
+#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counts {
+    /// Its requests in flight.
+    pub(super) requests: usize,
+    /// The questions put to it that it has not answered yet.
+    pub(super) questions: usize,
+    /// Its change streams (`subscriptions/listen`).
+    pub(super) listens: usize,
+    /// Resources that it watches.
+    pub(super) watched: usize,
+}
+
+/// One client: a session, all requests without a session that count as one client (`modern.rs`), or the program that
+/// embeds the host.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(super) who: Who,
     revision: ProtocolVersion,
-    /// Its `capabilities.extensions`, as far as we carry them.
+    /// Those of its `capabilities.extensions` that the host passes on to servers.
     extensions: Option<Raw>,
     mailbox: Mailbox,
     state: Mutex<State>,
@@ -35,36 +60,40 @@ pub(crate) struct Client {
 #[derive(Debug, Default)]
 pub(super) struct State {
     running: BTreeMap<RequestId, Running>,
-    asked: BTreeMap<u64, Asked>,
+    asked: BTreeMap<u64, OpenQuestion>,
     asked_so_far: u64,
-    /// Streams of changes and doors that need it to stay.
+    /// How many change streams and doors keep it from being closed as idle.
     places: u32,
     listens: u32,
-    /// Resources that its streams of changes watch.
+    /// How many resources its change streams watch.
     watched: u32,
     level: Option<Level>,
-    /// Each with the stamp of its server at which it was given.
+    /// For each server id: the lease, and the server's stamp (a change counter) when the lease was given.
     pub(super) leases: Vec<(usize, Arc<Upstream>, u64)>,
-    /// The roots that it told, once it was asked for them.
+    /// Its roots; `None` until it has told them.
     pub(super) roots: Option<Arc<manager::Told>>,
-    /// How it is asked for them. Few clients are, and each session counts.
+    /// The state of asking it for its roots; `None` before the first time. Kept behind a pointer, since few clients are
+    /// asked and each session costs memory.
     pub(super) asking: Option<Arc<Asking>>,
-    /// It is one conversation for sure, though it has no session: what it told once is good for all that it asks.
+    /// Whether it is known to be one conversation although it has no session (`mcp-host/affinity`). Then its roots hold
+    /// for all its requests.
     pub(super) is_apart: bool,
+    /// Whether the embedding program is this client.
+    is_embedding: bool,
     pub(super) subscriptions: BTreeMap<Arc<str>, Subscription>,
-    view: Option<View>,
-    told: Option<Told>,
-    /// Lists of several pages whose first one it was given, and when.
-    begun: Box<[(Instant, Arc<Catalog>)]>,
+    pub(super) seen: Option<LastView>,
+    pub(super) told: Option<ToldCatalogs>,
+    /// The catalogs that it may be reading page by page, and when it got each first page.
+    pub(super) begun: Box<[(Instant, Arc<Catalog>)]>,
     pub(super) closed: bool,
 }
 
-/// How a client is asked for its roots.
+/// The state of asking a client for its roots.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
-    /// Held while it is.
+    /// Held while the client is asked.
     pub(super) turn: tokio::sync::Mutex<()>,
-    /// It has others and is about to be asked for them.
+    /// Whether its roots changed and it is about to be asked for the new ones.
     pub(super) has_others: AtomicBool,
 }
 
@@ -74,17 +103,18 @@ struct Running {
     leg: Arc<Mailbox>,
 }
 
-/// A question that waits for the client's answer.
+/// A question (a request to the client) that waits for the client's answer.
 #[derive(Debug)]
-struct Asked {
+struct OpenQuestion {
     ask: Ask,
-    /// The exchange that it belongs to.
+    /// The call that it belongs to, by the id of the request to the server; `None` for a question outside of calls.
     call: Option<u64>,
     answered: Option<Arc<Notify>>,
     leg: Option<Arc<Mailbox>>,
 }
 
-/// A watched resource: whose it is, and under which URI there.
+/// A resource that the client subscribed to: the server, the server's own URI, and the lease that the subscription is
+/// on.
 #[derive(Clone, Debug)]
 pub(super) struct Subscription {
     pub(super) server: usize,
@@ -92,29 +122,17 @@ pub(super) struct Subscription {
     pub(super) upstream: Arc<Upstream>,
 }
 
-/// What the client saw last of the catalog.
+/// The client's last view of the catalog.
 #[derive(Clone, Debug)]
-pub(super) struct View {
+pub(super) struct LastView {
     pub(super) generation: u64,
-    pub(super) catalog: Arc<Catalog>,
-    /// Every server has listed or had its time.
+    pub(super) view: manager::View,
+    /// Whether, by then, every server had listed or its waiting time was over.
     pub(super) settled: bool,
 }
 
-/// The catalog that each of its lists was of when the client was told of it last, by kind.
-pub(super) type Told = [Arc<Catalog>; 4];
-
-/// How much a log line matters, from `debug` to `emergency`.
-pub(super) type Level = u8;
-
-/// The levels of `logging/setLevel`, least first.
-pub(super) const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-/// A list that was begun is kept that long for whoever reads it page by page,
-const KEPT: Duration = Duration::from_secs(5 * 60);
-/// and so many of them.
-const BEGUN: usize = 4;
-/// A client that set no level gets this and above.
-pub(super) const DEFAULT_LEVEL: Level = 1;
+/// For each kind of list, the catalog whose list or whose change the client was told of last.
+pub(super) type ToldCatalogs = [Arc<Catalog>; 4];
 
 impl State {
     pub(super) fn may_watch(&self, uri: &str, limit: usize) -> bool {
@@ -133,37 +151,62 @@ impl Client {
         Self { who, revision, extensions, mailbox, state: Mutex::default(), named, presence: Presence::default() }
     }
 
-    /// The agreed revision; that of its requests where there is no handshake.
+    /// Returns the protocol revision agreed in the handshake, or without a handshake the one that its requests state.
     #[must_use]
     pub(crate) fn revision(&self) -> ProtocolVersion {
         self.revision
     }
 
-    /// Whether there is anything that servers may ask of it.
+    /// Reports whether it declared that it can be asked anything.
     #[must_use]
     #[cfg_attr(not(feature = "server"), expect(dead_code, reason = "only the HTTP door asks"))]
     pub(crate) fn can_be_asked(&self) -> bool {
         !self.who.profile.asks_nothing()
     }
 
-    /// What belongs to none of its requests.
+    /// Notes that the embedding program is this client.
+    pub(crate) fn embeds(&self) {
+        self.state().is_embedding = true;
+    }
+
+    /// Reports whether the embedding program is this client.
+    #[cfg(feature = "server")]
+    pub(super) fn is_embedding(&self) -> bool {
+        self.state().is_embedding
+    }
+
+    /// Ends its subscription to a resource, if it has one.
+    pub(crate) fn unwatch(&self, uri: &str) {
+        if let Some(subscription) = self.watched(|all| all.remove(uri)) {
+            subscription.upstream.unwant_uri(&subscription.raw);
+        }
+    }
+
+    /// Returns the mailbox for messages that belong to none of its requests.
     #[must_use]
     pub(crate) fn mailbox(&self) -> &Mailbox {
         &self.mailbox
     }
 
-    /// What waits for it.
+    /// Returns the account that counts the bytes waiting for it.
     #[must_use]
     pub(crate) fn account(&self) -> &Account {
         self.mailbox.account()
     }
 
-    /// What it calls itself and which version it says it is, where it has said so; shown, never believed.
+    /// Makes a mailbox for one of its requests (the request's leg). These limits hold for the request.
+    #[must_use]
+    pub(crate) fn leg(&self, limits: Arc<Limits>) -> Arc<Mailbox> {
+        Arc::new(Mailbox::new(limits, self.account().clone()).of_request())
+    }
+
+    /// Returns the name and version that it gave for itself, each `None` if not given. They are shown to people, never
+    /// trusted.
     pub(super) fn named(&self) -> (Option<&str>, Option<&str>) {
         self.named.parts()
     }
 
-    /// Its session, as people see it.
+    /// Returns what people see of its session.
     pub(super) fn presence(&self) -> &Presence {
         &self.presence
     }
@@ -176,19 +219,19 @@ impl Client {
         &self.who.principal
     }
 
-    /// What it can be asked.
+    /// Returns the kinds of questions that it can be asked.
     pub(super) fn profile(&self) -> Profile {
         self.who.profile
     }
 
-    /// Whether it declared that extension, and we carry it.
+    /// Reports whether it declared that extension and the host passes the extension on.
     pub(super) fn declares(&self, extension: &str) -> bool {
         self.extensions.as_ref().is_some_and(|extensions| extensions.member(extension).is_some())
     }
 
-    /// What a request says of it to a server.
+    /// Returns what a server learns about the client with a request on this leg.
     pub(super) fn terms(&self, leg: &Mailbox) -> Terms {
-        // Whoever has a session and said nothing hears what such servers say by default.
+        // A client with a session that set no log level gets the default level.
         let level = if self.revision.is_modern() { leg.level() } else { Some(self.level().unwrap_or(DEFAULT_LEVEL)) };
         let level = level.and_then(|level| LEVELS.get(usize::from(level)).copied());
         Terms {
@@ -204,28 +247,28 @@ impl Client {
         }
     }
 
-    /// Whether it has gone.
+    /// Reports whether the client is gone.
     pub(super) fn is_closed(&self) -> bool {
         self.state().closed
     }
 
-    /// Whether nothing is under way for it.
+    /// Reports whether it is idle: it has no requests in flight, no change stream, and no door that keeps it.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state();
         state.running.is_empty() && state.places == 0
     }
 
-    /// Requests of it that are being served.
+    /// Returns the number of its requests in flight.
     pub(super) fn requests(&self) -> usize {
         self.state().running.len()
     }
 
-    /// Whether it waits for no answer.
+    /// Reports whether none of its requests is in flight.
     pub(super) fn is_quiet(&self) -> bool {
         self.state().running.is_empty()
     }
 
-    /// What it holds.
+    /// Counts its requests, questions, change streams, and watched resources.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(super) fn counts(&self) -> Counts {
         let state = self.state();
@@ -237,23 +280,31 @@ impl Client {
         }
     }
 
-    /// Questions that wait for its answer.
+    /// Returns how many questions wait for its answer.
     #[cfg(test)]
     pub(super) fn questions(&self) -> usize {
         self.state().asked.len()
     }
 
-    /// Notes a request; `None` if its id is in use or the client is gone.
-    pub(super) fn begin(self: &Arc<Self>, id: &RequestId, leg: &Arc<Mailbox>, limit: usize) -> Result<Guard, Refused> {
+    /// Registers a request, until the guard is dropped.
+    ///
+    /// # Errors
+    /// When its id is in use, the client has too many requests, or the client is gone.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        id: &RequestId,
+        leg: &Arc<Mailbox>,
+        limit: usize,
+    ) -> Result<Guard, RequestRefused> {
         let mut state = self.state();
         if state.closed {
-            return Err(Refused::Closed);
+            return Err(RequestRefused::Closed);
         }
         if state.running.contains_key(id) {
-            return Err(Refused::IdInUse);
+            return Err(RequestRefused::IdInUse);
         }
         if state.running.len() >= limit {
-            return Err(Refused::Limit);
+            return Err(RequestRefused::Limit);
         }
         let cancel = CancellationToken::new();
         state.running.insert(id.clone(), Running { cancel: cancel.clone(), leg: leg.clone() });
@@ -261,7 +312,8 @@ impl Client {
         Ok(Guard { client: self.clone(), id: id.clone(), cancel })
     }
 
-    /// Notes that a stream of changes is open, while the answer lives; `None` if there are too many.
+    /// Registers a change stream, until the returned value is dropped. Returns `None` if the client has `limit` already
+    /// or is gone.
     pub(super) fn listen(self: &Arc<Self>, limit: usize) -> Option<Listen> {
         let mut state = self.state();
         if state.closed || state.listens as usize >= limit {
@@ -272,10 +324,10 @@ impl Client {
         Some(Listen { place: self.stay(), watched: 0 })
     }
 
-    /// Keeps it from being let go as idle, while the answer lives.
-    pub(crate) fn stay(self: &Arc<Self>) -> Place {
+    /// Keeps the client from being closed as idle, until the returned value is dropped.
+    pub(crate) fn stay(self: &Arc<Self>) -> ClientStay {
         self.state().places += 1;
-        Place(self.clone())
+        ClientStay(self.clone())
     }
 
     pub(super) fn cancel(&self, id: &RequestId) {
@@ -284,7 +336,8 @@ impl Client {
         }
     }
 
-    /// Ends everything that it does; says which resources it watched.
+    /// Cancels its requests, drops its questions, and closes its mailbox. Returns its subscriptions, for the caller to
+    /// end.
     pub(super) fn close(&self) -> Vec<Subscription> {
         let mut state = self.state();
         state.closed = true;
@@ -294,7 +347,7 @@ impl Client {
         let asked = std::mem::take(&mut state.asked);
         let subscriptions = std::mem::take(&mut state.subscriptions).into_values().collect();
         state.leases = Vec::new();
-        state.view = None;
+        state.seen = None;
         state.told = None;
         state.begun = Box::default();
         drop(state);
@@ -303,7 +356,8 @@ impl Client {
         subscriptions
     }
 
-    /// Puts a question of a server to the client, on the stream of the call it belongs to or on the general one.
+    /// Sends a question to the client, into the leg of the call that it belongs to or, outside of calls, into the
+    /// client's general mailbox. `answered` is woken by the client's answer.
     pub(super) fn ask(&self, ask: Ask, call: Option<(u64, &Arc<Mailbox>)>, answered: Option<Arc<Notify>>) {
         self.put_question(ask, call.map(|(call, _)| call), call.map(|(_, leg)| leg.clone()), answered);
     }
@@ -318,10 +372,10 @@ impl Client {
         let request = Message::Request(Request {
             id: RequestId::Number(i64::try_from(id).unwrap_or(i64::MAX)),
             method: ask.method.clone(),
-            // From here on the mailbox has them, and counts them; nobody needs them for the answer.
+            // From here on the mailbox holds and counts the params. Nothing needs them once the answer comes.
             params: ask.params.take(),
         });
-        state.asked.insert(id, Asked { ask, call, answered, leg: leg.clone() });
+        state.asked.insert(id, OpenQuestion { ask, call, answered, leg: leg.clone() });
         drop(state);
         match leg {
             Some(leg) => leg.put(request),
@@ -329,35 +383,36 @@ impl Client {
         }
     }
 
-    /// The same of a question of the host itself, under a number of its own.
+    /// Sends a question of the host itself to the client. `number` stands in for the number of a call.
     pub(super) fn ask_beside(&self, ask: Ask, number: u64, leg: Option<Arc<Mailbox>>) {
         self.put_question(ask, Some(number), leg, None);
     }
 
-    /// The client answered a question.
-    pub(super) fn answer(&self, id: &RequestId, outcome: Outcome) {
-        let RequestId::Number(id) = id else { return };
-        let asked = u64::try_from(*id).ok().and_then(|id| self.state().asked.remove(&id));
+    /// Takes the client's response to a request that was sent to it through a mailbox.
+    pub(crate) fn answer(&self, response: Response) {
+        let Some(RequestId::Number(id)) = response.id else { return };
+        let asked = u64::try_from(id).ok().and_then(|id| self.state().asked.remove(&id));
         if let Some(asked) = asked {
-            asked.ask.answer(outcome);
+            asked.ask.answer(response.outcome);
             if let Some(answered) = asked.answered {
                 answered.notify_one();
             }
         }
     }
 
-    /// The server withdrew a question.
+    /// Takes back a question that its server cancelled: the client is told with `notifications/cancelled`.
     pub(super) fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
         self.take_back(|asked| asked.ask.is(connection, id), Ask::forget);
     }
 
-    /// The call is over or nobody answers: its questions are taken back.
+    /// Takes back the open questions of a call that is over, or whose questions nobody answered in time. `answer` is
+    /// run with each question, to answer its server.
     pub(super) fn drop_asks(&self, call: u64, answer: impl Fn(Ask)) {
         self.take_back(|asked| asked.call == Some(call), answer);
     }
 
-    fn take_back(&self, which: impl Fn(&Asked) -> bool, answer: impl Fn(Ask)) {
-        let taken: Vec<(u64, Asked)> = {
+    fn take_back(&self, which: impl Fn(&OpenQuestion) -> bool, answer: impl Fn(Ask)) {
+        let taken: Vec<(u64, OpenQuestion)> = {
             let mut state = self.state();
             let ids: Vec<u64> = state.asked.iter().filter(|(_, asked)| which(asked)).map(|(id, _)| *id).collect();
             ids.into_iter().filter_map(|id| Some((id, state.asked.remove(&id)?))).collect()
@@ -373,17 +428,18 @@ impl Client {
         }
     }
 
-    /// Whether questions of that call wait for an answer.
+    /// Reports whether any question of that call still waits for the client's answer.
     pub(super) fn is_asked(&self, call: u64) -> bool {
         self.state().asked.values().any(|asked| asked.call == Some(call))
     }
 
-    /// A stream of one of its running requests.
+    /// Returns the leg of one of its requests in flight, if there are any.
     pub(super) fn any_leg(&self) -> Option<Arc<Mailbox>> {
         self.state().running.values().next().map(|running| running.leg.clone())
     }
 
-    /// From which level on it wants log lines: what its session said, or the most verbose of its requests now.
+    /// Returns the least severe log level that it wants: the one its session set or, without a session, the most
+    /// verbose one of its requests in flight.
     pub(super) fn level(&self) -> Option<Level> {
         let state = self.state();
         if !self.revision.is_modern() {
@@ -396,74 +452,19 @@ impl Client {
         self.state().level = Some(level);
     }
 
-    /// Questions with ids up to that one were put to it by another daemon: ours get ids above, so that an answer to one of
-    /// those fits none.
+    /// Notes that another daemon, which served this client before, sent it questions with ids up to `asked`. New
+    /// questions get higher ids, so that a late answer to an old question matches no new one.
     pub(crate) fn has_asked(&self, asked: u64) {
         let mut state = self.state();
         state.asked_so_far = state.asked_so_far.max(asked);
     }
 
-    /// Whether a log line of that level is for it, on that leg: since 2026-07-28 each request says what it wants, before
-    /// that the session did.
+    /// Reports whether it wants a log line of that level on that leg. Since 2026-07-28 each request states its level;
+    /// before, the session had one.
     pub(super) fn wants(&self, level: &str, leg: &Mailbox) -> bool {
         let level = LEVELS.iter().position(|known| *known == level).unwrap_or(LEVELS.len());
         let least = if self.revision.is_modern() { leg.level() } else { Some(self.level().unwrap_or(DEFAULT_LEVEL)) };
         least.is_some_and(|least| level >= usize::from(least))
-    }
-
-    pub(super) fn view(&self) -> Option<View> {
-        self.state().view.clone()
-    }
-
-    pub(super) fn keep_view(&self, view: View) {
-        let mut state = self.state();
-        if !state.closed {
-            state.view = Some(view);
-        }
-    }
-
-    /// Notes what a list told it. That says nothing of its other lists, which may be of an earlier catalog.
-    pub(super) fn tell(&self, kind: Kind, catalog: &Arc<Catalog>) {
-        let mut state = self.state();
-        if state.closed {
-            return;
-        }
-        let told = state.told.get_or_insert_with(|| std::array::from_fn(|_| catalog.clone()));
-        told[kind as usize] = catalog.clone();
-    }
-
-    /// What it was told last, if it ever asked.
-    pub(super) fn told(&self) -> Option<Told> {
-        self.state().told.clone()
-    }
-
-    /// Notes that it is told of all that has changed up to this catalog.
-    pub(super) fn catch_up(&self, catalog: &Arc<Catalog>) {
-        let mut state = self.state();
-        if let Some(told) = &mut state.told {
-            told.fill(catalog.clone());
-        }
-    }
-
-    /// Notes that it was given the first page of a list that has more.
-    pub(super) fn begin_list(&self, catalog: &Arc<Catalog>) {
-        let mut state = self.state();
-        if state.closed || state.begun.last().is_some_and(|(_, last)| Arc::ptr_eq(last, catalog)) {
-            return;
-        }
-        let old = state.begun.len().saturating_sub(BEGUN - 1);
-        let kept = std::mem::take(&mut state.begun).into_iter().skip(old);
-        state.begun = kept.chain([(Instant::now(), catalog.clone())]).collect();
-    }
-
-    /// The lists that it may still be reading, page by page; the newest first.
-    pub(super) fn begun_lists(&self) -> Vec<Arc<Catalog>> {
-        let mut state = self.state();
-        if state.begun.iter().any(|(at, _)| at.elapsed() >= KEPT) {
-            let begun = std::mem::take(&mut state.begun).into_iter();
-            state.begun = begun.filter(|(at, _)| at.elapsed() < KEPT).collect();
-        }
-        state.begun.iter().rev().map(|(_, catalog)| catalog.clone()).collect()
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -471,38 +472,39 @@ impl Client {
     }
 }
 
-/// Whether a URI names that resource, or a part of it.
-pub(super) fn is_part(uri: &str, whole: &str) -> bool {
+/// Reports whether `uri` names the resource `whole`, or a part of it (a path below it).
+pub(crate) fn is_part(uri: &str, whole: &str) -> bool {
     let rest = uri.strip_prefix(whole);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || whole.ends_with('/'))
 }
 
-/// The client stays while this lives.
+/// Keeps a client from being closed as idle until dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<Client>);
+pub(crate) struct ClientStay(Arc<Client>);
 
-impl Place {
-    /// Whether it is that client's.
+impl ClientStay {
+    /// Reports whether it keeps that client.
     pub(crate) fn is_of(&self, client: &Arc<Client>) -> bool {
         Arc::ptr_eq(&self.0, client)
     }
 }
 
-impl Drop for Place {
+impl Drop for ClientStay {
     fn drop(&mut self) {
         self.0.state().places -= 1;
     }
 }
 
-/// A stream of changes is open while this lives.
+/// One open change stream. The client no longer counts it once this is dropped.
 #[derive(Debug)]
 pub(super) struct Listen {
-    place: Place,
+    place: ClientStay,
     watched: u32,
 }
 
 impl Listen {
-    /// Notes that it watches so many resources; false if its client would watch more than `limit`.
+    /// Adds `count` resources to those that the stream watches. Returns false, and adds none, if its client would watch
+    /// more than `limit`.
     pub(super) fn watch(&mut self, count: usize, limit: usize) -> bool {
         let mut state = self.place.0.state();
         let all = count.saturating_add(state.watched as usize).saturating_add(state.subscriptions.len());
@@ -521,20 +523,20 @@ impl Drop for Listen {
     }
 }
 
-/// Why a request is not begun.
+/// Why a request is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum RequestRefused {
     IdInUse,
-    /// This client has too many.
+    /// The client has too many requests in flight.
     Limit,
-    /// There are too many in all.
+    /// All clients together have too many requests in flight.
     Load,
-    /// Too many of all are of its principal.
+    /// The principal has half of all requests that may be in flight, and others have clients, too.
     Share,
     Closed,
 }
 
-/// A request is running while this lives.
+/// One request in flight. The client no longer counts it once this is dropped.
 #[derive(Debug)]
 pub(super) struct Guard {
     client: Arc<Client>,

@@ -1,5 +1,6 @@
-//! The questions of a server without a session, put to a client with one (`docs/bridging.md` 5.4): each `input_required`
-//! result becomes requests to the client, and their answers the next request to the server.
+//! Puts the questions of a modern server (without sessions) to a legacy client (with a session) (`docs/bridging.md`
+//! 5.4). Each `input_required` result becomes requests to the client, and the client's answers go into the next request
+//! to the server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,11 +9,10 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
 
-use super::Mailbox;
 use super::answer::Failure;
 use super::client::Client;
-use super::question;
-use super::running::AskGuard;
+use super::put::AskGuard;
+use super::{Mailbox, put, question};
 use crate::adapt;
 use crate::manager::Server;
 use crate::protocol::{
@@ -20,13 +20,14 @@ use crate::protocol::{
 };
 use crate::upstream::{Ask, Upstream};
 
-/// Rounds of one call, those that only wait for a page to be visited aside.
+/// The most rounds of questions in one call. Rounds that only wait for the user to visit a web page do not count.
 const ROUNDS: u32 = 10;
-/// A server that asks nothing and only wants to be called again waits that long at first, and at most so long.
+/// How long to wait at first before sending the call again to a server that asked nothing new.
 const PACE: Duration = Duration::from_millis(250);
+/// The longest such wait; each one doubles the one before.
 const PACE_MAX: Duration = Duration::from_secs(5);
 
-/// What is kept of a call from round to round.
+/// What a call remembers from one round of questions to the next.
 #[derive(Debug, Default)]
 pub(super) struct Driver {
     rounds: u32,
@@ -34,11 +35,11 @@ pub(super) struct Driver {
     visits: Visits,
 }
 
-/// Pages that the client agreed to visit. Once the call is over, however it ends, the client is told that they need not be
-/// waited for.
+/// Web pages that the client agreed to visit (elicitation in URL mode). Once the call is over, however it ends, the
+/// client is told that each of these elicitations is complete.
 #[derive(Debug, Default)]
 struct Visits {
-    /// The server's words for each, and the id under which the client was asked.
+    /// For each page (keyed as by [`page`]), the `elicitationId` under which the client was asked.
     agreed: HashMap<String, String>,
     whose: Option<(Arc<Client>, Arc<Server>)>,
 }
@@ -55,7 +56,7 @@ impl Drop for Visits {
     }
 }
 
-/// Whose call it is, and at which server.
+/// The client and the server of a call, and what both are asked with.
 pub(super) struct Stage<'a> {
     pub(super) client: &'a Arc<Client>,
     pub(super) leg: &'a Arc<Mailbox>,
@@ -67,21 +68,22 @@ pub(super) struct Stage<'a> {
     pub(super) patience: Duration,
 }
 
-/// How a call goes on.
+/// How a call continues.
 pub(super) enum Next {
-    /// With these members in its params.
+    /// The call is sent again with these params.
     Again(Raw),
-    /// It does not.
+    /// The call is over with this outcome.
     Over(Outcome),
 }
 
 impl Driver {
-    /// Whether anything was asked so far: the server has worked on the call then.
+    /// Reports whether the server has asked anything so far. If so, it has already worked on the call.
     pub(super) fn has_asked(&self) -> bool {
         self.rounds > 0 || self.pause.is_some()
     }
 
-    /// Puts the questions of a result to the client and gathers the answers into the params of the next request.
+    /// Puts the questions in a server's result to the client, and gathers the answers into the params of the next
+    /// request to the server.
     pub(super) async fn round(&mut self, stage: &Stage<'_>, result: &Raw, params: &Raw) -> Result<Next, Failure> {
         let [requests, state] = result.members(["inputRequests", "requestState"]);
         let requests = requests.filter(|requests| requests.is_object()).unwrap_or_else(Raw::empty_object);
@@ -121,7 +123,8 @@ impl Driver {
         self.visits.agreed.get(&page(entry)?)
     }
 
-    /// Asks everything side by side; the first refusal ends it all.
+    /// Puts all questions to the client concurrently. Returns the answers by key, or the client's error: the first
+    /// refusal ends all questions.
     async fn ask(
         &mut self,
         stage: &Stage<'_>,
@@ -145,7 +148,7 @@ impl Driver {
             let (params, id) = self.params(&entry);
             let (ask, answer) = Ask::gathered(&key, stage.version, method.clone(), params);
             let call = Some((stage.call, stage.leg));
-            question::put(stage.client, stage.server, stage.upstream, ask, call, Some(answered.clone()));
+            put::put(stage.client, stage.server, stage.upstream, ask, call, Some(answered.clone()));
             waiting.push(async move { (key, entry, method, id, answer.await) });
         }
         let deadline = tokio::time::sleep(stage.patience);
@@ -172,7 +175,7 @@ impl Driver {
                     }
                     answers.push((key, answer));
                 }
-                // An elicitation has a word for it.
+                // The answer to an elicitation can express a refusal: `cancel`.
                 (Err(_), Method::Elicit) => answers.push((key, question::cancelled())),
                 (Err(error), _) => return Ok(Err(error)),
             }
@@ -180,7 +183,8 @@ impl Driver {
         Ok(Ok(answers))
     }
 
-    /// The params of a question; a page to be visited gets an id, as 2025-11-25 wants it.
+    /// Returns the params of a question and, if it asks for a page visit, the new `elicitationId` in them, which
+    /// 2025-11-25 requires.
     fn params(&self, entry: &Raw) -> (Option<Raw>, Option<String>) {
         let params = entry.member("params");
         if page(entry).is_none() {
@@ -192,7 +196,8 @@ impl Driver {
     }
 }
 
-/// Stands for a page that is to be visited: its URL and what is said about it.
+/// Returns the key of the page that this entry asks the user to visit (its URL and message); `None` if it asks for no
+/// visit.
 fn page(entry: &Raw) -> Option<String> {
     let params = entry.member("params")?;
     let [mode, url, message] = params.members(["mode", "url", "message"]);
@@ -204,7 +209,8 @@ fn random() -> u64 {
     getrandom::u64().unwrap_or_default()
 }
 
-/// The params of the next request: the same, with the answers and the server's own state.
+/// Returns the params of the next request to the server: the same as before, with the answers and the server's own
+/// `requestState`.
 fn again(params: &Raw, answers: &[(String, Raw)], state: Option<&Raw>) -> Raw {
     let mut edits = Edits::new(params);
     let whole = params.as_value();
@@ -222,7 +228,8 @@ fn again(params: &Raw, answers: &[(String, Raw)], state: Option<&Raw>) -> Raw {
     }
 }
 
-/// The client refused what has no word for a refusal: the server is not asked again, and the client is told why.
+/// Ends a call whose client refused a question of a kind whose answer cannot express a refusal. The server is not
+/// called again; the returned outcome tells the client why.
 fn refused(stage: &Stage<'_>, error: ErrorObject) -> Outcome {
     if *stage.method != Method::ToolsCall {
         return Err(error);

@@ -1,103 +1,150 @@
-//! Whom a name belongs to. What is in no list yet may be of a server that is on its way: that one is waited for, as a call to
-//! it would wait.
+//! Finds where a request goes. A name that is in no server's list yet may belong to a server that is still starting;
+//! then the request waits for that server, as a call to it would.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures_util::future::join_all;
 
-use super::Router;
 use super::answer::Failure;
+use super::background::Background;
 use super::client::Client;
+use super::reach::Connector;
+use super::route::{Astray, Map, OwnTool, Route, Routed};
+use super::wanted::{Wanted, What};
+use crate::answered::NoResult;
 use crate::config::Prefix;
 use crate::exposed::carries;
-use crate::manager::Server;
-use crate::protocol::{ErrorObject, Method, Outcome, Theirs};
-use crate::registry::{Catalog, Resolution, Target};
+use crate::manager::{Manager, Server};
+use crate::protocol::{ErrorObject, Method, Raw, Request, Theirs};
+use crate::registry::Catalog;
 
-/// Why a name leads nowhere.
+/// Finds the server, or the host's own tool, that serves a request.
+#[derive(Debug)]
+pub(super) struct Routes {
+    manager: Manager,
+    connector: Arc<Connector>,
+    background: Background,
+    /// Tools of the host itself.
+    own: OnceLock<Box<[Arc<dyn OwnTool>]>>,
+}
+
+/// Why a request has no route, after all waiting for servers.
+#[derive(Debug)]
 pub(super) enum Lost {
-    /// It is nobody's, or that of several.
-    Error(ErrorObject),
-    /// It is of a server that has never listed anything, and is not to be had.
+    Astray(Astray),
+    /// The name belongs to a server that has never listed anything and cannot be reached.
     Down(Arc<Server>, Failure),
 }
 
 impl Lost {
-    pub(super) fn answer(self, method: &Method) -> Outcome {
-        match self {
-            Self::Error(error) => Err(error),
-            Self::Down(server, failure) => failure.answer(&server, method),
+    /// Turns it into the answer to the request.
+    pub(super) fn of(self, wanted: &Wanted) -> NoResult {
+        let (what, name) = (wanted.what.word(), Theirs(&wanted.name));
+        let text = match self {
+            Self::Down(server, failure) => return failure.of(&server),
+            Self::Astray(Astray::Removed) => return Failure::removed().of_host(),
+            Self::Astray(Astray::Unknown) => format!("unknown {what}: {name}"),
+            Self::Astray(Astray::Ambiguous(names)) => {
+                format!("several servers offer the {what} {name}; use one of {}", names.join(", "))
+            }
+        };
+        let error = ErrorObject::invalid_params(text);
+        // MCP wants an error about an unknown resource to name the URI in its data.
+        let names_it = wanted.what == What::Resource;
+        let data = names_it.then(|| Raw::from_value(&serde_json::json!({ "uri": wanted.name })));
+        match data {
+            Some(data) => error.with_data(data).into(),
+            None => error.into(),
         }
     }
 }
 
-/// For all but tools: what is told of them is an error, whatever it is.
-impl From<Lost> for ErrorObject {
-    fn from(lost: Lost) -> Self {
-        match lost {
-            Lost::Error(error) => error,
-            Lost::Down(server, failure) => failure.error(&server),
-        }
+impl Routes {
+    pub(super) fn new(manager: Manager, connector: Arc<Connector>, background: Background) -> Self {
+        Self { manager, connector, background, own: OnceLock::new() }
     }
-}
 
-impl Router {
-    /// Finds whom a name belongs to; a client that never listed waits for the servers as a list does.
-    pub(super) async fn find(
-        &self,
-        client: &Arc<Client>,
-        what: &str,
-        name: &str,
-        look: impl Fn(&Catalog) -> Resolution,
-    ) -> Result<Target, Lost> {
-        let mut found = look(&self.catalog(client));
-        if found == Resolution::Unknown && !self.is_settled(client) {
-            found = look(&*self.settled_catalog(client).await);
+    /// Finds the route of a tool call without waiting for servers. The HTTP door needs it before the call is served.
+    /// Other requests, and names that are not known yet, get no route here.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
+    pub(super) fn look_up(&self, client: &Arc<Client>, request: Request) -> Routed {
+        let is_call = request.method == Method::ToolsCall;
+        let name = request.params.as_ref().filter(|_| is_call).and_then(|params| params.text("name"));
+        let route =
+            name.and_then(|name| self.find_in(client, &client.view(&self.manager).callable, What::Tool, &name).ok());
+        Routed { request, route }
+    }
+
+    /// Finds the route of a request. If the name is unknown and the client never listed, the request first waits for
+    /// servers, as a list request does.
+    pub(super) async fn find(&self, client: &Arc<Client>, what: What, name: &str) -> Result<Route, Lost> {
+        if what == What::Nothing {
+            return Ok(Route::Every);
         }
-        if found == Resolution::Unknown {
-            found = look(&self.manager().once_shown(&client.who_now()));
+        let mut found = self.find_in(client, &client.view(&self.manager).callable, what, name);
+        if is_unknown(&found) && !client.is_settled() {
+            found =
+                self.find_in(client, &client.settled_view(&self.manager, &self.background).await.callable, what, name);
         }
-        if found == Resolution::Unknown {
+        if is_unknown(&found) {
+            found = self.find_in(client, &self.manager.once_callable(&client.who_now()), what, name);
+        }
+        if is_unknown(&found) {
             let down = self.wait_for_owners(client, name).await;
-            found = look(&self.look(client, self.is_settled(client)));
-            if let (Resolution::Unknown, Some((server, failure))) = (&found, down) {
+            found = self.find_in(client, &client.look(&self.manager, client.is_settled()).callable, what, name);
+            if let (true, Some((server, failure))) = (is_unknown(&found), down) {
                 return Err(Lost::Down(server, failure));
             }
         }
-        match found {
-            Resolution::Found(target) => Ok(target),
-            Resolution::Unknown => {
-                Err(Lost::Error(ErrorObject::invalid_params(format!("unknown {what}: {}", Theirs(name)))))
-            }
-            Resolution::Ambiguous(names) => {
-                let text =
-                    format!("several servers offer the {what} {}; use one of {}", Theirs(name), names.join(", "));
-                Err(Lost::Error(ErrorObject::invalid_params(text)))
-            }
-        }
+        found.map_err(Lost::Astray)
     }
 
-    /// Waits for servers that may own the name and have not shown it to this client: one whose alias it carries as long as a
-    /// call to it would wait, those that show names without one and never listed anything as long as a first list. Why the
-    /// first is not to be had, if it is not.
+    fn find_in(&self, client: &Client, callable: &Catalog, what: What, name: &str) -> Result<Route, Astray> {
+        let principal = client.principal();
+        let servers = self.manager.callable_by(principal);
+        let found = Map { own: self.own_tools(), callable, servers: &servers }.find(what, name);
+        // The name may carry the alias of a server that the principal may not call. That such a server exists must not
+        // show.
+        let is_hidden = matches!(found, Err(Astray::Removed)) && !self.manager.may_call_all(principal);
+        if is_hidden { Err(Astray::Unknown) } else { found }
+    }
+
+    fn own_tools(&self) -> &[Arc<dyn OwnTool>] {
+        self.own.get().map(|tools| &**tools).unwrap_or_default()
+    }
+
+    /// Sets the host's own tools, in tests.
+    #[cfg(test)]
+    pub(super) fn offer_own(&self, tools: Vec<Arc<dyn OwnTool>>) {
+        self.own.set(tools.into()).expect("they are given once");
+    }
+
+    /// Waits for servers that may own the name and have not shown their lists to this client. If the name carries the
+    /// alias of such a server, this waits for that server as long as a call would, and returns the failure if the
+    /// server cannot be reached. Otherwise it waits, as long as a first list request does, for the servers that never
+    /// listed anything and whose names may appear without an alias.
     async fn wait_for_owners(&self, client: &Arc<Client>, name: &str) -> Option<(Arc<Server>, Failure)> {
         let who = client.who_now();
-        let silent = self.manager().having_more(&who);
-        let settings = self.manager().settings();
+        let silent = self.manager.having_more(&who);
+        let settings = self.manager.settings();
         let is_its = |server: &&Arc<Server>| {
             server.config.prefix != Prefix::Never && carries(&server.config.alias, name, &settings.naming)
         };
         if let Some(server) = silent.iter().find(is_its) {
-            let failure = self.reached(client, server, None).await.err()?;
+            let failure = self.connector.connect(client, server, None).await.err()?;
             return Some((server.clone(), failure));
         }
-        // A name that tells nothing of its server opens no lease of the client's own at those whose lists are known.
-        let silent = self.manager().never_listed(&who);
+        // A name without an alias is no reason to connect to servers whose lists are known already.
+        let silent = self.manager.never_listed(&who);
         let bare = silent.iter().filter(|server| server.config.prefix != Prefix::Always);
-        let wait = self.manager().startup_wait();
-        let all = join_all(bare.map(|server| self.reached(client, server, None)));
-        // Whether they came is seen by what they list.
+        let wait = self.manager.startup_wait();
+        let all = join_all(bare.map(|server| self.connector.connect(client, server, None)));
+        // The caller sees from their lists whether they came.
         let _ = tokio::time::timeout(wait, all).await;
         None
     }
+}
+
+fn is_unknown(found: &Result<Route, Astray>) -> bool {
+    matches!(found, Err(Astray::Unknown))
 }

@@ -1,147 +1,135 @@
-//! How full the tables are (`docs/hazards.md` H55): the ones that must be empty when nothing runs, and how much is
-//! taken of each limit that clients can fill. The gauges look into the tables, so a call pays nothing for them.
+//! How full the host's tables are (`docs/hazards.md` H55): counts that must be 0 when nothing runs, and how much is
+//! used of each limit that clients can fill. Each count is read from its table on demand, so calls pay nothing for it.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::Router;
+use super::clients::Clients;
+use super::parked::Table;
+use super::tasks::Tasks;
+use crate::manager::{Manager, Slots};
+use crate::queues::Queues;
 
-/// What there is at the moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Gauges {
-    /// Clients, sessions or not.
-    pub(crate) clients: usize,
-    /// Requests of clients that are being served.
-    pub(crate) requests: usize,
-    /// Requests of clients at servers, without an answer yet.
-    pub(crate) pending: usize,
-    /// Questions of servers without an answer yet.
-    pub(crate) questions: usize,
-    /// Calls that have one of the `maxConcurrent` slots.
-    pub(crate) slots: usize,
-    /// Calls that wait for one.
-    pub(crate) queued: usize,
-    /// Calls that are held for clients without a session.
-    pub(crate) parked: usize,
-    /// Tasks that clients know of.
-    pub(crate) tasks: usize,
-    /// Streams of changes.
-    pub(crate) listens: usize,
-    /// Resources that somebody watches, by a session or by a stream of changes.
-    pub(crate) watched: usize,
-    /// Connections to servers, or about to be.
-    pub(crate) leases: usize,
-    /// Connections of clients.
-    pub(crate) connections: usize,
-    /// Sessions of the HTTP door.
-    pub(crate) sessions: usize,
+/// How many clients, requests, connections, and so on the host holds now.
+///
+/// ```
+/// # #[cfg(feature = "server")]
+/// # fn show(status: &mcp_host::admin::DaemonStatus) {
+/// println!("{} clients, {} requests", status.gauges.clients, status.gauges.requests);
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct Gauges {
+    /// Clients, with a session or without.
+    pub clients: usize,
+    /// Clients' requests in flight.
+    pub requests: usize,
+    /// Requests sent to servers that are not answered yet.
+    pub pending: usize,
+    /// Questions (requests from servers to clients) that are not answered yet.
+    pub questions: usize,
+    /// Calls that hold a `maxConcurrent` slot.
+    pub slots: usize,
+    /// Calls that wait for a `maxConcurrent` slot.
+    pub queued: usize,
+    /// Calls parked for clients without a session.
+    pub parked: usize,
+    /// MCP tasks that clients know.
+    pub tasks: usize,
+    /// Change streams (`subscriptions/listen`).
+    pub listens: usize,
+    /// Resources watched by a session or by a change stream.
+    pub watched: usize,
+    /// Connections to servers, open or opening.
+    pub leases: usize,
+    /// Connections from clients.
+    pub connections: usize,
+    /// Sessions of clients over HTTP.
+    pub sessions: usize,
 }
 
-/// How much of a limit is taken.
+/// How much of a limit is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Usage {
-    /// Its name in `host.limits`.
+    /// The limit's key in `host.limits`.
     pub(crate) limit: &'static str,
-    /// How much is taken; of a limit for each client, server or principal, by the one that takes most.
+    /// How much is used. For a limit per client, server, or principal, this is the use by the one that uses most.
     pub(crate) used: usize,
-    /// How much there is.
+    /// The limit itself.
     pub(crate) cap: usize,
-    /// `bytes`, where it is not a count.
+    /// `bytes`, or `None` if the limit is a count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unit: Option<&'static str>,
 }
 
-/// What a door holds.
+/// How much a door holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
-    /// Connections.
+pub(crate) struct DoorLoad {
+    /// Its open connections.
     pub(crate) connections: usize,
-    /// Sessions.
+    /// Its open sessions.
     pub(crate) sessions: usize,
-    /// Most sessions of one principal that proved who it is.
+    /// How many sessions belong to one authenticated principal, for the principal with the most.
     pub(crate) sessions_of_one: usize,
-    /// Bytes of bodies that are being received.
+    /// Bytes of request bodies that are being received.
     pub(crate) bodies: usize,
 }
 
-/// A door that tells what it holds.
+/// A door that reports how much it holds.
 pub(crate) trait Holds: Send + Sync {
-    /// What it holds at the moment.
-    fn held(&self) -> Held;
+    /// Returns how much it holds now.
+    fn held(&self) -> DoorLoad;
 }
 
-/// The doors there are.
-#[derive(Default)]
-pub(super) struct Doors(Mutex<Vec<Weak<dyn Holds>>>);
+/// Measures how full the host's tables are.
+pub(crate) struct Meter {
+    pub(super) manager: Manager,
+    pub(super) clients: Arc<Clients>,
+    pub(super) parked: Arc<Table>,
+    pub(super) tasks: Arc<Tasks>,
+    pub(super) queues: Queues,
+    /// The open doors (HTTP listeners).
+    pub(super) doors: Mutex<Vec<Weak<dyn Holds>>>,
+}
 
-impl std::fmt::Debug for Doors {
+impl std::fmt::Debug for Meter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Doors")
+        f.write_str("Meter")
     }
 }
 
-impl Doors {
-    fn held(&self) -> Held {
-        let doors: Vec<Arc<dyn Holds>> = {
-            let mut doors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            doors.retain(|door| door.strong_count() > 0);
-            doors.iter().filter_map(Weak::upgrade).collect()
-        };
-        doors.iter().map(|door| door.held()).fold(Held::default(), |all, one| Held {
-            connections: all.connections + one.connections,
-            sessions: all.sessions + one.sessions,
-            sessions_of_one: all.sessions_of_one.max(one.sessions_of_one),
-            bodies: all.bodies + one.bodies,
-        })
-    }
-}
-
-/// What a client holds.
-#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Counts {
-    /// Its requests that are being served.
-    pub(super) requests: usize,
-    /// Questions that it was asked.
-    pub(super) questions: usize,
-    /// Its streams of changes.
-    pub(super) listens: usize,
-    /// Resources that it watches.
-    pub(super) watched: usize,
-}
-
-/// What the client holds that holds most, of each.
+/// For each kind of thing, how much is held by the client that holds most of it.
 #[derive(Default)]
-struct Clients {
+struct Fullest {
     requests: usize,
     watched: usize,
     queue: usize,
 }
 
-impl Router {
-    /// Has a door tell what it holds, for as long as it lives.
+impl Meter {
+    /// Includes a door in the measurements, for as long as the door lives.
     pub(crate) fn ask_of<D: Holds + 'static>(&self, door: &Arc<D>) {
         let door: Weak<D> = Arc::downgrade(door);
-        self.0.doors.0.lock().unwrap_or_else(PoisonError::into_inner).push(door);
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner).push(door);
     }
 
-    /// What there is at the moment.
+    /// Counts what the host holds now.
     pub(crate) fn gauges(&self) -> Gauges {
-        let held = self.0.doors.held();
+        let held = self.held();
         let mut gauges = Gauges {
-            requests: self.0.load.load(std::sync::atomic::Ordering::Relaxed),
-            parked: self.0.parked.len(),
-            tasks: self.0.known_tasks.len(),
-            leases: self.manager().lease_count(),
+            requests: self.clients.load(),
+            parked: self.parked.len(),
+            tasks: self.tasks.registry.len(),
+            leases: self.manager.lease_count(),
             connections: held.connections,
             sessions: held.sessions,
             ..Gauges::default()
         };
-        let clients: Vec<_> = self.clients().values().cloned().collect();
+        let clients = self.clients.all();
         gauges.clients = clients.len();
         for client in clients {
             let counts = client.counts();
@@ -149,8 +137,8 @@ impl Router {
             gauges.listens += counts.listens;
             gauges.watched += counts.watched;
         }
-        for server in self.manager().servers().iter() {
-            let (slots, queued) = server.slots.as_ref().map(crate::manager::Slots::count).unwrap_or_default();
+        for server in self.manager.servers().iter() {
+            let (slots, queued) = server.slots.as_ref().map(Slots::count).unwrap_or_default();
             gauges.slots += slots;
             gauges.queued += queued;
             for connection in server.upstreams().iter().filter_map(|upstream| upstream.connection()) {
@@ -161,13 +149,13 @@ impl Router {
         gauges
     }
 
-    /// How much of each limit is taken that what clients do can reach (`docs/hazards.md` H101 to H107).
+    /// Returns how much is used of each limit that clients can reach (`docs/hazards.md` H101 to H107).
     pub(crate) fn usage(&self) -> Vec<Usage> {
-        let limits = self.limits();
-        let held = self.0.doors.held();
+        let limits = self.manager.limits();
+        let held = self.held();
         let clients = self.fullest();
         let (mut of_server, mut leases) = (0, 0);
-        for server in self.manager().servers().iter() {
+        for server in self.manager.servers().iter() {
             let upstreams = server.upstreams();
             leases = leases.max(upstreams.len());
             let connections = upstreams.iter().filter_map(|upstream| upstream.connection());
@@ -180,35 +168,42 @@ impl Router {
             count("sessions", held.sessions, limits.sessions),
             count("sessionsPerPrincipal", held.sessions_of_one, limits.sessions_per_principal),
             bytes("bodies", held.bodies, limits.bodies),
-            count("pending", self.0.load.load(std::sync::atomic::Ordering::Relaxed), limits.pending),
+            count("pending", self.clients.load(), limits.pending),
             count("pendingPerClient", clients.requests, limits.pending_per_client),
             count("pendingPerServer", of_server, limits.pending_per_server),
-            bytes("clientQueues", self.queues().used(), limits.client_queues),
+            bytes("clientQueues", self.queues.used(), limits.client_queues),
             bytes("clientQueue", clients.queue, limits.client_queue),
-            count("leases", self.manager().lease_count(), limits.leases),
+            count("leases", self.manager.lease_count(), limits.leases),
             count("leasesPerServer", leases, limits.leases_per_server),
-            count("parked", self.0.parked.len(), limits.parked),
-            count("parkedPerPrincipal", self.0.parked.most_of_one(), limits.parked_per_principal),
+            count("parked", self.parked.len(), limits.parked),
+            count("parkedPerPrincipal", self.parked.most_of_one(), limits.parked_per_principal),
             count("subscriptions", clients.watched, limits.subscriptions),
         ]
     }
 
-    fn fullest(&self) -> Clients {
-        let clients: Vec<_> = self.clients().values().cloned().collect();
+    fn fullest(&self) -> Fullest {
+        let clients = self.clients.all();
         clients.iter().map(|client| (client.counts(), client.account().used())).fold(
-            Clients::default(),
-            |most, (counts, queue)| Clients {
+            Fullest::default(),
+            |most, (counts, queue)| Fullest {
                 requests: most.requests.max(counts.requests),
                 watched: most.watched.max(counts.watched),
                 queue: most.queue.max(queue),
             },
         )
     }
-}
 
-/// How many the one has that has most.
-pub(super) fn most<K: Eq + std::hash::Hash>(keys: impl Iterator<Item = K>) -> usize {
-    let mut counts: HashMap<K, usize> = HashMap::new();
-    keys.for_each(|key| *counts.entry(key).or_default() += 1);
-    counts.into_values().max().unwrap_or_default()
+    fn held(&self) -> DoorLoad {
+        let doors: Vec<Arc<dyn Holds>> = {
+            let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+            doors.retain(|door| door.strong_count() > 0);
+            doors.iter().filter_map(Weak::upgrade).collect()
+        };
+        doors.iter().map(|door| door.held()).fold(DoorLoad::default(), |all, one| DoorLoad {
+            connections: all.connections + one.connections,
+            sessions: all.sessions + one.sessions,
+            sessions_of_one: all.sessions_of_one.max(one.sessions_of_one),
+            bodies: all.bodies + one.bodies,
+        })
+    }
 }

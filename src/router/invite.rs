@@ -1,10 +1,10 @@
-//! Invitations to sign in: a call was refused for want of a token, before any work, and its client can be asked to open
-//! a page (`docs/bridging.md` 14). The question is an elicitation by URL in the words of the client's era;
-//! `auth/invitation.rs` has the page.
+//! Invitations to sign in: a call was refused before any work because the host has no access token for the server, and
+//! the client can be asked to open a web page (`docs/bridging.md` 14). The client gets an elicitation in URL mode in
+//! the form of its era; `auth/invitation.rs` serves the page.
 //!
-//! **Invariant:** only the local user is asked, over a pipe or the endpoint on loopback. The browser has to come back
-//! to this machine, and a client with a token of its own must not decide whose account all clients use. The embedding
-//! program has ways of its own. Any other client gets the error that names `mcp-host login`.
+//! **Invariant:** only the local user is asked, over a pipe or the loopback endpoint. The browser must come back to
+//! this machine, and a client that authenticates with a token must not decide whose account all clients use. The
+//! embedding program signs in its own way. Any other client gets the error that names `mcp-host login`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,34 +12,45 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
+use super::Mailbox;
 use super::answer::Failure;
-use super::call::{Course, Forward};
 use super::client::Client;
+use super::forward::{Course, Forward};
+use super::put::AskGuard;
+use super::reach::Connector;
 use super::relay::input_required;
-use super::running::{AskGuard, Toward};
-use super::state::State;
-use super::{Mailbox, Router};
+use super::state::{Sealer, State};
+use super::toward::Toward;
 use crate::adapt;
+use crate::answered::{Answered, NoResult};
 use crate::auth::{Invitation, Stands};
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Theirs};
 use crate::upstream::Ask;
 
-/// What comes of a refusal.
+/// What came of asking a client to sign in.
 pub(super) enum Invited {
-    /// The answer is the refusal.
+    /// Nobody signs in; the client gets the refusal as its answer.
     Nobody,
-    /// The client has to come again, with this answer.
+    /// The client gets this answer, which asks it to sign in, and has to send its request again.
     Asked(Outcome),
-    /// There is a token now.
+    /// The host has an access token now; the call is sent again.
     SignedIn,
 }
 
-/// A client without a session waits that long with one request; many give up on one after a minute.
+/// How long one request of a client without a session waits for the sign-in. Many clients give up after a minute.
 const PATIENCE: Duration = Duration::from_secs(45);
 const KEY: &str = "signIn";
 
-impl Router {
-    /// Asks the client of a call that was refused to sign in, and waits if it can be waited for.
+/// Invites clients to sign in.
+#[derive(Debug)]
+pub(super) struct Invitations {
+    pub(super) connector: Arc<Connector>,
+    pub(super) sealer: Arc<Sealer>,
+}
+
+impl Invitations {
+    /// Asks the client of a refused call to sign in, if it can be asked. A client with a session is waited for; one
+    /// without gets a result that asks.
     pub(super) async fn invite(
         &self,
         client: &Arc<Client>,
@@ -49,30 +60,33 @@ impl Router {
         failure: &Failure,
     ) -> Invited {
         let Some(why) = failure.wants_sign_in() else { return Invited::Nobody };
-        if !forward.method.may_ask() || !self.is_at_hand(client) || !std::mem::take(&mut course.invites) {
+        if !forward.method.may_ask() || !is_at_hand(client) || !std::mem::take(&mut course.invites) {
             return Invited::Nobody;
         }
         let Some(tokens) = forward.server.tokens() else { return Invited::Nobody };
         let Some(invitation) = tokens.invite().await else { return Invited::Nobody };
         let is_new = invitation.is_new_to(client.owner().0);
         if client.revision().is_modern() {
-            // Others of the same kind look like the same client, so that each is asked in the end, until one says no.
+            // Clients without a session and with equal capabilities count as one client. If the page was shown to it
+            // before, the request first waits for the sign-in; then it asks, too, since another of these clients may be
+            // behind it. So each of them is asked in the end, until one declines.
             if !is_new && let Some(end) = self.wait(client, forward, &invitation).await {
                 return end;
             }
-            return Invited::Asked(self.ask_to_sign_in(client, forward, &invitation, why));
+            return Invited::Asked(ask_to_sign_in(&self.sealer, client, forward, &invitation, why));
         }
         let Toward::Leg(leg) = &*toward else { return Invited::Nobody };
         let leg = leg.mailbox().clone();
         let asked = Instant::now();
         let stands = if is_new {
-            self.signed_in(client, forward, (&leg, toward), &invitation).await
+            signed_in(client, forward, (&leg, toward), &invitation).await
         } else {
-            // As long as the one that asked: until its client says no, or the login ends.
+            // Another call of this client has asked already. This one waits with it until the client declines, or the
+            // login ends.
             toward.tick();
-            invitation.wait(client.owner().0, self.limits().login).await
+            invitation.wait(client.owner().0, forward.limits.login).await
         };
-        // The clock stops while a person is asked.
+        // The time that a person takes does not count toward the deadline.
         course.end += asked.elapsed();
         if stands != Stands::SignedIn {
             return Invited::Nobody;
@@ -81,19 +95,20 @@ impl Router {
         Invited::SignedIn
     }
 
-    /// A client without a session comes again: the answer, if that is one already.
-    pub(super) async fn invited(
+    /// Takes the answer to an invitation that a client without a session brings with its request. Returns the answer to
+    /// the request, or `None` if the call is to be sent again.
+    pub(super) async fn answered(
         &self,
         client: &Arc<Client>,
         forward: &Forward,
         invitation: u64,
         why: String,
-    ) -> Option<Outcome> {
+    ) -> Option<Answered> {
         let refused = Failure::not_signed_in(why.clone());
-        let refused = || Some(refused.answer(&forward.server, &forward.method));
+        let refused = || Some(Err(refused.of(&forward.server)));
         let answer = forward.params.member("inputResponses").and_then(|answers| answers.member(KEY));
         let accepted = answer.and_then(|answer| answer.text("action")).as_deref() == Some("accept");
-        // Where it is not known any more, the call itself shows how it stands.
+        // If the invitation is gone, the call is sent again, which shows whether there is an access token.
         let invitation = forward.server.tokens().and_then(|tokens| tokens.invitation(invitation));
         if let Some(invitation) = &invitation {
             invitation.answered(client.owner().0, accepted);
@@ -105,23 +120,14 @@ impl Router {
         match self.wait(client, forward, &invitation).await {
             Some(Invited::SignedIn) => None,
             Some(_) => refused(),
-            None if !self.is_at_hand(client) => refused(),
-            None => Some(self.ask_to_sign_in(client, forward, &invitation, &why)),
+            None if !is_at_hand(client) => refused(),
+            None => Some(ask_to_sign_in(&self.sealer, client, forward, &invitation, &why).map_err(NoResult::from)),
         }
     }
 
-    /// Whether somebody sits at this machine behind that client, who can be asked to open a page.
-    fn is_at_hand(&self, client: &Client) -> bool {
-        let revision = client.revision();
-        client.principal().is_local()
-            && self.0.own.get() != Some(&client.owner())
-            && client.profile().has(Profile::ELICITATION_URL)
-            && (revision.is_modern() || revision == ProtocolVersion::V2025_11_25)
-    }
-
-    /// Waits as long as one request may; `None` if the login goes on.
+    /// Waits for the login as long as one request may. Returns `None` if the login is still open then.
     async fn wait(&self, client: &Arc<Client>, forward: &Forward, invitation: &Invitation) -> Option<Invited> {
-        match invitation.wait(client.owner().0, PATIENCE.min(self.limits().answer)).await {
+        match invitation.wait(client.owner().0, PATIENCE.min(forward.limits.answer)).await {
             Stands::SignedIn => {
                 self.token_is_known(client, forward).await;
                 Some(Invited::SignedIn)
@@ -131,66 +137,75 @@ impl Router {
         }
     }
 
-    /// The result that asks a client without a session.
-    fn ask_to_sign_in(&self, client: &Client, forward: &Forward, invitation: &Invitation, why: &str) -> Outcome {
-        let state = State::SignIn { invitation: invitation.number, why: why.to_owned() };
-        let sealed = self.seal_state(client.principal(), state, forward.digest(), self.limits().answer)?;
-        invitation.shown();
-        let page = page(forward, invitation);
-        Ok(input_required(std::iter::once((KEY, &Method::Elicit, Some(&page))), &sealed))
-    }
-
-    /// Asks a client with a session, and waits for the end of the login.
-    async fn signed_in(
-        &self,
-        client: &Arc<Client>,
-        forward: &Forward,
-        (leg, toward): (&Arc<Mailbox>, &mut Toward<'_>),
-        invitation: &Invitation,
-    ) -> Stands {
-        /// Below all ids of exchanges.
-        static ASKED: AtomicU64 = AtomicU64::new(0);
-        let call = ASKED.fetch_add(1, Ordering::Relaxed) & 0xf_ffff;
-        let mut random = [0; 16];
-        if getrandom::fill(&mut random).is_err() {
-            return Stands::Over;
-        }
-        let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let page = adapt::url::numbered(&page(forward, invitation), &id);
-        let (ask, answer) = Ask::gathered(KEY, client.revision(), Method::Elicit, Some(page));
-        let limits = self.limits();
-        {
-            let shown = Shown::to(client.owner().0, invitation);
-            let _asks = AskGuard::new(client, call);
-            client.ask(ask, Some((call, leg)), None);
-            let accepted = tokio::select! {
-                // Somebody signs in by another window: this one is closed.
-                stands = invitation.wait(client.owner().0, limits.login) => return stands,
-                answer = timeout(limits.answer, answer) => {
-                    matches!(answer, Ok(Ok(Ok(answer))) if answer.text("action").as_deref() == Some("accept"))
-                }
-            };
-            shown.answered(accepted);
-            if !accepted {
-                return Stands::Over;
-            }
-        }
-        toward.tick();
-        let stands = invitation.wait(client.owner().0, limits.login).await;
-        let params = Some(Raw::from_value(&serde_json::json!({ "elicitationId": id })));
-        leg.put(Message::Notification(Notification { method: Method::ElicitationComplete, params }));
-        stands
-    }
-
-    /// The lease of the call knows of the token that has come.
+    /// Waits until the call's lease (connection) knows of the new access token.
     async fn token_is_known(&self, client: &Arc<Client>, forward: &Forward) {
-        if let Ok(upstream) = self.lease(client, &forward.server, forward.roots.as_ref()) {
+        if let Ok(upstream) = self.connector.lease(client, &forward.server, forward.roots.as_ref()) {
             upstream.knows_of_token().await;
         }
     }
 }
 
-/// A client with a session is shown an invitation; whoever goes without an answer does not want it.
+/// Reports whether the client is run by the local user at this machine and can ask that user to open a page.
+fn is_at_hand(client: &Client) -> bool {
+    let revision = client.revision();
+    client.principal().is_local()
+        && !client.is_embedding()
+        && client.profile().has(Profile::ELICITATION_URL)
+        && (revision.is_modern() || revision == ProtocolVersion::V2025_11_25)
+}
+
+/// Returns the `input_required` result that asks a client without a session to sign in.
+fn ask_to_sign_in(sealer: &Sealer, client: &Client, forward: &Forward, invitation: &Invitation, why: &str) -> Outcome {
+    let state = State::SignIn { invitation: invitation.number, why: why.to_owned() };
+    let sealed = sealer.seal_state(client.principal(), state, forward.digest(), forward.limits.answer)?;
+    invitation.shown();
+    let page = page(forward, invitation);
+    Ok(input_required(std::iter::once((KEY, &Method::Elicit, Some(&page))), &sealed))
+}
+
+/// Asks a client with a session to sign in, and waits until the login has succeeded or ended.
+async fn signed_in(
+    client: &Arc<Client>,
+    forward: &Forward,
+    (leg, toward): (&Arc<Mailbox>, &mut Toward<'_>),
+    invitation: &Invitation,
+) -> Stands {
+    /// The numbers made from this are smaller than all ids of requests to servers, so they belong to no call.
+    static ASKED: AtomicU64 = AtomicU64::new(0);
+    let call = ASKED.fetch_add(1, Ordering::Relaxed) & 0xf_ffff;
+    let mut random = [0; 16];
+    if getrandom::fill(&mut random).is_err() {
+        return Stands::Over;
+    }
+    let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let page = adapt::url::numbered(&page(forward, invitation), &id);
+    let (ask, answer) = Ask::gathered(KEY, client.revision(), Method::Elicit, Some(page));
+    let limits = &forward.limits;
+    {
+        let shown = Shown::to(client.owner().0, invitation);
+        let _asks = AskGuard::new(client, call);
+        client.ask(ask, Some((call, leg)), None);
+        let accepted = tokio::select! {
+            // The login ended elsewhere: the question to this client is taken back.
+            stands = invitation.wait(client.owner().0, limits.login) => return stands,
+            answer = timeout(limits.answer, answer) => {
+                matches!(answer, Ok(Ok(Ok(answer))) if answer.text("action").as_deref() == Some("accept"))
+            }
+        };
+        shown.answered(accepted);
+        if !accepted {
+            return Stands::Over;
+        }
+    }
+    toward.tick();
+    let stands = invitation.wait(client.owner().0, limits.login).await;
+    let params = Some(Raw::from_value(&serde_json::json!({ "elicitationId": id })));
+    leg.put(Message::Notification(Notification { method: Method::ElicitationComplete, params }));
+    stands
+}
+
+/// An invitation that is shown to a client with a session. If this is dropped without an answer, the client counts as
+/// having declined.
 struct Shown<'a>(u64, Option<&'a Invitation>);
 
 impl<'a> Shown<'a> {
@@ -214,7 +229,7 @@ impl Drop for Shown<'_> {
     }
 }
 
-/// The params of the question. The server that asks is us.
+/// Returns the params of the elicitation. They say that the host asks, not the server.
 fn page(forward: &Forward, invitation: &Invitation) -> Raw {
     let message = format!(
         "The server {:?} wants you to sign in. The link is one of mcp-host on this machine, and leads to {}.",

@@ -1,8 +1,10 @@
-//! What waits to be written to one client: a queue with a cap, made by the router, emptied by a door.
+//! Messages that wait to be written to one client: a capped queue that the router fills and a door (HTTP, stdio)
+//! empties. The mailbox of one request is called the *leg* of its call.
 //!
-//! **Invariant:** putting something in never waits, so a slow client never stops a server's reader (`docs/hazards.md` H48,
-//! H49): over the cap, or while all queues together are half full, progress and log lines go first, list changes are told
-//! once, and then the box overflows, which tells the door to cut the client off.
+//! **Invariant:** putting a message in never waits, so a slow client never stops the reader of a server's connection
+//! (`docs/hazards.md` H48, H49). If the queue is over its cap, or all queues together are half full, progress and log
+//! messages are dropped. A notice that a list has changed is never queued twice. If that does not help, the mailbox
+//! overflows, which tells the door to cut the client off.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,23 +13,26 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::client::Level;
-use crate::audit::Subject;
+use super::level::Level;
+use crate::config::Limits;
+use crate::observe::Subject;
 use crate::protocol::{Message, Method};
 use crate::queues::{Account, Share};
 
-/// A queue of messages to one client: of its session, or of one of its requests.
+/// A queue of messages to one client: for its session, or for one of its requests.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     queue: Mutex<Queue>,
     news: Notify,
     readers: AtomicUsize,
     reader_came: Notify,
-    cap: usize,
+    /// The limits for the mailbox and its request, from the config as it was when the mailbox was made.
+    limits: Arc<Limits>,
     account: Account,
-    /// From which level on the request that it belongs to wants log lines; only requests without a session say so.
+    /// The least severe log level that its request wants. Only requests without a session state one; `None` means no
+    /// log messages for them.
     level: Option<Level>,
-    /// What the audit is told of the request that it belongs to, if there is an audit.
+    /// The server and target that its request goes to, if an observer (`observe.rs`) wants to know.
     subject: OnceLock<Arc<Subject>>,
 }
 
@@ -47,13 +52,14 @@ enum Opening {
     Closed,
 }
 
-/// While it lives, somebody reads the box.
+/// Counts as one reader of the mailbox until dropped.
 #[derive(Debug)]
 pub(crate) struct Reader<'a>(&'a Mailbox);
 
 impl Mailbox {
-    /// An empty box that takes up to `cap` bytes, or one message of any size; they count for `account`.
-    pub(crate) fn new(cap: usize, account: Account) -> Self {
+    /// Makes an empty mailbox that holds up to `clientQueue` bytes, or one message of any size. The bytes count for
+    /// `account`.
+    pub(crate) fn new(limits: Arc<Limits>, account: Account) -> Self {
         let queue =
             Queue { messages: VecDeque::new(), share: account.share(), state: Opening::default(), hang_up: None };
         Self {
@@ -61,34 +67,41 @@ impl Mailbox {
             news: Notify::new(),
             readers: AtomicUsize::new(0),
             reader_came: Notify::new(),
-            cap,
+            limits,
             account,
             level: None,
             subject: OnceLock::new(),
         }
     }
 
-    /// The same for a request that wants log lines from a level on.
+    /// Makes it the mailbox of a request that wants log messages of at least this severity.
     pub(crate) fn with_level(self, level: Option<Level>) -> Self {
         Self { level, ..self }
     }
 
-    /// The same for one request, whose door reads as long as it runs.
+    /// Makes it the mailbox of one request. It counts as read from the start, since the door reads it as long as the
+    /// request runs.
     pub(crate) fn of_request(self) -> Self {
         Self { readers: AtomicUsize::new(1), ..self }
     }
 
-    /// What it counts for.
+    /// Returns the limits for its request. Config changes do not affect them.
+    pub(super) fn limits(&self) -> &Arc<Limits> {
+        &self.limits
+    }
+
+    /// Returns the account that its bytes count for.
     pub(crate) fn account(&self) -> &Account {
         &self.account
     }
 
-    /// Where the audit learns which server the request goes to; from now on it does.
-    pub(super) fn audited(&self) -> Arc<Subject> {
+    /// Returns the record of which server the request goes to, for an observer. The record is kept from the first call
+    /// on.
+    pub(super) fn observed(&self) -> Arc<Subject> {
         self.subject.get_or_init(Arc::default).clone()
     }
 
-    /// The same, if the request is one for the audit.
+    /// Returns that record, or `None` if no observer asked for it.
     pub(super) fn subject(&self) -> Option<&Subject> {
         self.subject.get().map(|subject| &**subject)
     }
@@ -97,7 +110,7 @@ impl Mailbox {
         self.level
     }
 
-    /// Puts a message in, or drops it by the rules of the cap.
+    /// Puts a message in. Over the cap, drops messages or overflows, as the module's head says.
     pub(crate) fn put(&self, message: Message) {
         let mut queue = self.lock();
         if queue.state != Opening::Open {
@@ -108,20 +121,23 @@ impl Mailbox {
             return;
         }
         if !queue.messages.is_empty() {
-            let over = queue.share.bytes() + size > self.cap;
+            let over = queue.share.bytes() + size > self.limits.client_queue;
             if over || !self.account.has_plenty(size) {
                 queue.drop_droppable();
-                if droppable(&message) && (!self.account.has_plenty(size) || queue.share.bytes() + size > self.cap) {
+                if droppable(&message)
+                    && (!self.account.has_plenty(size) || queue.share.bytes() + size > self.limits.client_queue)
+                {
                     return;
                 }
             }
-            if queue.share.bytes() + size > self.cap {
+            if queue.share.bytes() + size > self.limits.client_queue {
                 queue.messages = VecDeque::new();
                 queue.share = self.account.share();
                 (queue.state, queue.hang_up) = (Opening::Overflowed, None);
                 drop(queue);
                 self.news.notify_one();
-                // A connection that takes nothing asks for nothing either, so it would not notice.
+                // The door would not notice the overflow by itself: while its connection accepts no bytes, it does not
+                // ask for the next message.
                 if self.has_reader() {
                     self.account.cut_off("it takes no messages (host.limits.clientQueue)");
                 }
@@ -134,7 +150,8 @@ impl Mailbox {
         self.news.notify_one();
     }
 
-    /// The next message; `None` once the box is closed and empty, or overflowed. One reader at a time.
+    /// Waits for the next message. Returns `None` once the mailbox is closed and empty, or has overflowed. Only one
+    /// caller may wait at a time.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -154,12 +171,13 @@ impl Mailbox {
         }
     }
 
-    /// The next message, if there is one now.
+    /// Returns the next message, if there is one now.
     pub(crate) fn try_next(&self) -> Option<Message> {
         self.lock().pop()
     }
 
-    /// Waits until there is something to read or to do, or nothing ever again.
+    /// Waits until there is a message to read or a stream to close ([`Mailbox::hang_up`]), or the mailbox is closed or
+    /// has overflowed.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -177,27 +195,28 @@ impl Mailbox {
         }
     }
 
-    /// Asks the door to close the stream it writes this box to, after what waits now, and to tell the client to come back
-    /// for the rest after `retry` (2025-11-25, SEP-1699). A door without such streams goes on as if nothing was said.
+    /// Asks the door to close this mailbox's SSE stream after the messages that wait now, and to tell the client to
+    /// reconnect for the rest after `retry` (2025-11-25, SEP-1699). A door that has no such streams ignores this.
     pub(crate) fn hang_up(&self, retry: Duration) {
         self.lock().hang_up = Some(retry);
         self.news.notify_one();
     }
 
-    /// Whether the stream is to be closed, once everything before is read.
+    /// Returns after how long the client should reconnect if the stream is to be closed now. Returns `None` if it is
+    /// not, or if messages still wait to be read.
     #[cfg(feature = "server")]
     pub(crate) fn take_hang_up(&self) -> Option<Duration> {
         let mut queue = self.lock();
         if queue.messages.is_empty() { queue.hang_up.take() } else { None }
     }
 
-    /// Whether the client was too slow: the door must cut it off.
+    /// Reports whether the client was too slow, so that the door must cut it off.
     #[must_use]
     pub(crate) fn overflowed(&self) -> bool {
         self.lock().state == Opening::Overflowed
     }
 
-    /// No more messages; what waits can still be read.
+    /// Closes the mailbox to new messages. Messages that wait can still be read.
     pub(crate) fn close(&self) {
         let mut queue = self.lock();
         if queue.state == Opening::Open {
@@ -207,20 +226,20 @@ impl Mailbox {
         self.news.notify_one();
     }
 
-    /// Says that a stream to the client is open, as long as the answer lives.
+    /// Notes that a stream to the client reads this mailbox, until the returned value is dropped.
     pub(crate) fn read(&self) -> Reader<'_> {
         self.readers.fetch_add(1, Ordering::Relaxed);
         self.reader_came.notify_waiters();
         Reader(self)
     }
 
-    /// Whether a stream to the client is open.
+    /// Reports whether a stream to the client reads this mailbox.
     #[must_use]
     pub(crate) fn has_reader(&self) -> bool {
         self.readers.load(Ordering::Relaxed) > 0
     }
 
-    /// Waits until a stream to the client is open.
+    /// Waits until a stream to the client reads this mailbox.
     pub(crate) async fn reader(&self) {
         loop {
             let came = self.reader_came.notified();

@@ -1,8 +1,9 @@
-//! What a server says of a parked call, and to whom: to the request that attends it; and while its client is away with
-//! questions it is kept, and told once the client is back.
+//! Progress and log messages of a parked call. They go to the client's request that waits for (*attends*) the call.
+//! While the client is away to answer questions, they are kept, and sent once it is back.
 //!
-//! Servers go on working meanwhile, above all when they ask for something beside the call, as for the roots. It is what may be
-//! lost in the end, so it has room only where there is plenty (`docs/hazards.md` H49): of too much the oldest goes.
+//! Servers go on working meanwhile, above all if they ask for something that the work does not wait for, such as the
+//! roots. These messages may be lost, so they are kept only while there is plenty of room (`docs/hazards.md` H49). If a
+//! call has too many, its oldest go first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,23 +11,23 @@ use std::sync::Arc;
 use super::Mailbox;
 use super::client::Client;
 use super::question::log;
-use super::running::Rising;
+use super::rising::Rising;
 use crate::manager::Server;
 use crate::protocol::{Profile, Raw};
 use crate::queues::{Account, Spare};
 
-/// So much is kept of one call.
+/// The most messages and bytes kept for one call.
 const MESSAGES: usize = 256;
 const BYTES: usize = 1 << 20;
 
 /// The params of a notification about a call.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum CallNotice {
     Progress(Raw),
     Log(Raw),
 }
 
-/// A request that attends a call: where its messages go, under which token, and what it may be asked.
+/// A request that attends a call: its client, its leg, and the progress sent to it.
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) client: Arc<Client>,
@@ -34,56 +35,56 @@ pub(super) struct Live {
     pub(super) progress: Rising,
 }
 
-/// Who hears of one call.
+/// The requests that hear from one parked call.
 #[derive(Debug)]
 pub(super) struct Audience {
-    /// The requests that attend it. A client that asks twice hears all of it on the stream that it opened last, and on the
-    /// one before when that is gone.
+    /// The requests that attend the call. If a client sent the request twice, everything goes to the later one, and to
+    /// the earlier one once the later one is gone.
     live: Vec<Live>,
     missed: Missed,
 }
 
-/// What one call's client has missed, in order.
+/// The messages that the client of one call has missed, in order.
 #[derive(Debug)]
 struct Missed {
-    said: VecDeque<Said>,
+    said: VecDeque<CallNotice>,
     room: Spare,
 }
 
 impl Audience {
-    /// Nobody so far; what is kept counts for that account.
+    /// Makes an empty audience. The messages that it keeps count for `account`.
     pub(super) fn of(account: &Account) -> Self {
         Self { live: Vec::new(), missed: Missed::of(account) }
     }
 
-    /// A request comes. It hears of the call from now on, and what its client has missed.
+    /// Adds a request. It gets the messages that the client has missed, and those that come from now on.
     pub(super) fn enter(&mut self, server: &Server, mut live: Live) {
         self.missed.take().iter().for_each(|said| live.tell(server, said));
         self.live.push(live);
     }
 
-    /// A request goes.
+    /// Removes a request.
     pub(super) fn leave(&mut self, leg: &Arc<Mailbox>) {
         self.live.retain(|live| !Arc::ptr_eq(&live.leg, leg));
     }
 
-    /// The client is sent away with questions, whichever of its requests hears that first.
+    /// Removes all requests: the client is sent away with questions.
     pub(super) fn send_away(&mut self) {
         self.live = Vec::new();
     }
 
-    /// Whether nobody attends.
+    /// Reports whether no request attends.
     pub(super) fn is_away(&self) -> bool {
         self.live.is_empty()
     }
 
-    /// What may be asked now.
+    /// Returns the kinds of questions that the client of the latest request can be asked; `None` if no request attends.
     pub(super) fn profile(&self) -> Option<Profile> {
         self.live.last().map(|live| live.client.profile())
     }
 
-    /// The server says something of the call.
-    pub(super) fn tell(&mut self, server: &Server, said: Said) {
+    /// Sends the message to the request that attends the call, or keeps it if there is none.
+    pub(super) fn tell(&mut self, server: &Server, said: CallNotice) {
         match self.live.last_mut() {
             Some(live) => live.tell(server, &said),
             None => self.missed.keep(said),
@@ -92,26 +93,26 @@ impl Audience {
 }
 
 impl Live {
-    fn tell(&mut self, server: &Server, said: &Said) {
+    fn tell(&mut self, server: &Server, said: &CallNotice) {
         match said {
-            Said::Progress(params) => {
+            CallNotice::Progress(params) => {
                 if let Some(message) = self.progress.step(params) {
                     self.leg.put(message);
                 }
             }
-            Said::Log(params) => log(&self.client, &self.leg, server, params),
+            CallNotice::Log(params) => log(&self.client, &self.leg, server, params),
         }
     }
 }
 
 impl Missed {
-    /// Nothing so far, for the client of this account.
+    /// Makes an empty queue whose bytes count in the queues of this account.
     fn of(account: &Account) -> Self {
         Self { said: VecDeque::new(), room: account.spare() }
     }
 
-    /// Keeps one more.
-    fn keep(&mut self, said: Said) {
+    /// Keeps one more message.
+    fn keep(&mut self, said: CallNotice) {
         let size = said.weight();
         while self.said.len() >= MESSAGES || self.room.bytes() + size > BYTES {
             let Some(oldest) = self.said.pop_front() else { return };
@@ -122,14 +123,14 @@ impl Missed {
         }
     }
 
-    /// All of it: the client is back.
-    fn take(&mut self) -> VecDeque<Said> {
+    /// Removes and returns all messages: the client is back.
+    fn take(&mut self) -> VecDeque<CallNotice> {
         self.room.take(self.room.bytes());
         std::mem::take(&mut self.said)
     }
 }
 
-impl Said {
+impl CallNotice {
     fn weight(&self) -> usize {
         let (Self::Progress(params) | Self::Log(params)) = self;
         128 + params.as_bytes().len()
@@ -141,12 +142,12 @@ mod tests {
     use super::*;
     use crate::queues::Queues;
 
-    fn progress(size: usize) -> Said {
-        Said::Progress(Raw::trusted("x".repeat(size - 128).into()))
+    fn progress(size: usize) -> CallNotice {
+        CallNotice::Progress(Raw::trusted("x".repeat(size - 128).into()))
     }
 
     fn sizes(missed: &mut Missed) -> Vec<usize> {
-        missed.take().iter().map(Said::weight).collect()
+        missed.take().iter().map(CallNotice::weight).collect()
     }
 
     #[tokio::test]

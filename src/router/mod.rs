@@ -1,167 +1,237 @@
-//! The meaning: which server gets a request, under which name, and how the answer comes back.
+//! The router: decides which server gets a request, under which name, and how the answer comes back.
 //!
-//! In: requests of [`Client`]s, from doors and from the embedding program. Out: outcomes, and in [`Mailbox`]es what
-//! comes before or beside them.
+//! In: [`Client`]s' requests, which come from a door (HTTP, stdio) or from the program that embeds the host. Out:
+//! answers, typed ([`Answered`]) until the door writes them. Messages before an answer, or outside of any call, go into
+//! [`Mailbox`]es.
 //!
-//! Client and server of different eras differ above all in how a server asks its client: a legacy server sends a
-//! request while it works, a modern one ends its work with a result that asks and is called again with the answers. So
-//! `call.rs` takes one of four ways:
+//! A *lease* is one connection to one server. The *leg* of a call is the mailbox for its messages before the answer. A
+//! *question* is what a server asks its client: elicitation, sampling, or roots. *Legacy* protocol revisions have
+//! sessions, the *modern* one (2026-07-28) has none; these two eras differ above all in how a server asks. A legacy
+//! server sends the client a request while it works. A modern one ends its work with a result that asks, and is called
+//! again with the answers. So `call.rs` takes one of four ways:
 //!
 //! | client | server | way |
 //! |---|---|---|
-//! | legacy | legacy | the question goes on under another id (`question.rs`) |
-//! | legacy | modern | each result becomes requests, and the answers go into the next call (`driver.rs`) |
+//! | legacy | legacy | the question is forwarded under another id (`put.rs`) |
+//! | legacy | modern | each result becomes requests to the client, and the answers go into the next request to the server (`driver.rs`) |
 //! | modern | legacy | the call is parked: its own task holds the exchange, the client is sent away with the questions, and `requestState` leads its next request back (`park.rs`, `missed.rs`) |
 //! | modern | modern | the result passes, its state sealed for the client; nothing is kept here (`relay.rs`) |
+//!
+//! [`Router`] only dispatches. The work is done by its parts: [`Routes`] finds the server, [`Connector`] gets a
+//! connection to it, [`Forwarder`] sends the request there, and so on. Each part holds only what it needs.
 //!
 //! **Invariant:** a question of a server reaches exactly the client whose call caused it, or no client. Start reading
 //! at [`Router::request`], then `call.rs`.
 
 mod answer;
-mod audited;
+mod ask_roots;
+mod background;
 mod call;
 mod changed;
 mod client;
+mod clients;
+mod clocks;
 mod driver;
 mod extensions;
 mod find;
-#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
+mod finish;
+mod forward;
+#[cfg_attr(not(feature = "server"), allow(dead_code, unreachable_pub, reason = "only the status asks"))]
 mod gauges;
+mod greeting;
 #[cfg(feature = "server")]
 mod invite;
+mod level;
 mod list;
 mod mailbox;
 mod missed;
 mod modern;
-mod named;
 mod news;
+mod observed;
 mod park;
-mod parking;
+mod parked;
+mod plan;
+mod presence;
+mod put;
 mod question;
 mod reach;
 mod relay;
 mod resource;
 mod rewatch;
+mod rising;
 mod roots;
 mod roster;
+mod route;
 mod running;
 mod standing;
 mod state;
 mod subscribe;
 mod tasks;
+mod toward;
+mod verdict;
+mod view;
+mod wanted;
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-pub(crate) use client::{Client, Place};
-#[cfg(any(feature = "server", test))]
-pub(crate) use gauges::{Gauges, Held, Holds, Usage};
+pub(crate) use client::{Abilities, Client, ClientStay, is_part};
+#[cfg(feature = "server")]
+pub use gauges::Gauges;
+#[cfg(feature = "server")]
+pub(crate) use gauges::{DoorLoad, Holds, Usage};
 pub(crate) use mailbox::Mailbox;
-pub(crate) use named::Named;
-pub(crate) use roster::Via;
+pub(crate) use presence::{Named, Via};
 pub use roster::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus};
 
-use crate::adapt;
-use crate::audit::Audit;
+use crate::answered::Answered;
 use crate::config;
 pub(crate) use crate::manager::Principal;
-use crate::manager::{Manager, News, ServerStatus, Who};
+use crate::manager::{Manager, News};
+use crate::observe::Observer;
 use crate::protocol::{
-    ErrorObject, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response, Theirs,
-    code,
+    ErrorObject, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Theirs, code,
 };
 use crate::queues::{Account, Queues};
-use crate::seal::Seal;
-use crate::upstream::Owner;
 use answer::Failure;
-use client::Refused;
+use background::Background;
+use call::Forwarder;
+use client::{Guard, RequestRefused};
+use clients::{Clients, InFlight};
+use find::Routes;
+use finish::Finish;
+use forward::Forward;
+use gauges::Meter;
+use list::Listings;
+use modern::Pool;
+use news::Herald;
+use park::ParkedCalls;
+use reach::Connector;
+use route::{One, Route, Routed};
+use state::Sealer;
+use subscribe::Listens;
+use tasks::Tasks;
+use wanted::Wanted;
 
-/// Routes what clients say to the servers and back; cheap to clone.
+/// Routes clients' requests to servers, and the answers back. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Router(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     manager: Manager,
-    /// Oldest first.
-    clients: Mutex<BTreeMap<Owner, Arc<Client>>>,
-    next_client: AtomicU64,
-    /// Clients without a session.
-    modern: modern::Pool,
-    /// What such clients listen to.
-    listens: subscribe::Listens,
-    /// Calls that wait for answers of such clients.
-    parked: Arc<park::Table>,
-    /// What waits for all clients.
+    clients: Arc<Clients>,
+    /// The clients without a session.
+    pool: Arc<Pool>,
+    routes: Arc<Routes>,
+    calls: Arc<Forwarder>,
+    tasks: Arc<Tasks>,
+    listings: Listings,
+    /// The change streams (`subscriptions/listen`) of clients without a session.
+    listens: Arc<Listens>,
+    /// Limits the bytes that wait for all clients together.
     queues: Queues,
-    seal: Option<Seal>,
-    /// Requests being served, of all clients.
-    load: Arc<AtomicUsize>,
-    /// Tasks that clients know of.
-    known_tasks: tasks::Registry,
-    /// What else tells what it holds.
-    doors: gauges::Doors,
-    /// Who is shown to people as a client, and who hears of it.
-    roster: roster::Roster,
-    server_info: Raw,
-    /// The client that the embedding program is.
-    own: OnceLock<Owner>,
-    /// What is written of each call, if that is wanted.
-    audit: OnceLock<Audit>,
-    tasks: TaskTracker,
-    /// The host ends: new requests are refused,
+    finish: Arc<Finish>,
+    /// Is told of each request's beginning and outcome.
+    observer: Arc<Observer>,
+    meter: Meter,
+    background: Background,
+    /// Cancelled when shutdown begins: new requests are refused from then on.
     closing: CancellationToken,
-    /// and then those that still run are answered as they are.
+    /// Cancelled later: requests still in flight are cut off and answered.
     ending: CancellationToken,
-    stop: CancellationToken,
 }
 
-/// How long requests that are cut off may take to be answered.
+/// How long shutdown waits for the answers to the requests that it cut off.
 const ANSWERED: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(5);
-/// Instructions of all servers together.
-const INSTRUCTIONS: usize = 32 * 1024;
 
 impl Router {
-    /// Makes the router and its tasks.
+    /// Makes the router, and starts its tasks.
     pub(crate) fn start(manager: Manager, news: News, server_info: Raw) -> Self {
+        let (closing, ending, background) = (CancellationToken::new(), CancellationToken::new(), Background::default());
         let queues = Queues::new(manager.settings().limits.client_queues);
+        let clients = Arc::new(Clients::new(manager.clone(), closing.clone()));
+        let (sealer, finish) = (Arc::new(Sealer::new()), Arc::new(Finish::new(server_info)));
+        let table = Arc::<parked::Table>::default();
+        let weak: Weak<parked::Table> = Arc::downgrade(&table);
+        manager.park_at(weak);
+        let connector =
+            Arc::new(Connector { manager: manager.clone(), clients: clients.clone(), parked: table.clone() });
+        let routes = Arc::new(Routes::new(manager.clone(), connector.clone(), background.clone()));
+        let tasks = Arc::new(Tasks {
+            registry: tasks::Registry::default(),
+            manager: manager.clone(),
+            connector: connector.clone(),
+            sealer: sealer.clone(),
+            finish: finish.clone(),
+            queues: queues.clone(),
+            background: background.clone(),
+        });
+        let parked = ParkedCalls {
+            table: table.clone(),
+            clients: clients.clone(),
+            sealer: sealer.clone(),
+            queues: queues.clone(),
+            background: background.clone(),
+        };
+        let calls = Arc::new(Forwarder {
+            manager: manager.clone(),
+            clients: clients.clone(),
+            connector: connector.clone(),
+            tasks: tasks.clone(),
+            parked,
+            #[cfg(feature = "server")]
+            invitations: invite::Invitations { connector: connector.clone(), sealer: sealer.clone() },
+            sealer,
+            finish: finish.clone(),
+        });
+        let listens = Arc::new(Listens {
+            manager: manager.clone(),
+            connector,
+            routes: routes.clone(),
+            tasks: tasks.clone(),
+            finish: finish.clone(),
+            background: background.clone(),
+            open: Default::default(),
+        });
+        let pool = Arc::new(Pool::new(manager.clone(), clients.clone(), queues.clone()));
+        let meter = Meter {
+            manager: manager.clone(),
+            clients: clients.clone(),
+            parked: table,
+            tasks: tasks.clone(),
+            queues: queues.clone(),
+            doors: Default::default(),
+        };
+        let listings = Listings { manager: manager.clone(), finish: finish.clone(), background: background.clone() };
+        let observer = Arc::default();
         let router = Self(Arc::new(Inner {
             manager,
+            clients,
+            pool,
+            routes,
+            calls,
+            tasks,
+            listings,
+            listens,
             queues,
-            clients: Mutex::default(),
-            next_client: AtomicU64::new(1),
-            modern: modern::Pool::default(),
-            listens: subscribe::Listens::default(),
-            parked: Arc::default(),
-            seal: Seal::new().inspect_err(|error| tracing::error!("nothing can be sealed: {error}")).ok(),
-            load: Arc::default(),
-            known_tasks: tasks::Registry::default(),
-            doors: gauges::Doors::default(),
-            roster: roster::Roster::new(),
-            server_info,
-            own: OnceLock::new(),
-            audit: OnceLock::new(),
-            tasks: TaskTracker::new(),
-            closing: CancellationToken::new(),
-            ending: CancellationToken::new(),
-            stop: CancellationToken::new(),
+            finish,
+            observer,
+            meter,
+            background,
+            closing,
+            ending,
         }));
-        let parked: Weak<park::Table> = Arc::downgrade(&router.0.parked);
-        router.0.manager.park_at(parked);
-        router.0.tasks.spawn(news::relay(router.clone(), news));
-        router.0.tasks.spawn(news::tell_changes(router.clone()));
-        router.0.tasks.spawn(modern::reap(router.clone()));
+        start_tasks(&router.0, news);
         router
     }
 
-    /// Serves `initialize`: makes the client and the result. What waits for it counts for `account`. It never waits for a
-    /// server.
+    /// Serves `initialize`: returns a new client and the result. Messages queued for the client count for `account`.
+    /// This never waits for a server.
     ///
     /// # Errors
     /// `-32602` when the params have no `protocolVersion`.
@@ -177,63 +247,21 @@ impl Router {
         let revision = ProtocolVersion::parse_handshake(&wanted).unwrap_or(ProtocolVersion::LATEST_HANDSHAKE);
         let capabilities = params.member("capabilities");
         let profile = capabilities.as_ref().map_or(Profile::EMPTY, |raw| Profile::from_capabilities(raw.as_value()));
-        let extensions = capabilities.as_ref().and_then(|own| self.carried_extensions(own, revision));
+        let extensions = capabilities.as_ref().and_then(|own| extensions::carried(&self.0.manager, own, revision));
         let named = params.member("clientInfo").map(|info| {
             let [name, version] = info.members(["name", "version"]);
             let text = |member: Option<Raw>| member.and_then(|member| member.string().map(String::from));
             Named::new(&text(name).unwrap_or_default(), text(version).as_deref())
         });
-        let client = self.admit_as(principal, (revision, profile, extensions), named.unwrap_or_default(), account);
-        let result = self.initialize_result(revision, client.principal());
+        let abilities = Abilities { revision, profile, extensions };
+        let client = self.0.clients.admit(principal, abilities, named.unwrap_or_default(), account);
+        let result = greeting::initialized(&self.0.manager, &self.0.finish, revision, client.principal());
         Ok((client, result))
     }
 
-    /// Makes a client without a handshake.
-    pub(crate) fn admit(
-        &self,
-        principal: Principal,
-        revision: ProtocolVersion,
-        profile: Profile,
-        extensions: Option<Raw>,
-    ) -> Arc<Client> {
-        self.admit_as(principal, (revision, profile, extensions), Named::default(), self.account())
-    }
-
-    /// The same for one whose queues count for that account.
-    pub(crate) fn admit_as(
-        &self,
-        principal: Principal,
-        (revision, profile, extensions): (ProtocolVersion, Profile, Option<Raw>),
-        named: Named,
-        account: Account,
-    ) -> Arc<Client> {
-        let owner = Owner(self.0.next_client.fetch_add(1, Ordering::Relaxed));
-        let is_one = !revision.is_modern();
-        let who = Who { owner, principal, profile, era: revision.era(), roots: None, is_one };
-        let mailbox = Mailbox::new(self.limits().client_queue, account);
-        let client = Arc::new(Client::new(who, revision, extensions, mailbox, named));
-        self.clients().insert(owner, client.clone());
-        client
-    }
-
-    /// The embedding program is that client.
-    pub(crate) fn belongs_to(&self, client: &Client) {
-        let _ = self.0.own.set(client.owner());
-    }
-
-    /// The session ended: its calls are cancelled, its leases given back.
-    pub(crate) fn close(&self, client: &Arc<Client>) {
-        if self.clients().remove(&client.owner()).is_some() {
-            self.farewell(client);
-        }
-        for subscription in client.close() {
-            subscription.upstream.unwant_uri(&subscription.raw);
-        }
-        self.0.manager.release(client.owner());
-    }
-
-    /// Serves one request (never `initialize`). What belongs to it before its answer goes into `leg`. `None`: the client
-    /// cancelled it, and no answer is due.
+    /// Serves one request (never `initialize`) that a door received from a client. Returns the answer for the door to
+    /// write, or `None` if no answer is due because the client cancelled the request or is gone. Messages before the
+    /// answer go into `leg`.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call at the server.
@@ -243,31 +271,48 @@ impl Router {
         request: Request,
         leg: &Arc<Mailbox>,
     ) -> impl Future<Output = Option<Outcome>> + Send + use<> {
-        self.note(client, &request.method);
+        self.serving(client, request.into(), leg, Finish::written)
+    }
+
+    /// Serves one request of the embedding program. Does the same as [`Router::request`], but returns the typed answer.
+    pub(crate) fn answered(
+        &self,
+        client: &Arc<Client>,
+        request: Request,
+        leg: &Arc<Mailbox>,
+    ) -> impl Future<Output = Option<Answered>> + Send + use<> {
+        self.serving(client, request.into(), leg, |_, _, _, answered| answered)
+    }
+
+    /// Serves one request. Returns what `end` makes from the answer, or `None` if no answer is due.
+    fn serving<T>(
+        &self,
+        client: &Arc<Client>,
+        routed: Routed,
+        leg: &Arc<Mailbox>,
+        end: fn(&Finish, &Client, &Method, Answered) -> T,
+    ) -> impl Future<Output = Option<T>> + Send + use<T> {
+        let request = &routed.request;
+        self.0.clients.roster().note(client, &request.method);
+        let limits = leg.limits();
+        // This happens before the first poll, so that `notifications/cancelled` right after the request finds it.
+        let begun = self.0.clients.enter(client, limits.pending);
+        let begun = begun.and_then(|load| Ok((client.begin(&request.id, leg, limits.pending_per_client)?, load)));
         let (router, client, leg) = (self.clone(), client.clone(), leg.clone());
-        let limits = self.limits();
-        let (limit, in_all) = (limits.pending_per_client, limits.pending);
-        // Before the first poll: a `cancelled` that comes right behind the request has to find it.
-        let begun = match self.load(in_all) {
-            Some(_) if self.has_its_half(&client, in_all) => Err(Refused::Share),
-            Some(load) => client.begin(&request.id, &leg, limit).map(|guard| (guard, load)),
-            None => Err(Refused::Load),
-        };
         let method = request.method.clone();
         async move {
-            let record = match router.audited(&client, &request, &leg) {
-                Ok(record) => record,
-                Err(refused) => return Some(Err(refused)),
+            let finish = &router.0.finish;
+            let observed = match observed::begin(&router.0.observer, &client, &routed.request, &leg) {
+                Ok(observed) => observed,
+                Err(refused) => return Some(end(finish, &client, &method, Err(refused.into()))),
             };
-            let outcome = router.answered(&client, request, &method, begun, &leg).await;
-            if let Some(record) = record {
-                record.finish(outcome.as_ref());
-            }
-            outcome
+            let answered = router.answer_to(&client, routed, &method, begun, &leg).await;
+            observed.finish(answered.as_ref());
+            answered.map(|answered| end(finish, &client, &method, answered))
         }
     }
 
-    /// The answer to a request of a client that is served until `ending`: then it is cancelled, and answered all the same.
+    /// Waits for an answer. If `ending` is cancelled first, drops the request and returns a host failure as its answer.
     pub(crate) fn until<F: Future<Output = Option<Outcome>> + Send>(
         &self,
         client: &Arc<Client>,
@@ -279,115 +324,158 @@ impl Router {
         async move {
             match ending.run_until_cancelled(answer).await {
                 Some(outcome) => outcome,
-                None => Some(router.whole(&client, &method, Failure::let_go().answer_of_host(&method))),
+                None => Some(router.0.finish.written(&client, &method, Err(Failure::let_go().of_host()))),
             }
         }
     }
 
-    async fn answered(
+    async fn answer_to(
         &self,
         client: &Arc<Client>,
-        request: Request,
+        routed: Routed,
         method: &Method,
-        begun: Result<(client::Guard, Load), Refused>,
+        begun: Result<(Guard, InFlight), RequestRefused>,
         leg: &Arc<Mailbox>,
-    ) -> Option<Outcome> {
-        let limits = self.limits();
+    ) -> Option<Answered> {
+        let limits = leg.limits();
         let (guard, _load) = match begun {
             Ok(begun) => begun,
-            Err(Refused::Closed) => return None,
-            Err(Refused::IdInUse) => {
+            Err(RequestRefused::Closed) => return None,
+            Err(RequestRefused::IdInUse) => {
                 let text = format!(
                     "request id {} is in use by a request without an answer yet",
-                    Theirs(&request.id.to_string())
+                    Theirs(&routed.request.id.to_string())
                 );
-                return Some(Err(ErrorObject::new(code::INVALID_REQUEST, text)));
+                return Some(Err(ErrorObject::new(code::INVALID_REQUEST, text).into()));
             }
-            Err(Refused::Limit) => {
-                return Some(Failure::client_limit(limits.pending_per_client).answer_of_host(method));
+            Err(RequestRefused::Limit) => return Some(Err(Failure::client_limit(limits.pending_per_client).of_host())),
+            Err(RequestRefused::Share) => {
+                return Some(Err(Failure::half_of_pending(limits.pending.div_ceil(2)).of_host()));
             }
-            Err(Refused::Share) => {
-                return Some(Failure::half_of_pending(limits.pending.div_ceil(2)).answer_of_host(method));
-            }
-            Err(Refused::Load) => return Some(Failure::pending(limits.pending).answer_of_host(method)),
+            Err(RequestRefused::Load) => return Some(Err(Failure::pending(limits.pending).of_host())),
         };
-        // Whoever runs may still ask whether we live.
+        // A client with requests in flight may still `ping` the host.
         if self.0.closing.is_cancelled() && *method != Method::Ping {
-            return Some(self.whole(client, method, Failure::shutting_down().answer_of_host(method)));
+            return Some(Err(Failure::shutting_down().of_host()));
         }
         tokio::select! {
             biased;
-            outcome = self.serve(client, request, leg) => Some(self.whole(client, method, outcome)),
+            answered = self.serve(client, routed, leg) => Some(answered.map(|result| self.0.finish.whole(client, method, result))),
             () = guard.cancelled() => None,
-            () = self.0.ending.cancelled() => {
-                Some(self.whole(client, method, Failure::cut_off().answer_of_host(method)))
+            () = self.0.ending.cancelled() => Some(Err(Failure::cut_off().of_host())),
+        }
+    }
+
+    async fn serve(&self, client: &Arc<Client>, routed: Routed, leg: &Arc<Mailbox>) -> Answered {
+        let Routed { request: Request { method, params, .. }, route } = routed;
+        let wanted = match &method {
+            Method::ToolsCall => Wanted::tool(params)?,
+            Method::PromptsGet => Wanted::prompt(params)?,
+            Method::ResourcesRead | Method::ResourcesSubscribe => Wanted::resource(method, params, leg.limits())?,
+            Method::Complete => Wanted::completion(params, leg.limits())?,
+            Method::ToolsList
+            | Method::PromptsList
+            | Method::ResourcesList
+            | Method::ResourceTemplatesList
+            | Method::SetLevel => Wanted::unnamed(method, params),
+            Method::Ping => return Ok(Raw::empty_object()),
+            Method::ResourcesUnsubscribe => return Ok(resource::unsubscribe(client, params.as_ref())?),
+            Method::TasksGet | Method::TasksResult | Method::TasksList | Method::TasksCancel | Method::TasksUpdate => {
+                return self.0.tasks.serve(client, &method, params, leg).await;
             }
-        }
-    }
-
-    /// Whether no more requests are served now.
-    #[must_use]
-    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door asks"))]
-    pub(crate) fn is_full(&self) -> bool {
-        self.0.load.load(Ordering::Relaxed) >= self.limits().pending
-    }
-
-    /// Whether whoever this client belongs to has half of all requests already, one that was just counted in not among them,
-    /// and there is somebody else.
-    fn has_its_half(&self, client: &Client, limit: usize) -> bool {
-        let half = limit.div_ceil(2);
-        if self.0.load.load(Ordering::Relaxed) <= half {
-            return false;
-        }
-        let clients = self.clients();
-        let (own, others): (Vec<_>, Vec<_>) =
-            clients.values().partition(|other| other.principal() == client.principal());
-        !others.is_empty() && own.iter().map(|client| client.requests()).sum::<usize>() >= half
-    }
-
-    /// Counts a request in, if there may be one more.
-    fn load(&self, limit: usize) -> Option<Load> {
-        let more = |now: usize| (now < limit).then_some(now + 1);
-        self.0.load.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Load(self.0.load.clone()))
-    }
-
-    /// The outcome with all that every result says since 2026-07-28, also where we made it ourselves.
-    fn whole(&self, client: &Client, method: &Method, outcome: Outcome) -> Outcome {
-        let revision = client.revision();
-        if !revision.is_modern() {
-            return outcome;
-        }
-        outcome.map(|result| adapt::result(result, method, revision, revision, &self.0.server_info))
-    }
-
-    async fn serve(&self, client: &Arc<Client>, request: Request, leg: &Arc<Mailbox>) -> Outcome {
-        let params = request.params;
-        match &request.method {
-            Method::ToolsCall => self.call_tool(client, params, leg).await,
-            Method::Ping => Ok(Raw::empty_object()),
-            Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::ResourceTemplatesList => {
-                self.list(client, &request.method, params.as_ref()).await
-            }
-            Method::PromptsGet => self.get_prompt(client, params, leg).await,
-            Method::ResourcesRead => self.read_resource(client, params, leg).await,
-            Method::Complete => self.complete(client, params, leg).await,
-            Method::ResourcesSubscribe => self.subscribe(client, params, leg).await,
-            Method::ResourcesUnsubscribe => self.unsubscribe(client, params.as_ref()),
-            method @ (Method::TasksGet
-            | Method::TasksResult
-            | Method::TasksList
-            | Method::TasksCancel
-            | Method::TasksUpdate) => self.task(client, method, params, leg).await,
-            Method::SetLevel => self.set_level(client, params.as_ref()),
             Method::Initialize => {
-                Err(ErrorObject::new(code::INVALID_REQUEST, "this session is initialized already; open a new one"))
+                let text = "this session is initialized already; open a new one";
+                return Err(ErrorObject::new(code::INVALID_REQUEST, text).into());
             }
-            other => self.extension_request(client, other, params, leg).await,
+            other => {
+                let forward = extensions::route(&self.0.manager, client, other, params, leg.limits())?;
+                return self.0.calls.forward(client, forward, leg).await;
+            }
+        };
+        self.dispatch(client, wanted, route, leg).await
+    }
+
+    /// Finds the route of a request, unless a door has found it already, and serves the request there.
+    async fn dispatch(
+        &self,
+        client: &Arc<Client>,
+        wanted: Wanted,
+        route: Option<Route>,
+        leg: &Arc<Mailbox>,
+    ) -> Answered {
+        let route = match route {
+            Some(route) => route,
+            None => self.0.routes.find(client, wanted.what, &wanted.name).await.map_err(|lost| lost.of(&wanted))?,
+        };
+        match route {
+            Route::Own(tool) => tool.call(self, client, wanted.params).await,
+            Route::One(one) => self.to_one(client, one, wanted, leg).await,
+            Route::Every if wanted.method == Method::SetLevel => {
+                Ok(self.0.clients.set_level(client, &wanted.params)?)
+            }
+            Route::Every => Ok(self.0.listings.list(client, &wanted.method, &wanted.params, leg.limits()).await?),
         }
     }
 
-    /// Takes a notification of the client.
+    /// Serves a request that goes to one server.
+    async fn to_one(&self, client: &Arc<Client>, one: One, mut wanted: Wanted, leg: &Arc<Mailbox>) -> Answered {
+        let Inner { calls, tasks, .. } = &*self.0;
+        let (name, task) = (std::mem::take(&mut wanted.name), wanted.task.take());
+        let limits = leg.limits().clone();
+        match wanted.method {
+            Method::ToolsCall => {
+                let mut forward = Forward::new(one, wanted, limits);
+                tasks.plan(client, &mut forward, &name, task.as_ref()).await;
+                calls.forward(client, forward, leg).await
+            }
+            Method::ResourcesRead => calls.read_resource(client, Forward::new(one, wanted, limits), &name, leg).await,
+            Method::ResourcesSubscribe => calls.connector.subscribe(client, &one, &name, leg).await,
+            Method::Complete => calls.complete(client, Forward::new(one, wanted, limits), leg).await,
+            _ => calls.forward(client, Forward::new(one, wanted, limits), leg).await,
+        }
+    }
+
+    /// Serves a request without a session, as [`Router::request`] serves others. A `subscriptions/listen` request ends
+    /// when its door closes (`closing`).
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the call at the server.
+    pub(crate) fn stateless(
+        &self,
+        client: &Arc<Client>,
+        routed: impl Into<Routed>,
+        leg: &Arc<Mailbox>,
+        closing: &CancellationToken,
+    ) -> Pin<Box<dyn Future<Output = Option<Outcome>> + Send>> {
+        let Routed { request, route } = routed.into();
+        let Inner { manager, pool, listens, finish, observer, .. } = &*self.0;
+        let beside = || (observer.clone(), finish.clone());
+        match request.method {
+            Method::Discover => {
+                let answer = std::future::ready(Ok(greeting::discovered(manager, finish, client)));
+                let (observer, finish) = beside();
+                Box::pin(observed::beside(observer, finish, client.clone(), request, leg.clone(), answer))
+            }
+            Method::Listen => {
+                let (id, params) = (request.id.clone(), request.params.clone());
+                let answer = listens.clone().listen(client.clone(), id, params, leg.clone(), closing.clone());
+                let (observer, finish) = beside();
+                Box::pin(observed::beside(observer, finish, client.clone(), request, leg.clone(), answer))
+            }
+            _ => {
+                let routed = Routed { request: Request { id: pool.next_id(), ..request }, route };
+                Box::pin(self.serving(client, routed, leg, Finish::written))
+            }
+        }
+    }
+
+    /// Finds the route of a tool call without waiting. The HTTP door needs it before the call is served.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
+    pub(crate) fn look_up(&self, client: &Arc<Client>, request: Request) -> Routed {
+        self.0.routes.look_up(client, request)
+    }
+
+    /// Takes a notification from the client.
     pub(crate) fn notify(&self, client: &Arc<Client>, notification: Notification) {
         match notification.method {
             Method::Cancelled => {
@@ -396,60 +484,57 @@ impl Router {
                     client.cancel(&id);
                 }
             }
-            Method::RootsListChanged => self.roots_changed(client),
-            // The handshake of each lease is our own; servers' questions ask for no progress through us.
+            Method::RootsListChanged => {
+                if let Some(asks) = client.roots_changed(&self.0.manager) {
+                    self.0.background.spawn(asks);
+                }
+            }
+            // `initialized` needs no action: the host itself does the handshake on each lease. Progress from a client
+            // is ignored: the host passes no progress token from a server on to a client.
             _ => {}
         }
-    }
-
-    /// Takes the client's answer to a request that went out through a mailbox.
-    pub(crate) fn answer(&self, client: &Arc<Client>, response: Response) {
-        if let Some(id) = response.id {
-            client.answer(&id, response.outcome);
-        }
-    }
-
-    /// A mailbox for one request of that client.
-    #[must_use]
-    pub(crate) fn leg(&self, client: &Client) -> Arc<Mailbox> {
-        Arc::new(Mailbox::new(self.limits().client_queue, client.account().clone()).of_request())
-    }
-
-    /// What waits for all clients.
-    #[must_use]
-    pub(crate) fn queues(&self) -> &Queues {
-        &self.0.queues
-    }
-
-    /// An account for what waits for one more client.
-    #[must_use]
-    pub(crate) fn account(&self) -> Account {
-        self.0.queues.account()
-    }
-
-    /// The limits of the config.
-    #[must_use]
-    pub(crate) fn limits(&self) -> Arc<config::Limits> {
-        self.0.manager.limits()
-    }
-
-    /// All servers, in config order.
-    #[must_use]
-    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door asks"))]
-    pub(crate) fn status(&self) -> Vec<ServerStatus> {
-        self.0.manager.status()
     }
 
     pub(crate) fn manager(&self) -> &Manager {
         &self.0.manager
     }
 
-    /// Runs a task that ends with the router.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let stop = self.0.stop.clone();
-        self.0.tasks.spawn(async move {
-            stop.run_until_cancelled(task).await;
-        });
+    /// Returns the current limits. A request in flight reads them from its leg instead, so that one config holds for
+    /// the whole request.
+    #[must_use]
+    pub(crate) fn limits(&self) -> Arc<config::Limits> {
+        self.0.manager.limits()
+    }
+
+    pub(crate) fn clients(&self) -> &Clients {
+        &self.0.clients
+    }
+
+    /// The clients without a session.
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.0.pool
+    }
+
+    /// Limits the bytes that wait for all clients together.
+    #[must_use]
+    pub(crate) fn queues(&self) -> &Queues {
+        &self.0.queues
+    }
+
+    /// Is told of each request's beginning and outcome.
+    pub(crate) fn observer(&self) -> &Observer {
+        &self.0.observer
+    }
+
+    /// Returns the meter for how full the host's tables are.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only doors and the status ask"))]
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.0.meter
+    }
+
+    /// Returns the spawner for tasks that end with the router.
+    pub(crate) fn background(&self) -> &Background {
+        &self.0.background
     }
 
     /// Refuses new requests from now on (`docs/hazards.md` H95).
@@ -457,108 +542,41 @@ impl Router {
         self.0.closing.cancel();
     }
 
-    /// Cancels the requests that still run and has each answered; done when they are, or soon.
+    /// Cuts off the requests in flight: each is answered with a failure. Waits for these answers, but at most 500 ms.
     pub(crate) async fn end_requests(&self) {
         self.0.ending.cancel();
         let end = tokio::time::Instant::now() + ANSWERED;
-        let busy = || self.clients().values().any(|client| !client.is_quiet());
+        let busy = || self.0.clients.are_busy();
         while busy() && tokio::time::Instant::now() < end {
             tokio::time::sleep(TICK).await;
         }
-        // Whoever gave the last answer writes it down.
+        // The door that got the last answer has a moment to write it.
         tokio::time::sleep(TICK).await;
     }
 
     /// Ends the router's own tasks and every client.
     pub(crate) async fn shutdown(&self) {
-        let clients: Vec<Arc<Client>> = self.clients().values().cloned().collect();
-        for client in clients {
-            self.close(&client);
+        for client in self.0.clients.all() {
+            self.0.clients.close(&client);
         }
-        self.0.stop.cancel();
-        self.0.tasks.close();
-        self.0.tasks.wait().await;
-    }
-
-    /// What seals handles that clients keep.
-    ///
-    /// # Errors
-    /// When the system had no randomness for a key.
-    fn seal(&self) -> Result<&Seal, ErrorObject> {
-        self.0.seal.as_ref().ok_or_else(|| ErrorObject::internal("the system had no randomness for a key"))
-    }
-
-    fn initialize_result(&self, revision: ProtocolVersion, principal: &Principal) -> Raw {
-        let tasks = if revision == ProtocolVersion::V2025_11_25 && self.has_tasks() {
-            r#","tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}"#
-        } else {
-            ""
-        };
-        let extensions = self.offered_extensions(revision);
-        let extensions = match extensions.as_bytes() {
-            // A list of none is none.
-            b"{}" => String::new(),
-            _ => format!(r#","extensions":{extensions}"#),
-        };
-        let completions = if revision >= ProtocolVersion::V2025_03_26 { r#","completions":{}"# } else { "" };
-        let mut result = format!(
-            r#"{{"protocolVersion":"{revision}","capabilities":{{"tools":{{"listChanged":true}},"prompts":{{"listChanged":true}},"resources":{{"subscribe":true,"listChanged":true}},"logging":{{}}{completions}{tasks}{extensions}}},"serverInfo":{}"#,
-            self.0.server_info
-        );
-        if let Some(instructions) = self.instructions(principal) {
-            result += r#","instructions":"#;
-            result += Raw::from_value(&instructions).as_str();
-        }
-        if let Some(id) = self.manager().host_id() {
-            result += &format!(r#","_meta":{{"{}":"{}"}}"#, crate::protocol::meta::HOST_ID, id.as_str());
-        }
-        result.push('}');
-        Raw::trusted(result.into())
-    }
-
-    /// The instructions of the servers that are connected, each under its alias, as far as they are for that principal.
-    fn instructions(&self, principal: &Principal) -> Option<String> {
-        let mut text = String::new();
-        let stale = self.limits().stale_max;
-        for server in self.0.manager.servers().iter() {
-            let peers = server
-                .upstreams_for(principal)
-                .into_iter()
-                .filter_map(|upstream| upstream.connection()?.peer().cloned());
-            let now = peers.filter_map(|peer| peer.instructions).last();
-            let Some(own) = now.map(Into::into).or_else(|| server.last_instructions(stale)) else { continue };
-            let own: Arc<str> = own;
-            if text.is_empty() {
-                text += "Several MCP servers behind one endpoint. A tool or prompt `NAME` of server `ALIAS` is called `ALIAS__NAME` here.";
-            }
-            if text.len() + own.len() > INSTRUCTIONS {
-                continue;
-            }
-            text += &format!("\n\n# {}\n\n{}", server.config.alias, own.trim());
-        }
-        (!text.is_empty()).then_some(text)
-    }
-
-    /// Every client that is there now, oldest first.
-    #[cfg(test)]
-    pub(crate) fn present(&self) -> Vec<Arc<Client>> {
-        let mut all: Vec<Arc<Client>> = self.clients().values().cloned().collect();
-        all.sort_by_key(|client| client.owner().0);
-        all
-    }
-
-    fn clients(&self) -> MutexGuard<'_, BTreeMap<Owner, Arc<Client>>> {
-        self.0.clients.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.background.end().await;
     }
 }
 
-/// One request is being served while this lives.
-struct Load(Arc<AtomicUsize>);
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+/// Starts the tasks that run as long as the router.
+fn start_tasks(inner: &Inner, news: News) {
+    let background = &inner.background;
+    let herald = Arc::new(Herald {
+        manager: inner.manager.clone(),
+        clients: inner.clients.clone(),
+        parked: inner.calls.parked.table.clone(),
+        tasks: inner.tasks.clone(),
+        listens: inner.listens.clone(),
+        background: background.clone(),
+    });
+    background.spawn_whole(herald.clone().relay(news));
+    background.spawn_whole(herald.tell_changes());
+    background.spawn_whole(modern::reap(inner.pool.clone(), background.clone()));
 }
 
 #[cfg(test)]

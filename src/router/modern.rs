@@ -1,37 +1,44 @@
 //! Clients without a session (2026-07-28): each request says who sends it and what the sender can be asked.
 //!
-//! Requests of one principal with equal capabilities count as one client, unless `mcp-host/affinity` sets them apart.
-//! They share its leases, as the specification tells modern clients to expect; that is how servers with sessions can
-//! serve them at all. Such a client never says goodbye. It goes after `host.limits.sessionIdle` without a request, over
-//! a pipe with the pipe.
+//! Requests from one principal (user) with equal capabilities count as one client, unless `mcp-host/affinity` sets them
+//! apart. They share that client's leases (connections to servers), as the specification tells modern clients to
+//! expect; otherwise servers with sessions could not serve them. Such a client never disconnects. It is closed after
+//! `host.limits.sessionIdle` without a request; over a pipe it ends with the pipe.
 //!
-//! Ids of such requests are good for one exchange only: two clients both use `1`. So each request gets an id of ours on
-//! its way in.
+//! The id of such a request is unique only within its HTTP exchange: two clients may both use `1`. So the host gives
+//! each request a new id when it comes in.
 
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::answer::Failure;
-use super::client::{Client, LEVELS, Level};
-use super::{Mailbox, Principal, Router};
-use crate::protocol::{self, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
-use crate::queues::Account;
-use crate::upstream::Cache;
+use super::background::Background;
+use super::client::{Abilities, Client};
+use super::clients::Clients;
+use super::extensions::carried;
+use super::level::{LEVELS, Level};
+use super::presence::Named;
+use super::{Mailbox, Principal};
+use crate::config::Limits;
+use crate::manager::Manager;
+use crate::protocol::{ErrorObject, Profile, ProtocolVersion, Raw, RequestId};
+use crate::queues::{Account, Queues};
 
-/// The clients without a session that are known now.
-#[derive(Debug, Default)]
-pub(super) struct Pool {
-    clients: Mutex<HashMap<Key, Pooled>>,
+/// The clients without a session.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    manager: Manager,
+    clients: Arc<Clients>,
+    queues: Queues,
+    pooled: Mutex<HashMap<Key, Pooled>>,
     requests: AtomicI64,
 }
 
-/// What makes two requests those of one client.
+/// Two requests with equal keys count as coming from one client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     principal: Principal,
@@ -46,19 +53,18 @@ struct Pooled {
     used: Instant,
 }
 
-impl Router {
-    /// The client that sends a request with these `clientCapabilities` and says nothing more of itself.
-    #[cfg(test)]
-    pub(crate) fn modern(&self, principal: Principal, capabilities: &Raw) -> Result<Arc<Client>, ErrorObject> {
-        self.modern_apart(principal, capabilities, None)
+impl Pool {
+    pub(super) fn new(manager: Manager, clients: Arc<Clients>, queues: Queues) -> Self {
+        let (pooled, requests) = Default::default();
+        Self { manager, clients, queues, pooled, requests }
     }
 
-    /// The client that sends a request with these `clientCapabilities`. `affinity` is a word of its own choice: requests with
-    /// another one are another client's, though of the same person.
+    /// Returns the client that a request with these `clientCapabilities` belongs to. `affinity` is a string that the
+    /// client chooses: requests with another string belong to another client, even of the same principal.
     ///
     /// # Errors
-    /// When there are as many clients as there may be, all of them busy.
-    pub(crate) fn modern_apart(
+    /// When there are as many clients as allowed, in all or for this principal, and all of them are busy.
+    pub(crate) fn get(
         &self,
         principal: Principal,
         capabilities: &Raw,
@@ -68,15 +74,15 @@ impl Router {
         let key = Key {
             principal,
             profile,
-            extensions: self.carried_extensions(capabilities, ProtocolVersion::LATEST_MODERN),
+            extensions: carried(&self.manager, capabilities, ProtocolVersion::LATEST_MODERN),
             affinity: affinity.map(Box::from),
         };
-        let mut pool = self.pool();
+        let mut pool = self.lock();
         if let Some(pooled) = pool.get_mut(&key) {
             pooled.used = Instant::now();
             return Ok(pooled.client.clone());
         }
-        let limits = self.limits();
+        let limits = self.manager.limits();
         let is_own = |other: &Key| other.principal == key.principal;
         let of_one = limits.sessions_per_principal;
         let own_full = !key.principal.is_local() && pool.keys().filter(|other| is_own(other)).count() >= of_one;
@@ -86,14 +92,15 @@ impl Router {
             let Some(longest) = idle.min_by_key(|(_, pooled)| pooled.used).map(|(key, _)| key.clone()) else {
                 let (limit, name) =
                     if own_full { (of_one, "sessionsPerPrincipal") } else { (limits.sessions, "sessions") };
-                return Err(Failure::sessions(limit, name).error_of_host());
+                return Err(Failure::sessions(limit, name).of_host().into());
             };
             if let Some(pooled) = pool.remove(&longest) {
-                self.close(&pooled.client);
+                self.clients.close(&pooled.client);
             }
         }
         let Key { principal, profile, extensions, affinity } = key.clone();
-        let client = self.admit(principal, ProtocolVersion::LATEST_MODERN, profile, extensions);
+        let abilities = Abilities { revision: ProtocolVersion::LATEST_MODERN, profile, extensions };
+        let client = self.clients.admit(principal, abilities, Named::default(), self.queues.account());
         if affinity.is_some() {
             client.set_apart();
         }
@@ -101,10 +108,10 @@ impl Router {
         Ok(client)
     }
 
-    /// Whoever sent requests under that word sends no more.
+    /// Closes the clients that sent requests with that `affinity`.
     pub(crate) fn leave(&self, affinity: &str) {
         let mut gone = Vec::new();
-        self.pool().retain(|key, pooled| {
+        self.lock().retain(|key, pooled| {
             let stays = key.affinity.as_deref() != Some(affinity);
             if !stays {
                 gone.push(pooled.client.clone());
@@ -112,97 +119,37 @@ impl Router {
             stays
         });
         gone.sort_by_key(|client| client.owner());
-        gone.iter().for_each(|client| self.close(client));
+        gone.iter().for_each(|client| self.clients.close(client));
     }
 
-    /// A mailbox for one modern request, with the level of log lines that it wants.
-    #[cfg(test)]
-    pub(crate) fn modern_leg(&self, level: Option<&str>) -> Arc<Mailbox> {
-        self.modern_leg_of(level, self.account())
+    /// Returns a new id for one more request.
+    pub(super) fn next_id(&self) -> RequestId {
+        RequestId::Number(self.requests.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The same for a request whose messages and answer count for that account.
-    #[must_use]
-    pub(crate) fn modern_leg_of(&self, level: Option<&str>, account: Account) -> Arc<Mailbox> {
-        let known = level.and_then(|level| LEVELS.iter().position(|known| *known == level));
-        let level: Option<Level> = known.and_then(|level| u8::try_from(level).ok());
-        Arc::new(Mailbox::new(self.limits().client_queue, account).of_request().with_level(level))
-    }
-
-    /// Serves a request that speaks for itself, as [`Router::request`] does. A listen ends when its door closes.
-    ///
-    /// # Cancel safety
-    /// Dropping the future cancels the call at the server.
-    pub(crate) fn stateless(
-        &self,
-        client: &Arc<Client>,
-        request: Request,
-        leg: &Arc<Mailbox>,
-        closing: &CancellationToken,
-    ) -> Pin<Box<dyn Future<Output = Option<Outcome>> + Send>> {
-        match request.method {
-            Method::Discover => Box::pin(std::future::ready(Some(Ok(self.discover(client))))),
-            Method::Listen => {
-                let (client, leg, closing) = (client.clone(), leg.clone(), closing.clone());
-                Box::pin(self.clone().listen(client, request.id, request.params, leg, closing))
-            }
-            _ => {
-                let id = RequestId::Number(self.0.modern.requests.fetch_add(1, Ordering::Relaxed));
-                Box::pin(self.request(client, Request { id, ..request }, leg))
-            }
-        }
-    }
-
-    /// `server/discover`: what we speak and offer. It never waits for a server.
-    fn discover(&self, client: &Client) -> Raw {
-        let versions: Vec<&str> = ProtocolVersion::MODERN.iter().map(|version| version.as_str()).collect();
-        let mut result = format!(
-            r#"{{"supportedVersions":{},"capabilities":{{"tools":{{"listChanged":true}},"prompts":{{"listChanged":true}},"resources":{{"subscribe":true,"listChanged":true}},"completions":{{}},"logging":{{}},"extensions":{}}}"#,
-            Raw::from_value(&versions),
-            self.offered_extensions(ProtocolVersion::LATEST_MODERN)
-        );
-        if let Some(instructions) = self.instructions(client.principal()) {
-            result += r#","instructions":"#;
-            result += Raw::from_value(&instructions).as_str();
-        }
-        result.push('}');
-        let hints = self.manager().freshness(&client.who_now(), None);
-        let id = self.manager().host_id();
-        let own = id.map(|id| format!(r#","{}":"{}""#, protocol::meta::HOST_ID, id.as_str())).unwrap_or_default();
-        self.completed_with(&own, &Raw::trusted(result.into()), Some(hints))
-    }
-
-    /// A result of our own, with what every one has since 2026-07-28, and with the caching hints that are due.
-    pub(super) fn completed(&self, result: &Raw, hints: Option<Cache>) -> Raw {
-        self.completed_with("", result, hints)
-    }
-
-    /// The same with more members of `_meta`, each with its comma in front.
-    fn completed_with(&self, more: &str, result: &Raw, hints: Option<Cache>) -> Raw {
-        let (name, info) = (protocol::meta::SERVER_INFO, &self.0.server_info);
-        let mut head = format!(r#"{{"resultType":"complete","_meta":{{"{name}":{info}{more}}}"#);
-        if let Some(Cache { ttl, public }) = hints {
-            let scope = if public { "public" } else { "private" };
-            head += &format!(r#","ttlMs":{},"cacheScope":"{scope}""#, ttl.as_millis());
-        }
-        let body = &result.as_bytes()[1..];
-        let comma: &[u8] = if body == b"}" { b"" } else { b"," };
-        Raw::trusted([head.as_bytes(), comma, body].concat().into())
-    }
-
-    fn pool(&self) -> MutexGuard<'_, HashMap<Key, Pooled>> {
-        self.0.modern.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Pooled>> {
+        self.pooled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Lets clients go that have sent nothing for long, until the router stops.
-pub(super) async fn reap(router: Router) {
-    let stop = router.0.stop.clone();
-    let idle = router.limits().session_idle;
+impl Mailbox {
+    /// Makes a mailbox for one request without a session. The request wants log messages of at least `level`; an
+    /// unknown level means none. Messages and the answer count for `account`.
+    #[must_use]
+    pub(crate) fn of_modern(limits: Arc<Limits>, account: Account, level: Option<&str>) -> Arc<Self> {
+        let known = level.and_then(|level| LEVELS.iter().position(|known| *known == level));
+        let level: Option<Level> = known.and_then(|level| u8::try_from(level).ok());
+        Arc::new(Self::new(limits, account).of_request().with_level(level))
+    }
+}
+
+/// Closes idle clients, until the router stops.
+pub(super) async fn reap(pool: Arc<Pool>, background: Background) {
+    let idle = pool.manager.limits().session_idle;
     let period = (idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(30));
-    while stop.run_until_cancelled(tokio::time::sleep(period)).await.is_some() {
+    while background.stop().run_until_cancelled(tokio::time::sleep(period)).await.is_some() {
         let mut gone = Vec::new();
-        router.pool().retain(|_, pooled| {
+        pool.lock().retain(|_, pooled| {
             let stays = !pooled.client.is_idle() || pooled.used.elapsed() < idle;
             if !stays {
                 gone.push(pooled.client.clone());
@@ -211,8 +158,8 @@ pub(super) async fn reap(router: Router) {
         });
         gone.sort_by_key(|client| client.owner());
         for client in gone {
-            router.close(&client);
+            pool.clients.close(&client);
         }
-        router.forget_unseen(idle);
+        pool.clients.roster().forget_unseen(idle);
     }
 }

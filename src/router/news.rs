@@ -1,4 +1,5 @@
-//! What servers say on their own: to whom it goes, and when clients hear that lists have changed.
+//! Messages that servers send outside of calls: which clients get them, and when clients are told that lists have
+//! changed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,61 +7,75 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Router;
+use super::background::Background;
 use super::client::Client;
+use super::clients::Clients;
+use super::parked::Table;
 use super::question::{self, log, refuse};
-use super::roots;
-use super::subscribe::changes;
+use super::subscribe::{Listens, changes};
+use super::tasks::Tasks;
+use super::{put, roots};
 use crate::adapt;
-use crate::manager::{News, Server, Told};
+use crate::manager::{Manager, News, Server, Told};
 use crate::protocol::{Message, Method, Notification, Profile, ProtocolVersion};
 use crate::registry::expose_target;
 use crate::upstream::{Ask, Connection, Relayed, Upstream};
 
-/// A question that belongs to no call waits that long for a stream to the client.
+/// How long a question that belongs to no call waits for the client to open a stream.
 const HOLD: Duration = Duration::from_secs(2);
-/// Changes of the catalog are told together.
+/// How long changes of the catalog are gathered before clients are told of them.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// No client is told of changes more often (`docs/hazards.md` H50).
+/// The least time from one notice of changes to the next (`docs/hazards.md` H50).
 const APART: Duration = Duration::from_secs(2);
 
-/// Hands on what servers say outside of calls, until the router stops.
-pub(super) async fn relay(router: Router, mut news: News) {
-    let stop = router.0.stop.clone();
-    while let Some(Some((lease, connection, what))) = stop.run_until_cancelled(news.recv()).await {
-        let Some(server) = router.manager().server_of(lease) else { continue };
-        let Some(upstream) = server.upstreams().into_iter().find(|upstream| upstream.id == lease) else { continue };
-        router.hear(&server, &upstream, &connection, what);
-    }
+/// Tells clients what servers send unasked, and which lists have changed.
+#[derive(Debug)]
+pub(super) struct Herald {
+    pub(super) manager: Manager,
+    pub(super) clients: Arc<Clients>,
+    pub(super) parked: Arc<Table>,
+    pub(super) tasks: Arc<Tasks>,
+    pub(super) listens: Arc<Listens>,
+    pub(super) background: Background,
 }
 
-/// Tells clients that lists have changed, after they have, and only those that listed before.
-pub(super) async fn tell_changes(router: Router) {
-    let stop = router.0.stop.clone();
-    let mut generation = router.manager().generation();
-    let mut told: Option<Instant> = None;
-    while let Some(Ok(())) = stop.run_until_cancelled(generation.changed()).await {
-        let now = Instant::now();
-        let due = told.map_or(now + DEBOUNCE, |told| (told + APART).max(now + DEBOUNCE));
-        if stop.run_until_cancelled(tokio::time::sleep_until(due)).await.is_none() {
-            break;
-        }
-        generation.mark_unchanged();
-        let clients: Vec<Arc<Client>> = router.clients().values().cloned().collect();
-        let legacy = clients.iter().filter(|client| !client.revision().is_modern());
-        // What nobody was told of is no reason to wait with the next.
-        let any = legacy.fold(false, |any, client| router.tell_change(client) | any);
-        if router.tell_listens() | any {
-            told = Some(Instant::now());
+impl Herald {
+    /// Passes on the messages that servers send outside of calls, until the router stops.
+    pub(super) async fn relay(self: Arc<Self>, mut news: News) {
+        while let Some(Some((lease, connection, what))) = self.background.stop().run_until_cancelled(news.recv()).await
+        {
+            let Some(server) = self.manager.server_of(lease) else { continue };
+            let Some(upstream) = server.upstreams().into_iter().find(|upstream| upstream.id == lease) else { continue };
+            self.hear(&server, &upstream, &connection, what);
         }
     }
-}
 
-impl Router {
-    /// Tells a client what has changed; whether anything has.
+    /// Tells clients that lists have changed, until the router stops. Only clients that have listed are told.
+    pub(super) async fn tell_changes(self: Arc<Self>) {
+        let stop = self.background.stop();
+        let mut generation = self.manager.generation();
+        let mut told: Option<Instant> = None;
+        while let Some(Ok(())) = stop.run_until_cancelled(generation.changed()).await {
+            let now = Instant::now();
+            let due = told.map_or(now + DEBOUNCE, |told| (told + APART).max(now + DEBOUNCE));
+            if stop.run_until_cancelled(tokio::time::sleep_until(due)).await.is_none() {
+                break;
+            }
+            generation.mark_unchanged();
+            let clients = self.clients.all();
+            let legacy = clients.iter().filter(|client| !client.revision().is_modern());
+            // A change that no client was told of does not delay the notice of the next one.
+            let any = legacy.fold(false, |any, client| self.tell_change(client) | any);
+            if self.listens.tell_changes() | any {
+                told = Some(Instant::now());
+            }
+        }
+    }
+
+    /// Tells a client with a session which of its lists have changed. Returns whether any have.
     fn tell_change(&self, client: &Arc<Client>) -> bool {
         let Some(told) = client.told() else { return false };
-        let catalog = self.catalog(client);
+        let catalog = client.view(&self.manager).shown;
         client.catch_up(&catalog);
         let changes = changes(|kind| &told[kind as usize], &catalog);
         let any = changes.iter().any(Option::is_some);
@@ -71,12 +86,14 @@ impl Router {
     }
 
     fn hear(&self, server: &Arc<Server>, upstream: &Arc<Upstream>, connection: &Arc<Connection>, what: Relayed) {
-        let clients = self.clients_of(server, upstream);
+        let clients = self.clients.on(server, upstream);
         let what = match what {
-            Relayed::Ask { ask, unclear, of } => match self.ask_for_task(server, upstream, connection, ask) {
-                Some(ask) => Relayed::Ask { ask, unclear, of },
-                None => return,
-            },
+            Relayed::Ask { ask, unclear, of } => {
+                match self.tasks.registry.ask(&self.clients, server, upstream, connection, ask) {
+                    Some(ask) => Relayed::Ask { ask, unclear, of },
+                    None => return,
+                }
+            }
             other => other,
         };
         match what {
@@ -84,11 +101,11 @@ impl Router {
                 let params = adapt::notice(params);
                 let Some(raw) = params.text("uri") else { return };
                 let params = expose_target(&params, &server.config.alias, server.uris);
-                self.tell_watchers(upstream, &raw, &params);
+                self.listens.tell(upstream, &raw, &params);
                 let notice = Notification { method: Method::ResourceUpdated, params: Some(params) };
-                // Those too whose lease has become another client's since they subscribed over it.
+                // This includes clients that subscribed over this lease and have moved to another one since.
                 let users: BTreeSet<_> = clients.iter().map(|client| client.owner()).collect();
-                let all: Vec<Arc<Client>> = self.clients().values().cloned().collect();
+                let all = self.clients.all();
                 let watch = |client: &&Arc<Client>| {
                     let server = users.contains(&client.owner()).then_some(server.id);
                     client.watches(server, upstream, &raw)
@@ -99,11 +116,11 @@ impl Router {
             }
             Relayed::Log(params) => {
                 if clients.iter().all(|client| client.revision().is_modern()) {
-                    // It belongs to no request, and only requests want log lines there.
+                    // The message belongs to no request, and modern clients get log messages only for their requests.
                     tracing::debug!(server = %server.config.alias, "a log line for nobody: {params}");
                 }
                 if clients.len() > 1 {
-                    // Of several that share, it may be any one's.
+                    // Any one of the clients that share the lease may be meant.
                     return tracing::debug!(server = %server.config.alias, "a log line outside of calls: {params}");
                 }
                 for client in &clients {
@@ -111,28 +128,32 @@ impl Router {
                 }
             }
             Relayed::ElicitationComplete(params) => {
-                // Ids are unique per server only. A server that wants a page visited (`-32042`) has asked nobody, so its lease
-                // may be that of several clients; whoever does not know the id ignores it. Never those of several people.
+                // The `elicitationId` is unique only per server. A server that demands a page visit by the error
+                // `-32042` has sent no question, so several clients may share its lease. Clients that do not know the
+                // id ignore it, but clients of several people are never told.
                 let one_person = clients.windows(2).all(|pair| pair[0].principal() == pair[1].principal());
                 let params = Some(adapt::url::scoped(&params, server.config.alias.as_str()));
                 let notice = Notification { method: Method::ElicitationComplete, params };
-                // The one revision that has it.
+                // Only 2025-11-25 has this notification.
                 let knows = |client: &&Arc<Client>| one_person && client.revision() == ProtocolVersion::V2025_11_25;
                 for client in clients.iter().filter(knows) {
                     client.mailbox().put(Message::Notification(notice.clone()));
                 }
             }
-            Relayed::Task(params) => self.tell_task(connection, &params),
-            Relayed::Progress { task, params } => self.tell_progress(connection, &task, &params),
+            Relayed::Task(params) => self.tasks.registry.tell(&self.clients, connection, &params),
+            Relayed::Progress { task, params } => {
+                self.tasks.registry.tell_progress(&self.clients, connection, &task, &params)
+            }
             Relayed::Withdrawn(id) => {
                 for client in &clients {
                     client.withdraw(connection, &id);
                 }
-                self.withdraw_beside(connection, &id);
+                self.parked.withdraw(connection, &id);
+                self.tasks.registry.withdraw(connection, &id);
             }
             Relayed::Ask { ask, unclear, of } => {
                 let of = of.filter(|_| !unclear);
-                match of.and_then(|owner| self.clients().get(&owner).cloned()) {
+                match of.and_then(|owner| self.clients.get(owner)) {
                     Some(client) => self.hold(client, server.clone(), upstream.clone(), ask),
                     None => roots::for_nobody(server, upstream, ask, !unclear && of.is_none()),
                 }
@@ -140,33 +161,34 @@ impl Router {
         }
     }
 
-    /// Puts a question that belongs to no call to the only client of its lease, once there is a stream to it.
+    /// Puts a question that belongs to no call to `client`, the only client of its lease, once there is a stream to it.
     fn hold(&self, client: Arc<Client>, server: Arc<Server>, upstream: Arc<Upstream>, ask: Ask) {
         if client.revision().is_modern() {
             return self.hold_modern(&client, &server, upstream, ask);
         }
         if client.mailbox().has_reader() {
-            return question::put(&client, &server, &upstream, ask, None, None);
+            return put::put(&client, &server, &upstream, ask, None, None);
         }
-        let stop = self.0.stop.clone();
-        self.0.tasks.spawn(async move {
+        let stop = self.background.stop().clone();
+        self.background.spawn_whole(async move {
             let came = stop.run_until_cancelled(tokio::time::timeout(HOLD, client.mailbox().reader())).await;
             if !ask.is_open() {
-                // It was withdrawn meanwhile.
+                // The server withdrew the question meanwhile.
                 return ask.forget();
             }
             if matches!(came, Some(Ok(()))) {
-                return question::put(&client, &server, &upstream, ask, None, None);
+                return put::put(&client, &server, &upstream, ask, None, None);
             }
             match client.any_leg() {
-                Some(leg) => question::put(&client, &server, &upstream, ask, Some((0, &leg)), None),
+                Some(leg) => put::put(&client, &server, &upstream, ask, Some((0, &leg)), None),
                 None => refuse(ask),
             }
         });
     }
 
-    /// A question outside of any call to a client without a session: only roots have an answer that does not depend on whom
-    /// the server works for at the moment (`docs/bridging.md` 5.5, 5.6).
+    /// Handles a question that belongs to no call, for a client without a session. Only roots can be asked for: their
+    /// answer alone does not depend on whom the server works for at the moment (`docs/bridging.md` 5.5, 5.6).
+    /// Everything else is refused.
     fn hold_modern(&self, client: &Client, server: &Arc<Server>, upstream: Arc<Upstream>, ask: Ask) {
         server.note_ask(&ask);
         let declared = server.declared(client.profile());
@@ -176,15 +198,15 @@ impl Router {
         let Some(ask) = question::judge(server, declared, ask) else { return };
         let Some(ask) = roots::known(client, server, &upstream, ask) else { return };
         if !client.is_one_conversation() {
-            // The only call under way may be of another conversation than the one that the server works for.
+            // Even the only call in flight may belong to another conversation than the one that the server asks about.
             return ask.answer(Ok(Told::nothing().result().clone()));
         }
-        let router = self.clone();
-        self.spawn(async move {
+        let calls = self.parked.clone();
+        self.background.spawn(async move {
             let until = Instant::now() + HOLD;
-            let mut begun = router.parked_begin();
+            let mut begun = calls.watch_begun();
             loop {
-                if let Some(parked) = router.parked_on(&upstream) {
+                if let Some(parked) = calls.only_on(&upstream) {
                     return parked.ask(&upstream, ask);
                 }
                 if !matches!(tokio::time::timeout_at(until, begun.changed()).await, Ok(Ok(()))) {
@@ -192,11 +214,5 @@ impl Router {
                 }
             }
         });
-    }
-
-    fn clients_of(&self, server: &Server, upstream: &Upstream) -> Vec<Arc<Client>> {
-        let users = server.users(upstream.id).unwrap_or_default();
-        let clients = self.clients();
-        users.iter().filter_map(|owner| clients.get(owner).cloned()).collect()
     }
 }

@@ -1,51 +1,28 @@
-//! A question of a server: judged here, answered by the config, or put to the client.
+//! Handles a question, that is a request from a server to a client: checks it, translates it, or answers it from the
+//! config. `put.rs` puts it to the client.
 //!
-//! It goes out under an id of ours, and its answer goes back under the server's id. `callTimeout` stops meanwhile.
+//! The client gets the question under a new request id, and its answer goes back to the server under the server's id.
+//! Meanwhile the time for `callTimeout` stands still.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use tokio::sync::Notify;
 use url::Url;
 
 use super::Mailbox;
 use super::client::Client;
-use super::roots;
 use crate::adapt;
 use crate::config::Roots;
-use crate::dial::is_loopback;
+use crate::loopback::is_loopback;
 use crate::manager::Server;
-use crate::protocol::{ErrorObject, Message, Method, Notification, Profile, ProtocolVersion, Raw};
+use crate::protocol::{ErrorObject, Message, Method, Notification, Profile, ProtocolVersion, Raw, meta};
 use crate::registry::expose_content;
-use crate::upstream::{Ask, Upstream};
+use crate::upstream::Ask;
 
-/// The answer to a question with a page that is shown to nobody.
+/// The error for a question that asks a person to visit a page that must not be shown.
 pub(super) const NO_PAGE: &str = "a page to visit must be one of https, or of this machine";
 
-/// Puts a server's question to a client with a session, or answers it.
-pub(super) fn put(
-    client: &Arc<Client>,
-    server: &Arc<Server>,
-    upstream: &Arc<Upstream>,
-    ask: Ask,
-    call: Option<(u64, &Arc<Mailbox>)>,
-    answered: Option<Arc<Notify>>,
-) {
-    // Its lease may declare more than this client can.
-    let Some(ask) = roots::for_whom_has_none(server, upstream, &client.who, ask) else { return };
-    let Some(ask) = judge(server, server.declared(client.profile()), ask) else { return };
-    if client.revision().is_modern() {
-        // It is asked by results alone, and this request has none that asks: a call that has is parked.
-        return refuse(ask);
-    }
-    let Some(ask) = roots::known(client, server, upstream, ask) else { return };
-    let ask = roots::learning(client, server, upstream, ask);
-    if let Some(ask) = reword(server, ask, client.revision()) {
-        client.ask(ask, call, answered);
-    }
-}
-
-/// Lets a question pass that may be asked. What was not declared is refused, configured roots are told.
+/// Returns the question if the client may be asked it. Otherwise returns `None` and answers it: with the configured
+/// roots, or with a refusal if the capability was not declared.
 pub(super) fn judge(server: &Server, declared: Profile, mut ask: Ask) -> Option<Ask> {
     server.note_ask(&ask);
     if let (Method::RootsList, Roots::Fixed(uris)) = (&ask.method, &server.config.roots) {
@@ -63,11 +40,14 @@ pub(super) fn judge(server: &Server, declared: Profile, mut ask: Ask) -> Option<
     Some(ask)
 }
 
-/// The question as the client's revision has it; nothing if it was answered instead, since the client cannot take it.
+/// Translates a question into the client's revision. Returns `None` if that revision cannot express it; then the
+/// question is answered here.
 pub(super) fn reword(server: &Server, ask: Ask, to: ProtocolVersion) -> Option<Ask> {
     let alias = server.config.alias.as_str();
     match adapt::question(&ask.method, ask.params.clone(), ask.revision(), to, alias) {
-        Ok(adapt::Asked { params, fold }) => Some(ask.put(params, Box::new(move |outcome| fold.answer(outcome)))),
+        Ok(adapt::AdaptedQuestion { params, fold }) => {
+            Some(ask.put(params, Box::new(move |outcome| fold.answer(outcome))))
+        }
         Err(adapt::Refusal(outcome)) => {
             ask.answer(outcome);
             None
@@ -75,18 +55,25 @@ pub(super) fn reword(server: &Server, ask: Ask, to: ProtocolVersion) -> Option<A
     }
 }
 
-/// Whether a page may be put to a person (`docs/hazards.md` H45): over https, or on this very machine. We never open it.
+/// Replaces the task's id in a question that belongs to a task with the id that the client knows.
+pub(super) fn of_task(mut ask: Ask, handle: &str) -> Ask {
+    ask.params = ask.params.take().map(|params| adapt::task::related(&params, handle));
+    ask
+}
+
+/// Reports whether a person may be asked to visit the page (`docs/hazards.md` H45): it is one over https or on this
+/// machine, without credentials in its URL. The host itself never opens it.
 pub(super) fn may_visit(params: &Raw) -> bool {
     let Some(url) = params.text("url").and_then(|url| Url::parse(&url).ok()) else { return false };
     let is_bare = url.username().is_empty() && url.password().is_none();
     is_bare && (url.scheme() == "https" || (url.scheme() == "http" && is_loopback(&url)))
 }
 
-/// Whether a client with this profile can be asked this.
+/// Checks that a client that declared this profile can be asked this question.
 ///
 /// # Errors
-/// `-32601` for a capability that it lacks, `-32602` for a mode of it (2025-11-25, elicitation) or a page that is shown to
-/// nobody.
+/// `-32601` for a capability that the client lacks, `-32602` for an elicitation mode that it lacks (2025-11-25), or for
+/// a page that must not be shown to a person.
 pub(super) fn permit(declared: Profile, method: &Method, params: Option<&Raw>) -> Result<(), ErrorObject> {
     let known = match method {
         Method::RootsList => declared.has(Profile::ROOTS),
@@ -108,7 +95,7 @@ pub(super) fn permit(declared: Profile, method: &Method, params: Option<&Raw>) -
     Ok(())
 }
 
-/// What a server gets when no person answers in time.
+/// Answers a question in the client's place after no answer came in time.
 pub(super) fn unanswered(ask: Ask) {
     let outcome = match ask.method {
         Method::Elicit => Ok(cancelled()),
@@ -118,23 +105,25 @@ pub(super) fn unanswered(ask: Ask) {
     ask.answer(outcome);
 }
 
-/// A question that is nobody's for sure is never guessed to be somebody's (`docs/bridging.md` 5.5).
+/// Refuses a question if it is not certain which client it is for. The host never guesses (`docs/bridging.md` 5.5).
 pub(super) fn refuse(ask: Ask) {
     tracing::info!("{} belongs to no call of one client that may be asked: refused", ask.method);
     let outcome = match ask.method {
         Method::Elicit => Ok(cancelled()),
-        Method::CreateMessage => Err(ErrorObject::internal("no client request is in progress")),
+        Method::CreateMessage => {
+            Err(ErrorObject::internal("no request of a client is in flight, so no client can be asked"))
+        }
         _ => Err(ErrorObject::method_not_found(ask.method.as_str())),
     };
     ask.answer(outcome);
 }
 
-/// The answer to an elicitation that nobody gave.
+/// Returns the answer to an elicitation that nobody answered.
 pub(super) fn cancelled() -> Raw {
     Raw::trusted(bytes::Bytes::from_static(br#"{"action":"cancel"}"#))
 }
 
-/// Hands a log line to a client that wants its level, with the alias in front of the logger's name.
+/// Passes a server's log message on if the client wants its level. The logger's name gets the server's alias in front.
 pub(super) fn log(client: &Client, mailbox: &Mailbox, server: &Server, params: &Raw) {
     if !client.wants(params.text("level").as_deref().unwrap_or_default(), mailbox) {
         return;
@@ -148,16 +137,13 @@ pub(super) fn log(client: &Client, mailbox: &Mailbox, server: &Server, params: &
     mailbox.put(Message::Notification(Notification { method: Method::LogMessage, params }));
 }
 
-/// The member of a question's `_meta` by which a server says under which key it would like to be asked.
-const KEY_WISH: &str = "mcp-host/inputKey";
-
-/// The key that a server would like its question to have, taken out of it: clients may show keys to people. Only a name;
-/// a question of ours that has none is as good.
+/// Removes from a question the key (in `inputRequests`) that the server would like it to have, and returns that key if
+/// it is a plain name. Clients may show keys to people, so any other key is ignored, and the host makes one.
 pub(super) fn wished_key(ask: &mut Ask) -> Option<String> {
     let params = ask.params.as_ref()?;
     let meta = params.member("_meta")?;
-    let wish = meta.text(KEY_WISH)?;
-    let meta = meta.without_member(KEY_WISH);
+    let wish = meta.text(meta::INPUT_KEY)?;
+    let meta = meta.without_member(meta::INPUT_KEY);
     ask.params = Some(if meta.as_bytes() == b"{}" {
         params.without_member("_meta")
     } else {

@@ -1,9 +1,10 @@
-//! The lease and the connection that serve a request of a client.
+//! Finds the lease and the connection that serve a client's request.
 //!
-//! Over a pipe a legacy server does not say during which call it asks. Calls of modern clients may belong to two
-//! conversations, so each has such a lease to itself in turn, and gets a lease beside it if its turn does not come;
-//! that one closes after a minute without calls. When a server comes back with sessions, its shared lease becomes
-//! private.
+//! A *lease* is one connection to one server. Over a pipe, a legacy server does not say to which call its question
+//! belongs. A modern client's calls may belong to different conversations, so they take turns on such a lease; the
+//! right to take a turn is its *lane*. A call whose turn does not come in time gets a second lease beside the first,
+//! which closes after a minute without calls. If a server without sessions comes back with sessions, its shared lease
+//! becomes one client's own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +12,25 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::Router;
 use super::answer::Failure;
 use super::client::Client;
-use super::running::{Attempt, Toward};
-use crate::manager::{NoLease, Server, Stay, Told};
-use crate::upstream::{Connection, Upstream};
+use super::clients::Clients;
+use super::parked::Table;
+use super::running::Attempt;
+use super::toward::Toward;
+use crate::manager::{Manager, NoLease, Server, Stay, Told};
+use crate::upstream::{Connection, Offers, Upstream};
 
-/// A connection, and the right to use it alone where that is needed.
+/// Finds the lease and the connection for a request.
+#[derive(Debug)]
+pub(super) struct Connector {
+    pub(super) manager: Manager,
+    pub(super) clients: Arc<Clients>,
+    pub(super) parked: Arc<Table>,
+}
+
+/// The lease and connection for a call, and what the call holds on to meanwhile: the lane, if it needs the lease alone,
+/// or its place (`stay`) on a lease beside the main one.
 pub(super) struct Reached {
     pub(super) upstream: Arc<Upstream>,
     pub(super) connection: Arc<Connection>,
@@ -26,52 +38,45 @@ pub(super) struct Reached {
     pub(super) stay: Option<Stay>,
 }
 
-/// How long a call waits for the lane of its lease before it gets a lease beside it.
+/// How long a call waits for the lane of its lease before it gets a second lease beside that one.
 const LANE: Duration = Duration::from_secs(5);
-/// How long a call waits for a lease where each one has only just been given to a client.
+/// How long a call waits if no lease is free, but an idle one of the same principal was used only a moment ago and may
+/// soon be taken.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it asks again at most.
+/// The least time from one such try to the next.
 const AGAIN: Duration = Duration::from_millis(100);
-/// A client tries so many leases of a server whose era changes under it.
+/// How many leases a request tries if the server's era changes meanwhile.
 const LEASES: usize = 3;
 
-impl Router {
-    /// The lease of this server for this client, which told these roots.
+impl Connector {
+    /// Returns the lease of this server for this client, whose roots are `roots`. Does not wait for a connection.
     pub(super) fn lease(
         &self,
         client: &Arc<Client>,
         server: &Arc<Server>,
         roots: Option<&Arc<Told>>,
     ) -> Result<Arc<Upstream>, NoLease> {
-        // Read first: what becomes known meanwhile is looked at the next time.
+        // This is read first, so that changes from here on make the next request look for a lease again.
         let stamp = server.stamp();
-        // Another conversation that counts as the same client may have told other roots.
+        // Without a session, another conversation that counts as the same client may have told other roots.
         let is_fixed = client.is_one_conversation() || !server.wants_roots(client.profile());
         let stays = |upstream: &Arc<Upstream>| is_fixed && server.is_in_era(upstream, &client.who);
         if let Some(upstream) = client.lease(server.id, stamp).filter(stays) {
             return Ok(upstream);
         }
-        let upstream = self.manager().lease(server, &client.who_with(roots.cloned()))?;
+        let upstream = self.manager.lease(server, &client.who_with(roots.cloned()))?;
         client.keep_lease(server.id, &upstream, stamp);
-        if self.is_gone(client) {
+        if client.is_gone(&self.manager) {
             return Err(NoLease::Closed);
         }
-        self.apply_level(server, &upstream);
+        self.clients.apply_level(server, &upstream);
         Ok(upstream)
     }
 
-    /// Whether the client has gone. Nobody else gives back what it was given since.
-    pub(super) fn is_gone(&self, client: &Client) -> bool {
-        let is_gone = client.is_closed();
-        if is_gone {
-            self.manager().release(client.owner());
-        }
-        is_gone
-    }
-
-    /// The same with its connection. One that everybody shared as long as its server had no sessions is not everybody's once
-    /// it has some. What the client watches on another lease is watched on this one first.
-    pub(super) async fn reached(
+    /// Gets the lease of this server for this client, and waits for its connection. If the server came back with
+    /// sessions, its shared lease becomes one client's own. Resources that the client watches on another lease are
+    /// watched on this one first.
+    pub(super) async fn connect(
         &self,
         client: &Arc<Client>,
         server: &Arc<Server>,
@@ -80,26 +85,26 @@ impl Router {
         for _ in 0..LEASES {
             let told = match roots {
                 Some(roots) => Some(roots.clone()),
-                None => self.roots_for(client, server).await,
+                None => client.roots_for(server).await,
             };
             let upstream = in_time(|| self.lease(client, server, told.as_ref())).await?;
             let connection = upstream.ready().await;
             if connection.as_ref().is_ok_and(|connection| connection.is_modern()) {
-                self.manager().settle_era(server, &client.who).await;
-                if self.is_gone(client) {
+                self.manager.settle_era(server, &client.who).await;
+                if client.is_gone(&self.manager) {
                     return Err(Failure::lease(NoLease::Closed));
                 }
             }
-            // There may be another one for clients with a session by now, or none any more.
+            // By now the server may have another lease for this client, if its era changed.
             if server.is_in_era(&upstream, &client.who) {
                 let connection = match connection {
                     Ok(connection) => connection,
-                    // It was closed in this moment, since nobody had used it for long.
+                    // The lease was just closed, as idle ones are.
                     Err(_) if upstream.is_stopped() => continue,
                     Err(why) => return Err(Failure::unavailable(&why)),
                 };
-                if connection.is_modern() || self.manager().suits(server, &upstream, &client.who_with(told)) {
-                    self.watch_anew(client, server, &upstream).await;
+                if connection.is_modern() || self.manager.suits(server, &upstream, &client.who_with(told)) {
+                    client.watch_anew(server, &upstream).await;
                     return Ok((upstream, connection));
                 }
             }
@@ -108,38 +113,53 @@ impl Router {
         Err(Failure::lost(&crate::transport::Error::Unwritten))
     }
 
-    /// The connection that serves the call. Where questions of the server do not tell whose they are, a call of a client
-    /// without a session has it for itself (`docs/bridging.md` 5.3).
-    pub(super) async fn reach(
+    /// Reports whether the server offers what `family` checks for (such as completions). Connects to the server if
+    /// necessary. Returns true if it cannot be reached.
+    pub(super) async fn offers(
+        &self,
+        client: &Arc<Client>,
+        server: &Arc<Server>,
+        family: impl Fn(&Offers) -> bool,
+    ) -> bool {
+        match self.connect(client, server, None).await {
+            Ok((_, connection)) => connection.peer().is_none_or(|peer| family(&peer.offers)),
+            // True, so that the request goes on and gets the failure itself.
+            Err(_) => true,
+        }
+    }
+
+    /// Waits for the connection for a call. If the server's questions do not say which call they belong to, a parked
+    /// call gets the connection to itself (`docs/bridging.md` 5.3).
+    pub(super) async fn connect_call(
         &self,
         client: &Arc<Client>,
         server: &Arc<Server>,
         toward: &Toward<'_>,
         roots: Option<&Arc<Told>>,
     ) -> Result<Reached, Attempt> {
-        let (mut upstream, mut connection) = self.reached(client, server, roots).await.map_err(Attempt::Failed)?;
+        let (mut upstream, mut connection) = self.connect(client, server, roots).await.map_err(Attempt::Failed)?;
         let Toward::Parked(parked) = toward else {
             return Ok(Reached { upstream, connection, lane: None, stay: None });
         };
-        self.runs_on(parked, &upstream);
-        // One that several share has none: what is asked there without a name is refused.
+        self.parked.runs_on(parked, &upstream);
+        // On a shared lease no lane is needed: questions that name no call are refused there.
         let is_own = upstream.bound_to() == Some(client.owner());
         if connection.tells_whose() || !is_own || server.asks().is_empty() {
             return Ok(Reached { upstream, connection, lane: None, stay: None });
         }
-        let patience = if self.is_held_by_nobody(&upstream) { Duration::ZERO } else { LANE };
+        let patience = if self.parked.is_held_by_nobody(&upstream) { Duration::ZERO } else { LANE };
         let (lane, stay) = match timeout(patience, upstream.lane().clone().acquire_owned()).await {
             Ok(lane) => (lane.ok(), None),
-            // Its client may be waiting for this very call before it answers the one that has the lane.
+            // The client may wait for this very call before it answers the questions of the call that holds the lane.
             Err(_) => {
-                let beside = in_time(|| self.manager().lease_beside(server, &client.who));
+                let beside = in_time(|| self.manager.lease_beside(server, &client.who));
                 let beside = beside.await.map_err(Attempt::Failed)?;
-                if self.is_gone(client) {
+                if client.is_gone(&self.manager) {
                     return Err(Attempt::Failed(Failure::lease(NoLease::Closed)));
                 }
                 upstream = beside.upstream;
                 connection = upstream.ready().await.map_err(|why| Attempt::Failed(Failure::unavailable(&why)))?;
-                self.runs_on(parked, &upstream);
+                self.parked.runs_on(parked, &upstream);
                 (None, Some(beside.stay))
             }
         };
@@ -147,7 +167,7 @@ impl Router {
     }
 }
 
-/// Asks until there is one that may be taken.
+/// Asks for a lease until there is one, or until [`PATIENCE`] is over.
 async fn in_time<T>(mut ask: impl FnMut() -> Result<T, NoLease>) -> Result<T, Failure> {
     let end = Instant::now() + PATIENCE;
     loop {

@@ -1,157 +1,167 @@
-//! Questions that travel as results: those of a server without a session to a client without one, and pages that a server of
-//! 2025-11-25 wants visited before it does anything (`-32042`); `docs/bridging.md` 5.4.
+//! Questions that reach the client in a result (`docs/bridging.md` 5.4). A server without sessions asks a client
+//! without a session this way, and a server of 2025-11-25 that wants web pages visited before it does anything (error
+//! `-32042`) is translated to it. The host's own question for roots takes the same way.
 
-use std::sync::Arc;
-
-use super::Router;
 use super::answer::Failure;
-use super::call::Forward;
 use super::client::Client;
+use super::forward::Forward;
 use super::question::{NO_PAGE, may_visit, permit};
 use super::roots;
-use super::running::Toward;
-use super::state::{State, expired};
+use super::state::{Sealer, State, expired};
 use crate::adapt;
+use crate::answered::Answered;
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, Theirs, code, object};
 use crate::registry::expose_content;
 
-impl Router {
-    /// The `input_required` result of a server as its client gets it: the questions as they are, the server's state sealed.
-    /// It is sealed although the way back is by name: the server sees one credential for several people.
-    pub(super) fn relay_questions(&self, client: &Client, forward: &Forward, result: &Raw) -> Outcome {
-        let [requests, state] = result.members(["inputRequests", "requestState"]);
-        let state = state.and_then(|state| state.string().map(std::borrow::Cow::into_owned));
-        let server = forward.server.config.alias.to_string();
-        let sealed = State::Relay { server, state };
-        let sealed = self.seal_state(client.principal(), sealed, forward.digest(), self.limits().answer)?;
-        let declared = forward.server.declared(client.profile());
-        let mut edits = Edits::new(result);
-        edits.set(result.as_value(), "requestState", Raw::from_value(&sealed).as_bytes());
-        if let Some(requests) = &requests {
-            for (_, entry) in object(requests.as_value()).unwrap_or_default() {
-                let entry = Raw::part(result.bytes(), entry);
-                let method = entry.text("method").map(|method| Method::parse(&method));
-                let known = method
-                    .filter(|method| matches!(method, Method::RootsList | Method::CreateMessage | Method::Elicit));
-                // It was told with its request what this client can be asked.
-                if let Some(Err(error)) = known.map(|method| permit(declared, &method, entry.member("params").as_ref()))
-                {
-                    let what = format!("a question that this client cannot be asked ({})", error.message);
-                    return Failure::malformed(&what).answer(&forward.server, &forward.method);
-                }
-                if let (Some("sampling/createMessage"), Some(params)) =
-                    (entry.text("method").as_deref(), entry.member("params"))
-                {
-                    let exposed = expose_content(&params, &forward.server.config.alias, forward.server.uris);
-                    edits.replace_part(&params, exposed.as_bytes().to_vec());
-                }
-            }
-        }
-        Ok(edits.apply())
-    }
+/// How to go on with a request of a client without a session, by the `requestState` that it brings.
+pub(super) enum Continuation {
+    /// The request is sent to its server.
+    Ready,
+    /// The request brings the answers to this round of this parked call.
+    Parked { call: u64, round: u32 },
+    /// The request is answered at once with this outcome.
+    Over(Outcome),
+    /// The request answers this invitation to sign in. `why` is the text of the failure if the client declined.
+    #[cfg(feature = "server")]
+    SignIn { invitation: u64, why: String },
+}
 
-    /// What becomes of `-32042`: a client without a session gets the pages as questions, one of 2025-11-25 the error with the
-    /// ids as it may send them back, every other one a sentence.
-    pub(super) fn visits_required(&self, client: &Arc<Client>, forward: &Forward, error: ErrorObject) -> Outcome {
-        let pages = adapt::url::required(&error).unwrap_or_default();
-        if !pages.iter().all(may_visit) {
-            return Failure::malformed(NO_PAGE).answer(&forward.server, &forward.method);
-        }
-        let can = client.profile().has(Profile::ELICITATION_URL) && !pages.is_empty();
-        if can && client.revision() == ProtocolVersion::V2025_11_25 {
-            return Err(adapt::url::scoped_error(error, forward.server.config.alias.as_str()));
-        }
-        if can && client.revision().is_modern() {
-            return self.ask_for_visits(client, forward, &pages);
-        }
-        let text = format!(
-            "server {:?} wants a page visited before it does this, and this client cannot be asked to: {}{}",
-            forward.server.config.name,
-            Theirs(&error.message),
-            adapt::url::addresses(&pages)
-        );
-        if forward.method != Method::ToolsCall {
-            return Err(ErrorObject::internal(text));
-        }
-        Ok(Raw::from_value(&serde_json::json!({ "content": [{ "type": "text", "text": text }], "isError": true })))
-    }
-
-    fn ask_for_visits(&self, client: &Client, forward: &Forward, pages: &[Raw]) -> Outcome {
-        let keys: Vec<String> = (1..=pages.len()).map(|number| format!("u{number}")).collect();
-        let state = State::Afresh { keys: keys.clone() };
-        let sealed = self.seal_state(client.principal(), state, forward.digest(), self.limits().answer)?;
-        let questions = keys.iter().zip(pages).map(|(key, page)| (&**key, &Method::Elicit, Some(page)));
-        Ok(input_required(questions, &sealed))
-    }
-
-    /// Serves a request of a client without a session that may ask it something: a new one, or one that brings answers.
-    pub(super) async fn forward_modern(
-        &self,
-        client: &Arc<Client>,
-        mut forward: Forward,
-        leg: &Arc<super::Mailbox>,
-    ) -> Outcome {
-        let state = match forward.params.member("requestState") {
-            None => None,
-            Some(state) => {
-                let text = state.string().ok_or_else(expired)?;
-                Some(self.open_state(client.principal(), &text, forward.digest())?)
-            }
-        };
-        match state {
-            Some(State::Parked { call, round }) => return self.resume(client, (call, round), &forward, leg).await,
-            Some(State::Relay { server, state }) => {
-                if server != *forward.server.config.alias.as_str() {
+impl Forward {
+    /// Opens the `requestState` that the request brings, and changes the params to those for the server.
+    ///
+    /// # Errors
+    /// When the host did not make the state for this request, or it has expired.
+    pub(super) fn open_state(&mut self, sealer: &Sealer, client: &Client) -> Result<Continuation, ErrorObject> {
+        let Some(state) = self.params.member("requestState") else { return Ok(Continuation::Ready) };
+        let text = state.string().ok_or_else(expired)?;
+        match sealer.open_state(client.principal(), &text, self.digest())? {
+            State::Parked { call, round } => return Ok(Continuation::Parked { call, round }),
+            State::Relay { server, state } => {
+                if server != *self.server.config.alias.as_str() {
                     return Err(expired());
                 }
-                forward.params = match state {
-                    Some(state) => forward.params.with_member("requestState", Raw::from_value(&state).as_bytes()),
-                    None => forward.params.without_member("requestState"),
+                self.params = match state {
+                    Some(state) => self.params.with_member("requestState", Raw::from_value(&state).as_bytes()),
+                    None => self.params.without_member("requestState"),
                 };
-                forward.reopen();
-                forward.answers = true;
+                self.reopen();
+                self.answers = true;
             }
-            Some(State::Afresh { keys }) => {
-                if let Some(outcome) = forward.not_visited(&keys) {
-                    return outcome;
+            State::Afresh { keys } => {
+                if let Some(outcome) = self.not_visited(&keys) {
+                    return Ok(Continuation::Over(outcome));
                 }
-                forward.params = forward.params.without_member("requestState").without_member("inputResponses");
-                forward.reopen();
+                self.start_afresh();
             }
             #[cfg(feature = "server")]
-            Some(State::SignIn { invitation, why }) => {
-                if let Some(outcome) = self.invited(client, &forward, invitation, why).await {
-                    return outcome;
-                }
-                forward.params = forward.params.without_member("requestState").without_member("inputResponses");
-                forward.reopen();
-            }
-            Some(State::Roots) => {
-                let told = roots::brought(forward.params.member("inputResponses"));
+            State::SignIn { invitation, why } => return Ok(Continuation::SignIn { invitation, why }),
+            State::Roots => {
+                let told = roots::brought(self.params.member("inputResponses"));
                 if client.is_one_conversation() {
                     client.keep_roots(Some(told.clone()));
                 }
-                forward.params = forward.params.without_member("requestState").without_member("inputResponses");
-                forward.reopen();
-                forward.roots = Some(told);
+                self.start_afresh();
+                self.roots = Some(told);
             }
-            None => {}
         }
-        if forward.roots.is_none() && !forward.answers && self.wants_roots_first(client, &forward) {
-            let sealed = self.seal_state(client.principal(), State::Roots, forward.digest(), self.limits().answer)?;
-            return Ok(input_required([(roots::KEY, &Method::RootsList, None)].into_iter(), &sealed));
-        }
-        self.carry(client, &forward, &mut Toward::leg(client, leg)).await
+        Ok(Continuation::Ready)
     }
 
-    /// Whether the client is asked for its roots before anything is sent: once, if it is one conversation for sure.
-    fn wants_roots_first(&self, client: &Client, forward: &Forward) -> bool {
-        let server = &forward.server;
-        server.wants_roots(client.profile()) && !server.is_sessionless(&client.who) && client.roots().is_none()
+    /// Removes the answers to a question of the host itself from the params.
+    pub(super) fn start_afresh(&mut self) {
+        self.params = self.params.without_member("requestState").without_member("inputResponses");
+        self.reopen();
+    }
+
+    /// Returns the result that asks the client for its roots, or `None` if they need not be known before anything is
+    /// sent.
+    pub(super) fn ask_for_roots(&self, sealer: &Sealer, client: &Client) -> Result<Option<Raw>, ErrorObject> {
+        if self.roots.is_some() || self.answers || !wants_roots_first(client, self) {
+            return Ok(None);
+        }
+        let sealed = sealer.seal_state(client.principal(), State::Roots, self.digest(), self.limits.answer)?;
+        Ok(Some(input_required([(roots::KEY, &Method::RootsList, None)].into_iter(), &sealed)))
     }
 }
 
-/// A result that asks: each question under its key, and the state to come back with.
+/// Returns a server's `input_required` result as its client gets it: the questions as they are, the server's state
+/// sealed. The seal binds the state to the principal. The name of the tool alone would lead back to the server, but the
+/// server sees one credential for several people and could not tell whose state it is.
+pub(super) fn relay_questions(sealer: &Sealer, client: &Client, forward: &Forward, result: &Raw) -> Answered {
+    let [requests, state] = result.members(["inputRequests", "requestState"]);
+    let state = state.and_then(|state| state.string().map(std::borrow::Cow::into_owned));
+    let server = forward.server.config.alias.to_string();
+    let sealed = State::Relay { server, state };
+    let sealed = sealer.seal_state(client.principal(), sealed, forward.digest(), forward.limits.answer)?;
+    let declared = forward.server.declared(client.profile());
+    let mut edits = Edits::new(result);
+    edits.set(result.as_value(), "requestState", Raw::from_value(&sealed).as_bytes());
+    if let Some(requests) = &requests {
+        for (_, entry) in object(requests.as_value()).unwrap_or_default() {
+            let entry = Raw::part(result.bytes(), entry);
+            let method = entry.text("method").map(|method| Method::parse(&method));
+            let known =
+                method.filter(|method| matches!(method, Method::RootsList | Method::CreateMessage | Method::Elicit));
+            // Such a question is an error: the request told the server what this client can be asked.
+            if let Some(Err(error)) = known.map(|method| permit(declared, &method, entry.member("params").as_ref())) {
+                let what = format!("a question that this client cannot be asked ({})", error.message);
+                return Err(Failure::malformed(&what).of(&forward.server));
+            }
+            if let (Some("sampling/createMessage"), Some(params)) =
+                (entry.text("method").as_deref(), entry.member("params"))
+            {
+                let exposed = expose_content(&params, &forward.server.config.alias, forward.server.uris);
+                edits.replace_part(&params, exposed.as_bytes().to_vec());
+            }
+        }
+    }
+    Ok(edits.apply())
+}
+
+/// Returns the client's answer if a server demands page visits (error `-32042`). A client without a session gets the
+/// pages as questions, a client of 2025-11-25 the error with ids that name the server, and every other client a
+/// sentence.
+pub(super) fn visits_required(sealer: &Sealer, client: &Client, forward: &Forward, error: ErrorObject) -> Answered {
+    let pages = adapt::url::required(&error).unwrap_or_default();
+    if !pages.iter().all(may_visit) {
+        return Err(Failure::malformed(NO_PAGE).of(&forward.server));
+    }
+    let can = client.profile().has(Profile::ELICITATION_URL) && !pages.is_empty();
+    if can && client.revision() == ProtocolVersion::V2025_11_25 {
+        return Err(adapt::url::scoped_error(error, forward.server.config.alias.as_str()).into());
+    }
+    if can && client.revision().is_modern() {
+        return Ok(ask_for_visits(sealer, client, forward, &pages)?);
+    }
+    let text = format!(
+        "server {:?} wants a page visited before it does this, and this client cannot be asked to: {}{}",
+        forward.server.config.name,
+        Theirs(&error.message),
+        adapt::url::addresses(&pages)
+    );
+    if forward.method != Method::ToolsCall {
+        return Err(ErrorObject::internal(text).into());
+    }
+    Ok(Raw::from_value(&serde_json::json!({ "content": [{ "type": "text", "text": text }], "isError": true })))
+}
+
+fn ask_for_visits(sealer: &Sealer, client: &Client, forward: &Forward, pages: &[Raw]) -> Outcome {
+    let keys: Vec<String> = (1..=pages.len()).map(|number| format!("u{number}")).collect();
+    let state = State::Afresh { keys: keys.clone() };
+    let sealed = sealer.seal_state(client.principal(), state, forward.digest(), forward.limits.answer)?;
+    let questions = keys.iter().zip(pages).map(|(key, page)| (&**key, &Method::Elicit, Some(page)));
+    Ok(input_required(questions, &sealed))
+}
+
+/// Reports whether the client must be asked for its roots before anything is sent. A client that is known to be one
+/// conversation is asked once, any other with each request.
+fn wants_roots_first(client: &Client, forward: &Forward) -> bool {
+    let server = &forward.server;
+    server.wants_roots(client.profile()) && !server.is_sessionless(&client.who) && client.roots().is_none()
+}
+
+/// Returns an `input_required` result with each question under its key, and the `requestState` for the client to send
+/// back.
 pub(super) fn input_required<'a>(
     questions: impl Iterator<Item = (&'a str, &'a Method, Option<&'a Raw>)>,
     state: &str,
@@ -171,7 +181,7 @@ pub(super) fn input_required<'a>(
 }
 
 impl Forward {
-    /// The answer if a page was not agreed to be visited.
+    /// Returns the answer if the client declined to visit a page, or `None` if it visits all of them.
     fn not_visited(&self, keys: &[String]) -> Option<Outcome> {
         let answers = self.params.member("inputResponses").unwrap_or_else(Raw::empty_object);
         let action = |key: &String| answers.member(key).and_then(|answer| answer.text("action"));

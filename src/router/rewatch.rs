@@ -1,33 +1,32 @@
-//! What a client with a session watches, watched anew where another lease serves it than the one that was told.
+//! Moves the subscriptions of a client with a session when another lease (connection) of the server serves it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::Router;
 use super::client::{Client, Subscription};
 use crate::manager::Server;
 use crate::protocol::Theirs;
 use crate::upstream::Upstream;
 
-/// A request waits that long for its resources to be watched anew. What is not done by then is tried before the next one.
+/// How long a request waits for subscriptions to move. Those that are left are tried again before the next request.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-impl Router {
-    /// Has the lease that the client is on now watch what one before it watched: before the client's request goes there, so
-    /// that no change is missed that the request makes.
+impl Client {
+    /// Subscribes on the client's current lease to what an earlier lease was subscribed to. This happens before a
+    /// request goes to that lease, so that no change caused by the request is missed.
     ///
     /// # Cancel safety
     /// A dropped wait leaves the rest to the next request.
-    pub(super) async fn watch_anew(&self, client: &Client, server: &Server, upstream: &Arc<Upstream>) {
+    pub(super) async fn watch_anew(&self, server: &Server, upstream: &Arc<Upstream>) {
         let is_left = |old: &Subscription| {
-            let is_over = || old.upstream.is_stopped() || !server.is_in_era(&old.upstream, &client.who);
-            // What is watched on a newer lease stays there: a call of before is on its way to this one.
+            let is_over = || old.upstream.is_stopped() || !server.is_in_era(&old.upstream, &self.who);
+            // Subscriptions on a newer lease stay there: this call started earlier, and runs on the older lease.
             let is_older = || old.upstream.id < upstream.id;
             old.server == server.id && old.upstream.id != upstream.id && (is_older() || is_over())
         };
-        let left: Vec<(Arc<str>, Subscription)> = client.watched(|all| {
+        let left: Vec<(Arc<str>, Subscription)> = self.watched(|all| {
             all.iter().filter(|(_, old)| is_left(old)).map(|(uri, old)| (uri.clone(), old.clone())).collect()
         });
         let end = Instant::now() + PATIENCE;
@@ -35,8 +34,8 @@ impl Router {
             let over = match timeout_at(end, upstream.subscribe(&old.raw)).await {
                 Ok(Ok(Ok(_))) => {
                     let new = Subscription { upstream: upstream.clone(), ..old.clone() };
-                    // It may watch it no longer, or by another of its requests.
-                    client.watched(|all| match all.get_mut(&uri) {
+                    // The client may have unsubscribed, or another of its requests may have been faster.
+                    self.watched(|all| match all.get_mut(&uri) {
                         Some(now) if now.upstream.id == old.upstream.id => Some(std::mem::replace(now, new)),
                         _ => Some(new),
                     })
@@ -44,7 +43,7 @@ impl Router {
                 Ok(Ok(Err(error))) => {
                     let (label, why) = (&*server.label, Theirs(&error.message));
                     tracing::warn!(server = label, "not watched over its new connection: {}: {why}", Theirs(&uri));
-                    client.watched(|all| {
+                    self.watched(|all| {
                         let is_it = all.get(&uri).is_some_and(|now| now.upstream.id == old.upstream.id);
                         if is_it { all.remove(&uri) } else { None }
                     })

@@ -1,15 +1,26 @@
-//! What a client has at servers: the leases that it goes on with, the resources that it watches, the roots that it told.
+//! What the host keeps for a client in its dealings with servers: its leases, its subscriptions, and its roots.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::client::{Asking, Client, Subscription, is_part};
 use crate::exposed;
-use crate::manager::{Told, Who};
+use crate::manager::{Manager, Told, Who};
 use crate::upstream::Upstream;
 
 impl Client {
-    /// The lease it used last for that server, if nothing has changed since that might have it move.
+    /// Reports whether the client is gone. If so, gives back the leases that it got since it left, because nothing else
+    /// would.
+    pub(super) fn is_gone(&self, manager: &Manager) -> bool {
+        let is_gone = self.is_closed();
+        if is_gone {
+            manager.release(self.owner());
+        }
+        is_gone
+    }
+
+    /// Returns the lease that it last used for that server. Returns `None` if something has changed since that could
+    /// make the client move to another lease.
     pub(super) fn lease(&self, server: usize, stamp: u64) -> Option<Arc<Upstream>> {
         let state = self.state();
         let (_, upstream, _) = state.leases.iter().find(|(id, _, at)| *id == server && *at == stamp)?;
@@ -17,7 +28,7 @@ impl Client {
         (mine && !upstream.is_stopped()).then(|| upstream.clone())
     }
 
-    /// Goes on with that lease; what it had before, if that is another one.
+    /// Keeps that lease for the client's next requests. Returns the lease before, if that was another one.
     pub(super) fn keep_lease(&self, server: usize, upstream: &Arc<Upstream>, stamp: u64) -> Option<Arc<Upstream>> {
         let mut state = self.state();
         if state.closed {
@@ -29,7 +40,7 @@ impl Client {
         before.filter(|before| !Arc::ptr_eq(before, upstream))
     }
 
-    /// Looks for another lease at its next request, if that one is none for it any more.
+    /// Makes its next request look for a lease again, since the current one may no longer suit the client.
     pub(super) fn drop_lease(&self, server: usize) {
         for (id, _, stamp) in &mut self.state().leases {
             if *id == server {
@@ -42,15 +53,16 @@ impl Client {
         self.state().leases.iter().map(|(id, upstream, _)| (*id, upstream.clone())).collect()
     }
 
-    /// Whether it may watch that resource, if it may watch so many in all.
+    /// Reports whether it may watch that resource if it may watch `limit` resources in all.
     pub(super) fn may_watch(&self, uri: &str, limit: usize) -> bool {
         self.state().may_watch(uri, limit)
     }
 
-    /// Watches a resource; gives what it replaces.
+    /// Adds a subscription to the resource that the client calls `uri`. Returns the subscription that it replaces, if
+    /// any.
     ///
     /// # Errors
-    /// With the subscription itself, when there are too many.
+    /// When there are too many. The error is the subscription that was not added.
     pub(super) fn subscribe(
         &self,
         uri: &str,
@@ -64,12 +76,13 @@ impl Client {
         Ok(state.subscriptions.insert(exposed::one_copy(uri, &subscription.raw), subscription))
     }
 
-    /// Looks at the resources that it watches, by URI, or changes them.
+    /// Gives access to its subscriptions, by URI.
     pub(super) fn watched<T>(&self, look: impl FnOnce(&mut BTreeMap<Arc<str>, Subscription>) -> T) -> T {
         look(&mut self.state().subscriptions)
     }
 
-    /// Whether it watches the resource, or one that this is a part of, at that server or over that lease.
+    /// Reports whether it watches the resource `raw`, or one that `raw` is a part of, at that server or over that
+    /// lease.
     pub(super) fn watches(&self, server: Option<usize>, upstream: &Arc<Upstream>, raw: &str) -> bool {
         let state = self.state();
         let there = |subscription: &Subscription| {
@@ -78,12 +91,12 @@ impl Client {
         state.subscriptions.values().any(|subscription| there(subscription) && is_part(raw, &subscription.raw))
     }
 
-    /// The roots that it told, if it was asked for them.
+    /// Returns its roots, or `None` if it has not told any.
     pub(super) fn roots(&self) -> Option<Arc<Told>> {
         self.state().roots.clone()
     }
 
-    /// Keeps what it told of its roots; `None`: it is to be asked anew.
+    /// Keeps the roots that it told. After `None`, it is asked again.
     pub(super) fn keep_roots(&self, told: Option<Arc<Told>>) {
         self.state().roots = told;
     }
@@ -92,7 +105,8 @@ impl Client {
         self.state().asking.get_or_insert_default().clone()
     }
 
-    /// It is one conversation, though it has no session.
+    /// Reports whether all its requests belong to one conversation: it has a session, or `mcp-host/affinity` sets it
+    /// apart.
     pub(super) fn is_one_conversation(&self) -> bool {
         !self.revision().is_modern() || self.state().is_apart
     }
@@ -101,12 +115,13 @@ impl Client {
         self.state().is_apart = true;
     }
 
-    /// The client as lists see it: with the roots that it told so far.
+    /// Returns the identity by which the client's lists are made: with the roots that it has told so far.
     pub(super) fn who_now(&self) -> Who {
         self.who_with(self.roots().filter(|_| self.is_one_conversation()))
     }
 
-    /// The client as leases see it: with the roots that it told, or those of this request.
+    /// Returns the identity by which leases are chosen for the client: with these roots, which it told before or with
+    /// this request.
     pub(super) fn who_with(&self, roots: Option<Arc<Told>>) -> Who {
         Who { roots, is_one: self.is_one_conversation(), ..self.who.clone() }
     }

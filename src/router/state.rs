@@ -1,5 +1,5 @@
-//! `requestState`: what a client without a session brings back with the answers to our questions (2026-07-28, multi round-trip
-//! requests). Sealed, bound to the principal and to the very request, good for a limited time.
+//! `requestState`: what a client without a session sends back together with its answers to the host's questions
+//! (2026-07-28, multi round-trip requests). It is sealed, bound to the principal and to the request, and expires.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,48 +7,49 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::Router;
 use crate::manager::Principal;
 use crate::protocol::{ErrorObject, Method, Raw};
-use crate::seal::Purpose;
+use crate::seal::{Purpose, Seal};
 
-/// What is sealed.
+/// The content that is sealed in a `requestState`.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Envelope {
     state: State,
     digest: String,
-    /// In seconds since 1970.
+    /// When the state expires, in seconds since 1970.
     expires: u64,
 }
 
-/// What the next request is to go on with.
+/// What the client's next request continues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum State {
-    /// A call that waits here: its number, and how often it has asked.
+    /// A parked call: its number, and how often its client was sent away with questions.
     Parked { call: u64, round: u32 },
-    /// A server without a session asked; this is its own state, if it gave one.
+    /// The questions of a server without sessions. `state` is the server's own `requestState`, if it gave one.
     Relay { server: String, state: Option<String> },
-    /// A server wanted URLs visited before it did anything: the call is sent afresh.
+    /// A server wanted web pages visited before it did anything. The call is sent anew; `keys` are those of the
+    /// questions.
     Afresh { keys: Vec<String> },
     /// The client was asked for its roots before anything was sent.
     Roots,
-    /// Somebody is to sign in to the server: the invitation, and what the answer is if nobody does.
+    /// The client was invited to sign in to the server. `why` is the text of the failure if it declines.
     #[cfg(feature = "server")]
     SignIn { invitation: u64, why: String },
 }
 
-/// Clocks of two processes may differ by that much.
+/// How much longer than asked for a state is valid, since the clocks of two processes may differ.
 const SLACK: Duration = Duration::from_secs(60);
 
-/// Stands for a request: its method, its target and its arguments, however a client writes them down again. Arguments with
-/// numbers that no double holds, or that nest very deep, have to come back as they were.
+/// Returns a digest of a request's method, target, and arguments. It stays the same if the client sends them again in
+/// another JSON spelling. Only arguments with numbers that no double holds, or that nest very deep, must come back byte
+/// for byte.
 pub(super) fn digest(method: &Method, params: &Raw) -> String {
     let [name, uri, arguments] = params.members(["name", "uri", "arguments"]);
     let mut text = method.as_str().to_owned();
     for part in [name, uri, arguments] {
         text.push('\0');
         let value = part.map(|part| part.read::<Value>().unwrap_or_else(|_| part.as_str().into()));
-        // An absent object of arguments and an empty one are the same.
+        // Absent arguments and an empty object are the same.
         if let Some(value) = value.filter(|value| !value.is_null() && *value != Value::Object(serde_json::Map::new())) {
             canonical(&value, &mut text);
         }
@@ -56,7 +57,7 @@ pub(super) fn digest(method: &Method, params: &Raw) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes a value with its members in order and its numbers in one way (RFC 8785 in spirit: `1.0` is `1`).
+/// Writes a value with sorted members and one spelling for equal numbers (RFC 8785 in spirit: `1.0` becomes `1`).
 fn canonical(value: &Value, out: &mut String) {
     match value {
         Value::Object(members) => {
@@ -80,7 +81,7 @@ fn canonical(value: &Value, out: &mut String) {
             out.push(']');
         }
         Value::Number(number) => match number.as_f64().filter(|double| double.fract() == 0.0 && double.abs() < 9e15) {
-            // Minus zero is zero.
+            // Adding 0 turns minus zero into zero.
             Some(whole) => *out += &format!("{:.0}", whole + 0.0),
             None => *out += &number.to_string(),
         },
@@ -88,7 +89,23 @@ fn canonical(value: &Value, out: &mut String) {
     }
 }
 
-impl Router {
+/// Seals the states and task ids that clients keep for the host.
+#[derive(Debug)]
+pub(super) struct Sealer(Option<Seal>);
+
+impl Sealer {
+    pub(super) fn new() -> Self {
+        Self(Seal::new().inspect_err(|error| tracing::error!("nothing can be sealed: {error}")).ok())
+    }
+
+    /// Returns the seal.
+    ///
+    /// # Errors
+    /// When the system had no randomness for a key.
+    pub(super) fn seal(&self) -> Result<&Seal, ErrorObject> {
+        self.0.as_ref().ok_or_else(|| ErrorObject::internal("the system had no randomness for a key"))
+    }
+
     /// Seals a state for the next request.
     pub(super) fn seal_state(
         &self,
@@ -102,10 +119,10 @@ impl Router {
         sealed.map_err(|error| ErrorObject::internal(format!("no `requestState` can be made: {error}")))
     }
 
-    /// Opens what a request brings back.
+    /// Opens the state that a request brings back.
     ///
     /// # Errors
-    /// `-32602`: it is none of ours for this principal and request, or it is too old.
+    /// `-32602`: the host did not make the state for this principal and request, or it has expired.
     pub(super) fn open_state(&self, principal: &Principal, text: &str, digest: &str) -> Result<State, ErrorObject> {
         let opened = self.seal()?.open::<Envelope>(Purpose::RequestState, principal.as_str(), text);
         opened
@@ -116,7 +133,7 @@ impl Router {
     }
 }
 
-/// The answer to a state that leads nowhere (any more).
+/// Returns the error for a state that is not valid, or no longer is.
 pub(super) fn expired() -> ErrorObject {
     ErrorObject::invalid_params(
         "`requestState` has expired, was altered, or is of another request; send the request anew without it \
@@ -124,12 +141,12 @@ pub(super) fn expired() -> ErrorObject {
     )
 }
 
-/// Until when a state is good that is made now.
+/// Returns when a state that is made now expires, in seconds since 1970.
 pub(super) fn expires_at(now: SystemTime, life: Duration) -> u64 {
     seconds(now + life + SLACK)
 }
 
-/// Whether a state is good still.
+/// Reports whether a state has not expired.
 pub(super) fn is_good(expires: u64, now: SystemTime) -> bool {
     expires >= seconds(now)
 }
@@ -140,11 +157,7 @@ fn seconds(time: SystemTime) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use super::*;
-    use crate::config::Config;
-    use crate::manager::Manager;
 
     fn of(params: &str) -> String {
         digest(&Method::ToolsCall, &Raw::parse(&params.to_owned().into()).unwrap())
@@ -169,28 +182,25 @@ mod tests {
         assert_ne!(huge, of(r#"{"name":"t","arguments":{}}"#));
     }
 
-    #[tokio::test]
-    async fn h46_a_state_is_good_as_long_as_it_says_and_for_its_request() {
-        let info = Raw::empty_object();
-        let (manager, news) =
-            Manager::start(Config::default(), &HashMap::new(), info.clone(), None, Default::default());
-        let (router, principal) = (Router::start(manager, news, info), Principal::local());
+    #[test]
+    fn h46_a_state_is_good_as_long_as_it_says_and_for_its_request() {
+        let (sealer, principal) = (Sealer::new(), Principal::local());
         let now = seconds(SystemTime::now());
         let state = || State::Relay { server: "s".to_owned(), state: None };
         let open = |expires, digest: &str| {
             let envelope = Envelope { state: state(), digest: "d".to_owned(), expires };
-            let text = router.seal().unwrap().seal(Purpose::RequestState, principal.as_str(), &envelope).unwrap();
-            router.open_state(&principal, &text, digest)
+            let text = sealer.seal().unwrap().seal(Purpose::RequestState, principal.as_str(), &envelope).unwrap();
+            sealer.open_state(&principal, &text, digest)
         };
         assert_eq!(open(now + 60, "d"), Ok(state()));
         for (expires, digest) in [(now - 1, "d"), (0, "d"), (now + 60, "e")] {
             assert_eq!(open(expires, digest).unwrap_err(), expired(), "{expires} {digest}");
         }
         let life = Duration::from_secs(100);
-        let sealed = router.seal_state(&principal, state(), "d", life).unwrap();
-        let opened: Envelope = router.seal().unwrap().open(Purpose::RequestState, principal.as_str(), &sealed).unwrap();
+        let sealed = sealer.seal_state(&principal, state(), "d", life).unwrap();
+        let opened: Envelope = sealer.seal().unwrap().open(Purpose::RequestState, principal.as_str(), &sealed).unwrap();
         let end = now + (life + SLACK).as_secs();
         assert!((end..end + 60).contains(&opened.expires), "{opened:?}");
-        assert_eq!(router.open_state(&Principal::named("bob"), &sealed, "d").unwrap_err(), expired());
+        assert_eq!(sealer.open_state(&Principal::named("bob"), &sealed, "d").unwrap_err(), expired());
     }
 }

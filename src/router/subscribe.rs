@@ -1,9 +1,10 @@
-//! `subscriptions/listen` (2026-07-28): a stream of changes for clients without a session. Changes that belong to no
-//! request are told here and nowhere else.
+//! `subscriptions/listen` (2026-07-28): a change stream for clients without a session, called a *listen* here. Only on
+//! such a stream are these clients told of changes that belong to no request.
 //!
-//! A listen is acknowledged first, with what is honored of its filter. Then it gets exactly that, each message with the
-//! id of the listen in it, and a result when the door closes. A list change is told when the catalog that the client
-//! sees differs from the one it was told of last, a change of a resource when its server says so.
+//! The host first acknowledges a listen with the part of its filter that it honors. Then it sends exactly those
+//! changes, each with the request id of the listen, and a result when the door closes. A list has changed when the
+//! catalog that the client sees differs from the one that it was told of last; a resource has changed when its server
+//! says so.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,24 +14,44 @@ use std::time::Duration;
 use futures_util::future::{FutureExt as _, join_all};
 use tokio_util::sync::CancellationToken;
 
+use super::Mailbox;
 use super::answer::Failure;
+use super::background::Background;
 use super::client::{Client, is_part};
+use super::find::Routes;
+use super::finish::Finish;
+use super::reach::Connector;
 use super::resource::too_many;
-use super::tasks::Task;
-use super::{Mailbox, Router};
+use super::route::{One, Route};
+use super::tasks::{Task, Tasks};
+use super::wanted::{What, measured};
 use crate::adapt::task;
+use crate::answered::Answered;
 use crate::exposed;
-use crate::protocol::{ErrorObject, Message, Method, Notification, Outcome, Raw, RequestId, code, meta};
+use crate::manager::Manager;
+use crate::protocol::{ErrorObject, Message, Method, Notification, Raw, RequestId, code, meta};
 use crate::registry::{Catalog, Kind};
 use crate::upstream::Upstream;
 
-/// The acknowledgement waits that long for servers to accept their part.
+/// How long the acknowledgement waits for servers to accept the subscriptions to their resources.
 const ACCEPT: Duration = Duration::from_secs(2);
 
-/// What all listens of the router are kept in.
-#[derive(Debug, Default)]
+/// Serves `subscriptions/listen` requests.
+#[derive(Debug)]
 pub(super) struct Listens {
-    open: Mutex<BTreeMap<u64, Arc<Listening>>>,
+    pub(super) manager: Manager,
+    pub(super) connector: Arc<Connector>,
+    pub(super) routes: Arc<Routes>,
+    pub(super) tasks: Arc<Tasks>,
+    pub(super) finish: Arc<Finish>,
+    pub(super) background: Background,
+    pub(super) open: OpenListens,
+}
+
+/// The listens that are open, by number.
+#[derive(Debug, Default)]
+pub(super) struct OpenListens {
+    listens: Mutex<BTreeMap<u64, Arc<Listening>>>,
     next: AtomicU64,
 }
 
@@ -40,32 +61,32 @@ struct Listening {
     client: Arc<Client>,
     id: RequestId,
     leg: Arc<Mailbox>,
-    lists: Lists,
+    lists: WantedLists,
     watches: Vec<Watch>,
     tasks: Vec<Arc<Task>>,
-    /// The lists as the client was told of them last.
+    /// The catalog that the client was told of last.
     told: Mutex<Arc<Catalog>>,
-    /// It cannot go on as it was acknowledged.
+    /// Cancelled when the host can no longer honor what it acknowledged.
     over: CancellationToken,
 }
 
-/// Which lists a listen is about.
+/// The lists that a listen is about.
 #[derive(Clone, Copy, Debug, Default)]
-struct Lists {
+struct WantedLists {
     tools: bool,
     prompts: bool,
     resources: bool,
 }
 
-/// What a client asks to hear of.
+/// The changes that a client asks for.
 #[derive(Debug)]
 struct Filter {
-    lists: Lists,
+    lists: WantedLists,
     uris: Vec<String>,
     tasks: Vec<String>,
 }
 
-/// A watched resource; dropped, it is not watched any more.
+/// A resource that is watched while this lives.
 #[derive(Debug)]
 struct Watch {
     uri: Arc<str>,
@@ -79,9 +100,9 @@ impl Drop for Watch {
     }
 }
 
-/// A listen is in the table while this lives.
+/// An entry of the table of open listens, removed on drop.
 struct Entry<'a> {
-    listens: &'a Listens,
+    listens: &'a OpenListens,
     number: u64,
 }
 
@@ -91,48 +112,45 @@ impl Drop for Entry<'_> {
     }
 }
 
-impl Router {
-    /// Serves a listen until `closing`, or until it cannot go on; what it hears goes into `leg`. `id` is the client's own.
+impl Listens {
+    /// Serves a listen until `closing` is cancelled, or until it cannot continue. Changes go into `leg`. `id` is the
+    /// client's own request id.
     ///
     /// # Cancel safety
     /// Dropping the future ends the listen.
     pub(super) async fn listen(
-        self,
+        self: Arc<Self>,
         client: Arc<Client>,
         id: RequestId,
         params: Option<Raw>,
         leg: Arc<Mailbox>,
         closing: CancellationToken,
-    ) -> Option<Outcome> {
-        let limit = self.limits().pending_per_client;
+    ) -> Answered {
+        let limit = leg.limits().pending_per_client;
         let Some(mut place) = client.listen(limit) else {
-            return Some(Failure::listens(limit).answer_of_host(&Method::Listen));
+            return Err(Failure::listens(limit).of_host());
         };
-        let filter = match Filter::read(params.as_ref(), client.declares(task::EXTENSION)) {
-            Ok(filter) => filter,
-            Err(error) => return Some(Err(error)),
-        };
+        let filter = Filter::read(params.as_ref(), client.declares(task::EXTENSION))?;
         for uri in &filter.uris {
-            if let Err(error) = self.measured("subscriptions/listen: a URI", uri) {
-                return Some(Err(error));
-            }
+            measured("subscriptions/listen: a URI", uri, leg.limits())?;
         }
-        let limit = self.limits().subscriptions;
+        let limit = leg.limits().subscriptions;
         if !place.watch(filter.uris.len(), limit) {
-            return Some(Err(too_many(&Method::Listen, limit)));
+            return Err(too_many(&Method::Listen, limit).into());
         }
-        let tasks = self.watched_tasks(&client, &filter.tasks);
+        let tasks = self.tasks.watched(&client, &filter.tasks);
         let watches = join_all(filter.uris.into_iter().map(|uri| {
             let watch = self.watch(&client, uri);
             async move { tokio::time::timeout(ACCEPT, watch).await.ok().flatten() }
         }));
         let watches: Vec<Watch> = watches.await.into_iter().flatten().collect();
-        if filter.lists.any() && !self.is_settled(&client) {
-            // Servers that nobody uses would tell nobody. Whoever comes up later is news.
-            let _ = self.manager().prepare(&client.who_now()).now_or_never();
-            self.is_gone(&client);
+        if filter.lists.any() && !client.is_settled() {
+            // A server without any lease reports no changes, so missing leases are opened now. A server that comes up
+            // later counts as a change.
+            let _ = self.manager.prepare(&client.who_now()).now_or_never();
+            client.is_gone(&self.manager);
         }
-        let told = Mutex::new(self.catalog(&client));
+        let told = Mutex::new(client.view(&self.manager).shown);
         let listening = Arc::new(Listening {
             client,
             id,
@@ -145,56 +163,52 @@ impl Router {
         });
         listening.put(Method::Acknowledged, Some(listening.honored()));
         let over = listening.over.clone();
-        let entry = self.0.listens.add(listening.clone());
-        // What changed while it was being opened.
+        let entry = self.open.add(listening.clone());
+        // These are the changes from while the listen was being opened.
         self.tell_listen(&listening);
         let news = async {
             let put = |told| listening.put(Method::TaskNews, Some(told));
-            self.watch_tasks(&listening.client, &listening.tasks, &listening.leg, put).await;
+            self.tasks.watch(&listening.client, &listening.tasks, &listening.leg, put).await;
             std::future::pending().await
         };
         tokio::select! {
             biased;
             () = news => {}
             () = closing.cancelled() => {}
-            () = self.0.stop.cancelled() => {}
+            () = self.background.stop().cancelled() => {}
             () = over.cancelled() => {}
         }
         drop(entry);
-        // The result alone: to the SDKs for Python and TypeScript `notifications/cancelled` before it means that the stream is
-        // lost, and after it there is nothing left to cancel.
-        Some(Ok(tagged(&self.completed(&Raw::empty_object(), None), &listening.id)))
+        // Only the result is sent, without `notifications/cancelled`. Before the result, the SDKs for Python and
+        // TypeScript take that notification for a lost stream; after the result there is nothing left to cancel.
+        Ok(tagged(&self.finish.completed(&Raw::empty_object(), None), &listening.id))
     }
 
-    /// Watches a resource, if its server lets itself be watched.
+    /// Subscribes to a resource. Returns `None` if the server does not support that, refuses, or cannot be reached.
     async fn watch(&self, client: &Arc<Client>, uri: String) -> Option<Watch> {
-        let target = self.find(client, "resource", &uri, |catalog| catalog.resource(&uri)).await.ok()?;
-        let server = self.server(&target).ok()?;
-        let (upstream, connection) = self.reached(client, &server, None).await.ok()?;
+        let Ok(Route::One(one)) = self.routes.find(client, What::Resource, &uri).await else { return None };
+        let One { server, target: raw, .. } = one;
+        let (upstream, connection) = self.connector.connect(client, &server, None).await.ok()?;
         if connection.peer().is_none_or(|peer| !peer.offers.subscribe) {
             return None;
         }
-        let agreed = upstream.subscribe(&target.name).await;
-        matches!(agreed, Ok(Ok(_))).then(|| Watch {
-            uri: exposed::one_copy(&uri, &target.name),
-            raw: target.name,
-            upstream,
-        })
+        let agreed = upstream.subscribe(&raw).await;
+        matches!(agreed, Ok(Ok(_))).then(|| Watch { uri: exposed::one_copy(&uri, &raw), raw, upstream })
     }
 
-    /// Tells every listen which of its lists have changed; whether any have.
-    pub(super) fn tell_listens(&self) -> bool {
-        self.0.listens.all().iter().fold(false, |any, listening| self.tell_listen(listening) | any)
+    /// Tells every listen which of its lists have changed. Returns whether any have.
+    pub(super) fn tell_changes(&self) -> bool {
+        self.open.all().iter().fold(false, |any, listening| self.tell_listen(listening) | any)
     }
 
     fn tell_listen(&self, listening: &Listening) -> bool {
-        // A server that was taken out of the config, or that another lease stands for now.
+        // A stopped lease means that the server was removed from the config, or has another lease now.
         if listening.watches.iter().any(|watch| watch.upstream.is_stopped()) {
             listening.over.cancel();
             return false;
         }
         let mut any = false;
-        let catalog = self.catalog(&listening.client);
+        let catalog = listening.client.view(&self.manager).shown;
         let told = std::mem::replace(&mut *lock(&listening.told), catalog.clone());
         for (method, wanted) in changes(|_| &told, &catalog).into_iter().zip(listening.lists.in_order()) {
             if let (Some(method), true) = (method, wanted) {
@@ -205,9 +219,10 @@ impl Router {
         any
     }
 
-    /// Tells those who watch it that a resource has changed; `params` are as clients see them.
-    pub(super) fn tell_watchers(&self, upstream: &Upstream, raw: &str, params: &Raw) {
-        for listening in self.0.listens.all() {
+    /// Tells the listens that watch a resource of the changed resource. `raw` is the server's own URI; `params` are the
+    /// notification's params as clients see them.
+    pub(super) fn tell(&self, upstream: &Upstream, raw: &str, params: &Raw) {
+        for listening in self.open.all() {
             let mut watches = listening.watches.iter();
             if watches.any(|watch| watch.upstream.id == upstream.id && is_part(raw, &watch.raw)) {
                 listening.put(Method::ResourceUpdated, Some(params.clone()));
@@ -216,7 +231,8 @@ impl Router {
     }
 }
 
-/// The news that tell of a change of tools, of prompts, of resources, since the catalog that each list is of.
+/// Returns the notifications for the lists (tools, prompts, resources) that differ between `after` and the catalog that
+/// `before` returns for their kind.
 pub(super) fn changes<'a>(before: impl Fn(Kind) -> &'a Arc<Catalog>, after: &Arc<Catalog>) -> [Option<Method>; 3] {
     let differs = |kind| {
         let before = before(kind);
@@ -229,7 +245,7 @@ pub(super) fn changes<'a>(before: impl Fn(Kind) -> &'a Arc<Catalog>, after: &Arc
     ]
 }
 
-impl Listens {
+impl OpenListens {
     fn add(&self, listening: Arc<Listening>) -> Entry<'_> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(number, listening);
@@ -241,12 +257,13 @@ impl Listens {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Listening>>> {
-        lock(&self.open)
+        lock(&self.listens)
     }
 }
 
 impl Listening {
-    /// Tells the client something, with the id of its listen. One that does not take it has to listen anew.
+    /// Sends a notification with the request id of the listen. If the client does not read and the leg overflows, the
+    /// listen ends, and the client has to listen again.
     fn put(&self, method: Method, params: Option<Raw>) {
         let params = Some(tagged(&params.unwrap_or_else(Raw::empty_object), &self.id));
         self.leg.put(Message::Notification(Notification { method, params }));
@@ -255,7 +272,7 @@ impl Listening {
         }
     }
 
-    /// What of the filter will be told.
+    /// Returns the acknowledgement: the part of the filter that the host honors.
     fn honored(&self) -> Raw {
         let mut honored = serde_json::Map::new();
         let names = ["toolsListChanged", "promptsListChanged", "resourcesListChanged"];
@@ -276,7 +293,7 @@ impl Listening {
     }
 }
 
-impl Lists {
+impl WantedLists {
     fn in_order(self) -> [bool; 3] {
         [self.tools, self.prompts, self.resources]
     }
@@ -287,10 +304,10 @@ impl Lists {
 }
 
 impl Filter {
-    /// Reads a filter. What it may hold beside is not honored.
+    /// Reads a filter. Unknown members are ignored, so they are not acknowledged.
     ///
     /// # Errors
-    /// When there is none, or its parts have other types; when it names tasks and the client has none.
+    /// When there is no filter, its members have wrong types, or it names tasks and the client did not declare them.
     fn read(params: Option<&Raw>, has_tasks: bool) -> Result<Self, ErrorObject> {
         let wrong = |what: &str| ErrorObject::invalid_params(format!("subscriptions/listen: {what}"));
         let filter = params.and_then(|params| params.member("notifications"));
@@ -313,7 +330,7 @@ impl Filter {
             None => Ok(false),
             Some(value) => value.read::<bool>().map_err(|_| wrong("a flag is neither true nor false")),
         };
-        let lists = Lists { tools: flag(tools)?, prompts: flag(prompts)?, resources: flag(resources)? };
+        let lists = WantedLists { tools: flag(tools)?, prompts: flag(prompts)?, resources: flag(resources)? };
         let mut uris: Vec<String> = match uris {
             None => Vec::new(),
             Some(uris) => uris.read().map_err(|_| wrong("`resourceSubscriptions` is no list of URIs"))?,
@@ -328,7 +345,7 @@ impl Filter {
     }
 }
 
-/// The object with the id of its listen in `_meta`.
+/// Adds the request id of the listen to the `_meta` of an object.
 fn tagged(object: &Raw, id: &RequestId) -> Raw {
     let meta = object.member("_meta").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
     object.with_member("_meta", meta.with_member(meta::SUBSCRIPTION_ID, &written(id)).as_bytes())

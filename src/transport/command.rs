@@ -1,22 +1,33 @@
-//! Whether a command can be started at all, and what to write where it cannot. Looks at files; runs nothing.
+//! Checks whether a server's command can be started at all, and tells what to write into the config if not. This looks
+//! at files and runs nothing.
 //!
-//! `mcp-host check` asks before anything starts, `process.rs` asks after a start has failed, so both use the same words.
-//! **Invariant:** a command that would start is never judged bad. What this file does not know, it leaves to the start.
+//! `mcp-host check` uses it before anything starts, and `process.rs` after a start has failed, so both report the same.
+//! **Invariant:** a command that would start is never rejected. A command that this module cannot judge is left to the
+//! start.
 
 use std::fmt;
 
 use crate::config::Stdio;
 use crate::redact;
 
-/// Why a command cannot be started, and what mends it. `Display` gives both.
+/// Why a command cannot be started, and how to fix it. `Display` gives both.
+///
+/// ```
+/// use mcp_host::Unstartable;
+/// use mcp_host::config::Stdio;
+///
+/// if let Some(wrong) = Unstartable::of(&Stdio::new("files-server")) {
+///     println!("{}: {}", wrong.reason, wrong.help);
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unstartable {
-    /// The command as it may be shown: a whole command line in it may hold secrets.
+    /// The command with its secrets masked: it may be a whole command line.
     pub command: String,
     /// What is wrong.
     pub reason: String,
-    /// What to write, install or do.
+    /// What to write, install, or do.
     pub help: String,
 }
 
@@ -28,17 +39,17 @@ impl fmt::Display for Unstartable {
 }
 
 impl Unstartable {
-    /// Looks for the command where a server's start would look for it. `None` where nothing speaks against it.
+    /// Looks for the command where a server's start would look for it. Returns `None` if no problem is found.
     #[must_use]
     pub fn of(stdio: &Stdio) -> Option<Self> {
         if let Some(cwd) = stdio.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
             return Some(Self {
                 command: shown(&stdio.command),
-                reason: format!("its `cwd` {} is no directory", cwd.display()),
+                reason: format!("its `cwd` {} is not a directory", cwd.display()),
                 help: format!("mkdir -p {}, or correct `cwd`", cwd.display()),
             });
         }
-        // Elsewhere the rules of the search differ, and the system's own words must do.
+        // Other systems search by other rules, and their own error must do.
         #[cfg(not(unix))]
         return None;
         #[cfg(unix)]
@@ -46,18 +57,18 @@ impl Unstartable {
     }
 }
 
-/// A command without the secrets of the arguments that it may hold.
+/// Returns a command with the secrets in its arguments masked.
 fn shown(command: &str) -> String {
     if !command.contains(char::is_whitespace) {
         return redact::arguments(&[command.to_owned()]).concat();
     }
     let Some(words) = shlex::split(command) else {
-        // Where the second word begins, nobody can say.
+        // Without proper quoting the second word has no clear start.
         let first = command.split_whitespace().next().unwrap_or_default();
         return redact::arguments(&[first.to_owned()]).concat();
     };
     let masked = redact::arguments(&words);
-    // What begins with `#` is in none of the words.
+    // `shlex` drops everything after a `#`, so it was not masked.
     if masked == words && !command.contains('#') {
         return command.to_owned();
     }
@@ -79,9 +90,9 @@ mod unix {
     use crate::config::Stdio;
     use crate::redact;
 
-    /// How much of a file the system reads to find out what runs it.
+    /// How many bytes of a file the system reads to find its interpreter.
     const HEAD: u64 = 256;
-    /// The search path of the C library where no PATH is set.
+    /// The search path of the C library if PATH is not set.
     const NO_PATH: &str = "/bin:/usr/bin";
 
     pub(super) fn judge(stdio: &Stdio) -> Option<Unstartable> {
@@ -96,9 +107,9 @@ mod unix {
     /// Where a start looks for programs.
     struct Search {
         path: OsString,
-        /// Where relative paths begin; our own directory where it is empty.
+        /// The base of relative paths; empty means our own working directory.
         base: PathBuf,
-        /// PATH comes from the entry's own `env`.
+        /// Whether PATH comes from `env` in the server's config entry.
         own: bool,
     }
 
@@ -106,12 +117,12 @@ mod unix {
         fn of(stdio: &Stdio) -> Self {
             let own = stdio.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.expose().into());
             let is_own = own.is_some();
-            // Each server gets our PATH (`environment.rs`), and what its entry says wins.
+            // Each server gets our PATH (`environment.rs`), but its own entry wins.
             let path = own.or_else(|| std::env::var_os("PATH")).unwrap_or_else(|| NO_PATH.into());
             Self { path, base: stdio.cwd.clone().unwrap_or_default(), own: is_own }
         }
 
-        /// The file that would be run. One that cannot be run, only where there is no other.
+        /// Returns the file that would be run. A file that is not executable is returned only if there is no other.
         fn find(&self, command: &str) -> Option<PathBuf> {
             if command.contains('/') {
                 let file = self.base.join(command);
@@ -130,7 +141,7 @@ mod unix {
             second
         }
 
-        /// What is wrong with a file that is there.
+        /// Returns what is wrong with an existing file, and how to fix it; `None` if no problem is found.
         fn file(&self, stdio: &Stdio, file: &Path) -> Option<(String, String)> {
             let whole = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
             let name = whole.display();
@@ -138,7 +149,7 @@ mod unix {
                 return Some(("it is a directory".to_owned(), format!("name the program in {name}")));
             }
             if !file.is_file() {
-                return Some(("it is no program".to_owned(), "name a file that can be run".to_owned()));
+                return Some(("it is not a program".to_owned(), "name a file that can be run".to_owned()));
             }
             let by = interpreter(file);
             let line = |by: &str| entry(by, std::iter::once(name.to_string()).chain(stdio.args.iter().cloned()));
@@ -149,7 +160,7 @@ mod unix {
             let mut head = Vec::new();
             File::open(file).ok()?.take(HEAD).read_to_end(&mut head).ok()?;
             let Some(first) = head.strip_prefix(b"#!") else {
-                // Found on the PATH, such a file is given to a shell by the C library.
+                // The C library passes such a file to a shell if it was found on the PATH.
                 if !stdio.command.contains('/') || cfg!(target_vendor = "apple") || !is_text(&head) {
                     return None;
                 }
@@ -179,7 +190,7 @@ mod unix {
             None
         }
 
-        /// What is wrong with a command that names no file.
+        /// Returns what is wrong with a command that names no file, and how to fix it.
         fn missing(&self, stdio: &Stdio) -> (String, String) {
             let command = stdio.command.as_str();
             let mut words = self.words(command);
@@ -214,20 +225,20 @@ mod unix {
             (reason.to_owned(), help)
         }
 
-        /// The words of a command that is a whole command line; else the command alone.
+        /// Returns the words of the command if it is a whole command line; else the command alone.
         fn words(&self, command: &str) -> Vec<String> {
             let alone = vec![command.to_owned()];
             if !command.contains(char::is_whitespace) {
                 return alone;
             }
             let Some(words) = shlex::split(command).filter(|words| words.len() > 1) else { return alone };
-            // A path may well have a blank in it, the name of a command hardly.
+            // A path may well contain a space, the name of a command hardly.
             let program = words[0].strip_prefix("~/").and_then(|rest| Some(home()?.join(rest)));
             let is_program = program.unwrap_or_else(|| self.base.join(&words[0])).is_file();
             if words[0].contains('/') && !is_program { alone } else { words }
         }
 
-        /// How to get a command that is not there.
+        /// Returns how to get a missing command.
         fn get(&self, command: &str) -> String {
             let other = match command {
                 "python" => Some("python3"),
@@ -250,7 +261,7 @@ mod unix {
         }
     }
 
-    /// What to install for the commands that servers are usually started with.
+    /// Returns what to install for a command, if it is one that servers are usually started with.
     fn product(command: &str) -> Option<&'static str> {
         Some(match command {
             "npx" | "npm" | "node" => "Node.js",
@@ -274,7 +285,7 @@ mod unix {
         })
     }
 
-    /// What usually runs a file, by its ending.
+    /// Returns the usual interpreter of a file, by its extension.
     fn interpreter(file: &Path) -> Option<&'static str> {
         Some(match file.extension()?.to_str()? {
             "py" => "python3",
@@ -286,7 +297,7 @@ mod unix {
         })
     }
 
-    /// The two members of an entry: `"command": "npx", "args": ["-y", "pkg"]`.
+    /// Formats two members of a config entry: `"command": "npx", "args": ["-y", "pkg"]`.
     fn entry(command: &str, args: impl Iterator<Item = String>) -> String {
         let json = |text: &str| serde_json::Value::from(text).to_string();
         let args: Vec<String> = args.collect();
@@ -310,7 +321,7 @@ mod unix {
         file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
     }
 
-    /// Whether a person could have written it: no binary format of any system begins like that.
+    /// Whether a person could have written a file with this beginning: no binary format starts like this.
     fn is_text(head: &[u8]) -> bool {
         let end = match std::str::from_utf8(head) {
             Ok(_) => head.len(),
@@ -329,14 +340,14 @@ mod tests {
     use super::*;
     use crate::config::Secret;
 
-    /// A file in a folder, with its mode.
+    /// Writes a file into a folder, with its mode.
     fn file(folder: &Path, name: &str, text: &str, mode: u32) {
         std::fs::write(folder.join(name), text).expect("a folder of its own");
         let mode = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(folder.join(name), mode).expect("a file of its own");
     }
 
-    /// What is said of a command whose PATH and `cwd` are that folder, its name left out.
+    /// Returns the verdict on a command whose PATH and `cwd` are that folder, with the folder's name replaced.
     fn said(folder: &Path, command: &str, args: &[&str]) -> String {
         let env = vec![("PATH".to_owned(), Secret::new(folder.display().to_string()))];
         let args = args.iter().map(|&arg| arg.to_owned()).collect();
@@ -360,7 +371,7 @@ mod tests {
         let cases: &[(&str, &[&str], &str)] = &[
             ("good", &[], "fine"),
             ("./good", &[], "fine"),
-            // Given to a shell by the C library, since it is found on the PATH.
+            // The C library passes it to a shell, because it is found on the PATH.
             ("bare.js", &[], "fine"),
             ("binary", &[], "fine"),
             ("./binary", &[], "fine"),
@@ -433,7 +444,7 @@ mod tests {
             ("npx 'a b' --password 'my horse'", "npx 'a b' --password ***"),
             ("npx x --password #hunter2", "npx x --password"),
             ("npx x --token -hunter2 y", "npx x --token *** y"),
-            // Its words cannot be told apart.
+            // Its quoting is broken, so its words cannot be separated.
             (r#"npx x --header "X-Api-Key: hunter2"#, "npx"),
             ("/opt/my server/run", "/opt/my server/run"),
             ("it's", "it's"),
@@ -468,7 +479,7 @@ mod tests {
             let mut start = std::process::Command::new(command);
             start.env_clear().env("PATH", here).current_dir(here).stdin(std::process::Stdio::null());
             let started = start.output().is_ok();
-            // What some systems start after all may be judged good and fail, never the other way round.
+            // A command that is judged good may still fail on some systems; never the reverse.
             assert_eq!(said(here, command, &[]) == "fine", started, "{command}");
         }
     }

@@ -1,11 +1,12 @@
-//! What of our environment a child process gets: a fixed list, and what the config names (`docs/hazards.md` H16).
+//! The part of our environment that a child process inherits: the variables in a fixed list, and those that the config
+//! names (`docs/hazards.md` H16).
 
 use std::ffi::OsString;
 
 use crate::config;
 use crate::glob;
 
-/// Names that a program needs to find its files, its language and its terminal.
+/// Variables that a program needs to find its files, language, and terminal.
 const NAMES: &[&str] = &[
     "PATH",
     "HOME",
@@ -35,10 +36,11 @@ const NAMES: &[&str] = &[
     "WINDIR",
 ];
 
-/// How to get out: proxies. Each also in lower case.
+/// Proxy settings. Each also passes in lower case.
 const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"];
 
-/// Whom to believe: files of certificate authorities, and whether those of the system count. None of them turns a check off.
+/// Trust settings: files of certificate authorities, and whether the system's authorities count. None of them disables
+/// a check.
 const AUTHORITIES: &[&str] = &[
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
@@ -64,7 +66,8 @@ const AUTHORITIES: &[&str] = &[
     "HTTPLIB2_CA_CERTS",
 ];
 
-/// What a program may miss, and does not get unasked: it says whose rights it has, or changes what code it loads.
+/// Variables that a program may miss but gets only if the config names them: they carry credentials, or change what
+/// code it loads.
 const MISSED: &[&str] = &[
     "DISPLAY",
     "WAYLAND_DISPLAY",
@@ -106,14 +109,14 @@ const MISSED: &[&str] = &[
     "PUPPETEER_EXECUTABLE_PATH",
 ];
 
-/// Our variables that pass, by name; `forward` are further names and globs from the config.
+/// Returns those of our variables that a child inherits; `forward` holds further names and globs from the config.
 pub(super) fn inherited(forward: &[String]) -> impl Iterator<Item = (OsString, OsString)> + '_ {
     std::env::vars_os()
         .filter(move |(name, _)| name.to_str().is_some_and(|name| passes(name, forward)))
         .chain([("TERM".into(), "dumb".into())])
 }
 
-/// The variables that are set here, that programs are known to want, and that this one does not get; by name.
+/// Returns the names of variables that are set here and commonly wanted, but not passed to the program of `settings`.
 pub(crate) fn withheld(settings: &config::Stdio) -> Vec<String> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     missing(names, settings)
@@ -127,7 +130,7 @@ fn missing(set: impl Iterator<Item = String>, settings: &config::Stdio) -> Vec<S
     names
 }
 
-/// Whether any program gets our variable of that name.
+/// Whether every child inherits our variable of that name, whatever the config says.
 #[cfg_attr(not(all(unix, feature = "server")), expect(dead_code, reason = "only a daemon is started with it"))]
 pub(crate) fn is_inherited(name: &str) -> bool {
     passes(name, &[])

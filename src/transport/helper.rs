@@ -1,9 +1,10 @@
-//! Headers that a program gives for one connection: run when the first request wants them, and once more when the server
-//! answers 401 to what it gave.
+//! HTTP headers that a program prints for one connection. The program runs when the first request needs the headers,
+//! and again when the server answers 401 to a request with them.
 //!
-//! The program is the user's, as a server's command is: no shell, the same environment, a process group of its own, and the
-//! guard. It may take ten seconds and print one JSON object. Nothing that it printed is ever shown, and what it says on
-//! standard error only when it fails: the line that tells why, without what stood in its output.
+//! The program belongs to the user, like a server's command: no shell, the same environment, its own process group, and
+//! the guard. It may take ten seconds and must print one JSON object. Its output is never shown. Only if it fails, one
+//! line of its standard error is shown: the line that explains the failure, without anything that was also in the
+//! output.
 
 use std::fmt;
 use std::pin::pin;
@@ -25,32 +26,32 @@ use crate::config;
 use crate::config::{Secret, Stdio, is_own_header};
 use crate::redact::Scrubber;
 
-/// As in the client that has such helpers first.
+/// The program's time limit, the same as in the client that introduced such helpers.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Bytes of what it prints.
+/// The maximum bytes that the program may print.
 const OUTPUT: u64 = 64 * 1024;
-/// Headers in it.
+/// The maximum number of headers.
 const HEADERS: usize = 100;
-/// Of what it printed, so many words are looked for in what it says on standard error.
+/// How many words of the output are masked in the standard error.
 const WORDS: usize = 1000;
 
-/// The program of one server, and what it gave for one connection.
+/// The headers helper of one server, and the headers that it gave for one connection.
 #[derive(Debug)]
 pub(super) struct Helper {
     config: config::Helper,
     command: Stdio,
-    given: ArcSwapOption<Given>,
-    /// Held while it runs, so that it runs once for all who wait.
+    given: ArcSwapOption<HelperHeaders>,
+    /// Held while the program runs, so that concurrent requests share one run.
     running: tokio::sync::Mutex<()>,
 }
 
-/// What it gave.
+/// The result of one run of the program.
 #[derive(Debug)]
-pub(super) struct Given {
+pub(super) struct HelperHeaders {
     pub(super) headers: HeaderMap,
-    /// It was run because the server had refused what it gave before.
+    /// Whether the program ran because the server had rejected earlier headers.
     again: bool,
-    /// A request with these was taken.
+    /// Whether the server has accepted a request with these headers.
     worked: AtomicBool,
 }
 
@@ -79,11 +80,11 @@ impl Helper {
         &self.config.program
     }
 
-    /// The headers of this connection.
+    /// Returns the headers of this connection.
     ///
     /// # Cancel safety
-    /// A dropped wait ends the program; it is run anew for the next who asks.
-    pub(super) async fn headers(&self) -> Result<Arc<Given>, Error> {
+    /// Dropping the future ends the program; the next caller runs it anew.
+    pub(super) async fn headers(&self) -> Result<Arc<HelperHeaders>, Error> {
         if let Some(given) = self.given.load_full() {
             return Ok(given);
         }
@@ -94,9 +95,10 @@ impl Helper {
         }
     }
 
-    /// Judges an answer to a request that went out with these headers: whether there are others now, with which it is to be
-    /// sent again. One request is sent again once; and what was given after a refusal, and refused as well, is the last.
-    pub(super) async fn judge(&self, status: u16, sent: &Arc<Given>, replaced: bool) -> Result<bool, Error> {
+    /// Judges the response to a request that carried the headers `sent`. Returns true if the request should be resent
+    /// with new headers. Each request is resent at most once (`replaced` says that it was), and headers that replaced
+    /// rejected ones are not replaced if the server has never accepted them.
+    pub(super) async fn judge(&self, status: u16, sent: &Arc<HelperHeaders>, replaced: bool) -> Result<bool, Error> {
         if status != 401 {
             if (200..300).contains(&status) {
                 sent.worked.store(true, Ordering::Relaxed);
@@ -116,11 +118,11 @@ impl Helper {
         Box::pin(self.run(true)).await.map(|_| true)
     }
 
-    async fn run(&self, again: bool) -> Result<Arc<Given>, Error> {
+    async fn run(&self, again: bool) -> Result<Arc<HelperHeaders>, Error> {
         let tail = StderrTail::default();
         let (mut process, ends) = Process::start(&self.command).map_err(named)?;
         let mut output = Vec::new();
-        // What is left of its group ends with `process`, here or when this is dropped.
+        // The rest of its group ends with `process`, here or when this future is dropped.
         let read = timeout(LIMIT, read(&mut process, ends, &tail, &mut output)).await;
         drop(process);
         let (status, read) = match read {
@@ -132,15 +134,15 @@ impl Helper {
             let last = tail.cause().map(|line| format!(": {}", without(&line, &output))).unwrap_or_default();
             Error::Helper { program: self.config.program.clone(), reason: format!("{reason}{status}{last}") }
         })?;
-        let given = Arc::new(Given { headers, again, worked: AtomicBool::new(false) });
+        let given = Arc::new(HelperHeaders { headers, again, worked: AtomicBool::new(false) });
         self.given.store(Some(given.clone()));
         Ok(given)
     }
 
-    /// What was printed, as headers. No reason holds anything of it but the names of legal headers.
+    /// Parses the output as headers. Errors contain nothing of the output except names of legal headers.
     fn parse(&self, output: &[u8]) -> Result<HeaderMap, String> {
         let Members(members) = serde_json::from_slice(output)
-            .map_err(|_| "it printed something else than one JSON object of names and texts".to_owned())?;
+            .map_err(|_| "it did not print one JSON object of names and strings".to_owned())?;
         self.config.learn(members.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         if members.len() > HEADERS {
             return Err(format!("it printed more than {HEADERS} headers"));
@@ -163,7 +165,7 @@ impl Helper {
     }
 }
 
-/// Reads what it prints until it has ended; tells how it ended, and whether that is worth looking at.
+/// Reads the output until the program has ended. Returns the exit status, and, as an error, why the output is unusable.
 async fn read(
     process: &mut Process,
     ends: Ends,
@@ -186,7 +188,7 @@ async fn read(
             biased;
             large = &mut pipes => large,
             _ = process.wait() => {
-                // A descendant may hold them open, and has nothing to say here.
+                // A descendant may hold the pipes open; its output does not matter here.
                 timeout(LAST_WORDS, pipes).await.unwrap_or(false)
             }
         }
@@ -199,7 +201,7 @@ async fn read(
     (describe(status), if good { Ok(()) } else { Err("it failed".to_owned()) })
 }
 
-/// The line without anything that was printed as well: a program that is traced says its secrets twice.
+/// Masks everything in the line that is also in the output: a traced program repeats its secrets.
 fn without(line: &str, output: &[u8]) -> String {
     let output = String::from_utf8_lossy(output);
     let mut printed = Scrubber::default();
@@ -207,7 +209,7 @@ fn without(line: &str, output: &[u8]) -> String {
     printed.scrub(line).into_owned()
 }
 
-/// Says which setting a program comes from that does not start.
+/// Adds `headersHelper`, the setting that names the program, to the error.
 fn named(error: Error) -> Error {
     let from = |reason| format!("{reason} (headersHelper)");
     match error {
@@ -217,7 +219,7 @@ fn named(error: Error) -> Error {
     }
 }
 
-/// The members of an object of texts, in their order, each as often as it stands there.
+/// The members of an object of strings, in order, duplicates included.
 struct Members(Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for Members {
@@ -267,7 +269,7 @@ mod tests {
         let helper = Helper::of("s", &remote).unwrap();
         let first = helper.headers().await.unwrap();
         assert!(Arc::ptr_eq(&first, &helper.headers().await.unwrap()));
-        // Whoever was refused first brings others, for all.
+        // The first request that is refused brings new headers for all.
         assert_eq!(helper.judge(401, &first, false).await, Ok(true));
         let second = helper.headers().await.unwrap();
         assert_ne!(first.headers, second.headers);

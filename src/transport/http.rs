@@ -1,9 +1,10 @@
 //! A server behind a URL: Streamable HTTP.
 //!
-//! One POST a message; with a handshake (2025-03-26 to 2025-11-25) one GET stream and one DELETE, too. What is said on a stream is read by whoever holds it.
+//! There is one POST per message; in the revisions with a handshake (2025-03-26 to 2025-11-25), also one GET stream and
+//! one DELETE. Whoever holds a stream reads it.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -15,12 +16,13 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use tokio::time::{Instant, timeout};
 
 use super::helper::Helper;
-use super::large::{Large, Place};
+use super::large::{Large, LargeSlot};
 use super::turn::Turn;
 use super::{Endpoint, Error, elsewhere, excerpt, retry};
 use crate::auth::Authorizer;
 use crate::config;
 use crate::dial::{self, Dialer};
+use crate::lock::lock;
 use crate::protocol::gather::Gather;
 use crate::protocol::sse::{Event, Events};
 use crate::protocol::{Frame, Message, ProtocolVersion, code};
@@ -33,16 +35,16 @@ pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json"
 pub(super) const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 pub(super) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const SESSION_ID_BYTES: usize = 1024;
-/// A longer id of an event is none: it would have to go into a header.
+/// The maximum bytes of an event id, which must fit into a header; a longer one is ignored.
 const EVENT_ID_BYTES: usize = 1024;
-/// What is read of a body under a status that says no.
+/// How much of the body of an error response is read, in bytes.
 const REFUSAL_BYTES: usize = 64 * 1024;
-/// Headers of an answer are waited for that long, where no call waits for it with a limit of its own
-/// (`docs/hazards.md` H20).
+/// How long to wait for the headers of a response, if no call waits with its own time limit (`docs/hazards.md` H20).
 pub(crate) const HEADERS: Duration = Duration::from_secs(60);
-/// A body may pause for that long.
+/// How long a response body may pause.
 const PAUSE: Duration = Duration::from_secs(60);
-/// Errors that only servers of the modern era have: they are answers, even if the id could not be read.
+/// Error codes that only modern servers use: an error with such a code is an answer even without an id, which the
+/// server may have been unable to read.
 const MODERN_ERRORS: [i64; 3] = [code::HEADER_MISMATCH, code::MISSING_CAPABILITY, code::UNSUPPORTED_VERSION];
 
 /// One session with a server behind a URL.
@@ -52,35 +54,35 @@ pub(crate) struct Http {
     recipe: dial::Recipe,
     pub(super) url: url::Url,
     pub(super) origin: String,
-    /// The URL as people see it: without its query, and without what looks like a key in its path.
+    /// The URL as people see it: without its query, and with path segments that look like keys masked.
     pub(super) place: String,
     headers: HeaderMap,
-    /// Gives more of them.
+    /// The program that provides further headers, if one is configured.
     pub(super) helper: Option<Helper>,
     pub(super) tokens: Option<Arc<Authorizer>>,
     session: ArcSwapOption<HeaderValue>,
     version: ArcSwapOption<HeaderValue>,
-    /// Until then it wants to be left alone.
+    /// Until when the server asked us to send no requests.
     alone: Mutex<Option<Instant>>,
     pub(super) cap: usize,
-    /// Steps from one URL to another that one request may take.
+    /// The maximum number of redirects that one request follows.
     pub(super) redirects: usize,
     large: Large,
 }
 
-/// Headers of one request beside those of every request, by name.
+/// The headers of one request, in addition to those that every request has.
 pub(crate) type Heads = Vec<(Cow<'static, str>, String)>;
 
-/// What a POST is answered with.
+/// The response to a POST.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// 202 or 204: a notification or a response was taken.
+    /// 202 or 204: a notification or a response was accepted.
     Accepted { status: u16 },
     /// One message.
     Json(Bytes),
-    /// One message, an error, under a status that says so, too.
+    /// One message, a JSON-RPC error, in a response with an error status.
     Refused { status: u16, body: Bytes },
-    /// Messages until the answer is among them.
+    /// A stream of messages, the answer among them.
     Stream(Box<EventStream>),
 }
 
@@ -117,7 +119,7 @@ impl Http {
         })
     }
 
-    /// Gets the headers that a program gives, before anybody waits for an answer to a request.
+    /// Runs the headers helper, if any, before the time limit of a request starts.
     pub(crate) async fn prepare(&self) -> Result<(), Error> {
         match &self.helper {
             Some(helper) => helper.headers().await.map(drop),
@@ -128,12 +130,12 @@ impl Http {
     /// Sends one message.
     ///
     /// # Errors
-    /// When no answer of MCP came; [`Error::not_sent`] tells whether the message had left.
+    /// When the response holds no MCP answer; [`Error::not_sent`] tells whether the message was sent.
     pub(crate) async fn post(&self, frame: Frame) -> Result<Reply, Error> {
         self.post_with(frame, None).await
     }
 
-    /// The same under headers of its own, beside no session.
+    /// Sends one message; `heads` are the headers of a modern request, which has no session.
     pub(crate) async fn post_with(&self, frame: Frame, heads: Option<&Heads>) -> Result<Reply, Error> {
         let (own, body) = (heads.map(header_map).transpose()?, frame.into_bytes());
         let fill = |request: RequestBuilder| {
@@ -166,7 +168,8 @@ impl Http {
         }
     }
 
-    /// Opens the stream of messages that answer no request, or resumes a broken one.
+    /// Opens the GET stream for messages that answer no request; with `last_event`, resumes a broken stream after that
+    /// event.
     pub(crate) async fn stream(&self, last_event: Option<&str>) -> Result<EventStream, Error> {
         let last_event = last_event.and_then(|id| HeaderValue::from_str(id).ok());
         let fill = |request: RequestBuilder| match &last_event {
@@ -192,17 +195,17 @@ impl Http {
         }
     }
 
-    /// A status of this server that is no answer.
+    /// Creates the error for a response from this server that has this status and carries no answer.
     pub(crate) fn status(&self, status: u16) -> Error {
         Error::Status { place: self.place.clone(), status, body: None, retry: self.left() }
     }
 
-    /// It was silent for too long.
+    /// Creates an error for a server that was silent for too long.
     pub(crate) fn silent(&self, what: &'static str, limit: Duration) -> Error {
         Error::Stalled { origin: self.origin.clone(), what, limit }
     }
 
-    /// Whether it may be asked something now, or still wants to be left alone.
+    /// Fails if the server asked us to send no requests (`Retry-After`) and that time is not over.
     pub(crate) fn may_ask(&self) -> Result<(), Error> {
         match self.left() {
             Some(left) => Err(Error::Paused { origin: self.origin.clone(), left }),
@@ -211,7 +214,7 @@ impl Http {
     }
 
     fn left(&self) -> Option<Duration> {
-        let alone = (*self.alone.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let alone = (*lock(&self.alone))?;
         Some(alone.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
     }
 
@@ -222,12 +225,12 @@ impl Http {
         }
     }
 
-    /// From now on every request names the revision that was agreed on.
+    /// Names the agreed revision in every request from now on.
     pub(crate) fn agree(&self, version: ProtocolVersion) {
         self.version.store(Some(Arc::new(HeaderValue::from_static(version.as_str()))));
     }
 
-    /// A request to a URL of this origin.
+    /// Builds a request to a URL of this origin.
     pub(super) fn request_to(&self, method: Method, url: url::Url, accept: HeaderValue) -> RequestBuilder {
         let mut request = self.client.load().request(method, url).headers(self.headers.clone()).header(ACCEPT, accept);
         if let Some(session) = &*self.session.load() {
@@ -244,8 +247,8 @@ impl Http {
         self.session.load().is_some()
     }
 
-    /// Learns the id of the session from the answer to `initialize`. What comes later under another one is not of ours
-    /// (`docs/hazards.md` H31).
+    /// Stores the session id of the response to `initialize`. A later response with another id belongs to another
+    /// session and is an error (`docs/hazards.md` H31).
     fn check_session(&self, response: &Response) -> Result<(), Error> {
         let mut ids = response.headers().get_all(SESSION).iter();
         let Some(id) = ids.next() else { return Ok(()) };
@@ -254,7 +257,7 @@ impl Http {
             return if is_ours { Ok(()) } else { Err(Error::SessionChanged) };
         }
         if self.version.load().is_some() {
-            // The answer to `initialize` named none, so there is none.
+            // The response to `initialize` named no session, so there is none.
             return Ok(());
         }
         let legal = ids.next().is_none()
@@ -271,8 +274,8 @@ impl Http {
         Ok(())
     }
 
-    /// What a status other than 2xx means; the body where it is the answer all the same: some servers send a JSON-RPC error
-    /// with a 4xx.
+    /// Interprets a response whose status is not 2xx. Returns the body if it is an answer nevertheless: some servers
+    /// send a JSON-RPC error with a 4xx.
     pub(super) async fn refused(&self, response: Response) -> Result<Bytes, Error> {
         let status = response.status();
         let place = self.place.clone();
@@ -287,9 +290,9 @@ impl Http {
         let kind = kind(&response);
         let is_text = matches!(&kind, Kind::Other(essence) if essence.eq_ignore_ascii_case("text/plain"));
         let body = match kind {
-            // One that is too large, or breaks off, is none.
+            // A body that is too large or breaks off counts as empty.
             Kind::Json => self.body(response, REFUSAL_BYTES).await.unwrap_or_default(),
-            // A sentence for people, not a page for browsers.
+            // Plain text is a sentence for people, not a page for browsers.
             Kind::Other(_) if is_text => self.body(response, REFUSAL_BYTES).await.unwrap_or_default(),
             Kind::Events | Kind::Other(_) => Bytes::new(),
         };
@@ -303,20 +306,20 @@ impl Http {
         Err(Error::Status { place, status: status.as_u16(), body, retry })
     }
 
-    /// Notes how long the server wants to be left alone, if it says so with a status that means it.
+    /// Records how long the server asked us to send no requests, if the status is 429 or 503. Returns that time.
     fn note_retry(&self, response: &Response) -> Option<Duration> {
         if !matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             return None;
         }
         let wait = retry::after(response.headers(), SystemTime::now())?;
-        *self.alone.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + wait);
+        *lock(&self.alone) = Some(Instant::now() + wait);
         Some(wait)
     }
 
     async fn chunk(&self, response: &mut Response) -> Result<Option<Bytes>, Error> {
         match timeout(PAUSE, response.chunk()).await {
             Ok(chunk) => chunk.map_err(|_| Error::Broken),
-            Err(_) => Err(self.silent("did not go on with its answer", PAUSE)),
+            Err(_) => Err(self.silent("did not continue its response", PAUSE)),
         }
     }
 
@@ -351,18 +354,18 @@ impl Http {
         Ok(whole.take(whole.len()))
     }
 
-    /// Refuses an answer that two readers would read differently, and one that is packed: nobody asked for that, and what
-    /// is in it is not to be seen before it is unpacked (`docs/hazards.md` H21, H22).
+    /// Refuses a response whose length two readers could understand differently, and a compressed response: no
+    /// compression was asked for, and its size is unknown until it is decompressed (`docs/hazards.md` H21, H22).
     pub(super) fn check_framing(&self, response: &Response) -> Result<(), Error> {
         let headers = response.headers();
         let origin = &self.origin;
         if headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH) {
-            // What follows on its connection may be anything. The client keeps it for the next request, so that goes by
-            // another client.
+            // Anything may follow on its connection, which the HTTP client keeps for the next request. So further
+            // requests get a new HTTP client.
             if let Ok(client) = self.recipe.client() {
                 self.client.store(Arc::new(client));
             }
-            return Err(Error::Malformed(format!("{origin} says in two ways how long its answer is")));
+            return Err(Error::Malformed(format!("{origin} sent both Content-Length and Transfer-Encoding")));
         }
         let packed = |value: &&HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
         match headers.get(CONTENT_ENCODING).filter(packed) {
@@ -385,7 +388,7 @@ impl Http {
     }
 }
 
-/// A URL as people see it: the wrong path is the usual mistake, so it is there.
+/// Formats a URL for people. The path stays, because a wrong path is the usual mistake.
 fn place(url: &url::Url) -> String {
     let path = url.path().split('/').map(|part| if looks_secret(part) { MASK } else { part });
     let path = path.collect::<Vec<_>>().join("/");
@@ -393,7 +396,7 @@ fn place(url: &url::Url) -> String {
 }
 
 fn header_map(heads: &Heads) -> Result<HeaderMap, Error> {
-    let illegal = |name: &str| Error::Malformed(format!("header `{name:.60}` that it wants is not legal in HTTP"));
+    let illegal = |name: &str| Error::Malformed(format!("header `{name:.60}` of its tools is not legal in HTTP"));
     let mut map = HeaderMap::with_capacity(heads.len());
     for (name, value) in heads {
         let header = HeaderName::try_from(&**name).map_err(|_| illegal(name))?;
@@ -409,7 +412,7 @@ pub(super) enum Kind {
     Other(String),
 }
 
-/// What a response says its body is.
+/// Returns the declared type of a response body.
 pub(super) fn kind(response: &Response) -> Kind {
     let Some(value) = response.headers().get(CONTENT_TYPE) else { return Kind::Other(String::new()) };
     let text = value.to_str().unwrap_or_default();
@@ -423,30 +426,30 @@ pub(super) fn kind(response: &Response) -> Kind {
     }
 }
 
-/// Messages that come one by one over one response.
+/// Messages that arrive one by one in one response.
 #[derive(Debug)]
 pub(crate) struct EventStream {
     response: Response,
     events: Events,
-    /// The id of the last event: from here the stream can be resumed.
+    /// The id of the last event, after which the stream can be resumed.
     pub(crate) last_event: Option<String>,
-    /// How long the server wants us to wait before we come back, in milliseconds.
+    /// How long the server wants us to wait before we reconnect, in milliseconds.
     pub(crate) retry: Option<u64>,
     cap: usize,
     turn: Turn,
-    place: Place,
+    place: LargeSlot,
 }
 
 impl EventStream {
-    fn new(response: Response, cap: usize, place: Place) -> Self {
+    fn new(response: Response, cap: usize, place: LargeSlot) -> Self {
         let (events, turn) = (Events::new(cap), Turn::default());
         Self { response, events, last_event: None, retry: None, cap, turn, place }
     }
 
-    /// The data of the next event that has any; `None` at the end.
+    /// Returns the data of the next event that has any; `None` at the end.
     ///
     /// # Cancel safety
-    /// A dropped wait loses nothing.
+    /// Dropping the future loses nothing.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             self.turn.pass().await;

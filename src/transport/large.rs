@@ -1,60 +1,63 @@
-//! Large answers of one server while they are read: a few at a time. The others wait unread, and with them the server.
+//! Limits how many large responses of one server are read at a time. The others wait unread, and so does the server.
 //!
-//! What is whole counts for the client that it is for (`queues.rs`). What is not yet is bounded here, whoever asked for it
-//! and however often (`docs/hazards.md` H21, H27). A pipe needs none of it: there is one message at a time.
+//! Complete responses are charged to their client (`queues.rs`). Incomplete ones are bounded here, for all clients
+//! together (`docs/hazards.md` H21, H27). A pipe needs no such limit: it carries one message at a time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// So many are read at once.
+use crate::lock::lock;
+
+/// The number of large responses that are read at once.
 const AT_ONCE: usize = 2;
-/// Below that none is large.
+/// The size in bytes from which a response counts as large.
 const LARGE: usize = 1024 * 1024;
-/// A place at which nothing was read for so long is free: its call may wait for a client that takes nothing, and that is no
-/// other client's business.
+/// How long the holder of a slot may read nothing before the slot is free again: its call may wait for a client that
+/// takes nothing, which must not affect other clients.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// The places of one server, whatever its leases.
+/// The slots of one server, shared by all its leases.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Large(Arc<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Whose a place is, and when something was read there.
+    /// The holders of the slots, and when each last read something.
     taken: Mutex<Vec<(u64, Instant)>>,
     count: AtomicU64,
     news: Notify,
 }
 
-/// One answer, and its place if it has one.
+/// One response, and its slot if it holds one.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct LargeSlot {
     large: Large,
     number: u64,
     held: bool,
 }
 
 impl Large {
-    /// An answer that is about to be read.
-    pub(super) fn answer(&self) -> Place {
+    /// Registers a response that is about to be read.
+    pub(super) fn answer(&self) -> LargeSlot {
         let number = self.0.count.fetch_add(1, Ordering::Relaxed);
-        Place { large: self.clone(), number, held: false }
+        LargeSlot { large: self.clone(), number, held: false }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(u64, Instant)>> {
-        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.taken)
     }
 }
 
-impl Place {
-    /// Before more is read of an answer that has, or will have, so many bytes. One that is large waits for its turn.
+impl LargeSlot {
+    /// Waits, if the response is large, until it has a slot. Call this before more of the response is read; `size` is
+    /// the number of bytes that it has or will have.
     ///
     /// # Cancel safety
-    /// A dropped wait loses nothing but its turn.
+    /// Dropping the future loses only its turn.
     pub(super) async fn reach(&mut self, size: usize) {
         if size < LARGE {
             return self.leave();
@@ -70,14 +73,14 @@ impl Place {
         }
     }
 
-    /// So much is left of it: a place is not needed for little.
+    /// Records that only `size` bytes of the response are still held; a small rest needs no slot.
     pub(super) fn shrink(&mut self, size: usize) {
         if size < LARGE {
             self.leave();
         }
     }
 
-    /// Takes a place or keeps it; else when one may be free.
+    /// Takes or keeps a slot, and returns `None`. If no slot is free, returns when one may become free.
     fn enter(&mut self) -> Option<Instant> {
         let (now, mut taken) = (Instant::now(), self.large.lock());
         taken.retain(|(number, read)| *number == self.number || now - *read < IDLE);
@@ -99,7 +102,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for LargeSlot {
     fn drop(&mut self) {
         self.leave();
     }
@@ -114,14 +117,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn h21_h27_large_answers_of_a_server_are_read_a_few_at_a_time() {
         let large = Large::default();
-        let mut places: Vec<Place> = (0..AT_ONCE).map(|_| large.answer()).collect();
+        let mut places: Vec<LargeSlot> = (0..AT_ONCE).map(|_| large.answer()).collect();
         for place in &mut places {
             assert!(place.reach(LARGE).now_or_never().is_some());
         }
         let (mut third, mut fourth) = (large.answer(), large.answer());
         assert!(third.reach(LARGE - 1).now_or_never().is_some(), "it is not large");
         assert!(third.reach(LARGE).now_or_never().is_none());
-        // Whoever has a place keeps it, and gives it back when there is little again, or nobody reads any more.
+        // A holder keeps its slot, and returns it when little is left or reading has stopped.
         assert!(places[0].reach(16 * LARGE).now_or_never().is_some());
         places[0].reach(0).await;
         third.reach(LARGE).await;
@@ -145,7 +148,7 @@ mod tests {
         fresh.reach(LARGE).await;
         let waited = begun.elapsed();
         assert!(waited >= IDLE / 2 && waited < IDLE, "{waited:?}, not from when the other was read last");
-        // It has to wait as well now.
+        // Now it has to wait, too.
         assert!(slower.reach(LARGE).now_or_never().is_none());
         drop(fresh);
         assert!(slower.reach(LARGE).now_or_never().is_some());

@@ -1,4 +1,4 @@
-//! A server in this process: messages cross by value, nothing is written or parsed.
+//! A server that runs inside this process: messages cross by value; nothing is serialized or parsed.
 
 use std::sync::Arc;
 #[cfg(test)]
@@ -10,9 +10,10 @@ use tokio::sync::mpsc;
 use super::Error;
 use crate::protocol::Message;
 
-/// What a server in this process says to have the stream of its call closed for a while; no real wire carries it.
+/// The method of a notification with which a server in this process asks to close the stream of its call for a while;
+/// it never appears on a real wire.
 pub(crate) const HANG_UP: &str = "mcp-host/hangUp";
-/// Messages that may wait in each direction.
+/// The maximum number of queued messages per direction.
 const QUEUE: usize = 1024;
 
 /// The host's writing end.
@@ -24,30 +25,31 @@ pub(crate) struct Memory {
     mute: Arc<AtomicBool>,
 }
 
-/// What is sent is refused with this, where there is something: as servers behind a URL do. Only simulated ones ever set it.
+/// The error that refuses every sent message, if set, as servers behind a URL do. Only simulated servers set it.
 pub(crate) type Refusal = Arc<ArcSwapOption<Error>>;
 
-/// A message of a server, and the request during which it is said, where it is: no real wire tells that.
-pub(crate) type Said = (Option<u64>, Message);
+/// A message from a server, with the id of the request on whose behalf it is sent, if known. No real wire carries that
+/// id.
+pub(crate) type MemoryMessage = (Option<u64>, Message);
 
-/// One side's two ends.
+/// The server's end of the link.
 #[derive(Debug)]
 pub(crate) struct Wire {
-    /// To the other side.
-    pub(crate) out: mpsc::Sender<Said>,
-    /// From the other side.
+    /// Messages to the host.
+    pub(crate) out: mpsc::Sender<MemoryMessage>,
+    /// Messages from the host.
     pub(crate) input: mpsc::Receiver<Message>,
-    /// How the other side is refused.
+    /// Set to refuse the host's messages.
     #[cfg_attr(not(test), expect(dead_code, reason = "for simulated servers"))]
     pub(crate) refusal: Refusal,
-    /// As of a pipe, it is not known during which call something is said.
+    /// Hides the requests that messages belong to, as a pipe does.
     #[cfg(test)]
     pub(crate) mute: Arc<AtomicBool>,
 }
 
 impl Memory {
-    /// A wire between the host (this, and the receiver) and a server (the [`Wire`]).
-    pub(crate) fn pair() -> (Self, mpsc::Receiver<Said>, Wire) {
+    /// Creates a link between the host (`Self` and the receiver) and a server (the [`Wire`]).
+    pub(crate) fn pair() -> (Self, mpsc::Receiver<MemoryMessage>, Wire) {
         let (to_server, input) = mpsc::channel(QUEUE);
         let (out, from_server) = mpsc::channel(QUEUE);
         let refusal = Refusal::default();
@@ -69,7 +71,7 @@ impl Memory {
         (memory, from_server, wire)
     }
 
-    /// Whether it tells during which call something is said.
+    /// Whether messages carry the id of the request that they belong to.
     pub(crate) fn tells_whose(&self) -> bool {
         #[cfg(test)]
         return !self.mute.load(std::sync::atomic::Ordering::Relaxed);

@@ -1,9 +1,10 @@
-//! Doors out: bytes to and from one server.
+//! Connections to servers: bytes to and from one server.
 //!
-//! In: frames to send. Out: [`Message`](crate::protocol::Message)s as they come, or why there are no more. **Invariant:** a
-//! transport knows no method and no session of ours; what belongs to what is decided one floor up. Start reading at
-//! `stdio.rs`.
+//! In: frames to send. Out: [`Message`](crate::protocol::Message)s as they arrive, or why there are no more.
+//! **Invariant:** a transport knows no MCP method and no client's session; the layer above (`upstream`) decides which
+//! messages belong together. Start reading at `stdio.rs`.
 
+mod announcer;
 mod command;
 mod environment;
 #[cfg(unix)]
@@ -30,6 +31,8 @@ mod turn;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use announcer::{Announcer, Spoken};
+pub use announcer::{LogMessage, StderrLine};
 pub use command::Unstartable;
 #[cfg_attr(
     not(all(unix, feature = "server")),
@@ -41,7 +44,7 @@ pub use guard::guard;
 pub(crate) use http::{EventStream, HEADERS, Heads, Http, Reply};
 #[cfg(test)]
 pub(crate) use memory::Refusal;
-pub(crate) use memory::{HANG_UP, Memory, Said, Wire};
+pub(crate) use memory::{HANG_UP, Memory, MemoryMessage, Wire};
 pub(crate) use process::Ladder;
 pub(crate) use sse::{Sse, SseStream};
 pub(crate) use stderr::StderrTail;
@@ -57,25 +60,25 @@ pub(crate) enum Error {
     /// The command could not be started.
     #[error("cannot start `{command}`: {reason}")]
     Spawn {
-        /// As in the config.
+        /// The command from the config.
         command: String,
-        /// What the system said, and what to do.
+        /// The system's error, and what to do.
         reason: String,
     },
-    /// The machine has no room for another process now.
+    /// The machine currently lacks the resources for another process.
     #[error("cannot start `{command}` now: {reason}")]
     Exhausted {
-        /// As in the config.
+        /// The command from the config.
         command: String,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
-    /// The program that is to give headers gave none.
+    /// The headers helper returned no headers.
     #[error("headersHelper `{program}` gave no headers: {reason}")]
     Helper {
-        /// As in the config.
+        /// The program from the config.
         program: String,
-        /// What it did instead, and what it said last.
+        /// What the program did instead, and the line on standard error that explains it.
         reason: String,
     },
     /// The process ended, or closed its standard output.
@@ -86,38 +89,38 @@ pub(crate) enum Error {
         /// The last thing it wrote to standard error.
         stderr: Option<String>,
     },
-    /// No connection to the URL.
+    /// No connection to the URL could be opened.
     #[error("cannot reach {origin}: {reason}")]
     Unreachable {
-        /// Scheme, host and port.
+        /// Scheme, host, and port.
         origin: String,
         /// What went wrong.
         reason: String,
     },
-    /// One of the two ends does not believe the other's certificate.
+    /// One of the two ends does not trust the other's certificate.
     #[error("{origin} is not trusted: {reason}")]
     Untrusted {
-        /// Scheme, host and port.
+        /// Scheme, host, and port.
         origin: String,
         /// What is wrong, and what to do.
         reason: String,
     },
-    /// The server wants credentials that we do not have.
+    /// The server requires credentials that we do not have.
     #[error("{place} answered {status}: {}", wanted(.helper))]
     Unauthorized {
         /// The URL without its query.
         place: String,
         /// 401 or 403.
         status: u16,
-        /// The program that gave headers for it.
+        /// The program that provided the rejected headers.
         helper: Option<String>,
     },
-    /// The server wants a token, and there is none that it takes.
+    /// The server requires an access token, and we have none that it accepts.
     #[error("{origin} wants a token: {reason}; {help}")]
     SignIn {
-        /// Scheme, host and port.
+        /// Scheme, host, and port.
         origin: String,
-        /// Why there is none.
+        /// Why there is no token.
         reason: auth::Error,
         /// What to do.
         help: String,
@@ -125,7 +128,7 @@ pub(crate) enum Error {
     /// The server ended the session (404 to a request that named it).
     #[error("the server ended the session")]
     SessionEnded,
-    /// An HTTP status that is no answer.
+    /// An HTTP status that carries no answer.
     #[error("{place} answered {status}{}{}", alone(.retry), tail(.body))]
     Status {
         /// The URL without its query.
@@ -134,31 +137,31 @@ pub(crate) enum Error {
         status: u16,
         /// The beginning of the body, escaped.
         body: Option<String>,
-        /// How long it wants to be left alone.
+        /// How long the server asked us to send no requests.
         retry: Option<Duration>,
     },
-    /// It wants to be left alone, and that time is not over.
+    /// The server asked us to send no requests for a while, and that time is not over.
     #[error("{origin} wants no requests for another {left:?} (Retry-After)")]
     Paused {
-        /// Scheme, host and port.
+        /// Scheme, host, and port.
         origin: String,
-        /// Until then.
+        /// The remaining time.
         left: Duration,
     },
-    /// It took the request and went silent.
+    /// The server took the request and went silent.
     #[error("{origin} {what} within {limit:?}")]
     Stalled {
-        /// Scheme, host and port.
+        /// Scheme, host, and port.
         origin: String,
-        /// What it did not do.
+        /// What the server failed to do.
         what: &'static str,
-        /// How long it was waited for.
+        /// The time limit.
         limit: Duration,
     },
-    /// What came belongs to another session.
+    /// The response belongs to another session.
     #[error("the server changed the session id in the middle of the session")]
     SessionChanged,
-    /// What came is no answer of MCP.
+    /// The response is not an MCP answer.
     #[error("{0}")]
     Malformed(String),
     /// A message over `limits.message`.
@@ -167,13 +170,13 @@ pub(crate) enum Error {
     /// The stream ended before the answer came.
     #[error("the connection broke before the answer came")]
     Broken,
-    /// The server does not read what we write.
+    /// The server does not read what we write. Holds the queue's limit in bytes.
     #[error("the server does not read: its queue of {0} bytes is full (host.limits.serverQueue)")]
     Overloaded(usize),
-    /// So many requests wait for the server already.
+    /// Too many requests wait for the server. Holds the limit.
     #[error("{0} requests wait for it already (host.limits.pendingPerServer)")]
     Busy(usize),
-    /// So many of them are this client's, and others use the server, too.
+    /// Too many of the waiting requests belong to this client, while others use the server, too. Holds the limit.
     #[error(
         "{0} requests of this client wait for it already, and others use it, too (half of host.limits.pendingPerServer)"
     )]
@@ -182,7 +185,7 @@ pub(crate) enum Error {
     #[error("it refused the revision of the request")]
     Renegotiated,
     /// The server has not read for a while, or has closed its standard input.
-    #[error("the server does not read its standard input any more")]
+    #[error("the server no longer reads its standard input")]
     Deaf,
     /// The server said nothing after the machine slept.
     #[error("no answer within {0:?} after the machine slept")]
@@ -190,10 +193,10 @@ pub(crate) enum Error {
     /// The server was gone before a byte of the message was written.
     #[error("the server was gone before the request was written")]
     Unwritten,
-    /// It is this very host.
+    /// The server is this host itself.
     #[error("{}", config::ITSELF)]
     Itself,
-    /// We closed it.
+    /// We closed the connection.
     #[error("the connection is closed")]
     Closed,
 }
@@ -210,7 +213,7 @@ fn tail(text: &Option<String>) -> String {
     text.as_ref().map(|text| format!(": {text}")).unwrap_or_default()
 }
 
-/// The paths at which endpoints usually are, other than the one that was tried.
+/// Names the usual endpoint paths other than the one that was tried.
 fn elsewhere(place: &str) -> String {
     let tried =
         place.split_once("://").and_then(|(_, rest)| Some(rest.split_at(rest.find('/')?).1)).unwrap_or_default();
@@ -230,7 +233,7 @@ fn alone(retry: &Option<Duration>) -> String {
 }
 
 impl Error {
-    /// There is no token that this server takes.
+    /// Creates the error of a server that accepts no access token that we have.
     pub(crate) fn sign_in(tokens: &auth::Authorizer, reason: auth::Error) -> Self {
         let name = tokens.server();
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
@@ -238,7 +241,7 @@ impl Error {
         let is_key = reason == auth::Error::LoginNeeded && tokens.wants_key();
         let reason = if is_key { auth::Error::KeyNeeded } else { reason };
         let help = if !tokens.wants_user() {
-            "nobody can sign in to it: its tokens come by auth.grant of the config, check what stands there".to_owned()
+            "no user can sign in to it: its tokens come from auth.grant in the config; check that entry".to_owned()
         } else if is_key {
             format!("put a token into `headers` or `auth` of its entry; if it has a login: mcp-host login {name}")
         } else {
@@ -247,7 +250,7 @@ impl Error {
         Self::SignIn { origin: tokens.origin(), reason, help }
     }
 
-    /// What to try where a server has nothing at this URL: what to say behind the error, if there is something.
+    /// Returns advice to append to the error of a server that has nothing at this URL; empty for other errors.
     #[must_use]
     pub(crate) fn elsewhere(&self) -> String {
         match self {
@@ -256,7 +259,7 @@ impl Error {
         }
     }
 
-    /// How long the server wants to be left alone, where it said so.
+    /// How long the server asked us to send no requests, if it did.
     #[must_use]
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -266,12 +269,12 @@ impl Error {
         }
     }
 
-    /// Whether nothing can be done with the server before somebody has brought credentials.
+    /// Whether the server is unusable until new credentials arrive.
     #[must_use]
     pub(crate) fn wants_credentials(&self) -> bool {
         match self {
             Self::Unauthorized { .. } => true,
-            // One request may want more than the others; who hands out tokens may be there again in a moment.
+            // One request may need more scopes than the others; an authorization server may soon be back.
             Self::SignIn { reason, .. } => {
                 !matches!(reason, auth::Error::Scope { .. } | auth::Error::Unreachable { .. })
             }
@@ -279,13 +282,13 @@ impl Error {
         }
     }
 
-    /// Whether a start that ended like this is not worth another one, before somebody has brought credentials.
+    /// Whether a start that failed like this is not worth a retry before new credentials arrive.
     #[must_use]
     pub(crate) fn refuses_start(&self) -> bool {
         self.wants_credentials() || matches!(self, Self::SignIn { reason: auth::Error::Scope { .. }, .. })
     }
 
-    /// What became of the request that ended like this.
+    /// Returns what became of a request that ended with this error.
     #[must_use]
     pub(crate) fn fate(&self) -> Fate {
         match self {
@@ -313,43 +316,43 @@ impl Error {
         }
     }
 
-    /// Whether zero bytes of the request reached the server, or it refused it before any work.
+    /// Whether no byte of the request reached the server, or the request was refused before any work.
     #[must_use]
     pub(crate) fn not_sent(&self) -> bool {
         matches!(self.fate(), Fate::NeverLeft | Fate::Refused | Fate::TurnedAway)
     }
 }
 
-/// What became of a request that has no answer (`docs/hazards.md` H57).
+/// What became of a request that got no answer (`docs/hazards.md` H57).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Not a byte of it was given to the system.
+    /// No byte of the request was passed to the system.
     NeverLeft,
-    /// The server refused it before any work, and would not do so again.
+    /// The server refused the request before any work, and would not refuse it again.
     Refused,
-    /// The server or we refused it before any work, and would do so again.
+    /// The server or the host refused the request before any work, and would refuse it again.
     TurnedAway,
-    /// It left, and then the connection was lost: whether the work was done is unknown.
+    /// The request was sent, and the connection was lost: whether the work was done is unknown.
     Lost,
-    /// Something else: sending it again would end in the same way.
+    /// Another failure: resending the request would end the same way.
     Final,
 }
 
-/// What every transport needs to know of its server.
+/// The limits of every transport.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
-    /// Bytes of one message.
+    /// The maximum bytes of one message.
     pub(crate) message: usize,
-    /// Bytes that may wait to be written.
+    /// The maximum bytes that wait to be written.
     pub(crate) queue: usize,
-    /// Levels that a message may nest.
+    /// The maximum nesting depth of a message.
     pub(crate) depth: usize,
 }
 
-/// A server behind a URL, and its tokens where it may want some.
+/// A server behind a URL, and its authorizer if it may require tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
-    /// Its name in the config.
+    /// The server's name in the config.
     pub(crate) name: Arc<str>,
     pub(crate) remote: config::Remote,
     pub(crate) tokens: Option<Arc<auth::Authorizer>>,
@@ -365,13 +368,13 @@ impl Endpoint {
 /// A label for logs.
 pub(crate) type Label = Arc<str>;
 
-/// Text from a server for a log or an error: escaped, one line, at most `limit` bytes.
+/// Formats server text for a log or an error: escaped, one line, at most `limit` bytes.
 pub(crate) fn excerpt(bytes: &[u8], limit: usize) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(limit * 4)]);
     let mut out = String::new();
     for c in text.trim().chars() {
         let before = out.len();
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = escape(&mut out, c);
         if out.len() > limit {
             out.truncate(before);

@@ -1,4 +1,5 @@
-//! What a server prints between its messages, told as one line: how many lines, and the first (`docs/hazards.md` H1).
+//! Summarizes what a server prints between its messages in one log line: the number of lines, and the first
+//! (`docs/hazards.md` H1).
 
 use std::time::Duration;
 
@@ -7,28 +8,28 @@ use tokio::time::Instant;
 use super::Label;
 use super::stderr::StderrTail;
 
-/// Noise is gathered that long before it is told: most servers print a banner of a few lines.
+/// How long noise is collected before it is logged: most servers print a banner of a few lines.
 const GATHER: Duration = Duration::from_secs(1);
-/// A server that goes on is told of that often.
+/// The interval between log lines about a server that keeps printing.
 const EVERY: Duration = Duration::from_secs(3600);
-/// Whole lines that are told in a second, where somebody wants them.
+/// The maximum number of lines per second that are logged in full, if that is enabled.
 const LINES_PER_SECOND: u32 = 100;
 
-/// The lines of one process that are no messages.
+/// The lines of one process that are not messages.
 #[derive(Debug, Default)]
 pub(super) struct Noise {
     lines: u64,
-    /// So many of them are told.
+    /// The value of `lines` at the last log line.
     told: u64,
     first: Option<String>,
     due: Option<Instant>,
-    /// When it was told last.
+    /// When the last log line was written.
     last: Option<Instant>,
     second: Option<(Instant, u32)>,
 }
 
 impl Noise {
-    /// Counts a line.
+    /// Counts a line that is not a message, and schedules the log line about it.
     pub(super) fn note(&mut self, server: &Label, tail: &StderrTail, line: &[u8], reason: &str) {
         self.lines += 1;
         if self.first.is_none() {
@@ -44,10 +45,11 @@ impl Noise {
         }
     }
 
-    /// Waits until there is something to tell; for ever, if there is no noise.
+    /// Waits until `due`, when a log line must be written. Waits forever if it is `None`, that is, if there is no
+    /// noise.
     ///
     /// # Cancel safety
-    /// A dropped wait loses nothing.
+    /// Dropping the future loses nothing.
     pub(super) async fn is_due(due: Option<Instant>) {
         match due {
             Some(due) => tokio::time::sleep_until(due).await,
@@ -59,7 +61,7 @@ impl Noise {
         self.due
     }
 
-    /// Tells what was not told yet.
+    /// Logs the noise since the last log line.
     pub(super) fn tell(&mut self, server: &Label) {
         self.due = None;
         if self.lines == self.told {

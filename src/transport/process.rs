@@ -1,7 +1,7 @@
 //! A child process with its whole group: how it starts, how it ends.
 //!
-//! Not here: what is said over its pipes (`stdio.rs`, `stderr.rs`). **Invariant:** dropping a [`Process`] leaves no member of its group
-//! alive.
+//! Not here: the data on its pipes (`stdio.rs`, `stderr.rs`). **Invariant:** dropping a [`Process`] leaves no member of
+//! its group alive.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -14,14 +14,14 @@ use super::guard::{self, Ward};
 use super::{Error, Unstartable, environment};
 use crate::config;
 
-/// How a child is ended: its standard input is closed, then it is terminated, then killed.
+/// The steps to end a child: its standard input is closed, then the child is terminated, then killed.
 #[derive(Clone, Debug)]
 pub(crate) struct Ladder {
-    /// How long it may take to end by itself.
+    /// How long the child may take to end on its own.
     pub(crate) close: Duration,
-    /// How long it may take to end when told to.
+    /// How long the child may take to end after it is terminated.
     pub(crate) terminate: Duration,
-    /// Cuts both short.
+    /// Skips both waits.
     pub(crate) kill: CancellationToken,
 }
 
@@ -30,12 +30,12 @@ pub(crate) struct Ladder {
 pub(super) struct Process {
     child: Child,
     group: Group,
-    /// Last, so that the guard hears of the end when it is one.
+    /// Dropped last, so that the guard is told of the child's end only after the child has been killed.
     #[cfg(unix)]
     _ward: Ward,
 }
 
-/// The ends of a child that the host holds.
+/// The host's ends of a child's pipes.
 pub(super) struct Ends {
     pub(super) stdin: ChildStdin,
     pub(super) stdout: ChildStdout,
@@ -43,7 +43,7 @@ pub(super) struct Ends {
 }
 
 impl Process {
-    /// Starts the command in a process group of its own.
+    /// Starts the command in its own process group.
     pub(super) fn start(settings: &config::Stdio) -> Result<(Self, Ends), Error> {
         let mut command = Command::new(&settings.command);
         command.args(&settings.args).env_clear().envs(environment::inherited(&settings.forward_env));
@@ -83,7 +83,7 @@ impl Process {
         self.child.wait().await.ok()
     }
 
-    /// Ends the group, whose standard input is closed by now, one step of the ladder after the other.
+    /// Ends the group step by step; its standard input is closed already.
     pub(super) async fn stop(mut self, ladder: Ladder) {
         let kill = ladder.kill.clone();
         kill.run_until_cancelled(self.ask(&ladder)).await;
@@ -96,11 +96,11 @@ impl Process {
         if exited && !self.is_alive() {
             return;
         }
-        // A leader that is gone was a wrapper, and left its children behind.
+        // A leader that is gone was a wrapper that left its children behind.
         self.group.terminate(self.child.id().is_some());
         let until = tokio::time::Instant::now() + ladder.terminate;
         while self.is_alive() && tokio::time::Instant::now() < until {
-            // A group can only be asked, not waited for.
+            // A group can only be polled, not waited for.
             tokio::time::sleep(Duration::from_millis(10)).await;
             let _ = self.child.try_wait();
         }
@@ -121,7 +121,8 @@ impl Drop for Process {
     }
 }
 
-/// Why a command did not start: for good, or because the machine has no room for it now (`docs/hazards.md` H15).
+/// Returns the error for a command that did not start: a permanent one, or a passing one if the machine is out of
+/// resources (`docs/hazards.md` H15).
 fn not_started(settings: &config::Stdio, error: &std::io::Error) -> Error {
     let command = settings.command.clone();
     #[cfg(unix)]
@@ -139,7 +140,7 @@ fn not_started(settings: &config::Stdio, error: &std::io::Error) -> Error {
     if is_no_program(error) {
         return Error::Spawn { command, reason: format!("it is a program for another kind of machine ({error})") };
     }
-    // The file is there and may be run: what the system misses is what the file needs, a loader for example.
+    // The file exists and is executable, so something that it needs is missing, a loader for example.
     Error::Spawn { command, reason: format!("this system cannot run that file: {error}") }
 }
 
@@ -153,7 +154,7 @@ fn is_no_program(_: &std::io::Error) -> bool {
     false
 }
 
-/// Says how a process ended.
+/// Describes how a process ended.
 pub(super) fn describe(status: Option<ExitStatus>) -> String {
     match status {
         None => "unknown status".to_owned(),
@@ -175,7 +176,7 @@ fn signal(_: ExitStatus) -> String {
     "unknown status".to_owned()
 }
 
-/// A process group, by the pid of its leader.
+/// A process group, identified by the pid of its leader.
 #[cfg(unix)]
 #[derive(Debug)]
 struct Group(Option<rustix::process::Pid>);
@@ -186,9 +187,10 @@ impl Group {
         Self(child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw))
     }
 
-    /// The group, if its number still means it. That is sure while its leader is `held`, that is not yet waited for.
-    /// Then the number stays taken while there are members, and no new process can get it; so if one has it, the group
-    /// is gone and the number is another's (`docs/hazards.md` H12).
+    /// Returns the group if its number still belongs to it. That is certain while the group's leader is `held`, that
+    /// is, not yet waited for. After that the number stays reserved while the group has members, and no new process can
+    /// get it as its pid. So if a process has that pid, the group is gone and the number belongs to another
+    /// (`docs/hazards.md` H12).
     fn checked(&self, held: bool) -> Option<rustix::process::Pid> {
         let free = |group| rustix::process::test_kill_process(group) == Err(rustix::io::Errno::SRCH);
         self.0.filter(|group| held || free(*group))
@@ -202,7 +204,7 @@ impl Group {
         self.signal(held, rustix::process::Signal::TERM);
     }
 
-    /// Kills what is left, once: a group that is empty may be somebody else's the next moment.
+    /// Kills the remaining members, once: the number of an empty group may be reused at any moment.
     fn kill(&mut self, held: bool) {
         self.signal(held, rustix::process::Signal::KILL);
         self.0 = None;
@@ -215,7 +217,7 @@ impl Group {
     }
 }
 
-/// Elsewhere only the child itself is ended (`kill_on_drop`).
+/// On other systems only the child itself is ended (`kill_on_drop`).
 #[cfg(not(unix))]
 #[derive(Debug)]
 struct Group;
@@ -243,7 +245,7 @@ mod tests {
         let other = std::process::Command::new("sleep").arg("600").process_group(0).spawn();
         let mut other = other.expect("there is `sleep`");
         let pid = rustix::process::Pid::from_raw(i32::try_from(other.id()).expect("a small number"));
-        // As if its leader had been waited for, and the number given to this process since.
+        // As if its leader had been waited for, and the number had been reused for this process.
         let mut group = Group(pid);
         assert!(!group.is_alive(false));
         group.terminate(false);

@@ -1,17 +1,24 @@
-//! Redirects, followed by hand: within the origin, a few of them, and a POST only where it stays one
-//! (`docs/hazards.md` H28). No header of the config, nor a message, ever goes to another origin.
+//! Redirects, followed manually: within the origin, a few at most, and a POST only if it stays a POST
+//! (`docs/hazards.md` H28). No configured header and no message ever goes to another origin.
 
 use reqwest::header::{HeaderValue, LOCATION};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use url::Url;
 
-use super::helper::Given;
+use super::helper::HelperHeaders;
 use super::{Error, Http, excerpt};
 use crate::auth::{Authorizer, Held, Tries};
 
+/// The credentials that one request is sent with: the helper's headers, and an access token.
+#[derive(Clone, Copy)]
+struct Credentials<'a> {
+    given: Option<&'a HelperHeaders>,
+    held: Option<&'a Held>,
+}
+
 impl Http {
-    /// Sends a request that `fill` completes, with the headers of the helper and the token that the server takes, if it takes
-    /// one; again with others where it takes those.
+    /// Sends a request that `fill` completes, with the helper's headers and an access token, if there are any. Resends
+    /// it with new credentials if the server may accept those.
     pub(super) async fn send(
         &self,
         method: &Method,
@@ -29,7 +36,8 @@ impl Http {
                 Some(tokens) => tokens.credentials().await,
                 None => None,
             };
-            let response = self.send_with(method, url, accept, &fill, (given.as_deref(), held.as_deref())).await?;
+            let credentials = Credentials { given: given.as_deref(), held: held.as_deref() };
+            let response = self.send_with(method, url, accept, &fill, credentials).await?;
             let status = response.status().as_u16();
             if let (Some(helper), Some(given)) = (&self.helper, &given) {
                 let others = helper.judge(status, given, replaced).await?;
@@ -48,14 +56,14 @@ impl Http {
         }
     }
 
-    /// Sends a request, and again to where it is redirected.
+    /// Sends a request and follows its redirects.
     async fn send_with(
         &self,
         method: &Method,
         url: &Url,
         accept: &HeaderValue,
         fill: &impl Fn(RequestBuilder) -> RequestBuilder,
-        (given, held): (Option<&Given>, Option<&Held>),
+        Credentials { given, held }: Credentials<'_>,
     ) -> Result<Response, Error> {
         let mut elsewhere: Option<Url> = None;
         for _ in 0..=self.redirects {
@@ -83,7 +91,7 @@ impl Http {
         Err(Error::Malformed(format!("{} redirects more than {most} times (host.limits.redirects)", self.origin)))
     }
 
-    /// Where a response sends us, if it does.
+    /// Returns the target of a redirect; `None` if the response is no redirect.
     fn target(&self, method: &Method, url: &Url, response: &Response) -> Result<Option<Url>, Error> {
         let keeps_method = match response.status() {
             StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
@@ -100,11 +108,11 @@ impl Http {
             ))
         };
         if !keeps_method {
-            return Err(refused("which would not be a POST any more"));
+            return Err(refused("which would no longer be a POST"));
         }
-        let target = url.join(location).map_err(|_| refused("which is no URL"))?;
+        let target = url.join(location).map_err(|_| refused("which is not a URL"))?;
         if target.origin() != self.url.origin() {
-            return Err(refused("another origin, where nothing is sent to"));
+            return Err(refused("another origin, to which nothing is sent"));
         }
         tracing::debug!("{} redirects {method}", self.origin);
         Ok(Some(target))

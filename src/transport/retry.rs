@@ -1,23 +1,23 @@
-//! `Retry-After`: how long a server wants to be left alone, whatever it has written there (`docs/hazards.md` H19).
+//! Parses `Retry-After`, however a server wrote it (`docs/hazards.md` H19).
 
 use std::time::{Duration, SystemTime};
 
 use reqwest::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
-/// No server is asked again sooner,
+/// The shortest wait, whatever the server says.
 const LEAST: Duration = Duration::from_secs(1);
-/// and none is left alone for longer.
+/// The longest wait, whatever the server says.
 const MOST: Duration = Duration::from_secs(300);
 
-/// How long to wait before the next request, if the headers of a 429 or 503 say anything of it.
+/// Returns the wait before the next request, if the headers of a 429 or 503 name one.
 pub(super) fn after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().unwrap_or_default().trim();
     let date = |name: &HeaderName| httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok();
     let wait = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than a number has are a long time.
+        // A number that is too large for its type means the longest wait.
         text.parse().map_or(MOST, Duration::from_secs)
     } else {
-        // A date is one of the server's own clock, which may differ from ours. What is nothing at all is the least.
+        // A date is read by the server's own clock, which may differ from ours. Any other text means the shortest wait.
         let until = httpdate::parse_http_date(text).ok();
         until.and_then(|until| until.duration_since(date(&DATE).unwrap_or(now)).ok()).unwrap_or(LEAST)
     };

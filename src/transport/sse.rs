@@ -1,7 +1,8 @@
 //! A server behind a URL: HTTP with SSE, the transport of revision 2024-11-05.
 //!
-//! One GET whose stream carries everything the server says, answers included, and one POST a message to where the first
-//! event of that stream says. The stream is the session: neither outlives the other.
+//! There is one GET, whose stream carries every message from the server, responses included, and one POST per message
+//! to the server, at the endpoint that the stream's first event names. The stream is the session: neither outlives the
+//! other.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,29 +22,29 @@ use crate::dial::Dialer;
 use crate::protocol::sse::Events;
 use crate::protocol::{Frame, ProtocolVersion};
 
-/// How long a server may take to say where messages are to be posted.
+/// How long a server may take to send the `endpoint` event.
 const ENDPOINT: Duration = Duration::from_secs(20);
 const ENDPOINT_BYTES: usize = 8 * 1024;
-/// What is read of the body behind an accepted message, so that its connection can be used again.
+/// How much of the body of an accepted POST is read, so that its connection can be reused.
 const ACCEPTED_BYTES: usize = 64 * 1024;
 
 /// One session with a server behind a URL.
 #[derive(Debug)]
 pub(crate) struct Sse {
-    /// Makes the requests: the same headers go out with all of them.
+    /// Makes the requests: all of them carry the same headers.
     http: Http,
     endpoint: OnceLock<Url>,
-    /// A message was accepted at the endpoint: it exists.
+    /// Whether a message was accepted at the endpoint, which proves that it exists.
     accepted: AtomicBool,
 }
 
-/// What the server says, message by message.
+/// The messages from the server, one by one.
 #[derive(Debug)]
 pub(crate) struct SseStream {
     response: Response,
     events: Events,
     cap: usize,
-    /// When the last byte came.
+    /// When the last byte arrived.
     heard: Instant,
     turn: Turn,
 }
@@ -54,7 +55,7 @@ impl Sse {
         Ok(Self { http, endpoint: OnceLock::new(), accepted: AtomicBool::new(false) })
     }
 
-    /// Gets the headers that a program gives, before anybody waits for the stream.
+    /// Runs the headers helper, if any, before the time limit of the stream starts.
     pub(crate) async fn prepare(&self) -> Result<(), Error> {
         self.http.prepare().await
     }
@@ -96,17 +97,17 @@ impl Sse {
             return Err(self.strange(&format!("began its event stream with `{kind}`, not with `endpoint`")));
         }
         let endpoint = self.resolve(&opened, &data)?;
-        // A stream is opened once for each `Sse`.
+        // Each `Sse` opens only one stream.
         let _ = self.endpoint.set(endpoint);
         Ok(stream)
     }
 
-    /// The URL that an `endpoint` event names. Credentials of the config go along with every message, so it has to be of
-    /// the origin that they are for.
+    /// Resolves the URL of an `endpoint` event. The configured credentials are sent with every message, so the URL must
+    /// have the origin that they are meant for.
     fn resolve(&self, opened: &Url, data: &[u8]) -> Result<Url, Error> {
         let text = std::str::from_utf8(data).ok().map(str::trim).filter(|text| text.len() <= ENDPOINT_BYTES);
         let Some(mut endpoint) = text.and_then(|text| opened.join(text).ok()) else {
-            return Err(self.strange("sent an `endpoint` event whose data is no URL"));
+            return Err(self.strange("sent an `endpoint` event whose data is not a URL"));
         };
         if endpoint.origin() != self.http.url.origin() {
             let other = match endpoint.origin() {
@@ -120,23 +121,24 @@ impl Sse {
                 self.http.origin
             )));
         }
-        // Both can be done with a URL that has a host.
+        // Neither fails for a URL that has a host.
         let _ = endpoint.set_username("");
         let _ = endpoint.set_password(None);
         endpoint.set_fragment(None);
         Ok(endpoint)
     }
 
-    /// Sends one message. Where the server refuses it with an error of JSON-RPC, that is the answer.
+    /// Sends one message. Returns `None` if it was accepted; a JSON-RPC error in the response is the answer and is
+    /// returned.
     ///
     /// # Errors
-    /// When it was not accepted; [`Error::not_sent`] tells whether it had left.
+    /// When the message was not accepted; [`Error::not_sent`] tells whether it was sent.
     pub(crate) async fn post(&self, frame: Frame) -> Result<Option<Bytes>, Error> {
         let Some(endpoint) = self.endpoint.get() else { return Err(Error::Closed) };
         let body = frame.into_bytes();
         let fill = |request: RequestBuilder| request.header(CONTENT_TYPE, JSON).body(body.clone());
         let response = self.http.send(&Method::POST, endpoint, &BOTH, fill).await?;
-        // 202 it should be; some servers say 200, and some add a word.
+        // The status should be 202; some servers send 200, and some add a body.
         if response.status().is_success() {
             self.accepted.store(true, Ordering::Relaxed);
             skip(response).await;
@@ -154,7 +156,7 @@ impl Sse {
         self.http.refused(response).await.map(Some)
     }
 
-    /// From now on every request names the revision that was agreed on, if it is one that has a header for it.
+    /// Names the agreed revision in every request from now on, if that revision has a header for it.
     pub(crate) fn agree(&self, version: ProtocolVersion) {
         if version >= ProtocolVersion::V2025_06_18 {
             self.http.agree(version);
@@ -166,7 +168,7 @@ impl Sse {
     }
 }
 
-/// Reads and drops a small body.
+/// Reads and discards a small body.
 async fn skip(mut response: Response) {
     let mut size = 0;
     while let Ok(Some(chunk)) = response.chunk().await {
@@ -178,15 +180,15 @@ async fn skip(mut response: Response) {
 }
 
 impl SseStream {
-    /// When it will have been silent for that long, comments counted as words.
+    /// Returns when the stream will have been silent for that long; comments count as activity.
     pub(crate) fn silent_for(&self, time: Duration) -> Instant {
         self.heard + time
     }
 
-    /// The next message; `None` at the end.
+    /// Returns the next message; `None` at the end.
     ///
     /// # Cancel safety
-    /// A dropped wait loses nothing.
+    /// Dropping the future loses nothing.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         while let Some((kind, data)) = self.event().await? {
             if kind.is_empty() || kind == "message" {
@@ -196,7 +198,7 @@ impl SseStream {
         Ok(None)
     }
 
-    /// The next event that has data, and its kind.
+    /// Returns the type and the data of the next event that has data; `None` at the end.
     async fn event(&mut self) -> Result<Option<(String, Bytes)>, Error> {
         loop {
             self.turn.pass().await;

@@ -1,73 +1,81 @@
-//! What a child writes to standard error: read to its end, its last lines kept, each line told to the log.
+//! A child's standard error: read to its end, its last lines kept, each line logged.
 //!
-//! A line that has no end yet counts as one once the child has been silent for a moment: a prompt is such a line. Not here:
-//! which line tells why a start failed (`telling/mod.rs`). **Invariant:** nothing is shown that was not scrubbed.
+//! An unfinished line counts as a line once the child has been silent for a moment: a prompt is such a line. Not here:
+//! which line explains a failed start (`telling/mod.rs`). **Invariant:** nothing is shown unscrubbed.
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::timeout;
 
 use super::turn::Turn;
-use super::{Label, excerpt, telling};
+use super::{Announcer, Label, excerpt, telling};
+use crate::lock::lock;
 use crate::redact::Scrubber;
 
-/// The last lines that one child wrote to standard error. They are kept as they came, because a child may write more than
-/// anybody can scrub, and shown without the secrets that the child was given.
+/// The last lines that one child wrote to standard error. They are kept raw, because a child may write faster than
+/// scrubbing can follow, and shown without the secrets that the child was given.
 #[derive(Clone, Default)]
 pub(crate) struct StderrTail {
     kept: Arc<Mutex<Kept>>,
     scrubber: Arc<Scrubber>,
+    /// Announces each line to listeners.
+    announcer: Option<Announcer>,
 }
 
 #[derive(Default)]
 struct Kept {
     lines: VecDeque<Arc<[u8]>>,
-    /// The beginning of a line after which the child fell silent.
+    /// An unfinished line after which the child fell silent.
     open: Option<Arc<[u8]>>,
-    /// So many lines came so far.
+    /// The number of lines so far.
     count: u64,
-    /// What the lines tell, not scrubbed, and after how many of them.
+    /// The unscrubbed cause found in the lines, and the value of `count` when it was found.
     told: Option<(u64, Option<String>)>,
 }
 
-/// Lines that are kept.
+/// The number of lines that are kept.
 const LINES: usize = 200;
-/// Bytes of one line that are kept; the rest of it is dropped.
+/// The bytes of one line that are kept; the rest is dropped.
 const LINE: usize = 8 * 1024;
-/// Bytes of one line that are weighed.
+/// The bytes of one line that are weighed to find the cause of a failure.
 const HEAD: usize = 1024;
-/// Lines that people see.
+/// The number of lines that people see.
 const SHOWN: usize = 20;
-/// Characters of a line that people see.
+/// The characters of a line that people see.
 const WIDTH: usize = 300;
-/// A child that is silent for that long in the middle of a line waits for something.
+/// How long a child must be silent in the middle of a line to count as waiting for input.
 const STILL: Duration = Duration::from_millis(500);
 const LINES_PER_SECOND: u32 = 100;
 
 impl StderrTail {
-    /// An empty one of a server whose secrets are known.
+    /// Creates an empty tail with the secrets to scrub.
     pub(crate) fn of(scrubber: Arc<Scrubber>) -> Self {
         Self { scrubber, ..Self::default() }
     }
 
-    /// What the child wrote, fit to be shown: escaped, without secrets, at most `limit` characters.
+    /// Announces each line from now on.
+    pub(crate) fn announced(self, announcer: Announcer) -> Self {
+        Self { announcer: Some(announcer), ..self }
+    }
+
+    /// Formats output for display: escaped, without secrets, at most `limit` characters.
     fn shown(&self, bytes: &[u8], limit: usize) -> String {
-        // More than that is never shown, and a line may have megabytes.
+        // The rest is never shown, and a line may have megabytes.
         let bytes = &bytes[..bytes.len().min(4 * limit)];
         self.scrubber.scrub(&excerpt(&plain(bytes), limit)).into_owned()
     }
 
-    /// The last line that says something.
+    /// The last line that is not empty.
     pub(crate) fn last(&self) -> Option<String> {
         let kept = self.lock();
         kept.newest_first().map(|line| self.line(line)).find(|line| !line.is_empty())
     }
 
-    /// The last lines, the oldest first.
+    /// The last lines, oldest first.
     pub(crate) fn last_lines(&self) -> Vec<String> {
         let kept = self.lock();
         let lines = kept.newest_first().map(|line| self.line(line)).filter(|line| !line.is_empty());
@@ -76,7 +84,7 @@ impl StderrTail {
         lines
     }
 
-    /// The line that tells what went wrong; if the child waits in the middle of a line, that line.
+    /// The line that explains a failure; if the child waits in the middle of a line, that line.
     pub(crate) fn cause(&self) -> Option<String> {
         let open = self.lock().open.clone();
         if let Some(open) = open.map(|open| self.line(&open)).filter(|open| !open.is_empty()) {
@@ -85,8 +93,8 @@ impl StderrTail {
         Some(self.scrubber.scrub(&self.told()?).chars().take(WIDTH).collect())
     }
 
-    /// What the lines tell, not scrubbed: more may be known as secret when it is shown. They are weighed once, and not under
-    /// the lock, because that takes a while.
+    /// Returns the cause, unscrubbed, because more secrets may be known by the time it is shown. The lines are weighed
+    /// once, and outside of the lock, because that takes a while.
     fn told(&self) -> Option<String> {
         let (count, lines) = {
             let kept = self.lock();
@@ -103,12 +111,12 @@ impl StderrTail {
         told
     }
 
-    /// Whether a package runner told why: then the program itself never ran.
+    /// Whether a package runner (such as npx) reported the failure, so that the program itself never ran.
     pub(crate) fn is_of_a_package(&self) -> bool {
         self.cause().is_some_and(|cause| telling::is_of_a_package(&cause))
     }
 
-    /// One line for people. It is cut last: half of a secret looks like none.
+    /// Formats one line for people. It is truncated last: half a secret would not be recognized.
     pub(super) fn line(&self, line: &[u8]) -> String {
         let mut line = self.shown(line, LINE);
         if let Some((end, _)) = line.char_indices().nth(WIDTH) {
@@ -137,13 +145,13 @@ impl StderrTail {
         kept.lines.push_back(line.into());
     }
 
-    /// Keeps the beginning of a line until its end has come.
+    /// Keeps an unfinished line.
     fn push_open(&self, line: &[u8]) {
         self.lock().open = Some(line.into());
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept)
     }
 }
 
@@ -159,7 +167,7 @@ impl fmt::Debug for StderrTail {
     }
 }
 
-/// The line without the sequences that set colors and move the cursor. Escaped, they would hide the words.
+/// Removes the escape sequences that set colors and move the cursor. Escaped, they would hide the words.
 fn plain(line: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(line.len());
     let mut rest = line;
@@ -176,7 +184,8 @@ fn plain(line: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Reads standard error to its end, into the tail, and into the log of a `server`. A child that is not read here would block.
+/// Reads standard error to its end: into the tail, and, if there is a `server`, into the log under its name. Unread
+/// output would block the child.
 pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, tail: StderrTail, server: Option<Label>) {
     let mut buffer = [0u8; 4096];
     let mut turn = Turn::default();
@@ -208,14 +217,14 @@ pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, tail: StderrTail, 
     reader.end();
 }
 
-/// The line that is being read.
+/// The line being read.
 struct Reader {
     line: Vec<u8>,
-    /// The log has its beginning.
+    /// Whether the log already has the beginning of the line.
     is_told: bool,
     tail: StderrTail,
     server: Option<Label>,
-    /// The lines of this second.
+    /// The start of the current second, and the lines counted in it.
     second: (Instant, u32),
 }
 
@@ -228,14 +237,14 @@ impl Reader {
         }
     }
 
-    /// The child fell silent in the middle of the line.
+    /// Handles silence in the middle of a line.
     fn pause(&mut self) {
         self.is_told = true;
         self.log();
         self.tail.push_open(&self.line);
     }
 
-    /// The line is whole.
+    /// Handles the end of a line.
     fn end(&mut self) {
         if !self.line.trim_ascii().is_empty() {
             self.log();
@@ -254,6 +263,9 @@ impl Reader {
             let text = self.tail.shown(&self.line, LINE);
             if !text.is_empty() {
                 tracing::info!(target: "mcp_host::stderr", server, "{text}");
+                if let Some(announcer) = &self.tail.announcer {
+                    announcer.stderr(&text);
+                }
             }
         }
     }
@@ -266,7 +278,7 @@ mod tests {
     use super::*;
     use crate::redact::Learned;
 
-    /// Drains that, and tells how often others had their turn meanwhile.
+    /// Drains `said` and returns how often other tasks ran meanwhile.
     async fn turns(said: &[u8], tail: &StderrTail) -> usize {
         let mut turns = 0;
         let others = std::future::poll_fn(|_| {
@@ -284,7 +296,7 @@ mod tests {
     #[tokio::test]
     async fn h5_a_flood_on_standard_error_leaves_the_others_their_turn() {
         let tail = StderrTail::default();
-        // Of what is there at once: by the bytes, and by the lines.
+        // Everything is available at once: yields by bytes, and by lines.
         assert!(turns(&vec![b'x'; 1 << 20], &tail).await >= 30);
         assert!(turns("x\n".repeat(1 << 16).as_bytes(), &tail).await >= 1000);
         assert!(turns("://".repeat(2730).as_bytes().repeat(100).as_slice(), &tail).await >= 20);
@@ -297,7 +309,7 @@ mod tests {
         knows.know("correct horse");
         knows.follow(&learned);
         let tail = StderrTail::of(Arc::new(knows));
-        // Most of it is over the rate.
+        // Most of it exceeds the rate.
         let said = "it was correct horse and tr0ub4dor\n".repeat(1000) + "\u{3000}\n \t\n";
         drain(said.as_bytes(), tail.clone(), Some("it".into())).await;
         assert_eq!(tail.last().as_deref(), Some("it was *** and tr0ub4dor"));

@@ -1,10 +1,10 @@
-//! A server as a child process: one message a line on its standard input and output.
+//! A server as a child process: one message per line on its standard input and output.
 //!
-//! Writes are queued and go out in batches by one task, so that no caller waits for a child that does not read; reading is
-//! the task of whoever holds the [`PipeReader`].
+//! Writes are queued and go out in batches from one task, so that no caller waits for a child that does not read.
+//! Reading happens in the task that holds the [`PipeReader`].
 
 use std::io::IoSlice;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,17 +22,18 @@ use super::stderr::{StderrTail, drain};
 use super::turn::Turn;
 use super::{Error, Label, Limits};
 use crate::config;
+use crate::lock::lock;
 use crate::protocol::lines::{Line, Lines};
 use crate::protocol::{Frame, Malformed, Message, RequestId, is_batch};
 
-/// The writing end of a child.
+/// The writing end of a child process.
 #[derive(Clone, Debug)]
 pub(crate) struct Pipe {
     queue: Arc<Queue>,
     pid: Option<u32>,
 }
 
-/// The reading end of a child, and the child itself.
+/// The reading end of a child process, and the process itself.
 #[derive(Debug)]
 pub(crate) struct PipeReader {
     stdout: ChildStdout,
@@ -43,7 +44,7 @@ pub(crate) struct PipeReader {
     queue: Arc<Queue>,
     noise: Noise,
     turn: Turn,
-    /// When it ends to be listened to, and why.
+    /// When and why reading stops.
     leaving: Option<(Instant, Leaving)>,
     server: Label,
     cap: usize,
@@ -54,7 +55,7 @@ pub(crate) struct PipeReader {
 struct Queue {
     waiting: Mutex<Waiting>,
     news: Notify,
-    /// The child takes nothing any more.
+    /// Cancelled when the child stops taking input.
     deaf: CancellationToken,
     cap: usize,
 }
@@ -62,41 +63,41 @@ struct Queue {
 #[derive(Debug, Default)]
 struct Waiting {
     pieces: Vec<Bytes>,
-    /// The requests among them, and where each begins.
+    /// The ids of the queued requests, and the offset in `pieces` at which each begins, in bytes.
     requests: Vec<(u64, usize)>,
-    /// The bytes of the pieces.
+    /// The number of bytes in `pieces`.
     queued: usize,
-    /// Requests of which the system took nothing, when it took nothing more.
+    /// Requests of which no byte was taken when writing failed.
     refused: Vec<u64>,
-    /// The bytes of the pieces, and of those that are being written.
+    /// The number of bytes in `pieces`, plus those being written.
     bytes: usize,
     closed: bool,
 }
 
-/// What a child said.
+/// Something read from a child.
 #[derive(Debug)]
 pub(crate) enum Heard {
     Message(Message),
-    /// What may be several at once, and why it is not one.
+    /// A possible JSON-RPC batch, and why it is not a single message.
     Batch(Bytes, Malformed),
-    /// Something that was meant as the answer to that request, and is no message.
+    /// A malformed or oversized answer to that request.
     Broken(RequestId, Error),
 }
 
-/// Why a child is not listened to any longer than [`LAST_WORDS`].
+/// Why a child is read for only [`LAST_WORDS`] longer.
 #[derive(Debug)]
 enum Leaving {
     Ended(Option<std::process::ExitStatus>),
-    /// It takes nothing any more.
+    /// The child no longer takes input.
     Deaf,
 }
 
-/// A write that takes longer means that the child does not read any more.
+/// A write that takes longer means that the child has stopped reading.
 const STUCK: Duration = Duration::from_secs(30);
-/// After the child ended, what it wrote is read this long.
+/// How long output is still read after the child has ended.
 pub(super) const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// Starts the command. Its standard error goes to the log; writer and drain run on `tasks`.
+/// Starts the command. Its standard error goes to the log; the writer and the stderr reader run on `tasks`.
 pub(crate) fn spawn(
     settings: &config::Stdio,
     limits: &Limits,
@@ -136,7 +137,7 @@ pub(crate) fn spawn(
 }
 
 impl Pipe {
-    /// Queues a message. It never waits.
+    /// Queues a message without waiting.
     pub(crate) fn send(&self, frame: Frame) -> Result<(), Error> {
         self.put(frame, None)
     }
@@ -166,7 +167,7 @@ impl Pipe {
         self.put(frame, Some(id))
     }
 
-    /// The connection is lost: nothing more is written. Tells the requests of which not a byte was.
+    /// Stops writing after the connection is lost. Returns the requests of which no byte was written.
     pub(crate) fn abandon(&self) -> Vec<u64> {
         let mut waiting = self.queue.lock();
         waiting.closed = true;
@@ -185,7 +186,7 @@ impl Pipe {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 
     fn close(&self) {
@@ -193,14 +194,14 @@ impl Queue {
         self.news.notify_one();
     }
 
-    /// Everything that waits, or `None` once it is closed and empty.
+    /// Waits for queued messages and takes them all; `None` once the queue is closed and empty.
     async fn take(&self) -> Option<Batch> {
         loop {
             let news = self.news.notified();
             {
                 let mut waiting = self.lock();
                 if !waiting.pieces.is_empty() {
-                    // From here on a request may have arrived, unless its writing fails before its first byte.
+                    // From here on a request may have arrived, unless writing fails before its first byte.
                     waiting.queued = 0;
                     let pieces = std::mem::take(&mut waiting.pieces);
                     return Some(Batch { pieces, requests: std::mem::take(&mut waiting.requests) });
@@ -218,14 +219,14 @@ impl Queue {
         waiting.bytes = waiting.bytes.saturating_sub(bytes);
     }
 
-    /// The system takes nothing more after so many bytes of a batch.
+    /// Records that writing failed after `written` bytes of a batch.
     fn refused(&self, requests: Vec<(u64, usize)>, written: usize) {
         let mut waiting = self.lock();
         waiting.refused.extend(requests.into_iter().filter(|(_, start)| *start >= written).map(|(id, _)| id));
     }
 }
 
-/// What is written in one go.
+/// The data of one write.
 struct Batch {
     pieces: Vec<Bytes>,
     requests: Vec<(u64, usize)>,
@@ -236,7 +237,7 @@ async fn write(mut stdin: ChildStdin, queue: Arc<Queue>) {
         let mut written = 0;
         match tokio::time::timeout(STUCK, write_all(&mut stdin, pieces, &mut written)).await {
             Ok(Ok(())) => queue.written(written),
-            // The reader sees the end of the process, or else that it is deaf.
+            // The reader notices the end of the process, or else that it is deaf.
             Ok(Err(_)) | Err(_) => {
                 queue.refused(requests, written);
                 queue.deaf.cancel();
@@ -247,7 +248,8 @@ async fn write(mut stdin: ChildStdin, queue: Arc<Queue>) {
     queue.close();
 }
 
-/// One system call for many messages; small ones are put together first. Counts what the system takes.
+/// Writes many messages in one system call; small ones are joined first. `count` becomes the number of bytes that the
+/// pipe took.
 async fn write_all(stdin: &mut ChildStdin, mut pieces: Vec<Bytes>, count: &mut usize) -> std::io::Result<()> {
     const TOGETHER: usize = 16 * 1024;
     if pieces.iter().map(Bytes::len).sum::<usize>() <= TOGETHER {
@@ -280,13 +282,13 @@ async fn write_all(stdin: &mut ChildStdin, mut pieces: Vec<Bytes>, count: &mut u
 }
 
 impl PipeReader {
-    /// The next message. Noise between messages is told to the log and skipped.
+    /// Returns the next message. Lines that are not messages are logged and skipped.
     ///
     /// # Errors
-    /// When the process ended, closed its output, does not read, or says something without end.
+    /// When the process ended, closed its output, does not read, or sends an endless line.
     pub(crate) async fn next(&mut self) -> Result<Heard, Error> {
         loop {
-            // Before anything is taken, so that a wait that is dropped loses nothing.
+            // Before anything is taken, so that dropping the future loses nothing.
             self.turn.pass().await;
             while let Some(line) = self.lines.next() {
                 self.turn.message();
@@ -296,7 +298,7 @@ impl PipeReader {
                 self.turn.pass().await;
             }
             if self.leaving.is_none() && self.queue.deaf.is_cancelled() {
-                // If it is about to end, that is the better reason; and what it still says counts.
+                // If the child is about to end, that is the better reason, and its last output still counts.
                 self.leaving = Some((Instant::now() + LAST_WORDS, Leaving::Deaf));
             }
             let until = self.leaving.as_ref().map(|(until, _)| *until);
@@ -309,7 +311,7 @@ impl PipeReader {
             let (stays, noise, space) = (until.is_none(), self.noise.due(), self.lines.space());
             tokio::select! {
                 biased;
-                // These first, because a grandchild may hold the pipe open for ever, and fill it too.
+                // These first, because a grandchild may hold the pipe open forever, and fill it too.
                 () = over => return Err(self.left().await),
                 status = self.process.wait(), if stays => {
                     self.leaving = Some((Instant::now() + LAST_WORDS, Leaving::Ended(status)));
@@ -338,7 +340,7 @@ impl PipeReader {
             Line::Endless => return Err(Error::TooLarge(self.cap)),
         };
         let broken = Message::answered_by(&text).map(|id| Heard::Broken(id, error));
-        // Whoever waits for an answer that is too large is told so.
+        // The caller of an oversized answer gets an error, so there is no need to log it.
         if broken.is_none() || !is_too_long {
             self.noise.note(&self.server, &self.tail, &text, &reason);
         }
@@ -360,13 +362,13 @@ impl PipeReader {
         self.exited(status).await
     }
 
-    /// Tells of something that is no message after all.
+    /// Logs a line that turned out not to be a message.
     pub(crate) fn tell_noise(&mut self, text: &[u8], reason: &str) {
         self.noise.note(&self.server, &self.tail, text, reason);
     }
 
     async fn exited(&mut self, status: Option<std::process::ExitStatus>) -> Error {
-        // What it said last is the best reason there is.
+        // Its last words are the best reason there is.
         let _ = tokio::time::timeout(LAST_WORDS, &mut self.drain).await;
         let status = match status {
             None => "it closed its standard output".to_owned(),
@@ -375,11 +377,11 @@ impl PipeReader {
         Error::Exited { status, stderr: self.tail.cause() }
     }
 
-    /// Ends the process and its group; done when no member is alive.
+    /// Stops the process and its group; returns once no member of the group is alive.
     pub(crate) async fn stop(mut self, ladder: Ladder) {
         self.queue.close();
         self.noise.tell(&self.server);
-        // A child that writes its last words into a full pipe would never see the end of its input.
+        // Its output is read until then: a child that blocks on a full pipe would never see the end of its input.
         let Self { process, mut stdout, drain, .. } = self;
         let (gone, wait) = oneshot::channel::<()>();
         let swallow = async {
@@ -392,7 +394,7 @@ impl PipeReader {
             drop(gone);
         };
         tokio::join!(stop, swallow);
-        // What left the group may hold the pipe open; nobody waits for what it says.
+        // A descendant that left the group may hold the pipe open; its output no longer matters.
         drain.abort();
     }
 }

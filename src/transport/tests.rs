@@ -1,4 +1,4 @@
-//! Children that misbehave: H1 to H18, as far as pipes and processes go.
+//! Children that misbehave: H1 to H18, as far as pipes and processes are concerned.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::*;
 use crate::config::Stdio;
 use crate::protocol::{Frame, Message, Method, Raw, RequestId};
 
-/// A child, with both ends of its pipes.
+/// A child and both ends of its pipes.
 struct Child {
     pipe: Pipe,
     reader: PipeReader,
@@ -38,7 +38,7 @@ fn sh(script: &str) -> Child {
     start("sh", &["-c", script])
 }
 
-/// A child that says exactly this.
+/// A child that prints exactly this.
 fn says(text: &[u8]) -> Child {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
@@ -52,7 +52,7 @@ fn ladder(close: u64, terminate: u64) -> Ladder {
 }
 
 impl Child {
-    /// The ids of what it answers: whole, and broken in brackets.
+    /// Returns the ids of its answers; broken ones in parentheses.
     async fn heard(&mut self, count: usize) -> String {
         let mut said = Vec::new();
         while said.len() < count {
@@ -62,7 +62,7 @@ impl Child {
                     notice.params.unwrap().member("n").unwrap().to_string()
                 }
                 Heard::Message(Message::Request(request)) => format!("{}?", request.id),
-                // Whether that is something, is not decided here.
+                // A possible batch is not decided here.
                 Heard::Batch(..) => continue,
                 Heard::Broken(id, error) => format!("({id}: {error})"),
             });
@@ -70,7 +70,7 @@ impl Child {
         said.join(" ")
     }
 
-    /// The number it says in a notification.
+    /// Returns the number in its next notification.
     async fn number(&mut self) -> i32 {
         self.heard(1).await.parse().unwrap()
     }
@@ -90,7 +90,7 @@ fn request(id: u64, size: usize) -> Frame {
     Frame::request(&RequestId::Number(id as i64), &Method::ToolsCall, Some(&params))
 }
 
-/// Whether a process is there and more than a remainder.
+/// Whether a process exists and is not a zombie.
 fn is_alive(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     let there = rustix::process::test_kill_process(rustix::process::Pid::from_raw(pid).unwrap()).is_ok();
@@ -106,18 +106,18 @@ async fn wait_gone(pid: i32) {
     tokio::time::timeout(Duration::from_secs(5), gone).await.unwrap_or_else(|_| panic!("{pid} is alive"));
 }
 
-/// Counts the records of one target that are made on this thread.
-struct Told(&'static str, Arc<AtomicUsize>);
+/// Counts the log records of one target on this thread.
+struct LogCounter(&'static str, Arc<AtomicUsize>);
 
-impl Told {
-    /// The count, and what ends it.
+impl LogCounter {
+    /// Returns the count, and a guard that ends the counting.
     fn of(target: &'static str) -> (Arc<AtomicUsize>, tracing::subscriber::DefaultGuard) {
         let count = Arc::<AtomicUsize>::default();
         (count.clone(), tracing::subscriber::set_default(Self(target, count)))
     }
 }
 
-impl tracing::Subscriber for Told {
+impl tracing::Subscriber for LogCounter {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
         metadata.target() == self.0
     }
@@ -133,7 +133,7 @@ impl tracing::Subscriber for Told {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// A line of a shell script that tells a number.
+/// A shell function that reports a number.
 const TELL: &str = r#"tell() { printf '{"jsonrpc":"2.0","method":"n","params":{"n":%d}}\n' "$1"; };"#;
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn h1_answers_arrive_between_noise() {
 
 #[tokio::test]
 async fn h1_noise_is_told_once_with_its_first_line_and_then_once_an_hour() {
-    let (told, _log) = Told::of("mcp_host::transport::noise");
+    let (told, _log) = LogCounter::of("mcp_host::transport::noise");
     let mut child =
         sh(&format!("{TELL} n=0; while n=$((n + 1)); do yes noise | head -n 20; tell $n; read -r line; done"));
     assert_eq!((child.number().await, told.load(Ordering::SeqCst)), (1, 0), "more may follow at once");
@@ -214,7 +214,7 @@ async fn h4_what_is_no_text_fails_the_call_it_answers() {
     let mut child = says(
         b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\xff\"}\n\xff\xff\n{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}\n",
     );
-    assert_eq!(child.heard(2).await, "(1: no JSON: no UTF-8 at byte 34) 2");
+    assert_eq!(child.heard(2).await, "(1: not JSON: invalid UTF-8 at byte 34) 2");
     child.reader.stop(ladder(0, 0)).await;
 }
 
@@ -250,7 +250,7 @@ async fn h5_a_flood_on_standard_error_blocks_nothing() {
 
 #[tokio::test]
 async fn h5_of_standard_error_a_hundred_lines_a_second_are_told() {
-    let (told, _log) = Told::of("mcp_host::stderr");
+    let (told, _log) = LogCounter::of("mcp_host::stderr");
     let begun = Instant::now();
     let child = sh("seq 1 20000 >&2; sleep 60");
     while child.tail.last().as_deref() != Some("20000") {
@@ -279,7 +279,7 @@ async fn h6_a_child_that_reads_nothing_fills_its_own_queue_alone() {
     child.reader.stop(ladder(0, 0)).await;
 }
 
-/// Neither waits for the other: what the child says is read while it reads nothing.
+/// Neither direction waits for the other: the child's output is read while it reads nothing.
 #[tokio::test]
 async fn h6_race_10_both_pipes_are_full() {
     let mut child = sh(r#"seq -f '{"jsonrpc":"2.0","id":%g,"result":{}}' 1 20000; exec sleep 60"#);
@@ -305,7 +305,7 @@ async fn h6_a_write_that_is_stuck_is_a_loss() {
 #[tokio::test]
 async fn h6_a_child_that_closes_its_input_is_a_loss() {
     let child = sh(r#"exec <&-; exec sleep 60"#);
-    // Until it has, what is written fits into the pipe.
+    // Until it has closed it, writes fit into the pipe.
     let writing = async {
         while child.pipe.send(request(1, 1024)).is_ok() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -317,12 +317,13 @@ async fn h6_a_child_that_closes_its_input_is_a_loss() {
 
 #[tokio::test]
 async fn h9_what_was_not_written_is_told_apart() {
-    let mut child = sh("exec sleep 0.3");
+    let mut child = sh(&format!("{TELL} head -c 1 >/dev/null; tell $$; exec sleep 600"));
     child.pipe.request(1, request(1, CAP)).unwrap();
-    // The writer takes the first, and the child does not.
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    // A byte of the first has arrived, and the child reads no more.
+    let pid = child.number().await;
     child.pipe.request(2, request(2, 10)).unwrap();
     child.pipe.request(3, request(3, 10)).unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL).unwrap();
     assert!(matches!(child.reader.next().await, Err(Error::Exited { .. })));
     assert_eq!(child.pipe.abandon(), [2, 3]);
     assert_eq!(child.pipe.request(4, request(4, 10)), Err(Error::Unwritten));
@@ -358,7 +359,7 @@ async fn h11_process_dead_and_pipe_held_open() {
 
 #[tokio::test]
 async fn h12_a_wrapper_is_ended_with_what_it_wraps() {
-    // The wrapper waits; ends at once; ends when told to and leaves its child behind.
+    // The wrapper waits; exits at once; exits on SIGTERM and leaves its child behind.
     for script in [
         "sleep 600 & tell $!; wait",
         "sleep 600 & tell $!; exit",
@@ -385,7 +386,7 @@ async fn h14_a_slow_but_useful_exit_is_respected() {
     let home = tempfile::tempdir().unwrap();
     let saved = home.path().join("saved");
     let script = |trap: &str| format!("{TELL} {trap} tell 1; read -r line; sleep 0.3; echo done > {}", saved.display());
-    // At the end of its input, and when it is told to.
+    // At the end of its input, and on SIGTERM.
     for (trap, close) in [("", 5_000), ("trap 'sleep 0.3; echo done > \"$0\"; exit 0' TERM;", 10)] {
         let script = format!("{}; [ -n \"$(echo)\" ] || sleep 0.1", script(trap));
         let mut child = start("sh", &["-c", &script, saved.to_str().unwrap()]);
@@ -402,7 +403,7 @@ async fn h14_a_slow_but_useful_exit_is_respected() {
 async fn h14_what_a_wrapper_leaves_behind_is_told_to_end_before_it_is_killed() {
     let home = tempfile::tempdir().unwrap();
     let saved = home.path().join("saved");
-    // The wrapper ends with its input, and what it started when it is told to.
+    // The wrapper exits at the end of its input, its child on SIGTERM.
     let script = r#"(trap 'echo done >"$0"; exit' TERM; tell 1; while :; do sleep 0.01; done) & read -r line"#;
     let mut child = start("sh", &["-c", &format!("{TELL} {script}"), saved.to_str().unwrap()]);
     assert_eq!(child.number().await, 1);
@@ -440,7 +441,7 @@ async fn h15_no_zombie_is_left() {
 async fn h16_nothing_leaks_into_a_child() {
     let home = tempfile::tempdir().unwrap();
     let out = home.path().join("out");
-    // A descriptor of ours. The masks are those of `grep`, as inherited: a shell blocks signals while it forks.
+    // A descriptor of ours. The masks are those that `grep` inherits: a shell blocks signals while it forks.
     let _open = std::fs::File::create(home.path().join("descriptor")).unwrap();
     let script = r#"exec 4>"$0"; env | sed 's/=.*//' >&4; echo -- >&4; ls -l /proc/$$/fd >&4; echo -- >&4
         grep -E '^Sig(Blk|Ign)' /proc/self/status >&4; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; sleep 60"#;
@@ -456,7 +457,7 @@ async fn h16_nothing_leaks_into_a_child() {
     let text = std::fs::read_to_string(&out).unwrap();
     let [names, descriptors, masks] = text.split("--\n").collect::<Vec<_>>().try_into().unwrap();
     let fixed = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TMPDIR", "TZ", "TERM", "TEMP", "TMP"];
-    // What the shell itself sets.
+    // Variables that the shell itself sets.
     let shell = ["PWD", "OLDPWD", "SHLVL", "_"];
     for name in names.lines() {
         let is_way_out = name.to_ascii_lowercase().ends_with("_proxy")
@@ -500,7 +501,7 @@ async fn h17_arguments_reach_the_child_as_they_are() {
     let text = std::fs::read_to_string(&out).unwrap();
     assert_eq!(text.trim_end_matches('\0').split('\0').collect::<Vec<_>>(), odd);
     child.reader.stop(ladder(0, 0)).await;
-    // A command is a program's name, no line of a shell.
+    // A command is the name of a program, not a shell line.
     let stdio = Stdio { command: "true; true".to_owned(), ..Stdio::default() };
     let limits = Limits { message: CAP, queue: CAP, depth: crate::protocol::DEPTH };
     let started = spawn(&stdio, &limits, "test".into(), StderrTail::default(), &TaskTracker::new());

@@ -1,11 +1,12 @@
-//! Fair reading: a reader of one server that talks without end lets all others have their turn every [`TURN`] bytes.
+//! Fair reading: a task that reads from a server that never stops talking yields to all other tasks every [`TURN`]
+//! bytes.
 
-/// Reading that much in one go takes well under a millisecond.
+/// The bytes that are read in one turn, which takes well under a millisecond.
 const TURN: usize = 32 * 1024;
-/// A message costs more than its bytes.
+/// The cost of a message in addition to its own length, in bytes.
 const MESSAGE: usize = 512;
 
-/// How much was read since the others had their turn.
+/// The bytes read since the last yield.
 #[derive(Debug, Default)]
 pub(super) struct Turn(usize);
 
@@ -15,12 +16,12 @@ impl Turn {
         self.0 = self.0.saturating_add(count);
     }
 
-    /// Counts a message, or what was none.
+    /// Counts a message or another line.
     pub(super) fn message(&mut self) {
         self.bytes(MESSAGE);
     }
 
-    /// Lets others go first, if it is their turn.
+    /// Yields to other tasks when the turn is used up.
     pub(super) async fn pass(&mut self) {
         if self.0 >= TURN {
             self.0 = 0;

@@ -1,17 +1,16 @@
-//! A lease that one client alone has called on, and the roots that its server is told.
-
-use std::sync::PoisonError;
+//! Leases that only one client has called on, and the roots that the host tells their server.
 
 use super::{Owner, Upstream};
+use crate::lock::lock;
 
 impl Upstream {
-    /// Whether it is that client's, or no other has ever called on it.
+    /// Whether the lease is bound to that client, or is unbound and only that client has called on it.
     pub(crate) fn is_only(&self, owner: Owner) -> bool {
         self.bound_to().or_else(|| self.only_caller()) == Some(owner)
     }
 
-    /// Each call has roots of its own from now on.
+    /// Drops the kept roots: from now on each call brings its own.
     pub(crate) fn forget_roots(&self) {
-        *self.roots.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.roots) = None;
     }
 }

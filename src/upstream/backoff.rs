@@ -1,34 +1,38 @@
-//! How long to wait: before the next attempt, full jitter over an exponential cap; before lists that could not be read
-//! are asked for again; until many attempts are spread. Pure.
+//! How long to wait before the next connection attempt (full jitter below an exponential cap), before lists are read
+//! again, and to spread the attempts to many servers; pure.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::config::Restart;
 
-/// The wait after `losses` losses in a row (at least one). `chance` is from 0 to 1.
+/// The maximum number of reconnection attempts in flight at a time, and begun per second.
+pub(super) const AT_A_TIME: usize = 8;
+
+/// Returns the pause before the next attempt after `losses` losses in a row (at least one). `chance` (0 to 1) is the
+/// jitter.
 pub(super) fn delay(restart: &Restart, losses: u32, chance: f64) -> Duration {
     let doubled = 2f64.powi(i32::try_from(losses.saturating_sub(1).min(30)).unwrap_or(30));
     let cap = (restart.min_delay.as_secs_f64() * doubled).min(restart.max_delay.as_secs_f64());
     Duration::try_from_secs_f64(cap * chance.clamp(0.0, 1.0)).unwrap_or(restart.max_delay)
 }
 
-/// A random number from 0 to 1.
+/// Returns a random number between 0 and 1.
 pub(super) fn chance() -> f64 {
     getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX))
 }
 
-/// When attempts of many servers may begin: no more than [`AT_A_TIME`](super::gate::AT_A_TIME) in any second.
+/// Schedules the reconnection attempts to many servers: at most [`AT_A_TIME`] begin in any second.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
-    /// When the last ones began, oldest first.
+    /// When the most recent attempts began, oldest first.
     begun: VecDeque<Instant>,
 }
 
 impl Rate {
-    /// When one that is ready now may begin; it is counted.
+    /// Returns when an attempt that is ready now may begin, and counts that attempt.
     pub(super) fn next(&mut self, now: Instant) -> Instant {
-        let full = self.begun.len() >= super::gate::AT_A_TIME;
+        let full = self.begun.len() >= AT_A_TIME;
         let oldest = if full { self.begun.pop_front() } else { None };
         let at = oldest.map_or(now, |oldest| now.max(oldest + Duration::from_secs(1)));
         self.begun.push_back(at);
@@ -36,29 +40,29 @@ impl Rate {
     }
 }
 
-/// When a server's lists may be read anew: a few times at once, then one by one, so that a server that changes them without
-/// end costs little.
+/// Schedules the rereading of a server's lists: a few readings in a burst, then a steady pace, so that a server that
+/// changes its lists constantly costs little.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    /// Up to here the readings so far are paid for.
+    /// When the readings so far no longer count: each counts for [`Pace::BETWEEN`].
     paid: Option<Instant>,
-    /// How many in a row came to nothing.
+    /// The number of failures in a row.
     vain: u32,
-    /// The next one begins no sooner.
+    /// The earliest start of the next reading after a failure.
     later: Option<Instant>,
 }
 
 impl Pace {
-    /// How many may follow each other at once.
+    /// The number of readings in a burst.
     const AT_ONCE: u32 = 4;
-    /// How far apart they are then; in any minute there are no more than 30 (H50).
+    /// The interval between readings after a burst, so that no minute has more than 30 readings (H50).
     const BETWEEN: Duration = Duration::from_millis(2400);
-    /// What came to nothing is tried again so often,
+    /// How often a failed reading is retried in a row.
     const AGAIN: u32 = 6;
-    /// so long after the first time, and twice as long after each.
+    /// The pause before the first retry; it doubles with each further one.
     const LATER: Duration = Duration::from_secs(2);
 
-    /// When one that is wanted now may begin; it is counted.
+    /// Returns when a reading that is wanted now may begin, and counts that reading.
     pub(super) fn next(&mut self, now: Instant) -> Instant {
         let paid = self.paid.map_or(now, |paid| paid.max(now));
         self.paid = Some(paid + Self::BETWEEN);
@@ -67,13 +71,13 @@ impl Pace {
         self.later.take().map_or(begin, |later| later.max(begin))
     }
 
-    /// One brought all of them.
+    /// Records a reading that returned all lists.
     pub(super) fn done(&mut self) {
         (self.vain, self.later) = (0, None);
     }
 
-    /// One came to nothing, and the server wants to be left `alone` for so long: whether another one is worth it. What is told
-    /// after the last one begins anew.
+    /// Records a failed reading. Returns true if it should be retried. `alone` is how long the server asked us to send
+    /// no requests. After the last retry the count starts over with the next change that the server reports.
     pub(super) fn failed(&mut self, now: Instant, alone: Duration, chance: f64) -> bool {
         if self.vain >= Self::AGAIN {
             self.done();
@@ -95,7 +99,7 @@ mod tests {
         let (mut rate, start) = (Rate::default(), Instant::now());
         let mut begun: Vec<Instant> = (0..100).map(|_| rate.next(start)).collect();
         assert_eq!(begun.iter().filter(|at| **at == start).count(), 8, "the first ones at once");
-        // And some that come when it is quiet again.
+        // Further attempts, after a quiet period.
         begun.extend((0..20).map(|index| rate.next(start + Duration::from_millis(20_000 + index * 10))));
         assert!(begun.windows(9).all(|nine| nine[8] - nine[0] >= Duration::from_secs(1)), "{begun:?}");
         assert!(begun.is_sorted());
@@ -116,7 +120,7 @@ mod tests {
     fn h50_a_few_changes_are_read_at_once_and_a_storm_at_a_pace() {
         let (mut pace, start) = (Pace::default(), Instant::now() + Duration::from_secs(3600));
         let (mut now, mut begun) = (start, Vec::new());
-        // As soon as one is over the next is wanted.
+        // The next reading is wanted as soon as one is over.
         while now < start + Duration::from_secs(60) {
             now = pace.next(now);
             begun.push(now);
@@ -126,7 +130,7 @@ mod tests {
         let at = |second: f64| start + Duration::from_secs_f64(second);
         assert_eq!(begun.iter().filter(|begin| **begin < at(1.0)).count(), 4);
         assert!(begun.windows(2).skip(3).all(|pair| pair[1] - pair[0] > Duration::from_secs(2)));
-        // After a rest it is as in the beginning.
+        // After a rest it starts over.
         let later = at(600.0);
         assert_eq!([later; 4], std::array::from_fn(|_| pace.next(later)));
     }
@@ -141,7 +145,7 @@ mod tests {
                 pauses.push((at - now).as_secs());
                 now = at;
             }
-            // It is quiet then, and the next news is read at once.
+            // After a quiet period, the next change is read at once.
             now += Duration::from_secs(600);
             assert_eq!(pace.next(now), now);
             pauses

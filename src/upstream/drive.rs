@@ -1,7 +1,8 @@
-//! The reading side of a connection: a task for a pipe, a stream for HTTP, and the way of one request over HTTP.
+//! The reading side of a connection: a task that reads a pipe, a task that reads the one stream of HTTP with SSE, and a
+//! future for each request over Streamable HTTP.
 //!
-//! Closing the stream of a modern request cancels it. A stream that breaks loses its request; the router decides
-//! whether to send it again, as for every loss.
+//! Closing the response stream of a modern request cancels that request. If the stream breaks, its request is lost; the
+//! router decides whether to resend it, as after every loss.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,62 +10,57 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::connection::Connection;
-use super::exchange::Item;
 use super::{listing, renew, resume};
-use crate::protocol::{Frame, Malformed, Message, Method, Raw, Response, batch, code};
-use crate::transport::{Error, Heard, Http, Ladder, PipeReader, Reply, Said, Sse, SseStream};
+use crate::protocol::{Frame, Message, Method, Raw, Response, code};
+use crate::transport::{Error, Heard, Http, Ladder, MemoryMessage, PipeReader, Reply, Sse, SseStream};
 
-/// How long a server may take to accept what is posted to it over HTTP with SSE. Its answer comes on the stream.
-const ACCEPT: Duration = Duration::from_secs(60);
-/// A stream of HTTP with SSE may be silent for that long. Many servers send no comments, and many proxies end a stream that
-/// is silent for a minute.
+/// How long a stream of HTTP with SSE may be silent before the server is pinged. Many servers send no comments on it,
+/// and many proxies end a stream after a silent minute.
 const SILENT: Duration = Duration::from_secs(30);
-/// Messages in one batch.
-const BATCH: usize = 100;
-
-/// Posts a request and reads its answer, which may be a stream that breaks and is resumed (2025-11-25, transports).
+/// Posts a legacy request and reads its response, which may be a stream that breaks and is resumed (2025-11-25,
+/// transports).
 pub(super) async fn request(connection: Arc<Connection>, http: Arc<Http>, id: u64, frame: Frame) {
     if let Err(error) = http.may_ask() {
-        return lost(&connection, id, error);
+        return connection.lose_one(id, error);
     }
     match http.post(frame).await {
         Ok(Reply::Json(body) | Reply::Refused { body, .. }) => match connection.read(&body) {
             Ok(message) => connection.receive(Some(id), message),
             Err(no_message) => {
-                if let Err(reason) = take_batch(&connection, Some(id), &body, no_message) {
-                    return lost(&connection, id, Error::Malformed(format!("the answer is {reason}")));
+                if let Err(reason) = connection.take_batch(Some(id), &body, no_message) {
+                    return connection.lose_one(id, Error::Malformed(format!("the answer is {reason}")));
                 }
             }
         },
         Ok(Reply::Stream(stream)) => resume::follow(&connection, &http, id, *stream).await,
-        Ok(Reply::Accepted { status }) => return lost(&connection, id, no_answer(status)),
+        Ok(Reply::Accepted { status }) => return connection.lose_one(id, no_answer(status)),
         Err(error) => {
             connection.failed(&error);
-            return lost(&connection, id, error);
+            return connection.lose_one(id, error);
         }
     }
-    lost(&connection, id, Error::Malformed("it answered a request without an answer".to_owned()));
+    connection.lose_one(id, Error::Malformed("its response to a request holds no answer".to_owned()));
 }
 
-/// A request to a server of the modern era.
+/// A request to a modern server.
 pub(super) struct Post {
     pub(super) frame: Frame,
     pub(super) method: Method,
-    /// As they stand in the frame.
+    /// The params exactly as they are in the frame.
     pub(super) params: Raw,
 }
 
-/// Posts a request of the modern era and reads its answer. A stream that breaks loses the request (2026-07-28, transports);
-/// whoever drops this closes the stream, which cancels it.
+/// Posts a modern request and reads its response. A stream that breaks loses the request (2026-07-28, transports).
+/// Dropping the future closes the stream, which cancels the request.
 pub(super) async fn modern_request(connection: Arc<Connection>, http: Arc<Http>, id: u64, post: Post) {
     if let Err(error) = http.may_ask() {
-        return lost(&connection, id, error);
+        return connection.lose_one(id, error);
     }
     let mut again = post.method == Method::ToolsCall;
     loop {
         let heads = connection.heads(&post.method, &post.params);
         let answer = match http.post_with(post.frame.clone(), Some(&heads)).await {
-            // A server that is out of order tells nothing about its era.
+            // A server that answers 500 or above reveals nothing about its era.
             Ok(Reply::Refused { status: status @ 500.., .. }) if post.method == Method::Discover => {
                 Err(http.status(status))
             }
@@ -75,29 +71,29 @@ pub(super) async fn modern_request(connection: Arc<Connection>, http: Arc<Http>,
             }
         };
         match answer {
-            Ok(Answer::Taken) => return,
-            // Its list has changed since it was read: once more, with the headers that it wants now.
-            Ok(Answer::Mismatch) => again = false,
-            Err(error) => return lost(&connection, id, error),
+            Ok(PostOutcome::Taken) => return,
+            // The tool list has changed since it was read: retry once, with the headers the server wants now.
+            Ok(PostOutcome::Mismatch) => again = false,
+            Err(error) => return connection.lose_one(id, error),
         }
         renew::headers(&connection).await;
     }
 }
 
-enum Answer {
-    /// Whoever waits for it has it.
+enum PostOutcome {
+    /// The response reached its exchange.
     Taken,
-    /// The headers were not those that the server wants.
+    /// The server expects other headers.
     Mismatch,
 }
 
-async fn answer(connection: &Arc<Connection>, id: u64, reply: Reply, again: bool) -> Result<Answer, Error> {
+async fn answer(connection: &Arc<Connection>, id: u64, reply: Reply, again: bool) -> Result<PostOutcome, Error> {
     let mut stream = match reply {
         Reply::Stream(stream) => stream,
         Reply::Accepted { status } => return Err(no_answer(status)),
         Reply::Json(body) | Reply::Refused { body, .. } => {
             let message = connection.read(&body).map_err(|why| Error::Malformed(format!("the answer is {why}")))?;
-            let wrong = || Error::Malformed("it answered with what is no answer to the request".to_owned());
+            let wrong = || Error::Malformed("its response does not answer the request".to_owned());
             return hear(connection, id, message, again)?.ok_or_else(wrong);
         }
     };
@@ -114,8 +110,9 @@ async fn answer(connection: &Arc<Connection>, id: u64, reply: Reply, again: bool
     Err(Error::Broken)
 }
 
-/// One message in the reply to a POST. A response there answers its request, whatever of the id the server could read.
-fn hear(connection: &Arc<Connection>, id: u64, message: Message, again: bool) -> Result<Option<Answer>, Error> {
+/// Handles one message in the reply to the POST of request `id`. Returns `None` if the message is not the response. A
+/// response without an id counts as the answer: the server may have been unable to read the id.
+fn hear(connection: &Arc<Connection>, id: u64, message: Message, again: bool) -> Result<Option<PostOutcome>, Error> {
     let Response { id: named, outcome } = match message {
         Message::Response(response) => response,
         other => {
@@ -124,60 +121,17 @@ fn hear(connection: &Arc<Connection>, id: u64, message: Message, again: bool) ->
         }
     };
     if named.is_some_and(|named| connection.answered(&named) != Some(id)) {
-        return Err(Error::Malformed("it answered a request that is not the one it was sent".to_owned()));
+        return Err(Error::Malformed("it answered a different request than the one it was sent".to_owned()));
     }
     if again && outcome.as_ref().is_err_and(|error| error.code == code::HEADER_MISMATCH) {
-        return Ok(Some(Answer::Mismatch));
+        return Ok(Some(PostOutcome::Mismatch));
     }
     connection.settle(id, outcome);
-    Ok(Some(Answer::Taken))
+    Ok(Some(PostOutcome::Taken))
 }
 
 fn no_answer(status: u16) -> Error {
     Error::Malformed(format!("it answered a request with status {status} and nothing else"))
-}
-
-/// Ends the request unless it has its answer already.
-pub(super) fn lost(connection: &Connection, id: u64, error: Error) {
-    connection.finish(id, Item::Lost(error));
-}
-
-/// Takes a message as it came.
-pub(super) fn take(connection: &Arc<Connection>, origin: Option<u64>, data: &bytes::Bytes) {
-    match connection.read(data) {
-        Ok(message) => connection.receive(origin, message),
-        Err(no_message) => {
-            if let Err(reason) = take_batch(connection, origin, data, no_message) {
-                tracing::warn!(server = connection.label(), "an event is not an MCP message: {reason}");
-            }
-        }
-    }
-}
-
-/// Servers of 2025-03-26 may say several things at once (`docs/hazards.md` H39).
-///
-/// # Errors
-/// Why it is neither that nor a message.
-fn take_batch(
-    connection: &Arc<Connection>,
-    origin: Option<u64>,
-    data: &bytes::Bytes,
-    no_message: Malformed,
-) -> Result<(), Malformed> {
-    let Some(items) = batch(data).filter(|_| connection.takes_batches()) else { return Err(no_message) };
-    if items.is_empty() || items.len() > BATCH {
-        let reason = format!("a batch of {}, and not of 1 to {BATCH} messages", items.len());
-        return Err(Malformed { reason, ..no_message });
-    }
-    for item in items {
-        match connection.read(&item) {
-            Ok(message) => connection.receive(origin, message),
-            Err(reason) => {
-                tracing::warn!(server = connection.label(), "an item of a batch is not an MCP message: {reason}")
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Opens the stream of a server over HTTP with SSE; a task reads it from then on.
@@ -187,32 +141,15 @@ pub(super) async fn attach(connection: &Arc<Connection>, sse: &Sse) -> Result<()
     Ok(())
 }
 
-/// Posts a request over HTTP with SSE. In a task: the answer may be on the stream before the server has accepted the POST,
-/// and a POST that is broken off then would cost the HTTP connection.
+/// Posts a request over HTTP with SSE. The POST runs in a task: the response may be on the stream before the server has
+/// accepted the POST, and aborting the POST then would cost the HTTP connection.
 pub(super) fn post(connection: &Arc<Connection>, sse: &Arc<Sse>, id: u64, frame: Frame) {
     let (task, sse, stop) = (connection.clone(), sse.clone(), connection.stop_token().clone());
-    let post = async move { stop.run_until_cancelled(deliver(&task, &sse, Some(id), frame)).await };
+    let post = async move { stop.run_until_cancelled(task.deliver(&sse, Some(id), frame)).await };
     connection.tasks().spawn(connection.say_in_time(post));
 }
 
-/// Posts a message over HTTP with SSE.
-pub(super) async fn deliver(connection: &Arc<Connection>, sse: &Sse, id: Option<u64>, frame: Frame) {
-    match tokio::time::timeout(ACCEPT, sse.post(frame)).await {
-        Ok(Ok(None)) => {}
-        Ok(Ok(Some(answer))) => take(connection, id, &answer),
-        Ok(Err(error)) => {
-            connection.failed(&error);
-            match id {
-                Some(id) => lost(connection, id, error),
-                None => tracing::debug!(server = connection.label(), "not sent: {error}"),
-            }
-        }
-        // Its answer may still come; if not, the call has a deadline of its own.
-        Err(_) => tracing::warn!(server = connection.label(), "a message was not accepted within {ACCEPT:?}"),
-    }
-}
-
-/// Reads the stream of a server over HTTP with SSE. Its end is the end of the session: nothing of it can be resumed.
+/// Reads the stream of a server over HTTP with SSE. The session ends with the stream: nothing can be resumed.
 async fn read_sse(connection: Arc<Connection>, mut stream: SseStream) {
     let stop = connection.stop_token().clone();
     let ended = stop.run_until_cancelled(async {
@@ -221,12 +158,12 @@ async fn read_sse(connection: Arc<Connection>, mut stream: SseStream) {
             let silent = stream.silent_for(SILENT).max(asked + SILENT);
             tokio::select! {
                 next = stream.next() => match next {
-                    Ok(Some(data)) => take(&connection, None, &data),
+                    Ok(Some(data)) => connection.take(None, &data),
                     Ok(None) => break Error::Broken,
                     Err(error) => break error,
                 },
                 () = tokio::time::sleep_until(silent) => {
-                    // Comments may have come meanwhile.
+                    // SSE comments may have arrived meanwhile.
                     if stream.silent_for(SILENT) <= Instant::now() {
                         asked = Instant::now();
                         ping(&connection);
@@ -239,8 +176,8 @@ async fn read_sse(connection: Arc<Connection>, mut stream: SseStream) {
     connection.lose(&error);
 }
 
-/// Has a server say something, so that nobody in between takes its stream for dead. What it says does not matter; where the
-/// session is gone, the POST tells.
+/// Pings the server so that no proxy takes the silent stream for dead. The answer does not matter; if the session is
+/// gone, the POST reports it.
 fn ping(connection: &Arc<Connection>) {
     if connection.peer().is_none() {
         return;
@@ -252,7 +189,7 @@ fn ping(connection: &Arc<Connection>) {
     });
 }
 
-/// Reads a child until it ends or the connection is stopped; then ends the child.
+/// Reads a child process until it ends or the connection is stopped, then stops the process.
 pub(super) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReader, ladder: Ladder) {
     let stop = connection.stop_token().clone();
     loop {
@@ -262,13 +199,13 @@ pub(super) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReade
             next = reader.next() => match next {
                 Ok(Heard::Message(message)) => connection.receive(None, message),
                 Ok(Heard::Batch(line, no_message)) => {
-                    if let Err(no_message) = take_batch(&connection, None, &line, no_message) {
+                    if let Err(no_message) = connection.take_batch(None, &line, no_message) {
                         reader.tell_noise(&line, &no_message.reason);
                     }
                 }
                 Ok(Heard::Broken(id, error)) => {
                     if let Some(id) = connection.answered(&id) {
-                        lost(&connection, id, error);
+                        connection.lose_one(id, error);
                     }
                 }
                 Err(error) => {
@@ -282,8 +219,8 @@ pub(super) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReade
     reader.stop(ladder).await;
 }
 
-/// Reads a server in this process.
-pub(super) async fn read_memory(connection: Arc<Connection>, mut messages: tokio::sync::mpsc::Receiver<Said>) {
+/// Reads the messages of a server that runs inside this process.
+pub(super) async fn read_memory(connection: Arc<Connection>, mut messages: tokio::sync::mpsc::Receiver<MemoryMessage>) {
     let stop = connection.stop_token().clone();
     loop {
         tokio::select! {

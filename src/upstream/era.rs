@@ -1,25 +1,25 @@
-//! Which era a server speaks: which question comes first, and what the answer to the probe means (`server/discover`,
-//! 2026-07-28, versioning); pure.
+//! Era detection (a server is modern or legacy): which request comes first, and what the answer to the probe
+//! (`server/discover`, 2026-07-28, versioning) means; pure.
 //!
-//! Over HTTP `server/discover` comes first, over a pipe `initialize`: all of 38 servers over stdio can be told apart
-//! that way, and some old ones exit on anything that comes before it. `manager/known.rs` keeps the verdict, a legacy
-//! one for a day, so that an update is noticed.
+//! Over HTTP `server/discover` comes first, over a pipe `initialize`: that told all of 38 tested stdio servers apart,
+//! and some old ones exit on any request that comes before it. `manager/known.rs` keeps the verdict; a legacy verdict
+//! is kept for a day, so that an update of the server is noticed.
 //!
-//! | the probe is answered with | over a pipe | over HTTP |
+//! | answer to the probe | over a pipe | over HTTP |
 //! |---|---|---|
 //! | a DiscoverResult with a revision of ours | modern | modern |
-//! | one with revisions of the legacy era only | legacy | legacy |
-//! | one with others | refused | refused |
-//! | -32022 that names a revision of ours | once more, then refused | the same |
+//! | a DiscoverResult with legacy revisions only | legacy | legacy |
+//! | a DiscoverResult with other revisions | refused | refused |
+//! | -32022 that names a revision of ours | retry once, then refused | the same |
 //! | -32022 that names legacy revisions only | legacy | legacy |
-//! | -32022 that names others | refused, `initialize` is never sent | the same |
+//! | -32022 that names other revisions | refused, `initialize` is never sent | the same |
 //! | -32020, -32021 | refused: it is modern | the same |
 //! | any other error or result | legacy | legacy |
-//! | any other 4xx, no body, no message | – | legacy |
-//! | 401, 403 | – | wants credentials: no verdict |
-//! | 429, 5xx, no connection, a broken one | – | no verdict |
-//! | nothing in time | legacy, a late answer is looked at | no verdict |
-//! | its end | legacy, by another process | – |
+//! | any other 4xx, no body, not a message | – | legacy |
+//! | 401, 403 | – | needs credentials: no verdict |
+//! | 429, 5xx, no connection, a broken connection | – | no verdict |
+//! | no answer in time | legacy, a late answer still counts | no verdict |
+//! | exit | legacy, with another process | – |
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,19 +30,20 @@ use crate::config;
 use crate::protocol::{Era, ErrorObject, Outcome, ProtocolVersion, Theirs, code};
 use crate::transport::{Error, excerpt};
 
-/// What is known of a server's era from before, and where it is noted; the file behind it is not ours.
+/// Access to what is known about a server's era; `manager/known.rs` has the file behind it.
 #[derive(Clone)]
 pub(crate) struct Memory {
-    /// The era, as far as it is still to be believed.
+    /// Returns the known era; `None` if none is known or it is too old.
     pub(crate) recall: Arc<dyn Fn() -> Option<Era> + Send + Sync>,
-    /// Notes that it is modern, or that it was asked and is not.
+    /// Records the era after a successful handshake or probe.
     pub(crate) note: Arc<dyn Fn(Era) + Send + Sync>,
-    /// Hears from each handshake that begins with `initialize` whether the server took it; nothing where it said neither.
+    /// Called after a handshake that begins with `initialize`: true if the server opened a session, false if it did
+    /// not. Not called if that is unclear.
     pub(crate) took: Arc<dyn Fn(bool) + Send + Sync>,
 }
 
 impl Memory {
-    /// Knows nothing and forgets everything.
+    /// Returns a memory that knows nothing and keeps nothing.
     pub(crate) fn none() -> Self {
         Self { recall: Arc::new(|| None), note: Arc::new(|_| {}), took: Arc::new(|_| {}) }
     }
@@ -54,19 +55,19 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// What one attempt leaves for the next one of the same lease.
+/// What one connection attempt leaves for the next attempt of the same lease.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
-    /// A process is being asked by `server/discover`; it may end of that.
+    /// A process is being probed by `server/discover` and may exit on it.
     pub(super) probing: AtomicBool,
-    /// The last one did: this one is asked by `initialize` at once.
+    /// The last process exited on the probe: this one gets `initialize` at once.
     pub(super) ended: AtomicBool,
-    /// The last probe over HTTP failed without telling anything: this time `initialize` comes first.
+    /// The last probe over HTTP was inconclusive: this time `initialize` comes first.
     pub(super) unclear: AtomicBool,
 }
 
 impl Attempts {
-    /// Whether a process that has ended now ended of the probe; true once.
+    /// Returns true, once, if the process that just ended exited on the probe; the next process then gets `initialize`.
     pub(super) fn ended_of_the_probe(&self) -> bool {
         let ended = self.probing.swap(false, Ordering::Relaxed);
         if ended {
@@ -76,15 +77,16 @@ impl Attempts {
     }
 }
 
-/// What is said first.
+/// The first request on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum First {
     Initialize,
     Discover,
 }
 
-/// Who is asked first. Over stdio `initialize`: it was measured that old servers die of the probe, and that others take
-/// it for their one handshake.
+/// Returns the first request to send; `skip` rules out the probe. Over stdio it is `initialize`, unless the config or
+/// an earlier connection says otherwise: in measurements old servers died on the probe, and others took it for their
+/// only handshake.
 pub(super) fn first(era: config::Era, over_http: bool, known: Option<Era>, skip: bool) -> First {
     match (era, known) {
         _ if skip => First::Initialize,
@@ -95,8 +97,8 @@ pub(super) fn first(era: config::Era, over_http: bool, known: Option<Era>, skip:
     }
 }
 
-/// Whether a server that failed `initialize` has answered, and not with the result of it. Want of credentials, haste and
-/// faults of its own say nothing.
+/// Whether a failed `initialize` shows that the server has no sessions: it answered, but not with an InitializeResult.
+/// Missing credentials, rate limits, and server faults show nothing.
 pub(super) fn refuses_sessions(error: &Error) -> bool {
     match error {
         Error::Malformed(_) => true,
@@ -107,20 +109,20 @@ pub(super) fn refuses_sessions(error: &Error) -> bool {
     }
 }
 
-/// What the answer to a probe means.
+/// The meaning of an answer to the probe.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// It speaks a modern revision.
+    /// The server speaks a modern revision.
     Modern(Box<Peer>),
-    /// It names a revision of ours and did not take it: asked once more.
+    /// The server names a revision of ours but refused it: retry once.
     Again,
-    /// It does not know the modern era: `initialize`.
+    /// The server does not know the modern era: send `initialize`.
     Legacy,
-    /// There is nothing that both speak, or it wants what we do not have.
+    /// We share no revision, or the server requires something that we do not have.
     Refused(Error),
-    /// It was not there to tell.
+    /// The server could not be reached.
     Unclear(Error),
-    /// The process is gone.
+    /// The process has exited.
     Ended(Error),
 }
 
@@ -157,7 +159,7 @@ fn refusal(error: &ErrorObject) -> Verdict {
     }
 }
 
-/// None of these is a modern revision of ours.
+/// Decides by the revisions that a server names, none of which is a modern revision that we speak.
 fn others(versions: &[String]) -> Verdict {
     if versions.iter().any(|version| ProtocolVersion::parse_handshake(version).is_some()) {
         return Verdict::Legacy;
@@ -189,7 +191,7 @@ mod tests {
         }
     }
 
-    /// The table of the module's doc, row by row.
+    /// Checks the table in the module's doc, row by row.
     #[test]
     fn the_table_holds() {
         let result = |value: serde_json::Value| Ok(Ok(Raw::from_value(&value)));

@@ -1,27 +1,26 @@
-//! Reconnection attempts of all leases, kept from coming all at once (`docs/hazards.md` H58): a few at a time, and no
-//! more than that in a second. The first start of a server does not pass here, so that it is as fast as it can be.
+//! Spreads the reconnection attempts of all leases (`docs/hazards.md` H58): at most [`AT_A_TIME`] at a time, and as
+//! many per second. The first start of a server does not pass this gate, so it is never delayed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::backoff::Rate;
+use super::backoff::{AT_A_TIME, Rate};
+use crate::lock::lock;
 
-/// So many attempts after a loss are under way at a time.
-pub(super) const AT_A_TIME: usize = 8;
-/// One that takes longer no longer counts: servers that hang must not keep the others from coming back.
+/// After this time an attempt no longer counts toward the limit: hanging servers must not keep others from coming back.
 const SLOW: Duration = Duration::from_secs(5);
 
-/// What all leases pass before they try again; first come, first served.
+/// Admits retries of all leases, first come, first served.
 #[derive(Debug)]
 pub(crate) struct Gate {
     places: Arc<Semaphore>,
     begun: Mutex<Rate>,
 }
 
-/// An attempt is under way while this lives.
+/// An attempt in flight. It counts toward the limit until this is dropped.
 #[derive(Debug)]
 pub(super) struct Pass {
     _place: OwnedSemaphorePermit,
@@ -33,15 +32,16 @@ impl Gate {
         Arc::new(Self { places: Arc::new(Semaphore::new(AT_A_TIME)), begun: Mutex::default() })
     }
 
-    /// Waits until it is this one's turn.
+    /// Waits for this attempt's turn.
     ///
     /// # Cancel safety
-    /// A dropped wait gives its place back; at most its moment is lost.
+    /// Dropping the future returns its permit; at most its time slot is lost.
     pub(super) async fn admit(self: Arc<Self>) -> Option<Pass> {
-        // It is never closed; without a place nobody would be kept from coming back.
+        // The semaphore is never closed. If it were, `None` would let the retry begin without a pass, not block it
+        // forever.
         let _place = self.places.clone().acquire_owned().await.ok()?;
         let at = {
-            let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut begun = lock(&self.begun);
             begun.next(Instant::now().into_std())
         };
         tokio::time::sleep_until(Instant::from_std(at)).await;
@@ -50,7 +50,7 @@ impl Gate {
 }
 
 impl Pass {
-    /// Waits until the attempt is one of those that take too long to be counted.
+    /// Waits until the attempt has taken too long to count.
     pub(super) async fn slow(&self) {
         tokio::time::sleep_until(self.until).await;
     }

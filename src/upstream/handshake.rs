@@ -1,4 +1,4 @@
-//! `initialize` and `server/discover`: what we say of ourselves, and what the server says of itself; pure.
+//! `initialize` and `server/discover`: what we say about ourselves, and what the server says about itself; pure.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -7,37 +7,37 @@ use crate::lineage::HostId;
 use crate::protocol::{ErrorObject, Profile, ProtocolVersion, Raw, Theirs, member, meta, object, string};
 use crate::transport::excerpt;
 
-/// What a server said in its handshake.
+/// A server's description of itself in its handshake.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) version: ProtocolVersion,
-    /// `serverInfo`; it is shown and decides nothing.
+    /// `serverInfo`: shown to users; no decision depends on it.
     pub(crate) info: Raw,
     pub(crate) instructions: Option<String>,
     pub(crate) offers: Offers,
-    /// `capabilities.extensions`, as it came.
+    /// `capabilities.extensions`, unchanged.
     pub(crate) extensions: Option<Raw>,
-    /// Its id, if it is a host like this one.
+    /// The host id, if the server is a host like this one.
     pub(crate) host: Option<HostId>,
-    /// How long what it said may be kept, and for whom; a server of the legacy era says neither.
+    /// How long the description may be cached, and whether for all clients; a legacy server says neither.
     pub(crate) cache: Cache,
 }
 
-/// The caching hints of a result (2026-07-28). Absent ones are the strictest.
+/// The caching hints of a result (2026-07-28). Missing hints mean the strictest value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cache {
     pub(crate) ttl: std::time::Duration,
-    /// Whether it may be shown to others than whoever asked.
+    /// Whether the result may be shown to other clients than the one that asked.
     pub(crate) public: bool,
 }
 
 impl Cache {
-    /// What holds for both together.
+    /// Combines two hints into one that satisfies both.
     pub(crate) fn and(self, other: Self) -> Self {
         Self { ttl: self.ttl.min(other.ttl), public: self.public && other.public }
     }
 
-    /// Reads the hints of a result.
+    /// Reads the caching hints in a result.
     pub(crate) fn of(result: &Raw) -> Self {
         let [ttl, scope] = result.members(["ttlMs", "cacheScope"]);
         Self {
@@ -47,7 +47,7 @@ impl Cache {
     }
 }
 
-/// The families that a server offers.
+/// The features that a server offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offers {
     pub(crate) tools: bool,
@@ -56,19 +56,21 @@ pub(crate) struct Offers {
     pub(crate) subscribe: bool,
     pub(crate) completions: bool,
     pub(crate) logging: bool,
-    /// Tools that run as tasks (2025-11-25: `tasks.requests.tools.call`).
+    /// Whether tools may run as tasks (2025-11-25: `tasks.requests.tools.call`).
     pub(crate) tasks: bool,
-    /// `tasks.list`
+    /// Whether the server lists its tasks (`tasks.list`).
     pub(crate) tasks_list: bool,
-    /// Of which lists it tells changes.
+    /// Whether the server reports changes of its tools.
     pub(crate) tools_changed: bool,
+    /// Whether the server reports changes of its prompts.
     pub(crate) prompts_changed: bool,
+    /// Whether the server reports changes of its resources.
     pub(crate) resources_changed: bool,
 }
 
 const INSTRUCTIONS: usize = 16 * 1024;
 
-/// The params of our `initialize`.
+/// Returns the params of our `initialize`.
 pub(super) fn params(version: ProtocolVersion, profile: Profile, client_info: &Raw) -> Raw {
     let mut capabilities = profile.to_capabilities();
     if let Some(extensions) = profile.extensions() {
@@ -80,7 +82,7 @@ pub(super) fn params(version: ProtocolVersion, profile: Profile, client_info: &R
     Raw::trusted(text.into())
 }
 
-/// The newest version that a server names in an error to `initialize`, if we speak it too.
+/// Returns the newest of the revisions that a server names in its error to `initialize` and that we also speak.
 pub(super) fn mutual_version(error: &ErrorObject) -> Option<ProtocolVersion> {
     let supported = error.data.as_ref()?.member("supported")?;
     let supported: Vec<String> = supported.read().ok()?;
@@ -90,11 +92,11 @@ pub(super) fn mutual_version(error: &ErrorObject) -> Option<ProtocolVersion> {
 /// Reads the result of `initialize`.
 ///
 /// # Errors
-/// A sentence: the result has another shape, or names a revision that we do not speak.
+/// A sentence for people, when the result has another shape or names a revision that we do not speak.
 pub(super) fn read(result: &Raw) -> Result<Peer, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Wire<'a> {
+    struct InitializeResult<'a> {
         protocol_version: String,
         #[serde(borrow, default)]
         capabilities: Option<&'a RawValue>,
@@ -105,35 +107,35 @@ pub(super) fn read(result: &Raw) -> Result<Peer, String> {
         #[serde(borrow, default, rename = "_meta")]
         meta: Option<&'a RawValue>,
     }
-    let wire: Wire<'_> = result.read().map_err(|error| {
-        // It may hold all that stands where something else should.
-        format!("its answer to `initialize` is no InitializeResult: {}", Theirs(&error.to_string()))
+    let result: InitializeResult<'_> = result.read().map_err(|error| {
+        // The error may quote whatever was in the wrong place.
+        format!("its answer to `initialize` is not an InitializeResult: {}", Theirs(&error.to_string()))
     })?;
-    let version = ProtocolVersion::parse_handshake(&wire.protocol_version).ok_or_else(|| {
+    let version = ProtocolVersion::parse_handshake(&result.protocol_version).ok_or_else(|| {
         let known: Vec<&str> = ProtocolVersion::HANDSHAKE.iter().map(|version| version.as_str()).collect();
-        let theirs = excerpt(wire.protocol_version.as_bytes(), 20);
+        let theirs = excerpt(result.protocol_version.as_bytes(), 20);
         format!("it speaks revision {theirs} only; this build speaks {}", known.join(", "))
     })?;
-    let mut offers = wire.capabilities.map(offers).unwrap_or_default();
-    // The first revision has completion without a capability for it.
+    let mut offers = result.capabilities.map(offers).unwrap_or_default();
+    // The first revision has completions without a capability for them.
     offers.completions |= version == ProtocolVersion::V2024_11_05;
     Ok(Peer {
         version,
-        info: wire.server_info.map_or_else(Raw::empty_object, Raw::from_value),
-        instructions: instructions(wire.instructions),
+        info: result.server_info.map_or_else(Raw::empty_object, Raw::from_value),
+        instructions: instructions(result.instructions),
         offers,
-        extensions: wire.capabilities.and_then(extensions),
-        host: wire.meta.and_then(host),
+        extensions: result.capabilities.and_then(extensions),
+        host: result.meta.and_then(host),
         cache: Cache::default(),
     })
 }
 
-/// Why the result of `server/discover` makes no peer.
+/// Why the result of `server/discover` yields no peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoPeer {
-    /// It is no DiscoverResult at all: some servers answer anything with something.
+    /// The result is not a DiscoverResult; some servers answer any request with some result.
     NoResult,
-    /// It names these revisions, and we speak none of them without a handshake.
+    /// The server names these revisions, and we speak none of them without a handshake.
     NoneOfOurs(Vec<String>),
 }
 
@@ -144,7 +146,7 @@ pub(super) fn discovered(result: &Raw) -> Result<Peer, NoPeer> {
     let versions = versions.filter(|_| kind.is_none_or(|kind| kind == "complete")).ok_or(NoPeer::NoResult)?;
     let Some(version) = newest_modern(&versions) else { return Err(NoPeer::NoneOfOurs(versions)) };
     let capabilities = result.value_of("capabilities");
-    // Drafts of the revision had it beside the capabilities.
+    // Drafts of the revision had `serverInfo` beside the capabilities instead of in `_meta`.
     let own = result.value_of("_meta");
     let info = own.and_then(|own| member(own, meta::SERVER_INFO));
     Ok(Peer {
@@ -158,12 +160,12 @@ pub(super) fn discovered(result: &Raw) -> Result<Peer, NoPeer> {
     })
 }
 
-/// The newest of these revisions that we speak without a handshake.
+/// Returns the newest of these revisions that we speak without a handshake.
 pub(super) fn newest_modern(versions: &[String]) -> Option<ProtocolVersion> {
     versions.iter().filter_map(|text| ProtocolVersion::parse(text)).filter(|version| version.is_modern()).max()
 }
 
-/// What a server says of how it is used, without what is too long.
+/// Returns the server's usage instructions, truncated to [`INSTRUCTIONS`] bytes.
 pub(crate) fn instructions(raw: Option<&RawValue>) -> Option<String> {
     let mut text = serde_json::from_str::<String>(raw?.get()).ok().filter(|text| !text.trim().is_empty())?;
     cut(&mut text, INSTRUCTIONS);
@@ -178,18 +180,18 @@ fn cut(text: &mut String, limit: usize) {
     text.truncate(at);
 }
 
-/// The id of a host, out of the `_meta` of its answer.
+/// Reads the id of a host from the `_meta` in its answer.
 fn host(own: &RawValue) -> Option<HostId> {
     HostId::parse(&string(member(own, meta::HOST_ID)?)?)
 }
 
-/// The extensions that a server declares in its `capabilities`.
+/// Returns the extensions that a server declares in its `capabilities`.
 pub(super) fn extensions(capabilities: &RawValue) -> Option<Raw> {
     let extensions = member(capabilities, "extensions").filter(|value| value.get().starts_with('{'))?;
     Some(Raw::from_value(extensions))
 }
 
-/// A capability of unknown shape reads as absent.
+/// Reads the server's capabilities; one that is not an object counts as absent.
 fn offers(capabilities: &RawValue) -> Offers {
     let mut offers = Offers::default();
     for (name, value) in object(capabilities).unwrap_or_default() {

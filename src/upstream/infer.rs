@@ -1,23 +1,23 @@
-//! Which transport a URL speaks, where the config does not say: Streamable HTTP if it takes a POST of `initialize`, else
-//! HTTP with SSE if a GET is answered with a stream that says where to post (2025-11-25, transports, "Backwards
-//! Compatibility").
+//! Detects the transport of a URL when the config does not name it: Streamable HTTP if the URL accepts a POST of
+//! `initialize`, else HTTP with SSE if a GET returns a stream that names the endpoint to post to (2025-11-25,
+//! transports, "Backwards Compatibility").
 //!
-//! A refusal for want of credentials says nothing of transports, and neither does a server that is not there.
+//! Missing credentials say nothing about the transport, and neither does an unreachable server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::connection::{Connection, Wire};
+use super::connection::{Connection, Link};
 use super::{Target, Upstream, drive, listing};
 use crate::dial::Dialer;
 use crate::transport::{Error, Sse};
 
-/// What was found out about a server, for its other leases and its next connection.
+/// The transport detected for a server, shared with its other leases and later connections.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inferred(Arc<AtomicBool>);
 
 impl Inferred {
-    /// Whether it was HTTP with SSE the last time.
+    /// Whether the server last spoke HTTP with SSE.
     pub(crate) fn is_sse(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -27,20 +27,20 @@ impl Inferred {
     }
 }
 
-/// Says hello by `initialize`, over the transport that the server turns out to speak. The connection knows its peer
-/// afterwards.
+/// Sends `initialize` over the transport that the server turns out to speak. Afterwards the connection knows its peer,
+/// that is, the server's description of itself.
 ///
 /// # Errors
-/// Where neither transport worked, with what came of both.
+/// When neither transport worked; the error names both failures.
 pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dialer: &Dialer) -> Result<(), Error> {
     let settings = &upstream.settings;
     let hello = || listing::shake(connection, upstream.profile(), &settings.client_info);
-    if let Wire::Sse(sse) = connection.wire() {
+    if let Link::Sse(sse) = connection.link() {
         let attached = drive::attach(connection, sse).await;
         if let (Target::Auto(_, inferred), Err(Error::Status { .. } | Error::Malformed(_))) =
             (&settings.target, &attached)
         {
-            // It has changed: the next attempt begins anew.
+            // The server has changed: the next attempt detects again.
             inferred.remember(false);
         }
         attached?;
@@ -56,21 +56,21 @@ pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dia
         Err(error) if error.wants_credentials() => return Err(error),
         Err(error) => {
             let (error, elsewhere) = (error.to_string(), refused.elsewhere());
-            // Both may say it, and once is enough.
+            // Both errors may end with the same advice, and once is enough.
             let error = error.strip_suffix(&elsewhere).unwrap_or(&error);
             return Err(Error::Malformed(format!(
                 "it speaks neither Streamable HTTP ({refused}) nor HTTP with SSE ({error}){elsewhere}"
             )));
         }
     }
-    connection.change_wire(Wire::Sse(sse));
+    connection.change_link(Link::Sse(sse));
     hello().await?;
     inferred.remember(true);
     Ok(())
 }
 
-/// Whether a POST was refused as by a server that does not know POST at this URL: 400, 404, 405 or a like status, and no
-/// answer of JSON-RPC. What concerns credentials, load or our own body is not meant.
+/// Whether the POST failed as if the URL did not accept POST: 400, 404, 405, or a similar status, without a JSON-RPC
+/// error. Errors about credentials, load, or our own body do not count.
 fn speaks_of_transport(error: &Error) -> bool {
     match error {
         Error::Status { status, .. } => {

@@ -1,4 +1,4 @@
-//! The task of one lease: inputs are gathered here, the machine of `state.rs` decides, this does what it says.
+//! The task of one lease: it gathers inputs, lets `state.rs` decide, and carries out the actions.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,9 +10,10 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::backoff::Pace;
-use super::connection::{Connection, PROMPTS, RESOURCES, TOOLS, Wire};
+use super::connection::{Connection, Link, PROMPTS, RESOURCES, TOOLS};
 use super::gate::Pass;
 use super::listing::Listed;
+use super::resume::until;
 use super::state::{Action, Input, Policy, State};
 use super::tell::set_level;
 use super::{Change, Mark, Settings, StateName, Status, Upstream, World, listen, listing, open, probe, resume};
@@ -21,24 +22,24 @@ use crate::protocol::Method;
 use crate::registry::{Kind, Offer};
 use crate::transport::{Error, excerpt};
 
-/// News of changed lists is gathered that long before they are asked for.
+/// How long list changes are collected before the lists are read again.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// Bytes of the reason for a state.
+/// The maximum length of a state's cause, in bytes.
 const CAUSE: usize = 1024;
-/// The stream of what answers no request is waited for that long.
+/// How long a start waits until the stream for messages that answer no request is open.
 const OPENING: Duration = Duration::from_secs(1);
-/// After a sleep of the machine a server has that long to say that it is there.
+/// How long a server may take to respond after the machine slept.
 const CHECK: Duration = Duration::from_secs(10);
 
-/// What the task waits for beside its inputs.
+/// Work in progress, whose end the task awaits together with other events.
 enum Work {
-    /// Handshake and first list.
+    /// The handshake and the first listing.
     Shake(BoxFuture<'static, Result<Listed, Error>>),
-    /// The lists again.
+    /// A rereading of the lists.
     Refresh(BoxFuture<'static, Result<Listed, Error>>),
-    /// Its turn to try again.
+    /// The wait for a turn to retry.
     Queue(BoxFuture<'static, Option<Pass>>),
-    /// The end of the connection.
+    /// The orderly close of the connection.
     Close(BoxFuture<'static, ()>),
 }
 
@@ -50,21 +51,21 @@ struct Life {
     connection: Option<Arc<Connection>>,
     work: Option<Work>,
     timer: Option<Instant>,
-    /// When the timer was set, in the count of time slept through.
+    /// The total time that the machine had slept when the timer was set.
     awake: Mark,
-    /// When its last lists are too old to be shown.
+    /// When the last lists of a lost server become too old to be shown.
     stale: Option<Instant>,
-    /// The attempt under way is one of those that are counted.
+    /// Held while the attempt in flight counts toward the limit on reconnections (`gate.rs`).
     pass: Option<Pass>,
     woken: watch::Receiver<u64>,
     cause: Option<String>,
-    /// The server wants no attempt before that.
+    /// The earliest time at which the server accepts another attempt (`Retry-After`).
     alone: Option<Instant>,
     refreshes: Pace,
     news: crate::auth::News,
-    /// Everything that any connection of this lease ever started.
+    /// All tasks that any connection of this lease started.
     tasks: TaskTracker,
-    /// What the log has of the standard error of starts that failed.
+    /// The stderr lines of the last failed start, which are already in the log.
     told: Vec<String>,
     is_withheld_told: bool,
 }
@@ -108,7 +109,7 @@ pub(super) async fn live(upstream: Arc<Upstream>, world: World) {
 }
 
 impl Life {
-    /// The next thing that happens; `None` for what the machine need not know.
+    /// Waits for the next event. Returns its input, or `None` if the event does not concern the state machine.
     async fn input(&mut self) -> Option<Input> {
         let stopping = matches!(self.state, State::Disconnecting | State::Disconnected);
         let timer = self.timer;
@@ -165,7 +166,7 @@ impl Life {
             }
             () = self.upstream.wake.notified() => Some(Input::Start),
             () = self.upstream.again.notified() => Some(Input::Try),
-            // What it tells comes by the news.
+            // The notice that follows carries the result.
             () = self.upstream.settings.target.signed_in_elsewhere(), if self.state == State::Unauthorized => None,
             notice = self.news.next() => match notice {
                 Notice::Came => self.came(),
@@ -174,7 +175,7 @@ impl Life {
         }
     }
 
-    /// The timer ran out; an attempt that slept with the machine has the rest of its time.
+    /// Handles a fired timer. If the machine slept during an attempt, the attempt's deadline is extended by that time.
     fn due(&mut self) -> Option<Input> {
         let at = self.timer.take();
         if self.state.name().is_starting() {
@@ -190,7 +191,7 @@ impl Life {
         Some(Input::TimedOut)
     }
 
-    /// A token has come. Where somebody else has signed in, the server is asked what it lists to them.
+    /// Handles a new access token. If the login changed, the lists are read again under the new login.
     fn came(&self) -> Option<Input> {
         let listed = self.upstream.listed().filter(|listed| listed.login != self.upstream.settings.target.login());
         if let (Some(_), Some(connection)) = (listed, &self.connection) {
@@ -199,15 +200,15 @@ impl Life {
         Some(Input::Start)
     }
 
-    /// The user has signed out: nothing more is sent by that login. What is under way was let in by it, and is left to end in
-    /// its own way; cut off, nobody would know what became of it.
+    /// Handles a sign-out: nothing more is sent under that login. Requests in flight were admitted under it and finish
+    /// on their own; if they were cut off, their outcome would be unknown.
     fn signed_out(&mut self) -> Option<Input> {
         let error = self.upstream.settings.target.signed_out()?;
         self.connection.as_ref()?.failed(&error);
         Some(self.lost(Some(error)))
     }
 
-    /// What the connection that is lost has shown of itself.
+    /// Tells the state machine what the lost connection has proven.
     fn note_proof(&mut self) {
         let Some(connection) = self.connection.clone() else { return };
         if connection.has_answered() {
@@ -218,7 +219,7 @@ impl Life {
         }
     }
 
-    /// The machine slept: whether the server is still there, is asked before anything is taken for lost.
+    /// Checks after a sleep of the machine that the server is still there, before anything counts as lost.
     fn check(&self) {
         let Some(connection) = self.connection.clone().filter(|connection| connection.peer().is_some()) else { return };
         let stop = connection.stop_token().clone();
@@ -259,7 +260,7 @@ impl Life {
         }
     }
 
-    /// What the server told is in its lists, or it is asked for them again: it will not tell it twice.
+    /// Publishes the new lists, or schedules a retry: the server does not report the same change twice.
     fn refreshed(&mut self, lists: Result<Listed, Error>) {
         let failed = match lists {
             Ok(listed) => {
@@ -269,7 +270,7 @@ impl Life {
             }
             Err(error) => {
                 let server = &*self.upstream.settings.server;
-                tracing::warn!(server, "its lists are not to be had, the last ones stay: {error}");
+                tracing::warn!(server, "keeping its previous lists, because the new ones cannot be read: {error}");
                 Some(error.retry_after().unwrap_or_default())
             }
         };
@@ -281,8 +282,8 @@ impl Life {
         }
     }
 
-    /// A process that ended of the probe is no loss: another one is asked by `initialize` (old servers end of whatever comes
-    /// before it).
+    /// If the process exited on the probe, starts another one that gets `initialize` first, and returns true. Old
+    /// servers exit on any other first request, so that is no loss. Returns false if the error is a loss.
     fn ask_another(&mut self, error: &Error) -> bool {
         let ended = matches!(error, Error::Exited { .. } | Error::Closed | Error::Broken)
             && matches!(self.state, State::Initializing { .. })
@@ -290,7 +291,7 @@ impl Life {
         if !ended {
             return false;
         }
-        tracing::info!(server = &*self.upstream.settings.server, "it ended of the probe: once more, by `initialize`");
+        tracing::info!(server = &*self.upstream.settings.server, "it exited on the probe: retrying with `initialize`");
         self.abandon();
         match open::connect(&self.upstream, &self.world, &self.tasks) {
             Ok(connection) => {
@@ -313,7 +314,7 @@ impl Life {
         };
         let retry = error.as_ref().and_then(Error::retry_after);
         self.alone = retry.map(|retry| Instant::now() + retry);
-        // The server may have said any of it.
+        // Any part of the text may come from the server.
         let cause = error.map(|error| excerpt(format!("{error}{}", error.elsewhere()).as_bytes(), CAUSE));
         self.cause = cause.or(self.cause.take());
         input
@@ -372,7 +373,7 @@ impl Life {
             probe::shake(&connection, &upstream, &dialer).await?;
             let lists = lists(&connection, &settings, last.as_deref());
             if connection.is_modern() {
-                // What changes after they were read is told.
+                // Changes after the lists are read arrive on the streams.
                 open_streams(&connection, &upstream).await;
                 return lists.await;
             }
@@ -387,16 +388,16 @@ impl Life {
         self.work = Some(Work::Refresh(Box::pin(async move {
             tokio::time::sleep(DEBOUNCE).await;
             tokio::time::sleep_until(earliest).await;
-            // Whatever the server has told until here is in the lists that it is asked for now.
+            // Everything the server has reported up to here is in the lists requested now.
             connection.forget_changes();
             lists(&connection, &settings, last.as_deref()).await
         })));
     }
 
-    /// The lease is ready: calls may have the connection, and the server learns what clients want of it.
+    /// Marks the lease ready: calls may use the connection, and the server learns what clients want.
     fn connect(&self) {
         let Some(connection) = self.connection.clone() else { return };
-        // Whoever stops watching meanwhile tells it to this connection.
+        // Locked until the connection is stored: a client that stops watching meanwhile must find this connection.
         let mut wanted = self.upstream.wanted();
         set_level(&connection, wanted.level, &self.upstream.telling);
         if connection.is_modern() {
@@ -406,7 +407,7 @@ impl Life {
         } else {
             self.upstream.watch_again(&connection, &mut wanted);
         }
-        // Before anybody gets it.
+        // Set before any caller can get the connection.
         self.upstream.was_modern.fetch_or(connection.is_modern(), Ordering::Relaxed);
         self.upstream.connection.store(Some(connection));
     }
@@ -427,7 +428,7 @@ impl Life {
             if let Some(connection) = connection {
                 let leave = async {
                     connection.part().await;
-                    if let Wire::Http(http) = connection.wire() {
+                    if let Link::Http(http) = connection.link() {
                         http.delete().await;
                     }
                 };
@@ -450,7 +451,7 @@ impl Life {
         let offer = old.map_or(offer, |old| old.offer.clone());
         self.upstream.listed.store(Some(Arc::new(Listed { offer, login, untouched })));
         if !same && !first {
-            // It is as connected as before, and lists something else.
+            // Still connected, but the lists are different.
             let (state, at) = (StateName::Connected, std::time::SystemTime::now());
             let change = Change { lease: self.upstream.id, from: state, to: state, cause: None, at };
             let _ = self.world.changes.try_send(change);
@@ -458,7 +459,7 @@ impl Life {
         }
     }
 
-    /// What the process wrote to standard error in a start that failed, unless the log has it already.
+    /// Logs the stderr of a failed start, unless the log already has it.
     fn tell_last_lines(&mut self) {
         let lines = self.upstream.last_lines();
         let withheld = self.upstream.withheld();
@@ -534,7 +535,7 @@ impl Life {
             _ => tracing::info!(server, "{from} -> {to}"),
         }
         let change = Change { lease: self.upstream.id, from, to, cause, at: std::time::SystemTime::now() };
-        // The status is the truth; news of it may be lost when nobody reads.
+        // The status is the truth; change events may be lost when nobody reads them.
         let _ = self.world.changes.try_send(change);
         self.world.generation.send_modify(|generation| *generation += 1);
     }
@@ -545,13 +546,6 @@ enum Done {
     Refreshed(Result<Listed, Error>),
     Admitted(Option<Pass>),
     Closed,
-}
-
-pub(super) async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }
 
 async fn work(work: &mut Option<Work>) -> Done {
@@ -567,28 +561,29 @@ async fn work(work: &mut Option<Work>) -> Done {
     }
 }
 
-/// Opens the stream of what answers no request. What a server says before it is open may be lost, so it is waited for, but
-/// not long: some servers say nothing at all on it before they have something to say.
+/// Opens the stream for messages that answer no request. Messages that the server sends before the stream is open may
+/// be lost, so this waits until it is open, but not long: some servers send nothing on it, not even headers, until they
+/// have a message.
 async fn open_streams(connection: &Arc<Connection>, upstream: &Arc<Upstream>) {
     let (tell, ready) = tokio::sync::oneshot::channel();
     let stop = connection.stop_token().clone();
     let task = connection.clone();
-    match connection.wire() {
+    match connection.link() {
         _ if connection.is_modern() => {
             connection.tasks().spawn(async move { stop.run_until_cancelled(listen::lists(task, tell)).await });
         }
-        Wire::Http(http) => {
+        Link::Http(http) => {
             let listen = resume::listen(task, upstream.clone(), http.clone(), tell);
             connection.tasks().spawn(async move { stop.run_until_cancelled(listen).await });
         }
-        Wire::Pipe(_) | Wire::Sse(_) | Wire::Memory(_) => return,
+        Link::Pipe(_) | Link::Sse(_) | Link::Memory(_) => return,
     }
     let _ = tokio::time::timeout(OPENING, ready).await;
 }
 
 async fn lists(connection: &Arc<Connection>, settings: &Settings, last: Option<&Offer>) -> Result<Listed, Error> {
     let peer = connection.peer().ok_or(Error::Closed)?;
-    // By the handshake it was known; whoever signs in while the lists are read has others.
+    // The login that is known before the lists are read; a user who signs in meanwhile may see other lists.
     let login = settings.target.login();
     let offer = listing::list(connection, peer, settings.caps, settings.limits.list_time, last).await?;
     Ok(Listed { offer: Arc::new(offer), login, untouched: connection.is_untouched() })

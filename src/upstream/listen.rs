@@ -1,10 +1,11 @@
-//! The change streams of a modern server (`subscriptions/listen`, 2026-07-28), kept open as long as its connection
-//! lives: one for its lists, one for all resources that any client watches.
+//! The change streams of a modern server (`subscriptions/listen`, 2026-07-28), kept open for the life of its
+//! connection: one for its lists, one for all resources that any client watches.
 //!
-//! A stream opens before what it covers is read. The set of a listen never changes: another set of resources gets
-//! another stream, and the old one closes only when the new one is acknowledged (`docs/bridging.md` 6). After a gap
-//! everything that the stream covers counts as changed. A change is told once, so lists that could not be read are
-//! asked for again, a few times, later and later (`backoff.rs`).
+//! A stream is opened before the lists and resources that it covers are read. The filter of a stream never changes: a
+//! new set of resources gets a new stream, and the old one closes only once the new one is acknowledged
+//! (`docs/bridging.md` 6). After a gap between streams, everything that the stream covers counts as changed. The server
+//! reports a change only once, so reading lists that failed is retried a few times with increasing pauses
+//! (`backoff.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,48 +16,51 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::connection::{Connection, PROMPTS, RESOURCES, TOOLS};
-use super::exchange::{Exchange, Item, Terms};
+use super::exchange::Exchange;
+use super::inbox::Item;
+use super::terms::Terms;
 use super::{Relayed, Upstream};
 use crate::protocol::{ErrorObject, Method, Outcome, Raw, code};
 use crate::transport::Error;
 
-/// A listen that is not acknowledged by then counts as lost.
+/// How long to wait until the server acknowledges a new stream, before that stream counts as lost.
 const ACKNOWLEDGED: Duration = Duration::from_secs(10);
-/// What the stream before has still on its way is waited for that long.
+/// How long a replaced stream stays open for messages that are still on their way.
 const GRACE: Duration = Duration::from_millis(250);
-/// Between two attempts; doubled with each that came to nothing.
+/// The first pause between attempts to open a stream; it doubles with each failure.
 const RETRY: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(300);
-/// A stream that was open for so long came to something.
+/// How long a stream must stay open to count as a success.
 const HEALTHY: Duration = Duration::from_secs(30);
 
-/// The resources that a server watches for us.
+/// A modern server's answer to the set of wanted resources: those that it watches for us.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Honored {
-    /// Up to which change of what is wanted this is the answer.
+    /// The generation of the set of wanted resources that this answers.
     pub(super) generation: u64,
     pub(super) uris: Arc<BTreeSet<Arc<str>>>,
-    /// Why it watches none of them.
+    /// Why the stream for that set was refused, if it was. Resources of an earlier stream may still be watched.
     pub(super) refused: Option<ErrorObject>,
 }
 
-/// One open stream. Dropped, it is closed.
+/// One open stream; dropping this closes the stream.
 struct Listen {
     end: oneshot::Receiver<Result<Outcome, Error>>,
     since: Instant,
     _close: DropGuard,
 }
 
-/// Why there is no stream.
+/// Why a stream did not open.
 enum Refusal {
-    /// The server said no, and will again.
+    /// The server refused, and would refuse again.
     Said(ErrorObject),
-    /// It did not come so far.
+    /// The request or its connection failed; a retry may succeed.
     Lost,
 }
 
 impl Listen {
-    /// Opens one and waits for what the server grants of it.
+    /// Opens a stream and waits until the server acknowledges it. Returns it with the part of the filter that the
+    /// server grants.
     async fn open(connection: &Arc<Connection>, filter: &str) -> Result<(Self, Raw), Refusal> {
         let id = connection.next_id();
         let mut acknowledged = connection.expect_acknowledgement(id);
@@ -77,12 +81,12 @@ impl Listen {
         }
     }
 
-    /// Waits for its end.
+    /// Waits until the stream ends.
     async fn ended(&mut self) {
         let _ = (&mut self.end).await;
     }
 
-    /// Closes it once another one has taken its place: what is on its way still comes.
+    /// Closes the stream after another has replaced it; messages that are on their way still arrive.
     fn retire(self, connection: &Connection) {
         let stop = connection.stop_token().clone();
         connection.tasks().spawn(async move {
@@ -92,12 +96,12 @@ impl Listen {
     }
 }
 
-/// Whether asking again would get the same answer.
+/// Whether a retry would get the same answer.
 fn is_final(error: &ErrorObject) -> bool {
     matches!(error.code, code::METHOD_NOT_FOUND | code::INVALID_PARAMS | code::MISSING_CAPABILITY)
 }
 
-/// Reads a stream up to its end; what it says finds its way by itself.
+/// Reads a stream to its end and passes its outcome to `tell`; the connection routes its notifications.
 async fn follow(mut exchange: Exchange, close: CancellationToken, tell: oneshot::Sender<Result<Outcome, Error>>) {
     let end = async {
         loop {
@@ -110,19 +114,19 @@ async fn follow(mut exchange: Exchange, close: CancellationToken, tell: oneshot:
     };
     let end = close.run_until_cancelled(end).await;
     if let Some(end) = end {
-        // Nobody waits for it any more: it was to be closed anyway.
+        // The receiver is gone if the stream was to be closed anyway.
         let _ = tell.send(end);
     }
 }
 
-/// How long to wait after so many attempts that came to nothing.
+/// Returns the pause after `fruitless` failures in a row.
 fn pause(connection: &Connection, fruitless: u32) -> Duration {
     let longest = (RETRY * 2u32.saturating_pow(fruitless.min(16))).min(RETRY_MAX);
-    // Many hosts that lost one server do not come back at once.
+    // Spread out, so that many hosts that lost one server do not return at once.
     longest.mul_f64(0.5 + connection.chance() / 2.0)
 }
 
-/// The lists that the server says it tells changes of.
+/// Returns the lists whose changes the server reports: their names in a filter, and their dirty bits.
 fn told_lists(connection: &Connection) -> Vec<(&'static str, u8)> {
     let Some(offers) = connection.peer().map(|peer| peer.offers) else { return Vec::new() };
     let flags = [
@@ -137,13 +141,13 @@ fn kinds_of(told: &[(&str, u8)]) -> u8 {
     told.iter().fold(0, |kinds, (_, kind)| kinds | kind)
 }
 
-/// A server of the legacy era was not heard for a while: whatever it tells changes of counts as changed.
+/// Handles a gap in a legacy server's notifications: all lists and resources whose changes it reports count as changed.
 pub(super) fn missed(connection: &Arc<Connection>, upstream: &Upstream) {
     connection.mark(kinds_of(&told_lists(connection)));
     upstream.watched().1.iter().for_each(|uri| connection.relay(updated(uri)));
 }
 
-/// Holds the stream that tells of changed lists. `ready` is told once it is open, or will not be.
+/// Keeps the stream of list changes open. `ready` fires once the stream is open, and is dropped if it does not open.
 pub(super) async fn lists(connection: Arc<Connection>, ready: oneshot::Sender<()>) {
     let told = told_lists(&connection);
     if told.is_empty() {
@@ -156,7 +160,7 @@ pub(super) async fn lists(connection: Arc<Connection>, ready: oneshot::Sender<()
     loop {
         match Listen::open(&connection, &filter).await {
             Ok((mut listen, _)) => {
-                // The lists are read after this, or what they missed is not known.
+                // The lists must be read after this point, or changes in between would be lost.
                 if ready.take().is_none_or(|ready| ready.send(()).is_err()) {
                     connection.mark(kinds);
                 }
@@ -166,7 +170,7 @@ pub(super) async fn lists(connection: Arc<Connection>, ready: oneshot::Sender<()
             Err(Refusal::Said(error)) => {
                 tracing::info!(
                     server = connection.label(),
-                    "no news of changed lists: {} ({})",
+                    "it reports no list changes: {} ({})",
                     error.message,
                     error.code
                 );
@@ -179,11 +183,11 @@ pub(super) async fn lists(connection: Arc<Connection>, ready: oneshot::Sender<()
     }
 }
 
-/// Holds the stream that tells of changed resources, as long as anybody watches one.
+/// Keeps the stream of resource changes open while any client watches a resource.
 pub(super) async fn resources(connection: Arc<Connection>, upstream: Arc<Upstream>) {
     let mut changes = upstream.watching.subscribe();
     let granted = upstream.watched().1;
-    // What was watched over an earlier connection may have changed since.
+    // Resources watched over an earlier connection may have changed since.
     let mut watch =
         Watch { connection, upstream, live: None, covered: BTreeSet::new(), granted, gap: true, fruitless: 0 };
     let mut rest = None;
@@ -214,29 +218,30 @@ pub(super) async fn resources(connection: Arc<Connection>, upstream: Arc<Upstrea
             () = ended => {
                 let healthy = watch.live.take().is_some_and(|listen| listen.since.elapsed() > HEALTHY);
                 (watch.gap, watch.fruitless) = (true, if healthy { 0 } else { watch.fruitless + 1 });
-                // Whoever comes meanwhile does not wait for that.
+                // A subscriber that arrives meanwhile does not wait for this pause.
                 rest = Some(pause(&watch.connection, watch.fruitless));
             }
         }
     }
 }
 
-/// The stream of changed resources.
+/// The stream of resource changes.
 struct Watch {
     connection: Arc<Connection>,
     upstream: Arc<Upstream>,
     live: Option<Listen>,
-    /// What the stream was asked for.
+    /// The resources that the stream was opened with.
     covered: BTreeSet<Arc<str>>,
-    /// What of it the server watches.
+    /// The subset of them that the server watches.
     granted: BTreeSet<Arc<str>>,
-    /// Nothing was heard for a while.
+    /// Whether changes may have been missed since the last stream.
     gap: bool,
     fruitless: u32,
 }
 
 impl Watch {
-    /// Brings the stream in line with what is wanted. Where that failed for the moment: how long to wait for another try.
+    /// Opens, replaces, or closes the stream so that it covers the wanted resources. Returns the pause before a retry;
+    /// `None` if no retry is needed or would help.
     async fn adjust(&mut self) -> Option<Duration> {
         let (generation, wanted) = self.upstream.watched();
         if wanted.is_empty() {
@@ -269,11 +274,11 @@ impl Watch {
         let (error, again) = match refusal {
             Refusal::Said(error) => (error, None),
             Refusal::Lost => {
-                let text = "its stream of changes is not to be had at the moment";
+                let text = "its change stream is not available at the moment";
                 (ErrorObject::internal(text), Some(pause(&self.connection, self.fruitless)))
             }
         };
-        // The stream before, if there is one, goes on.
+        // The previous stream, if any, stays open.
         let still = if self.live.is_some() { self.granted.clone() } else { BTreeSet::new() };
         self.upstream.honor(generation, still, Some(error));
         again
@@ -285,7 +290,7 @@ fn filter_of(uris: &BTreeSet<Arc<str>>) -> String {
     format!(r#""resourceSubscriptions":{}"#, Raw::from_value(&uris))
 }
 
-/// What an acknowledgement grants of what was asked for.
+/// Returns those wanted resources that an acknowledgement grants.
 fn granted_of(granted: &Raw, wanted: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
     let granted = granted.member("resourceSubscriptions").and_then(|uris| uris.read::<BTreeSet<String>>().ok());
     let granted = granted.unwrap_or_default();

@@ -1,30 +1,32 @@
-//! The handshake and the lists of a server, asked over a connection that is open.
+//! The handshake and the lists of a server, requested over an open connection.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::connection::{Connection, Wire};
-use super::exchange::Terms;
+use super::connection::{Connection, Link};
 use super::handshake::{self, Cache, Peer};
+use super::terms::Terms;
 use crate::adapt::task;
 use crate::lineage::HostId;
+use crate::lock::lock;
 use crate::protocol::{Method, Outcome, Profile, ProtocolVersion, Raw, Theirs};
 use crate::registry::{Caps, Kind, Offer, OfferBuilder, PageError, ParamHeaders};
 use crate::transport::{Error, excerpt};
 
-/// What a server lists.
+/// The result of one listing.
 #[derive(Debug)]
 pub(crate) struct Listed {
     pub(crate) offer: Arc<Offer>,
-    /// The login that it was asked by: to another one it may list something else.
+    /// The login that was used; another login may see other lists.
     pub(crate) login: Option<String>,
-    /// No client had called when it was read: nothing in it is a work of one.
+    /// Whether it was read before any client called, so that no call can have influenced it.
     pub(crate) untouched: bool,
 }
 
-/// Says hello. The connection knows its peer afterwards.
+/// Performs the `initialize` handshake. Afterwards the connection knows its peer, that is, the server's description of
+/// itself.
 pub(super) async fn shake(connection: &Arc<Connection>, profile: Profile, client_info: &Raw) -> Result<(), Error> {
     let mut version = ProtocolVersion::LATEST_HANDSHAKE;
     let peer = loop {
@@ -44,11 +46,11 @@ pub(super) async fn shake(connection: &Arc<Connection>, profile: Profile, client
         }
     };
     connection.shake_done(peer)?;
-    // Some servers offer more once they have seen it: it must arrive before the lists are asked for.
+    // Some servers offer more once they have seen this notification, so it must arrive before the lists are requested.
     connection.say_first(Method::Initialized).await
 }
 
-/// All pages of all lists that the server offers, the lists side by side.
+/// Reads all pages of all lists that the server offers, all lists concurrently. A list that fails is taken from `last`.
 pub(super) async fn list(
     connection: &Arc<Connection>,
     peer: &Peer,
@@ -70,7 +72,11 @@ pub(super) async fn list(
     match tokio::time::timeout(limit, all).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => return Err(error),
-        Err(_) => return Err(Error::Malformed(format!("its lists took longer than {limit:?} (host.limits.listTime)"))),
+        Err(_) => {
+            return Err(Error::Malformed(format!(
+                "reading its lists took longer than {limit:?} (host.limits.listTime)"
+            )));
+        }
     }
     let mut builder = builder.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(last) = last {
@@ -84,7 +90,7 @@ pub(super) async fn list(
     Ok(builder.finish())
 }
 
-/// The tools alone, as they are now.
+/// Reads the current tool list only.
 pub(super) async fn tools(connection: &Arc<Connection>, caps: Caps) -> Result<Offer, Error> {
     let builder = Mutex::new(builder(connection, caps));
     pages(connection, &builder, Kind::Tools, true).await?;
@@ -98,13 +104,13 @@ fn builder(connection: &Connection, caps: Caps) -> OfferBuilder {
     builder.below(own.as_str(), peer.map(HostId::as_str))
 }
 
-/// Arguments are repeated in headers where there are headers, in the modern era.
+/// Tool arguments are mirrored in headers only for modern servers over HTTP.
 fn rule(connection: &Connection) -> ParamHeaders {
-    let mirrors = connection.is_modern() && matches!(connection.wire(), Wire::Http(_));
+    let mirrors = connection.is_modern() && matches!(connection.link(), Link::Http(_));
     if mirrors { ParamHeaders::Mirror } else { ParamHeaders::Ignore }
 }
 
-/// One list. A server that answers it with an error offers nothing of that kind, and its status says so.
+/// Reads one list. A server that answers with an error offers nothing of that kind, and its status says so.
 async fn pages(
     connection: &Arc<Connection>,
     builder: &Mutex<OfferBuilder>,
@@ -144,11 +150,11 @@ async fn pages(
                 Ok(Some(cursor)) => {
                     params = Some(Raw::empty_object().with_member("cursor", Raw::from_value(&cursor).as_bytes()))
                 }
-                // The builder has noted why.
+                // The builder has recorded the reason.
                 Err(_) => return Ok(()),
             },
             Err(error) => {
-                // Templates are rarely implemented by servers that declare resources.
+                // Servers that declare resources rarely implement templates.
                 if kind != Kind::ResourceTemplates || error.code != crate::protocol::code::METHOD_NOT_FOUND {
                     let message = excerpt(error.message.as_bytes(), 200);
                     lock(builder).fail(kind, &format!("{method} answered {}: {message}", error.code));
@@ -159,7 +165,8 @@ async fn pages(
     }
 }
 
-/// Reads a page go by go: a page may hold more definitions than one server may list, and all others wait meanwhile.
+/// Reads a page in slices and yields between them: a page may hold more definitions than one server may list, and
+/// during a slice all other work waits.
 async fn read(
     builder: &Mutex<OfferBuilder>,
     kind: Kind,
@@ -179,16 +186,12 @@ async fn read(
     }
 }
 
-fn lock(builder: &Mutex<OfferBuilder>) -> MutexGuard<'_, OfferBuilder> {
-    builder.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Whether a result says that it is whole, or nothing of it (`docs/hazards.md` H44).
+/// Whether a result claims to be complete, or does not say (`docs/hazards.md` H44).
 fn is_complete(result: &Raw) -> bool {
     result.member("resultType").is_none_or(|kind| kind.string().as_deref() == Some("complete"))
 }
 
-/// A request of the host itself.
+/// Sends a request of the host itself and waits for its outcome.
 pub(super) async fn ask(connection: &Arc<Connection>, method: &Method, params: Option<&Raw>) -> Result<Outcome, Error> {
     connection.open(connection.next_id(), method, params, &Terms::host()).outcome().await
 }

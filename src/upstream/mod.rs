@@ -1,22 +1,25 @@
-//! One lease of one server: its connection, its life, its lists.
+//! One lease of one server: its connection, its lifecycle, and its tool, prompt, and resource lists. A lease is one
+//! instance of a server, or one session with it, for one client or several.
 //!
-//! In: requests for a connection, and the news that none is wanted. Out: a [`Connection`] to open exchanges on, a
-//! [`Status`] to watch, an offer of tools, prompts, and resources, and what the server says that answers no request
-//! ([`Relayed`]).
+//! In: requests for a connection, and the news that no client wants one any more. Out: a [`Connection`] to open
+//! exchanges on, a [`Status`] to watch, the server's offer (its tools, prompts, and resources), and messages from the
+//! server that belong to no request ([`Relayed`]).
 //!
-//! `state.rs` alone decides what follows a loss. A call of a lost server waits five seconds at most and adds no
-//! attempt. An answer that speaks of the connection (404, 401, no route) ends it, but counts only for its own request:
-//! the others over HTTP have ways of their own and end in their own time. So they do when a user signs out, because
-//! they were let in.
+//! `state.rs` alone decides what follows a loss. A call to a lost server waits at most five seconds for it to come back
+//! and adds no attempt. An error that concerns the whole connection (404, 401, no route) ends the connection, but fails
+//! only its own request: the other requests over HTTP travel separately and finish on their own. When a user signs out,
+//! requests in flight finish, too, because they were already admitted.
 //!
-//! Above the connection both eras look alike. A request is opened with its `Terms`: for whom, what may be asked
-//! meanwhile, which log lines are wanted. A modern server gets them in `_meta` and headers, a legacy one got them in
-//! the handshake.
+//! Above the connection both eras look alike: legacy (a handshake opens a session) and modern (2026-07-28, without a
+//! session). A request is opened with its `Terms`: the client that it is for, the questions that the server may ask
+//! meanwhile, and the log lines that are wanted. A question is a request from a server to a client. A modern server
+//! gets the terms in `_meta` and headers; a legacy server got them in the handshake.
 //!
-//! **Invariant:** a lease knows no other lease and no client, only [`Owner`]s. Start reading at `state.rs`, then
-//! `life.rs`.
+//! **Invariant:** a lease knows no other lease, and of its clients only their [`Owner`] ids. Start reading at
+//! `state.rs`, then `life.rs`.
 
 mod alone;
+mod ask;
 mod backoff;
 mod connection;
 mod drive;
@@ -24,6 +27,7 @@ mod era;
 mod exchange;
 mod gate;
 mod handshake;
+mod inbox;
 mod infer;
 mod life;
 mod listen;
@@ -34,15 +38,17 @@ mod open;
 mod probe;
 mod renew;
 mod resume;
+mod send;
 mod state;
 mod tell;
+mod terms;
 mod watching;
 mod whose;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -51,36 +57,40 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use ask::Ask;
 use connection::Binding;
 pub(crate) use connection::Connection;
 pub(crate) use era::Memory;
-pub(crate) use exchange::{Ask, Exchange, Item, Owner, Terms};
+pub(crate) use exchange::Exchange;
 pub(crate) use handshake::{Cache, Offers, instructions};
+pub(crate) use inbox::Item;
 pub(crate) use infer::Inferred;
 pub(crate) use listing::Listed;
 #[cfg(feature = "fuzzing")]
 pub(crate) use modern::encode;
 pub(crate) use nature::{Mark, Nature, Vigil};
 pub use state::StateName;
+pub(crate) use terms::{Owner, Terms};
 pub(crate) use watching::Unsubscribed;
 
 use crate::auth;
 use crate::config;
+use crate::lock::lock;
 use crate::protocol::{Profile, Raw};
 use crate::redact::Scrubber;
 use crate::registry::{Caps, Offer};
-use crate::transport::{self, StderrTail};
+use crate::transport::{self, Announcer, StderrTail};
 
-/// Starts a server that lives in this process; each lease gets one of its own.
+/// Starts a server that runs inside this process; each lease gets its own instance.
 pub(crate) type Starter = Arc<dyn Fn(transport::Wire, &TaskTracker) + Send + Sync>;
 
-/// Where a server is.
+/// How to reach a server.
 #[derive(Clone)]
 pub(crate) enum Target {
     Stdio(config::Stdio),
     Http(transport::Endpoint),
     Sse(transport::Endpoint),
-    /// Either of the two; which one is found out at the first start.
+    /// Streamable HTTP or HTTP with SSE; the first start finds out which.
     Auto(transport::Endpoint, Inferred),
     Memory(Starter),
 }
@@ -92,7 +102,7 @@ impl fmt::Debug for Target {
 }
 
 impl Target {
-    /// The tokens of a server that may want some.
+    /// The authorizer of this server, if it may require access tokens.
     pub(crate) fn tokens(&self) -> Option<&Arc<auth::Authorizer>> {
         match self {
             Self::Http(endpoint) | Self::Sse(endpoint) | Self::Auto(endpoint, _) => endpoint.tokens.as_ref(),
@@ -100,15 +110,15 @@ impl Target {
         }
     }
 
-    /// Stands for the login that requests carry now.
+    /// Identifies the login whose token requests carry now, if there is one.
     fn login(&self) -> Option<String> {
         self.tokens()?.login_id_now()
     }
 
-    /// Waits until a user has signed in by another program; for ever, where nobody can.
+    /// Waits until a user signs in through another process. Waits forever if this target has no login.
     ///
     /// # Cancel safety
-    /// A dropped wait loses nothing but the time it has waited.
+    /// Dropping the future loses only the time it has waited.
     async fn signed_in_elsewhere(&self) {
         match self.tokens() {
             Some(tokens) => tokens.signed_in_elsewhere().await,
@@ -116,7 +126,7 @@ impl Target {
         }
     }
 
-    /// Why it is not connected to any more when its user has signed out.
+    /// The error of a connection whose user has signed out; `None` if this target has no login.
     fn signed_out(&self) -> Option<transport::Error> {
         let tokens = self.tokens()?;
         Some(transport::Error::sign_in(tokens, auth::Error::SignedOut))
@@ -133,11 +143,13 @@ impl Target {
     }
 }
 
-/// What a lease is made with.
+/// The settings of a lease.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) server: Arc<str>,
-    /// Takes its secrets out of what is told of it.
+    /// Passes the server's log lines to listeners.
+    pub(crate) announcer: Announcer,
+    /// Removes the server's secrets from everything that is reported about it.
     pub(crate) scrubber: Arc<Scrubber>,
     pub(crate) target: Target,
     pub(crate) profile: Profile,
@@ -147,18 +159,20 @@ pub(crate) struct Settings {
     pub(crate) limits: Arc<config::Limits>,
     pub(crate) caps: Caps,
     pub(crate) era: config::Era,
+    /// Whether the server is the user's own daemon, whose error details are trusted.
+    pub(crate) daemon: bool,
     pub(crate) memory: Memory,
 }
 
-/// What all leases share.
+/// The parts that all leases share.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) dialer: Arc<crate::dial::Dialer>,
     pub(crate) relay: mpsc::Sender<(u64, Arc<Connection>, Relayed)>,
     pub(crate) changes: mpsc::Sender<Change>,
-    /// No more waiting: what still runs is killed.
+    /// Cancelled when the host no longer waits for server processes to end: those that still run are killed.
     pub(crate) kill: CancellationToken,
-    /// Counts up with every change of a state or a list.
+    /// A counter that increases whenever the state or a list of any lease changes.
     pub(crate) generation: watch::Sender<u64>,
     pub(crate) nature: Nature,
     pub(crate) vigil: Arc<Vigil>,
@@ -166,7 +180,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// What servers tell goes into `relay` and `changes`.
+    /// Creates the shared parts; messages from servers go into `relay`, and state changes of leases into `changes`.
     pub(crate) fn new(
         dialer: Arc<crate::dial::Dialer>,
         relay: mpsc::Sender<(u64, Arc<Connection>, Relayed)>,
@@ -179,7 +193,7 @@ impl World {
     }
 }
 
-/// One change of one lease's state.
+/// One state change of one lease. If `from` equals `to`, its lists have changed instead.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) lease: u64,
@@ -189,21 +203,21 @@ pub(crate) struct Change {
     pub(crate) at: SystemTime,
 }
 
-/// What a server says that belongs to no exchange.
+/// A message from the server that belongs to no exchange, that is, to no request in flight.
 #[derive(Debug)]
 pub(crate) enum Relayed {
     Updated(Raw),
     Log(Raw),
     ElicitationComplete(Raw),
-    /// How far a task is.
+    /// The progress or status of a task.
     Task(Raw),
-    /// The same under the progress token of the request that made it.
+    /// Progress of a task, sent under the progress token of the request that created the task.
     Progress {
         task: String,
         params: Raw,
     },
-    /// A question that belongs to no request under way. `of`: the only client that has ever called; without one nobody has.
-    /// `unclear`: several have.
+    /// A question that belongs to no request in flight. `of` is the client that it is for, if known: the only one that
+    /// has ever called. `unclear` means that it could be for one of several calls or clients.
     Ask {
         ask: Ask,
         unclear: bool,
@@ -212,7 +226,7 @@ pub(crate) enum Relayed {
     Withdrawn(crate::protocol::RequestId),
 }
 
-/// The way up for what a server says on its own.
+/// The channel for messages that the server sends on its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Relay {
     lease: u64,
@@ -228,38 +242,39 @@ impl Relay {
     }
 }
 
-/// What people and the manager see of a lease.
+/// The state of a lease as people and the manager see it.
 #[derive(Clone, Debug)]
 pub(crate) struct Status {
     pub(crate) state: StateName,
     pub(crate) since: Instant,
     pub(crate) cause: Option<String>,
-    /// When the cause last made a difference.
+    /// When `cause` last changed or recurred.
     pub(crate) caused: Option<Instant>,
     pub(crate) restarts: u32,
     pub(crate) first_start: Option<Instant>,
     pub(crate) ready_after: Option<Duration>,
-    /// The last list failed, an older one is served.
+    /// Whether the last attempt to read the lists failed, so that older lists are served.
     pub(crate) degraded: bool,
-    /// Since when it is not connected, though it was.
+    /// Since when the server has been away, if it was connected before.
     pub(crate) gone: Option<Instant>,
 }
 
-/// Why a lease has no connection to give.
+/// Why a lease cannot give a caller a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Unavailable {
     pub(crate) state: StateName,
     pub(crate) cause: Option<String>,
 }
 
-/// What clients want of a lease beyond calls; told to the server anew after each reconnect.
+/// What clients want from a server in addition to calls: a log level, and watched resources. The server is told again
+/// after each reconnect.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct Demand {
     pub(crate) level: Option<&'static str>,
     pub(crate) uris: BTreeMap<Arc<str>, watching::Watched>,
 }
 
-/// A handle of one lease.
+/// A handle to one lease.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) id: u64,
@@ -268,43 +283,43 @@ pub(crate) struct Upstream {
     connection: ArcSwapOption<Connection>,
     listed: ArcSwapOption<Listed>,
     binding: Arc<Binding>,
-    /// What the server was told at the last start that its clients can do, and what it is told at the next.
+    /// The client capabilities that the server was told at the last start, and those for the next start.
     declared: Mutex<(Profile, Profile)>,
     users: Arc<AtomicUsize>,
-    wanted: Arc<Mutex<Wanted>>,
-    /// How many times the server is being told its level just now.
+    wanted: Arc<Mutex<Demand>>,
+    /// The number of `logging/setLevel` requests in flight.
     telling: Arc<watch::Sender<usize>>,
-    /// One call at a time that the server may ask something during, where a question does not tell whose it is.
+    /// Admits one call at a time during which the server may ask questions, if a question does not name its call.
     lane: Arc<Semaphore>,
-    /// What its server is told when it asks for roots, where that is known.
+    /// The roots that answer the server's `roots/list`, if known.
     roots: Arc<Mutex<Option<Raw>>>,
     wake: Notify,
-    /// It is shown as starting, and its start waits for its turn.
+    /// Whether the lease shows as starting although its start still waits for [`Upstream::begin`].
     held: AtomicBool,
-    /// A call wants it, though it was given up.
+    /// Notified when a call wants a server that was given up.
     again: Notify,
     attempts: era::Attempts,
-    /// Counts up with every change of what is watched.
+    /// A counter that increases whenever the set of watched resources changes.
     watching: watch::Sender<u64>,
     honored: watch::Sender<listen::Honored>,
-    /// Some connection of it was of the modern era.
+    /// Whether any connection of this lease was modern.
     was_modern: AtomicBool,
     stop: CancellationToken,
-    /// What its process of the last start wrote to standard error; it outlives the connection.
+    /// The standard error of the most recent process; it outlives the connection.
     tail: ArcSwap<StderrTail>,
-    /// There was a process in its last start.
+    /// Whether the most recent start ran a process.
     ran: AtomicBool,
 }
 
-/// A call to a server that was lost waits that long for it to come back.
+/// How long a call waits for a lost server to come back.
 const RECONNECTING: Duration = Duration::from_secs(5);
-/// No call waits longer for a server to learn its level.
+/// How long a call waits until the server has confirmed its log level.
 const TELLING: Duration = Duration::from_secs(1);
-/// A server that was given up is tried again for a client at most that often.
+/// How long a server stays given up before a call may retry it.
 const GIVEN_UP: Duration = Duration::from_secs(300);
 
 impl Upstream {
-    /// A lease that starts at once if `start`, else with the first use.
+    /// Creates a lease whose server starts at once if `start` is true, else on first use.
     #[cfg(test)]
     pub(crate) fn spawn(id: u64, settings: Settings, world: World, start: bool, tasks: &TaskTracker) -> Arc<Self> {
         let upstream = Self::spawn_held(id, settings, world, start, tasks);
@@ -312,10 +327,10 @@ impl Upstream {
         upstream
     }
 
-    /// Makes a lease and its task on `tasks`; if `start`, it starts when it is told to begin, or somebody wants it; else with
-    /// the first use.
+    /// Creates a lease and spawns its task on `tasks`. If `start` is true, the server starts on [`Self::begin`] or when
+    /// a client wants it, whichever comes first; else on first use.
     pub(crate) fn spawn_held(id: u64, settings: Settings, world: World, start: bool, tasks: &TaskTracker) -> Arc<Self> {
-        // Nobody shall see an eager server idle, however late its task runs.
+        // An eager server must never show as idle, however late its task runs.
         let state = if start { StateName::Connecting } else { StateName::Idle };
         let status = Status {
             state,
@@ -358,14 +373,14 @@ impl Upstream {
         upstream
     }
 
-    /// It is its turn to start, unless it has started.
+    /// Starts the server if its start was held back.
     pub(crate) fn begin(&self) {
         if self.held.swap(false, Ordering::Relaxed) {
             self.wake.notify_one();
         }
     }
 
-    /// Starts it, if it waits for that; a client wants it.
+    /// Starts the server for a client, if it is idle.
     pub(crate) fn start(&self) {
         let (state, since) = {
             let status = self.status.borrow();
@@ -374,18 +389,18 @@ impl Upstream {
         self.want(state, since);
     }
 
-    /// Tries anew if it was given up; the user wants it.
+    /// Starts the server anew on the user's behalf, if it was given up or lacked credentials.
     pub(crate) fn retry(&self) {
         if matches!(self.status.borrow().state, StateName::Failed | StateName::Unauthorized) {
             self.wake.notify_one();
         }
     }
 
-    /// Whether it is on its way, or is now because somebody wants it.
+    /// Starts the server if it can be started. Returns false if it stays down.
     fn want(&self, state: StateName, since: Instant) -> bool {
         match state {
             StateName::Idle => self.wake.notify_one(),
-            // Nobody else brings it back; but clients ask all the time.
+            // Nothing but a call brings it back; but clients call all the time, so retries are spaced.
             StateName::Failed | StateName::Unauthorized if since.elapsed() > GIVEN_UP => self.again.notify_one(),
             StateName::Failed
             | StateName::Unauthorized
@@ -398,7 +413,7 @@ impl Upstream {
         true
     }
 
-    /// Ends it: its task closes the connection in good order.
+    /// Stops the lease: its task closes the connection in good order.
     pub(crate) fn stop(&self) {
         self.stop.cancel();
     }
@@ -415,7 +430,7 @@ impl Upstream {
         self.status.subscribe()
     }
 
-    /// The era that it was opened in.
+    /// The era that the config asks for.
     pub(crate) fn era(&self) -> config::Era {
         self.settings.era
     }
@@ -425,12 +440,13 @@ impl Upstream {
         self.tail.load().last()
     }
 
-    /// The last lines that its process of the last start wrote to standard error, the oldest first.
+    /// The last lines that the most recent process wrote to standard error, oldest first.
     pub(crate) fn last_lines(&self) -> Vec<String> {
         self.tail.load().last_lines()
     }
 
-    /// The variables, by name, that its program may have missed in a start that failed; they are set here.
+    /// The names of environment variables that are set here but were not passed to the server's program; empty if the
+    /// program never ran.
     pub(crate) fn withheld(&self) -> Vec<String> {
         match &self.settings.target {
             Target::Stdio(stdio) if self.ran.load(Ordering::Relaxed) && !self.tail.load().is_of_a_package() => {
@@ -440,35 +456,35 @@ impl Upstream {
         }
     }
 
-    /// A process is about to be started: what one before it wrote is no longer of interest.
+    /// Starts a new stderr record for a process about to start; the output of the previous process no longer matters.
     fn new_tail(&self) -> StderrTail {
         self.ran.store(false, Ordering::Relaxed);
-        let tail = StderrTail::of(self.settings.scrubber.clone());
+        let tail = StderrTail::of(self.settings.scrubber.clone()).announced(self.settings.announcer.clone());
         self.tail.store(Arc::new(tail.clone()));
         tail
     }
 
-    /// What the server listed last.
+    /// The server's most recent offer; `None` before its lists were first read.
     pub(crate) fn offer(&self) -> Option<Arc<Offer>> {
         self.listed.load().as_ref().map(|listed| listed.offer.clone())
     }
 
-    /// The same, with the login that its server was asked by.
+    /// The most recent offer, with the login under which its lists were read.
     pub(crate) fn listed(&self) -> Option<Arc<Listed>> {
         self.listed.load_full()
     }
 
-    /// The connection as it is now.
+    /// The current connection; `None` unless the server is connected.
     pub(crate) fn connection(&self) -> Option<Arc<Connection>> {
         self.connection.load_full()
     }
 
-    /// The connection once the server is connected; starts it if need be.
+    /// Waits until the server is connected, starting it if needed.
     ///
     /// # Errors
-    /// When it is not to be had: given up, stopped, or still not there when the wait for the next attempt is over.
+    /// When the server is given up, stopped, or still away when the wait is over.
     pub(crate) async fn ready(&self) -> Result<Arc<Connection>, Unavailable> {
-        // One that was lost a moment ago is still there until its task has seen it.
+        // A connection that was just lost stays here until the lease's task notices.
         let alive = |connection: &Arc<Connection>| !connection.is_gone();
         if let Some(connection) = self.connection.load().as_ref().filter(|connection| alive(connection)) {
             return Ok(connection.clone());
@@ -486,7 +502,7 @@ impl Upstream {
             if !self.want(state, since) {
                 return Err(Unavailable { state, cause });
             }
-            // A first start has its `startTimeout`; whoever was lost is not waited for that long.
+            // A first start has its `startTimeout`; a lost server is not waited for that long.
             if patience.is_none() && (state == StateName::Reconnecting || (state.is_starting() && restarts > 0)) {
                 patience = Some(Instant::now() + RECONNECTING);
             }
@@ -504,7 +520,7 @@ impl Upstream {
         }
     }
 
-    /// Waits until it knows of a token that has come, if it waits for one.
+    /// Waits until an unauthorized lease has noticed a new access token, at most five seconds.
     #[cfg(feature = "server")]
     pub(crate) async fn knows_of_token(&self) {
         let mut status = self.status.subscribe();
@@ -513,23 +529,24 @@ impl Upstream {
         let _ = tokio::time::timeout(RECONNECTING, left).await;
     }
 
-    /// Whether the server is connected and needs no session: everybody may share it.
+    /// Whether the server is connected and needs no session, so that all clients can share it.
     pub(crate) fn is_modern(&self) -> bool {
         let connection = self.connection.load();
         connection.as_ref().and_then(|connection| connection.peer()).is_some_and(|peer| peer.version.is_modern())
     }
 
-    /// Whether that was ever so.
+    /// Whether the server has ever been modern.
     pub(crate) fn was_modern(&self) -> bool {
         self.was_modern.load(Ordering::Relaxed)
     }
 
-    /// The lane for calls that must not be mistaken for one another (`docs/bridging.md` 5.3).
+    /// The lane: a semaphore that admits one call at a time whose questions must not be confused with another call's
+    /// (`docs/bridging.md` 5.3).
     pub(crate) fn lane(&self) -> &Arc<Semaphore> {
         &self.lane
     }
 
-    /// Sets how much the server is to log, for all who listen on this lease.
+    /// Sets the server's log level, which all clients of this lease share. With `None`, the server is told nothing.
     pub(crate) fn want_level(&self, level: Option<&'static str>) {
         let changed = {
             let mut wanted = self.wanted();
@@ -542,7 +559,7 @@ impl Upstream {
         }
     }
 
-    /// Waits until the server knows how much to log, so that the next call is logged like that; not for long.
+    /// Waits briefly until the server knows its log level, so that the next call is logged at that level.
     pub(crate) async fn level_told(&self) {
         if *self.telling.borrow() > 0 {
             let mut telling = self.telling.subscribe();
@@ -551,13 +568,13 @@ impl Upstream {
         }
     }
 
-    /// Whether anybody watches a resource of it.
+    /// Whether any client watches a resource of this server.
     pub(crate) fn is_watched(&self) -> bool {
         !self.wanted().uris.is_empty()
     }
 
-    fn wanted(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn wanted(&self) -> MutexGuard<'_, Demand> {
+        lock(&self.wanted)
     }
 }
 

@@ -1,5 +1,5 @@
-//! What a request to a server of the modern era says of itself (2026-07-28): members of `_meta`, and over HTTP the headers
-//! that repeat them; pure.
+//! What a request to a modern server says about itself (2026-07-28): members of `_meta`, and the headers that repeat
+//! them over HTTP; pure.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::value::RawValue;
 
-use super::exchange::Terms;
+use super::terms::Terms;
 use crate::protocol::{Edits, Method, Opened, Profile, ProtocolVersion, Raw, meta, raw};
 use crate::registry::ParamHeader;
 pub(super) use crate::transport::Heads;
 
-/// The params with the protocol's own members in their `_meta`; none of them stands there yet.
+/// Adds the protocol's own members to the `_meta` of `params`, which must not contain them yet.
 pub(super) fn stamp(params: Option<&Raw>, terms: &Terms, client_info: &Raw, version: ProtocolVersion) -> Raw {
     let capabilities = capabilities(terms);
     let mut own = format!(
@@ -34,7 +34,8 @@ pub(super) fn stamp(params: Option<&Raw>, terms: &Terms, client_info: &Raw, vers
     edits.apply()
 }
 
-/// What may be asked during the request. `roots.listChanged` is gone: nobody could be told.
+/// The client capabilities, which allow the server to ask questions during the request. `roots.listChanged` is omitted:
+/// such a change could not be reported.
 fn capabilities(terms: &Terms) -> String {
     let mut text = terms.profile.without(Profile::ROOTS_CHANGED).to_capabilities();
     if let Some(extensions) = &terms.extensions {
@@ -45,7 +46,7 @@ fn capabilities(terms: &Terms) -> String {
     text
 }
 
-/// An object with our members behind its own; what is no object gives way.
+/// Appends our members to an object; a value that is not an object is replaced.
 fn joined(theirs: &RawValue, own: &str) -> String {
     let inner = theirs.get().strip_prefix('{').and_then(|text| text.strip_suffix('}'));
     match inner.map(str::trim) {
@@ -54,8 +55,8 @@ fn joined(theirs: &RawValue, own: &str) -> String {
     }
 }
 
-/// The headers that a request over HTTP carries: its revision, its method, the name in its params, and of a tool the
-/// arguments that its server wants there.
+/// Returns the headers of a request over HTTP: its revision, its method, the name in its params, and for a tool call
+/// the arguments that the server wants in headers.
 pub(super) fn heads(method: &Method, params: &Raw, version: ProtocolVersion, wanted: &[ParamHeader]) -> Heads {
     let mut heads: Heads = vec![
         (Cow::Borrowed("mcp-protocol-version"), version.as_str().to_owned()),
@@ -81,7 +82,7 @@ pub(super) fn heads(method: &Method, params: &Raw, version: ProtocolVersion, wan
     heads
 }
 
-/// The argument at a path as text; `None` where it is absent, `null`, or nothing that fits a header.
+/// Returns the argument at a path as text; `None` if it is absent, `null`, an object, or an array.
 fn argument<'a>(arguments: &'a RawValue, path: &[Arc<str>], opened: &mut Opened<'a>) -> Option<Cow<'a, str>> {
     let value = path.iter().try_fold(arguments, |value, name| opened.member(value, name))?;
     let text = value.get();
@@ -93,7 +94,7 @@ fn argument<'a>(arguments: &'a RawValue, path: &[Arc<str>], opened: &mut Opened<
     }
 }
 
-/// A number in its shortest decimal form; an integer without a fraction, however it is written.
+/// Returns a number in its shortest decimal form; an integer has no fraction, however it was written.
 fn number(text: &str) -> Cow<'_, str> {
     if !text.contains(['.', 'e', 'E']) {
         return Cow::Borrowed(if text == "-0" { "0" } else { text });
@@ -104,7 +105,8 @@ fn number(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Text as it may stand in a header: as it is where it is visible ASCII with blanks inside, else in Base64 between markers.
+/// Encodes text for a header value: unchanged if it is visible ASCII with inner spaces only, else Base64 between
+/// markers.
 pub(crate) fn encode(text: &str) -> Cow<'_, str> {
     let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     let bare = text.trim_matches(' ').len() == text.len();

@@ -1,9 +1,8 @@
-//! What the host takes from outside of itself: chance, and the time that goes on while the machine sleeps. Both are
-//! passed in, so that tests and simulations can bring their own. Every other time is that of the runtime, which can be
-//! paused.
+//! The host's outside inputs: randomness, and a clock that keeps running while the machine sleeps. Both are passed in,
+//! so that tests and simulations can replace them. All other time comes from the runtime, which can be paused.
 //!
-//! A sleep of the machine shows as a clock that went on, or as a look that comes too late. Deadlines are put off by as
-//! much, and servers are asked whether they are there before any is taken for lost.
+//! A sleep of the machine shows as a clock that jumped ahead, or as a check that runs too late. Deadlines are extended
+//! by the time slept, and servers are checked before any of them counts as lost.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,24 +15,24 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lineage::Lineage;
 
-/// Chance and the clock that never stops; cheap to clone.
+/// Randomness, the clock that never stops, and this host's lineage; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Nature {
-    /// A number from 0 to 1.
+    /// Returns a number between 0 and 1.
     pub(crate) chance: Arc<dyn Fn() -> f64 + Send + Sync>,
-    /// How much time has passed since some moment, sleep of the machine included. Only differences count.
+    /// Returns the time since an arbitrary moment, sleep of the machine included. Only differences matter.
     pub(crate) outside: Arc<dyn Fn() -> Duration + Send + Sync>,
-    /// Which host this is, and which are above it.
+    /// The id of this host, and the hosts above it.
     pub(crate) lineage: Arc<Lineage>,
 }
 
 impl Nature {
-    /// Those of this machine.
+    /// Uses this machine's own sources.
     pub(crate) fn real() -> Self {
         Self { chance: Arc::new(super::backoff::chance), outside: Arc::new(outside), lineage: Arc::default() }
     }
 
-    /// Those of this machine, for a host of that lineage.
+    /// Uses this machine's own sources for a host of that lineage.
     pub(crate) fn of(lineage: Lineage) -> Self {
         Self { lineage: Arc::new(lineage), ..Self::real() }
     }
@@ -45,7 +44,7 @@ impl fmt::Debug for Nature {
     }
 }
 
-/// A clock that nobody sets, and that goes on while the machine sleeps.
+/// A clock that cannot be set and keeps running while the machine sleeps.
 #[cfg(target_os = "linux")]
 fn outside() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -53,28 +52,29 @@ fn outside() -> Duration {
     Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// The clock of the wall. Where somebody sets it forward, servers are asked whether they are there; nothing else follows.
+/// The wall clock. If it is set forward, the servers are checked; nothing else follows.
 #[cfg(not(target_os = "linux"))]
 fn outside() -> Duration {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Notices that the machine, or this process alone, was asleep (`docs/hazards.md` H59): by a clock that went on meanwhile,
-/// or by a look that comes far too late.
+/// Detects that the machine, or this process alone, was asleep (`docs/hazards.md` H59): a clock jumped ahead meanwhile,
+/// or a check runs far too late.
 #[derive(Debug)]
 pub(crate) struct Vigil {
     nature: Nature,
     start: Instant,
-    /// The last look, in milliseconds after the start. As long as nobody looks there is none, and nobody sleeps.
+    /// The time of the last check, in milliseconds after `start`. `u64::MAX` if no checks run, so that no sleep is
+    /// seen.
     seen: AtomicU64,
-    /// How long the clock of the deadlines went on while nothing could be done, in milliseconds.
+    /// The total time, in milliseconds, during which deadlines ran on but this process could not.
     slept: AtomicU64,
     woken: watch::Sender<u64>,
 }
 
-/// How often is looked.
+/// The interval between checks.
 const PERIOD: Duration = Duration::from_secs(5);
-/// Less is no sleep.
+/// The shortest delay that counts as a sleep.
 const GAP: Duration = Duration::from_secs(30);
 
 impl Vigil {
@@ -83,7 +83,7 @@ impl Vigil {
         Arc::new(Self { nature, start: Instant::now(), seen, slept, woken: watch::Sender::new(0) })
     }
 
-    /// Looks until `stop`.
+    /// Checks for sleeps until `stop`.
     pub(crate) async fn keep(self: Arc<Self>, stop: CancellationToken) {
         let mut outside = (self.nature.outside)();
         self.seen.store(milliseconds(self.start.elapsed()), Ordering::Relaxed);
@@ -91,47 +91,47 @@ impl Vigil {
             let late = self.late();
             let since = self.passed();
             let now = (self.nature.outside)();
-            // What the other clock has more; one that was set back says nothing.
+            // The jump of the outside clock; a clock that was set back says nothing.
             let more = now.saturating_sub(outside).saturating_sub(since);
             outside = now;
             self.slept.fetch_add(milliseconds(late), Ordering::Relaxed);
             self.seen.store(milliseconds(self.start.elapsed()), Ordering::Relaxed);
             if !late.is_zero() || more > GAP {
-                tracing::info!("back after a sleep of {:?}: the servers are asked whether they are there", late + more);
+                tracing::info!("back after a sleep of {:?}: checking that the servers are still there", late + more);
                 self.woken.send_modify(|count| *count += 1);
             }
         }
     }
 
-    /// Counts up after each sleep.
+    /// Returns a counter that increases after each sleep.
     pub(super) fn woken(&self) -> watch::Receiver<u64> {
         self.woken.subscribe()
     }
 
-    /// How much of the time of all deadlines was slept through so far, as of the last look: for [`Vigil::slept_since`].
+    /// Returns the total slept time as of the last check, for [`Vigil::slept_since`].
     pub(crate) fn mark(&self) -> Mark {
         Mark(Duration::from_millis(self.slept.load(Ordering::Relaxed)))
     }
 
-    /// How much of the time since that mark was slept through, and the mark of now. Whoever ran out of time has that much
-    /// more.
+    /// Returns how long the machine slept since `mark`, and a new mark. A deadline that passed is extended by that
+    /// time.
     pub(crate) fn slept_since(&self, mark: Mark) -> (Duration, Mark) {
         let all = self.mark().0 + self.late();
         (all.saturating_sub(mark.0), Mark(all))
     }
 
-    /// The time since the last look.
+    /// The time since the last check.
     fn passed(&self) -> Duration {
         self.start.elapsed().saturating_sub(Duration::from_millis(self.seen.load(Ordering::Relaxed)))
     }
 
-    /// By how much the next look is late, where that means a sleep.
+    /// The delay of the next check, if it is long enough to mean a sleep.
     fn late(&self) -> Duration {
         Some(self.passed().saturating_sub(PERIOD)).filter(|late| *late > GAP).unwrap_or_default()
     }
 }
 
-/// A moment in the count of time slept through.
+/// The total slept time at one moment, to be compared with a later one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark(Duration);
 

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connection::{Connection, Parts, Wire};
-use super::{Relay, Target, Upstream, World, drive};
+use super::connection::{Connection, Link, Parts};
+use super::{Relay, Target, Upstream, World, drive, renew};
 use crate::config;
 use crate::lineage;
+use crate::protocol::meta;
 use crate::transport::{self, Error, Http, Ladder, Memory, Sse};
 
 /// Opens the transport and starts its reader.
@@ -17,9 +18,10 @@ pub(super) fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -
     let settings = &upstream.settings;
     upstream.declares();
     let limits = &settings.limits;
-    let parts = |wire| Parts {
+    let parts = |link| Parts {
         server: settings.server.clone(),
-        wire,
+        announcer: settings.announcer.clone(),
+        link,
         relay: Relay { lease: upstream.id, sender: world.relay.clone() },
         binding: upstream.binding.clone(),
         roots: upstream.roots.clone(),
@@ -28,26 +30,28 @@ pub(super) fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -
         pending_cap: limits.pending_per_server,
         queue: limits.server_queue,
         depth: limits.depth,
+        stays: if settings.daemon { &[meta::HOST_ERROR] } else { &[] },
         users: upstream.users.clone(),
         tasks: tasks.clone(),
         stop: CancellationToken::new(),
         nature: world.nature.clone(),
+        renew: |connection, id| Box::pin(renew::revision(connection, id)),
     };
     let over_sse = |remote| {
         let sse = Sse::new(remote, &world.dialer, limits)?;
-        Ok(Connection::new(parts(Wire::Sse(Arc::new(sse)))))
+        Ok(Connection::new(parts(Link::Sse(Arc::new(sse)))))
     };
     match &settings.target {
         Target::Stdio(stdio) => {
             let sizes = transport::Limits { message: limits.message, queue: limits.server_queue, depth: limits.depth };
             let mut stdio = stdio.clone();
             if let Some(chain) = world.nature.lineage.chain() {
-                // Behind those of the config: nobody can take it away by mistake.
+                // Added after the config's own variables, so that the config cannot override it by mistake.
                 stdio.env.push((lineage::VARIABLE.to_owned(), config::Secret::new(chain)));
             }
             let (pipe, reader) = transport::spawn(&stdio, &sizes, settings.server.clone(), upstream.new_tail(), tasks)?;
             upstream.ran.store(true, Ordering::Relaxed);
-            let connection = Connection::new(parts(Wire::Pipe(pipe)));
+            let connection = Connection::new(parts(Link::Pipe(pipe)));
             let ladder = Ladder { close: limits.stop_close, terminate: limits.stop_term, kill: world.kill.clone() };
             tasks.spawn(drive::read_pipe(connection.clone(), reader, ladder));
             Ok(connection)
@@ -56,12 +60,12 @@ pub(super) fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -
         Target::Sse(remote) => over_sse(remote),
         Target::Http(remote) | Target::Auto(remote, _) => {
             let http = Http::new(remote, &world.dialer, limits)?;
-            Ok(Connection::new(parts(Wire::Http(Arc::new(http)))))
+            Ok(Connection::new(parts(Link::Http(Arc::new(http)))))
         }
         Target::Memory(start) => {
             let (memory, messages, wire) = Memory::pair();
             start(wire, tasks);
-            let connection = Connection::new(parts(Wire::Memory(memory)));
+            let connection = Connection::new(parts(Link::Memory(memory)));
             tasks.spawn(drive::read_memory(connection.clone(), messages));
             Ok(connection)
         }

@@ -1,4 +1,4 @@
-//! Gets to know a server: asks what `era.rs` says is to be asked first, and goes on by the answer.
+//! Handshakes: sends what `era.rs` says comes first, and continues according to the answer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,42 +6,45 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::connection::{Connection, Wire};
+use super::connection::{Connection, Link};
 use super::era::{self, First, Verdict};
-use super::exchange::{Exchange, Item, Terms};
+use super::exchange::Exchange;
 use super::handshake::Peer;
+use super::inbox::Item;
+use super::terms::Terms;
 use super::{Target, Upstream, infer};
 use crate::config;
 use crate::dial::Dialer;
 use crate::protocol::{Era, Method, Outcome};
 use crate::transport::Error;
 
-/// The probe over a pipe may take half of `startTimeout`, and no more than this.
+/// The maximum time for a probe over a pipe, which also gets at most half of `startTimeout`.
 const PROBE: Duration = Duration::from_secs(60);
-/// The probe over HTTP may take a third of `startTimeout`, and no more than this.
+/// The maximum time for a probe over HTTP, which also gets at most a third of `startTimeout`.
 const PROBE_HTTP: Duration = Duration::from_secs(10);
-/// After a server has refused `initialize`, an answer to the probe before it is waited for that long.
+/// How long a late answer to the probe is awaited after the server has refused `initialize`.
 const LATE: Duration = Duration::from_secs(2);
 
-/// Shakes hands in the era that the server speaks. The connection knows its peer afterwards.
+/// Shakes hands in the era that the server speaks. Afterwards the connection knows its peer, that is, the server's
+/// description of itself.
 pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dialer: &Dialer) -> Result<(), Error> {
     let settings = &upstream.settings;
     let attempts = &upstream.attempts;
-    match connection.wire() {
-        Wire::Http(http) => http.prepare().await?,
-        Wire::Sse(sse) => sse.prepare().await?,
-        Wire::Pipe(_) | Wire::Memory(_) => {}
+    match connection.link() {
+        Link::Http(http) => http.prepare().await?,
+        Link::Sse(sse) => sse.prepare().await?,
+        Link::Pipe(_) | Link::Memory(_) => {}
     }
     let ended = attempts.ended.load(Ordering::Relaxed);
-    let skip = ended || attempts.unclear.swap(false, Ordering::Relaxed) || matches!(connection.wire(), Wire::Sse(_));
-    let over_http = matches!(connection.wire(), Wire::Http(_));
+    let skip = ended || attempts.unclear.swap(false, Ordering::Relaxed) || matches!(connection.link(), Link::Sse(_));
+    let over_http = matches!(connection.link(), Link::Http(_));
     match era::first(settings.era, over_http, (settings.memory.recall)(), skip) {
         First::Initialize => {
             let refused = match infer::shake(connection, upstream, dialer).await {
                 Ok(()) => {
-                    // Without an id no request knows of `initialize`, so the server can ask nobody: it has nothing for
-                    // sessions alone.
-                    let has_session = !matches!(connection.wire(), Wire::Http(http) if !http.has_session());
+                    // Without a session id, requests are not tied to `initialize`, so the server can ask no client
+                    // anything: it has no features that need sessions.
+                    let has_session = !matches!(connection.link(), Link::Http(http) if !http.has_session());
                     (settings.memory.took)(has_session);
                     if ended {
                         (settings.memory.note)(Era::Legacy);
@@ -54,9 +57,9 @@ pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dia
             if era::refuses_sessions(&refused) {
                 (settings.memory.took)(false);
             }
-            // A modern server says so, in one way or another: it answers, and not with the result of `initialize`.
+            // A modern server answers `initialize`, but not with an InitializeResult.
             let said_no = matches!(refused, Error::Malformed(_) | Error::Status { status: 400..=499, .. });
-            if !said_no || settings.era == config::Era::Legacy || matches!(connection.wire(), Wire::Sse(_)) {
+            if !said_no || settings.era == config::Era::Legacy || matches!(connection.link(), Link::Sse(_)) {
                 return Err(refused);
             }
             match ask(connection).outcome().await.map(|outcome| era::verdict(Ok(outcome))) {
@@ -79,9 +82,10 @@ pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dia
 
 async fn discover_over_http(connection: &Arc<Connection>, upstream: &Upstream, dialer: &Dialer) -> Result<(), Error> {
     let mut again = true;
-    // Some servers let wait whoever has no session: the next attempt must not have to wait for that as long.
+    // Some servers keep a request without a session waiting. The sooner this gives up, the sooner the next attempt
+    // begins, with `initialize`.
     let patience = (upstream.settings.start_timeout / 3).min(PROBE_HTTP);
-    // Until it has an answer, whether by time or by fault, the probe has told nothing.
+    // Until there is an answer, the probe is inconclusive, whether it times out or fails.
     upstream.attempts.unclear.store(true, Ordering::Relaxed);
     loop {
         let Ok(answer) = timeout(patience, ask(connection).outcome()).await else {
@@ -125,8 +129,9 @@ async fn discover_over_a_pipe(connection: &Arc<Connection>, upstream: &Upstream,
     }
 }
 
-/// The probe has no answer in time. If one comes all the same, it counts where `initialize` fails; where that succeeds the
-/// pipe stays as it is (the server may have pinned itself), and the next one begins with the probe.
+/// Sends `initialize` while the probe has no answer. A late answer to the probe counts if `initialize` fails. If
+/// `initialize` succeeds, this connection stays legacy, because the server may have fixed its era; after a late modern
+/// answer, the next connection begins with the probe.
 async fn initialize_meanwhile(
     connection: &Arc<Connection>,
     upstream: &Upstream,
@@ -159,14 +164,14 @@ fn modern(connection: &Connection, upstream: &Upstream, peer: Peer) -> Result<()
 }
 
 fn contradicts_itself() -> Error {
-    Error::Malformed("it names a revision of ours as its own and refuses it".to_owned())
+    Error::Malformed("it lists a revision that this build speaks, and refuses it".to_owned())
 }
 
 fn ask(connection: &Arc<Connection>) -> Exchange {
     connection.open(connection.next_id(), &Method::Discover, None, &Terms::host())
 }
 
-/// The end of an exchange that stays one's own meanwhile.
+/// Waits for the outcome of an exchange without consuming it.
 async fn answer(exchange: &mut Exchange) -> Result<Outcome, Error> {
     loop {
         match exchange.next().await {

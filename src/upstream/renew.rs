@@ -1,21 +1,22 @@
-//! What is agreed on with a server of the modern era, agreed on anew when it says that it no longer holds.
+//! Renegotiates with a modern server that no longer accepts the agreed revision or the headers of a tool call.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::connection::{Connection, TOOLS};
 use super::era::{self, Verdict};
-use super::exchange::{Item, Terms};
+use super::inbox::Item;
 use super::listing;
+use super::terms::Terms;
 use crate::protocol::Method;
 use crate::transport::Error;
 
-/// It is asked about its revision for that long.
+/// How long to wait for the server's answer about its revisions.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The server refused the revision of a request (`-32022`): whether it still speaks it, is asked. If so the request may be
-/// sent again; if not, the connection is over, and the next one begins with the question of the era.
-pub(super) async fn revision(connection: &Arc<Connection>, id: u64) {
+/// Handles a refused revision (`-32022`) by asking the server whether it still speaks that revision. If so, the request
+/// may be retried; if not, the connection ends, and the next one begins with era detection.
+pub(super) async fn revision(connection: Arc<Connection>, id: u64) {
     let discover = connection.open(connection.next_id(), &Method::Discover, None, &Terms::host());
     let answer = tokio::time::timeout(PATIENCE, discover.outcome()).await;
     let verdict = era::verdict(answer.unwrap_or(Err(Error::Broken)));
@@ -25,11 +26,11 @@ pub(super) async fn revision(connection: &Arc<Connection>, id: u64) {
     }
 }
 
-/// The server says that headers are not those that its tool wants (`-32020`): its list is read anew.
+/// Rereads the tool list after the server refused the headers of a tool call (`-32020`).
 pub(super) async fn headers(connection: &Arc<Connection>) {
     if let Ok(offer) = listing::tools(connection, connection.caps()).await {
         connection.keep_offer(Arc::new(offer));
     }
-    // The others are told in due course.
+    // The other lists are reread, and changes reported, in due course.
     connection.mark(TOOLS);
 }

@@ -1,9 +1,10 @@
-//! Streams of a session over Streamable HTTP, resumed when they break (2025-03-26 to 2025-11-25, transports,
-//! "Resumability and Redelivery"): the one that answers a request, and the one that answers none. Where a stream cannot
-//! continue behind a known event, everything that it tells of counts as changed.
+//! Streams of a Streamable HTTP session, resumed when they break (2025-03-26 to 2025-11-25, transports, "Resumability
+//! and Redelivery"): the response stream of a request, and the GET stream for messages that answer no request. If the
+//! GET stream cannot continue after a known event, every list and resource whose changes the server reports counts as
+//! changed.
 //!
-//! A server that accepts a stream and ends it at once, again and again, must not be asked faster and faster: only a
-//! message counts as progress (`docs/hazards.md` H26).
+//! A server that repeatedly accepts a stream and ends it at once must not be asked faster and faster: only a message
+//! counts as progress (`docs/hazards.md` H26).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,26 +13,24 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::connection::Connection;
-use super::drive::{lost, take};
-use super::life::until;
 use super::{Upstream, listen};
 use crate::protocol::{Message, Method, RequestId};
 use crate::transport::{Error, EventStream, Http};
 
-/// A broken answer stream is resumed that often without a message, then the call counts as lost.
+/// How often a broken response stream is resumed without receiving a message before its call counts as lost.
 const RESUMES: u32 = 3;
-/// The GET stream is optional: after that many tries without a message the server is used without it.
+/// How often the optional GET stream is retried without receiving a message before the server is used without it.
 const TRIES: u32 = 10;
-/// A GET stream that was quiet for that long before it ended was no vain try.
+/// How long a silent GET stream must stay open to count as a success.
 const HELD: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(300);
 
-/// Reads the stream that answers a request, and what it goes on with after a break.
+/// Reads the response stream of a request, and resumes it after each break.
 pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, mut stream: EventStream) {
     let mut failures = 0;
-    // A server may send us away and have us come back as often as it likes (2025-11-25, SEP-1699). Without a message in
-    // between we come back later and later.
+    // A server may close the stream and have us reconnect as often as it likes (2025-11-25, SEP-1699). Without a
+    // message in between, the pauses grow.
     let mut sent_away = 0;
     let mut resumed = false;
     loop {
@@ -40,9 +39,9 @@ pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, m
                 Ok(Some(data)) => {
                     (failures, sent_away) = (0, 0);
                     if !resumed || belongs(&data, id, |question| connection.was_asked(id, question)) {
-                        take(connection, Some(id), &data);
+                        connection.take(Some(id), &data);
                     } else {
-                        connection.drop_one("a resumed stream replays what may belong to another request");
+                        connection.drop_one("a message on a resumed stream that may belong to another request");
                     }
                     if !connection.waits(id) {
                         return;
@@ -52,7 +51,7 @@ pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, m
                 Err(error) => break error,
             }
         };
-        let Some(last_event) = stream.last_event.take() else { return lost(connection, id, ended) };
+        let Some(last_event) = stream.last_event.take() else { return connection.lose_one(id, ended) };
         let retry = stream.retry;
         if retry.is_some() && ended == Error::Broken {
             failures = 0;
@@ -62,18 +61,18 @@ pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, m
         stream = loop {
             failures += 1;
             if failures > RESUMES {
-                return lost(connection, id, Error::Broken);
+                return connection.lose_one(id, Error::Broken);
             }
             tokio::time::sleep(wait).await;
             match http.stream(Some(&last_event)).await {
                 Ok(resumed) => break resumed,
                 Err(error @ (Error::SessionEnded | Error::SessionChanged)) => {
                     connection.failed(&error);
-                    return lost(connection, id, Error::Broken);
+                    return connection.lose_one(id, Error::Broken);
                 }
-                // It keeps no streams, or not this one any more.
+                // The server keeps no streams, or no longer this one.
                 Err(Error::Status { status: 400..=428 | 430..=499, .. } | Error::Malformed(_)) => {
-                    return lost(connection, id, Error::Broken);
+                    return connection.lose_one(id, Error::Broken);
                 }
                 Err(error) => wait = pause(retry, failures).max(error.retry_after().unwrap_or_default()),
             }
@@ -84,11 +83,11 @@ pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, m
     }
 }
 
-/// Whether a message on a resumed stream is of this request: a server that mixes its streams up replays what it said to
-/// others (`docs/hazards.md` H25). Answers and progress say whose they are, and so does what withdraws a question that was
-/// `asked` during the request; other notifications do not, and are dropped, for they may be anybody's. A request passes: its
-/// answer goes back into our own session and no other, and a server may ask on a stream that it has had taken up again
-/// (2025-11-25, transports).
+/// Whether a message on a resumed stream belongs to request `id`: a server that mixes up its streams replays messages
+/// that were meant for others (`docs/hazards.md` H25). A response or a progress notification names its request. A
+/// cancellation names a question, which must have been `asked` during the request. Other notifications name no request
+/// and are dropped, because they could be anyone's. A question passes: its answer goes back into our own session and no
+/// other, and a server may ask on a resumed stream (2025-11-25, transports).
 fn belongs(data: &bytes::Bytes, id: u64, asked: impl Fn(&RequestId) -> bool) -> bool {
     let named = match Message::passing(data, crate::protocol::DEPTH) {
         Ok(Message::Response(response)) => response.id,
@@ -100,17 +99,17 @@ fn belongs(data: &bytes::Bytes, id: u64, asked: impl Fn(&RequestId) -> bool) -> 
             return question.is_some_and(|question| asked(&question));
         }
         Ok(Message::Notification(_)) => None,
-        // What is no message is told where it is taken.
+        // Malformed messages are reported where they are taken.
         Ok(Message::Request(_)) | Err(_) => return true,
     };
     named.is_some_and(|named: RequestId| matches!(named, RequestId::Number(number) if u64::try_from(number) == Ok(id)))
 }
 
-/// Holds the stream of messages that answer no request, for as long as the connection lives. `ready` is told once it is
-/// open, and dropped once it is refused.
+/// Keeps the GET stream, for messages that answer no request, open for the life of the connection. `ready` fires once
+/// the stream is open, and is dropped if the stream is refused.
 ///
-/// What the server said while there was no stream is lost, unless it says it again behind the last event: whatever it may
-/// have told of counts as changed once there is a stream again.
+/// Messages that the server sends while there is no stream are lost, unless it replays those after the last event. So,
+/// once a stream is open again, everything that lost messages may have reported counts as changed.
 pub(super) async fn listen(
     connection: Arc<Connection>,
     upstream: Arc<Upstream>,
@@ -126,7 +125,7 @@ pub(super) async fn listen(
         let (opened, mut asked) = (Instant::now(), Duration::ZERO);
         match http.stream(last_event.as_deref()).await {
             Ok(mut stream) => {
-                // Whoever waits for it may have waited enough.
+                // The receiver may have stopped waiting.
                 let in_time = ready.take().is_some_and(|ready| ready.send(()).is_ok());
                 if !in_time && last_event.is_none() {
                     gap.opened(Instant::now());
@@ -141,18 +140,18 @@ pub(super) async fn listen(
                         next = stream.next() => {
                             let Ok(Some(data)) = next else { break };
                             fruitless = 0;
-                            take(&connection, None, &data);
+                            connection.take(None, &data);
                         }
                     }
                 }
-                // Proxies and servers end a stream that is quiet for long.
+                // Proxies and servers end streams that stay silent for long.
                 if opened.elapsed() > HELD {
                     fruitless = 0;
                 }
                 last_event = stream.last_event.take().or(last_event);
                 retry = stream.retry.or(retry);
             }
-            // It does not keep the events behind that one any more: from now on, then.
+            // The server no longer keeps the events after the last one that we got: start from now.
             Err(Error::Status { status: 400..=428 | 430..=499, .. }) if last_event.is_some() => last_event = None,
             // The server offers no such stream.
             Err(Error::Status { status: 400..=428 | 430..=499, .. } | Error::Malformed(_)) => return,
@@ -175,8 +174,16 @@ pub(super) async fn listen(
     }
 }
 
-/// When what may have been missed counts as changed: as soon as there is a stream again, and for streams that end again and
-/// again no more often than every [`HELD`].
+/// Waits until `at`; forever if `None`.
+pub(super) async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Decides when possibly missed changes are reported: as soon as a stream is open again, but at most once per [`HELD`]
+/// if streams keep ending.
 #[derive(Debug, Default)]
 struct Gap {
     due: Option<Instant>,
@@ -184,7 +191,7 @@ struct Gap {
 }
 
 impl Gap {
-    /// A stream was opened that does not say what came before it.
+    /// Records a new stream that does not replay what came before it.
     fn opened(&mut self, now: Instant) {
         let soonest = self.told.map_or(now, |told| now.max(told + HELD));
         self.due.get_or_insert(soonest);
@@ -195,7 +202,8 @@ impl Gap {
     }
 }
 
-/// How long to wait before a stream is taken up again: what the server says or half a second, doubled by each vain try.
+/// Returns the pause before a stream is resumed: the server's `retry` or half a second, doubled with each of `vain`
+/// failures.
 fn pause(retry: Option<u64>, vain: u32) -> Duration {
     let first = retry.map_or(RETRY, Duration::from_millis).clamp(RETRY, RETRY_MAX);
     (first * (1 << vain.min(6))).min(RETRY_MAX)

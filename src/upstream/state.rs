@@ -1,4 +1,4 @@
-//! The lifecycle of one lease; pure: inputs and the time come in, work goes out.
+//! The lifecycle of one lease, as a pure state machine: inputs and the current time come in, actions go out.
 //!
 //! | state | `Start` | `Try` | `Opened` | `Ready` | `Lost` | `Expired` | `Hopeless` | `Refused` | `TimedOut` | `Admitted` | `Stop` | `Closed` | `Itself` |
 //! |---|---|---|---|---|---|---|---|---|---|---|---|---|---|
@@ -7,17 +7,18 @@
 //! | `Connecting` | – | – | initializing | – | reconnecting or failed | as `Lost` | failed | unauthorized | as `Lost` | – | disconnecting | – | – |
 //! | `Initializing` | – | – | – | connected | reconnecting or failed | as `Lost` | failed | unauthorized | as `Lost` | – | disconnecting | – | disabled |
 //! | `Connected` | – | – | – | – | reconnecting or failed | reconnecting, at once | failed | unauthorized | – | – | disconnecting | – | – |
-//! | `Reconnecting` | = (it never adds attempts) | = | – | – | – | – | – | – | = (waits for its turn) | connecting | disconnected | – | – |
+//! | `Reconnecting` | = (adds no attempt) | = | – | – | – | – | – | – | = (queues for its turn) | connecting | disconnected | – | – |
 //! | `Unauthorized` | connecting | reconnecting | – | – | – | – | – | – | – | – | disconnected | – | – |
 //! | `Failed` | connecting | reconnecting | – | – | – | – | – | – | – | – | disconnected | – | – |
 //! | `Disabled` | – | – | – | – | – | – | – | – | – | – | disconnected | – | – |
 //! | `Disconnecting` | – | – | – | – | – | – | – | – | – | – | = | disconnected | – |
 //!
-//! A dash keeps the state. "reconnecting or failed": failed after `restart.maxRetries` losses in a row. Losses are
-//! forgotten with the first loss after `limits.healthy` connected and one answered request: a handshake alone proves
-//! nothing. `Try` is one attempt, `Start` begins anew: a server that was given up has used up its losses. A session that
-//! has served somebody and is over (`Expired`) is no loss; one that never did is. `Answered` and `Served` are noted while
-//! connected and change no state.
+//! A dash or `=` keeps the state. "Reconnecting or failed" means failed after `restart.maxRetries` losses in a row.
+//! Earlier losses are forgotten if the connection was healthy before it was lost: it lasted `limits.healthy` and
+//! answered a request, because a handshake alone proves nothing. A server that was given up has no retries left: `Try`
+//! allows a single attempt, and `Start` begins anew with all retries. An expired session (`Expired`) counts as a loss
+//! only if it neither served a client nor was healthy. `Answered` and `Served` are recorded while connected and change
+//! no state.
 
 use std::time::{Duration, Instant};
 
@@ -26,35 +27,41 @@ use serde::{Deserialize, Serialize};
 use super::backoff;
 use crate::config::Restart;
 
-/// The states as people see them.
+/// The states as users see them.
+///
+/// ```
+/// # fn is_there(server: &mcp_host::ServerStatus) -> bool {
+/// matches!(server.state, mcp_host::StateName::Connected | mcp_host::StateName::Idle)
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StateName {
-    /// Not connected, and nobody wants it to be.
+    /// Not connected, and not wanted.
     #[default]
     Disconnected,
-    /// Lazy: starts at the first use.
+    /// Not started yet; starts on first use.
     Idle,
-    /// The process is being started, or the URL dialled.
+    /// The process is being started, or the URL dialed.
     Connecting,
-    /// The handshake and the first list are under way.
+    /// The handshake and the first listing are in flight.
     Initializing,
     /// Ready for calls.
     Connected,
-    /// Lost; the next attempt waits for its time.
+    /// The connection was lost, and the next attempt is not due yet.
     Reconnecting,
     /// Being stopped.
     Disconnecting,
-    /// Wants credentials.
+    /// The server requires credentials that are missing or rejected.
     Unauthorized,
-    /// Given up; says why.
+    /// The server was given up; the status has the cause.
     Failed,
-    /// Switched off in the config, or since it is this host itself.
+    /// Disabled in the config, or because the server is this host itself.
     Disabled,
 }
 
 impl StateName {
-    /// The word.
+    /// Returns the lowercase name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -84,7 +91,7 @@ impl std::fmt::Display for StateName {
     }
 }
 
-/// Where a lease is in its life.
+/// The current state of a lease.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum State {
     Idle,
@@ -99,72 +106,72 @@ pub(super) enum State {
     Disconnecting,
 }
 
-/// What a connection has shown of itself; the later the more.
+/// What a connection has proven so far, in increasing order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Proof {
-    /// A handshake.
+    /// Nothing but the handshake.
     None,
     /// A request other than the handshake was answered.
     Answered,
-    /// So was one of a client.
+    /// A client's request was answered.
     Served,
 }
 
-/// What happens to a lease.
+/// Something that happens to a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Input {
-    /// Somebody wants it: the first use, or a command of the user.
+    /// A first use, a user's command, or a new access token.
     Start,
-    /// A call wants it, though it was given up: once more.
+    /// A call wants a server that was given up: one more attempt.
     Try,
     /// The transport is open.
     Opened,
-    /// Handshake and first list are done.
+    /// The handshake and the first listing are done.
     Ready,
-    /// The attempt failed, or the connection is gone.
+    /// The attempt failed, or the connection was lost.
     Lost,
-    /// The server says that the session is over.
+    /// The server says that the session has expired.
     Expired,
-    /// Trying again cannot help: there is no such command.
+    /// Retrying cannot help: the command does not exist, for example.
     Hopeless,
-    /// The server wants credentials.
+    /// The server requires credentials.
     Refused,
     /// The server is this host itself.
     Itself,
     /// A request other than the handshake was answered.
     Answered,
-    /// A request of a client was answered.
+    /// A client's request was answered.
     Served,
-    /// The timer ran out.
+    /// The timer fired.
     TimedOut,
-    /// It is its turn to try again.
+    /// The queued attempt may begin.
     Admitted,
-    /// Nobody wants it any more.
+    /// The lease is no longer wanted.
     Stop,
     /// The transport is closed for good.
     Closed,
 }
 
-/// What is to be done about it.
+/// What the lease's task must do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Open the transport.
     Open,
-    /// Do the handshake and list.
+    /// Do the handshake and the first listing.
     Shake,
-    /// Drop the connection as it is.
+    /// Drop the connection immediately.
     Abandon,
-    /// Wait for a turn; `Admitted` follows.
+    /// Wait for a turn to reconnect; `Admitted` follows.
     Queue,
     /// Close the connection in good order; `Closed` follows.
     Close,
-    /// `TimedOut` is due then; one timer at a time.
+    /// Send `TimedOut` at that time; replaces any other timer.
     SetTimer(Instant),
-    /// No timer.
+    /// Cancel the timer.
     ClearTimer,
 }
 
-/// What the machine goes by.
+/// The settings of the machine.
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     pub(super) start_timeout: Duration,
@@ -188,7 +195,7 @@ impl State {
         }
     }
 
-    /// The next state, and what is to be done. `chance` (0 to 1) is the jitter.
+    /// Returns the next state and appends the actions to `todo`. `chance` (0 to 1) is the jitter of a retry delay.
     pub(super) fn on(self, input: Input, policy: &Policy, now: Instant, chance: f64, todo: &mut Vec<Action>) -> Self {
         use Input as I;
         match (self, input) {
@@ -266,7 +273,7 @@ impl State {
         }
     }
 
-    /// The pairs that change nothing, each of them spelled.
+    /// Returns the state unchanged; lists every pair of state and input that changes nothing.
     fn keeps(self, input: Input) -> Self {
         use Input as I;
         match (&self, input) {
@@ -312,7 +319,7 @@ impl State {
                 | I::Itself
                 | I::Closed,
             )
-            // Stopped, it may begin anew; whatever else comes, it stays this host itself.
+            // A disabled lease stays disabled, whatever comes, until it is stopped. A closing one waits for `Closed`.
             | (Self::Disabled | Self::Disconnecting, _) => self,
             (state, input) => {
                 debug_assert!(false, "{input:?} in {state:?} is spelled in `on`");
@@ -337,7 +344,7 @@ fn lose(losses: u32, policy: &Policy, now: Instant, chance: f64, todo: &mut Vec<
     State::Reconnecting { losses }
 }
 
-/// Whether what was lost before may be forgotten.
+/// Whether the connection was healthy, so that earlier losses may be forgotten.
 fn is_healthy(since: Instant, proof: Proof, policy: &Policy, now: Instant) -> bool {
     proof >= Proof::Answered && now.saturating_duration_since(since) >= policy.healthy
 }
@@ -374,12 +381,12 @@ mod tests {
         Input::Stop,
         Input::Closed,
         Input::Itself,
-        // In the table's text.
+        // Covered by the text below the table.
         Input::Answered,
         Input::Served,
     ];
 
-    /// The table of the module's doc, as it is written there.
+    /// Checks the table in the module's doc.
     #[test]
     fn the_table_holds() {
         let now = Instant::now();
@@ -441,7 +448,7 @@ mod tests {
         assert_eq!(attempts, 4, "the first and three retries");
     }
 
-    /// The losses of a connection that is lost after that time, having shown so much.
+    /// Returns the losses counted after a connection that lasted `connected` and showed `proof`.
     fn losses_after(connected: Duration, proof: Proof, end: Input) -> u32 {
         let since = Instant::now();
         let state = State::Connected { losses: 2, since, proof };
@@ -490,8 +497,8 @@ mod tests {
         }
     }
 
-    /// Every way of at most seven inputs from every state: what is under way is always ended by something, an attempt begins
-    /// only by `Start` or in its turn, and a timer of an attempt that is over is never left (`docs/hazards.md` H56).
+    /// Every sequence of inputs from every state: anything in flight can always be ended, an attempt begins only by
+    /// `Start` or in its turn, and no timer outlives its attempt (`docs/hazards.md` H56).
     #[test]
     fn h56_all_ways_through_the_machine() {
         let now = Instant::now();
@@ -514,7 +521,7 @@ mod tests {
                         Action::ClearTimer => timer = false,
                         Action::Queue => queued = true,
                         Action::Open => opens += 1,
-                        // Whoever leaves `Reconnecting` waits for no turn any more.
+                        // A state other than `Reconnecting` waits for no turn.
                         Action::Shake | Action::Abandon | Action::Close => {}
                     }
                 }
@@ -533,7 +540,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, a state that waits has a timer or somebody to wake it, and `Stop` ends it.
+        /// A waiting state always has a timer or a queued turn, and `Stop` always ends it.
         #[test]
         fn it_never_sticks(inputs in prop::collection::vec(0usize..INPUTS.len(), 0..60)) {
             let (mut state, now) = (State::Idle, Instant::now());

@@ -1,4 +1,4 @@
-//! What a server is told without anybody waiting for its answer.
+//! Requests to a server whose answer no caller waits for.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{Connection, listing};
 use crate::protocol::{Method, Raw};
 use crate::transport::HEADERS;
 
-/// Asks something that nobody waits for, until the connection ends; tells whether the server agreed.
+/// Returns a future that sends a request and resolves to true if the server agreed. It ends with the connection.
 pub(super) fn asking(
     connection: &Arc<Connection>,
     method: Method,
@@ -29,17 +29,17 @@ pub(super) fn asking(
     }
 }
 
-/// Tells the server how much to log, if it logs at all; `telling` counts meanwhile.
+/// Sets the server's log level, if the server supports logging; `telling` counts the requests in flight.
 pub(super) fn set_level(
     connection: &Arc<Connection>,
     level: Option<&'static str>,
     telling: &Arc<watch::Sender<usize>>,
 ) {
-    // In the modern era each request says it.
+    // In the modern era each request carries the level.
     let takes = connection.peer().is_some_and(|peer| peer.offers.logging && !peer.version.is_modern());
     if let (Some(level), true) = (level, takes) {
         telling.send_modify(|count| *count += 1);
-        let told = Told(telling.clone());
+        let told = TellingGuard(telling.clone());
         let params = Raw::trusted(format!(r#"{{"level":"{level}"}}"#).into());
         let ask = asking(connection, Method::SetLevel, params);
         connection.tasks().spawn(async move {
@@ -49,10 +49,10 @@ pub(super) fn set_level(
     }
 }
 
-/// Counts down when the server was told.
-struct Told(Arc<watch::Sender<usize>>);
+/// Decrements the count of requests in flight when dropped.
+struct TellingGuard(Arc<watch::Sender<usize>>);
 
-impl Drop for Told {
+impl Drop for TellingGuard {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }

@@ -1,41 +1,43 @@
-//! Resources that clients watch: counted, so that a server is asked once and told after the last one. How it is asked is for
-//! the connection to say that is there: the next one may be of another era.
+//! Resources that clients watch. Their subscribers are counted, so that the server gets one subscribe and, after the
+//! last subscriber has left, one unsubscribe. How the server is told depends on the era of the current connection; the
+//! next one may be of another era.
 //!
-//! A server of the legacy era is told about one resource by one after the other: what is taken back does not overtake what is
-//! wanted anew, and nobody counts as told who is not.
+//! A legacy server is told about each resource in strict order: an unsubscribe never overtakes a later subscribe, and
+//! no client counts as subscribed before the server has agreed.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::tell::asking;
-use super::{Connection, Unavailable, Upstream, Wanted, listen, listing};
+use super::{Connection, Demand, Unavailable, Upstream, listen, listing};
+use crate::lock::lock;
 use crate::protocol::{ErrorObject, Method, Outcome, Raw, Theirs};
 use crate::transport;
 
-/// A server that does not answer when it is told that a resource is watched no longer holds up the next one for so long.
+/// How long an unanswered `resources/unsubscribe` holds up the next request about the same resource.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A resource that clients watch.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
-    /// How many. None for as long as the server is being told that.
+    /// The number of subscribers; 0 while the server is being told to unsubscribe.
     count: usize,
-    told: Told,
+    told: WatchState,
 }
 
-/// Whether a server of the legacy era watches it for us over the connection that is there. Whoever holds the lock tells it.
-type Told = Arc<tokio::sync::Mutex<bool>>;
+/// Whether a legacy server watches the resource over the current connection. Only the holder of the lock tells the
+/// server.
+type WatchState = Arc<tokio::sync::Mutex<bool>>;
 
 impl Upstream {
-    /// Watches a resource for one more subscriber: done once the server has agreed. Undo it with
-    /// [`Upstream::unwant_uri`].
+    /// Watches a resource for one more subscriber; returns the server's answer. [`Upstream::unwant_uri`] undoes this.
     ///
     /// # Cancel safety
-    /// A dropped wait subscribes nobody.
+    /// Dropping the future subscribes nothing.
     ///
     /// # Errors
-    /// When there is no answer. The server's own no is an answer.
+    /// When the server gives no answer. A refusal is an answer.
     pub(crate) async fn subscribe(&self, uri: &Arc<str>) -> Result<Outcome, Unsubscribed> {
         let mut connection = self.ready().await.map_err(Unsubscribed::Unavailable)?;
         let generation = self.want_uri(uri);
@@ -48,7 +50,7 @@ impl Upstream {
                 self.told(&connection, uri).await
             };
             match asked {
-                // Asking twice does no harm.
+                // Subscribing twice does no harm.
                 Err(error) if std::mem::take(&mut again) && is_loss(&error) => {
                     connection = self.ready().await.map_err(Unsubscribed::Unavailable)?;
                 }
@@ -59,7 +61,7 @@ impl Upstream {
         outcome
     }
 
-    /// Waits for what a modern server says to the set of resources of that generation.
+    /// Waits for a modern server's answer to the resource set of `generation`.
     async fn honored(&self, connection: &Connection, uri: &str, generation: u64) -> Result<Outcome, transport::Error> {
         let mut honored = self.honored.subscribe();
         let said = honored.wait_for(|honored| honored.generation >= generation);
@@ -73,7 +75,8 @@ impl Upstream {
         Ok(Err(honored.refused.clone().unwrap_or_else(unwatched)))
     }
 
-    /// Tells a server of the legacy era to watch a resource, unless it does. Whoever else wants it waits for its answer.
+    /// Subscribes to a resource at a legacy server, unless that was done already. Concurrent callers wait for the same
+    /// answer.
     async fn told(&self, connection: &Arc<Connection>, uri: &str) -> Result<Outcome, transport::Error> {
         let told = self.wanted().uris.get(uri).map(|watched| watched.told.clone()).unwrap_or_default();
         let Some(mut told) = connection.stop_token().run_until_cancelled(told.lock()).await else {
@@ -87,12 +90,12 @@ impl Upstream {
         outcome
     }
 
-    /// Tells a server of the legacy era, connected anew, what is watched.
-    pub(super) fn watch_again(&self, connection: &Arc<Connection>, wanted: &mut Wanted) {
+    /// Subscribes to all watched resources at a legacy server after a reconnect.
+    pub(super) fn watch_again(&self, connection: &Arc<Connection>, wanted: &mut Demand) {
         wanted.uris.retain(|_, watched| watched.count > 0);
         for (uri, watched) in &mut wanted.uris {
-            // What the connection before was told says nothing, and whoever waits for it holds up nobody here.
-            watched.told = Told::default();
+            // The state of the previous connection means nothing here, and its waiters must not block this one.
+            watched.told = WatchState::default();
             let (told, uri, wanted) = (watched.told.clone(), uri.clone(), self.wanted.clone());
             let ask = asking(connection, Method::ResourcesSubscribe, uri_params(&uri));
             connection.tasks().spawn(async move {
@@ -105,7 +108,7 @@ impl Upstream {
         }
     }
 
-    /// Counts a subscriber in; tells the generation that it belongs to.
+    /// Adds a subscriber and returns the generation of the resource set that includes it.
     fn want_uri(&self, uri: &Arc<str>) -> u64 {
         let mut wanted = self.wanted();
         let watched = wanted.uris.entry(uri.clone()).or_default();
@@ -116,7 +119,7 @@ impl Upstream {
         *self.watching.borrow()
     }
 
-    /// Counts a subscriber out; tells the server after the last one.
+    /// Removes a subscriber; after the last one, the server is told.
     pub(crate) fn unwant_uri(&self, uri: &str) {
         let mut wanted = self.wanted();
         let Some(uri) = wanted.uris.get_key_value(uri).map(|(uri, _)| uri.clone()) else { return };
@@ -136,7 +139,7 @@ impl Upstream {
         }
     }
 
-    /// What is watched now, and which generation of it.
+    /// Returns the watched resources and their generation.
     pub(super) fn watched(&self) -> (u64, BTreeSet<Arc<str>>) {
         let wanted = self.wanted();
         let generation = *self.watching.borrow();
@@ -149,9 +152,9 @@ impl Upstream {
     }
 }
 
-/// Tells a server of the legacy era that a resource is watched no longer, if nobody wants it by then.
-async fn unwatch(connection: Arc<Connection>, wanted: Arc<Mutex<Wanted>>, told: Told, uri: Arc<str>) {
-    let is_over = |wanted: &Wanted| {
+/// Unsubscribes from a resource at a legacy server, unless a client watches it again by then.
+async fn unwatch(connection: Arc<Connection>, wanted: Arc<Mutex<Demand>>, told: WatchState, uri: Arc<str>) {
+    let is_over = |wanted: &Demand| {
         wanted.uris.get(&uri).is_some_and(|watched| watched.count == 0 && Arc::ptr_eq(&watched.told, &told))
     };
     let tell = async {
@@ -163,7 +166,7 @@ async fn unwatch(connection: Arc<Connection>, wanted: Arc<Mutex<Wanted>>, told: 
         }
         watches
     };
-    // Whoever wants it anew is not to find another lock as long as this one is held.
+    // Locked until the entry is gone, so that a new subscriber does not find another lock meanwhile.
     let _held = connection.stop_token().run_until_cancelled(tell).await;
     let mut wanted = lock(&wanted);
     if is_over(&wanted) {
@@ -171,23 +174,19 @@ async fn unwatch(connection: Arc<Connection>, wanted: Arc<Mutex<Wanted>>, told: 
     }
 }
 
-fn lock(wanted: &Mutex<Wanted>) -> MutexGuard<'_, Wanted> {
-    wanted.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Whether another connection may do what this one did not.
+/// Whether another connection may succeed where this one failed.
 fn is_loss(error: &transport::Error) -> bool {
     error.not_sent() || matches!(error, transport::Error::Broken | transport::Error::Closed)
 }
 
-/// Why a resource is not watched, where that is not the server's word.
+/// Why a subscription failed without an answer from the server.
 #[derive(Clone, Debug)]
 pub(crate) enum Unsubscribed {
     Unavailable(Unavailable),
     Lost(transport::Error),
 }
 
-/// A subscriber that counts only once the server has agreed.
+/// A subscriber that is removed again unless the server agrees.
 struct Wish<'a> {
     upstream: &'a Upstream,
     uri: &'a str,

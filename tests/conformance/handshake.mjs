@@ -9,7 +9,7 @@ function pinned(body) {
     if (message.method !== "initialize" || !message.params?.protocolVersion) return body;
     return JSON.stringify({ ...message, params: { ...message.params, protocolVersion: version } });
   } catch {
-    return body; // Some scenarios send what is no JSON, on purpose.
+    return body; // Some scenarios send invalid JSON on purpose.
   }
 }
 

@@ -1,9 +1,9 @@
-// Judges one run by what the suite left: `node judge.mjs DIR COUNT RUN WARNINGS`.
+// Judges one run by the files that the suite wrote: `node judge.mjs DIR COUNT RUN WARNINGS`.
 //
-// DIR has a directory with a `checks.json` for each scenario, COUNT says how many there must be. Prints `P/T`, and behind it
-// what is not as it must be; ends with 1 if anything is not. Failed checks that `expected` (beside this file) has for RUN must
-// fail, all others must not. WARNINGS is `count` where a warning is a failure, as for clients. A scenario without a single
-// check has shown nothing, and counts as failed, unless `expected` has `nothing` for it. CONFORMANCE_VERBOSE=1 tells every check that failed or warned.
+// DIR has a directory with a `checks.json` for each scenario, COUNT is their expected number. Prints `P/T`, then everything
+// that is wrong; ends with 1 if anything is. Checks that `expected` (beside this file) lists for RUN must fail, all others must
+// not. If WARNINGS is `count`, a warning is a failure, as for clients. A scenario without a single check counts as failed,
+// unless `expected` has `nothing` for it. CONFORMANCE_VERBOSE=1 shows every check that failed or warned.
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
@@ -16,7 +16,7 @@ for (const line of readFileSync(new URL("expected", import.meta.url), "utf8").sp
 
 const bad = [];
 let passed = 0;
-// `auth/NAME` lies in a directory of its group.
+// `auth/NAME` is in a directory of its group.
 const scenarios = readdirSync(directory).flatMap((name) => {
   const inside = readdirSync(join(directory, name), { withFileTypes: true });
   const isGroup = inside.length > 0 && inside.every((entry) => entry.isDirectory());
@@ -47,9 +47,9 @@ for (const name of scenarios) {
     }
   }
 }
-for (const [check, seen] of expected) if (!seen) bad.push(`${check} (expected to fail, and does not)`);
-if (scenarios.length !== Number(count)) bad.push(`${scenarios.length} scenarios in place of ${count}`);
+for (const [check, seen] of expected) if (!seen) bad.push(`${check} (expected to fail, but passed)`);
+if (scenarios.length !== Number(count)) bad.push(`${scenarios.length} scenarios instead of ${count}`);
 const known = [...expected.values()].filter(Boolean).length;
 const note = known > 0 ? `, ${known} checks fail as expected` : "";
-console.log(`${passed}/${scenarios.length}${note}${bad.length > 0 ? `, not as it must be: ${bad.join("; ")}` : ""}`);
+console.log(`${passed}/${scenarios.length}${note}${bad.length > 0 ? `, wrong: ${bad.join("; ")}` : ""}`);
 process.exit(bad.length > 0 ? 1 : 0);

@@ -1,5 +1,5 @@
 // Preloaded into the suite: its mock servers listen on loopback, not on every interface of this machine.
-// The address is filled in below `listen`, which stays synchronous: the suite asks for its port right behind the call.
+// The address is set below `listen`, which stays synchronous: the suite reads its port right after the call.
 import net from "node:net";
 
 const { _listen2: listen } = net.Server.prototype;

@@ -1,4 +1,4 @@
-"""The side channel: what the scripted servers tell the harness, past the host."""
+"""The side channel: scripted servers report to the harness directly, past the host."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class Control:
-    """The harness's end. Events are found by name and mark, whenever they came."""
+    """The harness's end. It finds events by name and mark, whenever they came."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -37,17 +37,17 @@ class Control:
             writer.close()
 
     async def wait(self, event: str, mark: str, seconds: float = 10) -> dict:
-        """The first such event; raises TimeoutError where none comes."""
+        """Returns the first such event; raises TimeoutError if none comes."""
         async with asyncio.timeout(seconds), self.news:
             await self.news.wait_for(lambda: (event, mark) in self.seen)
         return self.seen[event, mark][0]
 
 
 class Side:
-    """A server's end: blocking, a line an event, gone with the process."""
+    """A server's end: blocking, one line per event, closed with the process."""
 
     def __init__(self, port: int, alias: str, state: Path) -> None:
-        self.state = state  # a directory for what all processes of a run know
+        self.state = state  # a directory for the state that all processes of a run share
         self.who = f"{alias}#{os.getpid()}"
         self.socket = socket.create_connection(("127.0.0.1", port)) if port else None
 

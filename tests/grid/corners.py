@@ -1,4 +1,4 @@
-"""What is tried in each cell beside the basics: rarer things, each with its own answer where it cannot be bridged."""
+"""Rarer features for each cell, each with a defined answer if it cannot be bridged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def form_error(pair: Pair) -> None:
 
 
 async def withdraw(pair: Pair) -> None:
-    """The server withdraws its question: a legacy client is told, a modern one finds the answer when it comes back."""
+    """The server withdraws its question: a legacy client is told, a modern one finds the answer when it retries."""
     mark = pair.client.mark()
     wanted = expect.question(pair.down, pair.up, "withdraw")
     if pair.down.modern:
@@ -44,7 +44,7 @@ async def withdraw(pair: Pair) -> None:
 
 
 def told(pair: Pair, client: Client, outcome: dict, text: str | None, mark: str, declared: bool) -> None:
-    """What a prompt or a resource was told that has the client sample."""
+    """Returns the answer that a prompt or a resource got when it asked the client to sample."""
     wanted = expect.asks_elsewhere(pair.down, pair.up, declared)
     if wanted.how == "error":
         return ended(outcome, wanted)
@@ -83,7 +83,7 @@ async def contents(pair: Pair) -> None:
 
 
 async def end_of_client(pair: Pair) -> None:
-    """A client that ends takes its calls with it; one whose stream of a call ends, only where that is to cancel."""
+    """When a client ends, its calls end. When only the stream of a call ends, that cancels only where the revision says so."""
     client = pair.fresh(pair.up)
     await asyncio.wait_for(client.open(), 60)
     mark = client.mark()
@@ -95,12 +95,12 @@ async def end_of_client(pair: Pair) -> None:
     same(client.violations, [])
 
 
-# What only a host answers as demanded here.
+# Features that only a host answers as defined here.
 HOSTED = ("no tasks",)
 
 
 async def no_tasks_list(pair: Pair) -> None:
-    """A list of tasks is of one revision only, and there only where it is declared. No server here has tasks."""
+    """Only one revision lists tasks, and only servers that declare it. No server here has tasks."""
     outcome = await pair.client.start("tasks/list", {}).done()
     if "list" in pair.client.offered.get("tasks", {}) and pair.down.revision == R25C:
         same(outcome.get("result", outcome).get("tasks"), [])
@@ -109,8 +109,8 @@ async def no_tasks_list(pair: Pair) -> None:
     await one_result(pair, pair.client)
 
 
-# Calls that a modern client leaves alone keep a lease busy for a while, and others go beside it, to another process of the
-# server: last, so that what a process knows of a cell's own calls stays in one.
+# A call that a modern client abandons keeps a lease busy for a while, so other calls go to another process of the server.
+# These features run last, so that one process sees all other calls of a cell.
 LEFT_ALONE: Features = {"refuse": BASICS["refuse"], "form error": form_error}
 FEATURES: Features = {name: feature for name, feature in BASICS.items() if name not in LEFT_ALONE} | {
     "many choices": asking("many"), "withdraw": withdraw, "asking prompt": asking_prompt,

@@ -1,4 +1,4 @@
-"""What must come out of a pair, from its two sides and the feature alone. Pure; never taken from what was observed."""
+"""The expected outcome of a pair, computed from its two sides and the feature alone. Pure; never taken from observations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from words import R25B, R25C, Peer
 class Expected:
     """How a call ends.
 
-    `answered`: with what the client said; `refused`: the server was refused, with `code`, and said so;
-    `tool error`: a result with `isError`; `error`: an error of JSON-RPC with `code`; `abandoned`: the client asked was
-    the last thing that happened.
+    `answered`: with the client's answer; `refused`: the server's question was refused with `code`, and its result says so;
+    `tool error`: a result with `isError`; `error`: a JSON-RPC error with `code`; `abandoned`: the client was asked, and
+    nothing came after that.
     """
 
     how: str
@@ -28,29 +28,29 @@ ABSENT = Expected("error", -32602)
 
 
 def question(down: Peer, up: Peer, kind: str, declared: bool = True) -> Expected:
-    """A tool that asks one thing; `declared`: the client declares whatever its revision knows, or nothing."""
+    """A tool that asks one question; `declared`: the client declares everything that its revision knows, or nothing."""
     if not offered(kind, up.revision):
         return ABSENT
     kind = "form" if kind == "withdraw" else kind
     if declared and down.has(kind):
         return ANSWERED
     if not up.modern:
-        # It asks all the same. A mode that is lacking is a wrong parameter, a capability that is lacking no method.
+        # It asks anyway. A missing mode is a wrong parameter, a missing capability an unknown method.
         mode = kind == "url" and declared and down.has("form")
         return Expected("refused", -32602 if mode else -32601)
-    # It does not ask, it says what it lacks; a legacy client could not have declared it so that the server sees it.
+    # It does not ask but reports the missing capability, which a legacy client could not declare to this server.
     return Expected("error", -32021) if down.modern else TOOL_ERROR
 
 
 def refusal(down: Peer, up: Peer) -> Expected:
-    """The client refuses a sampling question: legacy ones by an error, modern ones by not coming again."""
+    """The client refuses a sampling question: a legacy client by an error, a modern one by not retrying."""
     if down.modern:
         return Expected("abandoned")
     return TOOL_ERROR if up.modern else Expected("refused", -1)
 
 
 def signature(down: Peer, up: Peer) -> Expected:
-    """A tool that refuses with -32042 until a URL was visited."""
+    """A tool that fails with -32042 until a URL was visited."""
     if not offered("sign", up.revision):
         return ABSENT
     if down.modern:
@@ -64,7 +64,7 @@ def scoped(down: Peer, up: Peer) -> bool:
 
 
 def error(down: Peer, up: Peer, code: int) -> Expected:
-    """An error of JSON-RPC from a tool."""
+    """A JSON-RPC error from a tool."""
     if -32019 <= code <= -32000 and down.modern and code != -32002:
         return Expected("error", -32603)
     if -32099 <= code <= -32023:
@@ -73,12 +73,12 @@ def error(down: Peer, up: Peer, code: int) -> Expected:
 
 
 def missing(down: Peer, up: Peer) -> Expected:
-    """A resource that is not there: each era has its own code."""
+    """A missing resource: each era has its own code."""
     return Expected("error", -32602 if down.modern else -32002)
 
 
 def asks_elsewhere(down: Peer, up: Peer, declared: bool) -> Expected:
-    """A prompt or a resource that has the client sample."""
+    """A prompt or a resource that asks the client to sample."""
     if declared:
         return ANSWERED
     if not up.modern:
@@ -87,7 +87,7 @@ def asks_elsewhere(down: Peer, up: Peer, declared: bool) -> Expected:
 
 
 def form_error(down: Peer, up: Peer) -> Expected:
-    """The client answers a form with an error; `cancel`: the server is told that the user went away."""
+    """The client answers a form with an error; `cancel`: the server is told that the user canceled."""
     wanted = question(down, up, "form")
     if wanted != ANSWERED:
         return wanted
@@ -97,10 +97,10 @@ def form_error(down: Peer, up: Peer) -> Expected:
 
 
 def content(down: Peer, block: dict[str, Any]) -> dict[str, Any]:
-    """A block of content as a client's revision can take it; what is made up on the way is left out."""
+    """A content block as a client of the revision gets it, without parts that the host adds."""
     if block["type"] == "resource_link" and down.revision < R25B:
         return {"type": "text", "text": f"{block['name']}: {block['uri']}"}
-    # Sound in the result of a tool passes to 2024-11-05 as well: the official suite wants it so.
+    # Audio in the result of a tool passes to 2024-11-05, too: the official suite demands it.
     return block
 
 
@@ -109,12 +109,12 @@ def structured(down: Peer, up: Peer) -> bool:
 
 
 def late_line(down: Peer, up: Peer) -> bool | None:
-    """Whether a log line after the answer arrives; None where a server cannot send one."""
+    """Whether a log line after the answer arrives; None if the server cannot send one."""
     return None if not offered("late", up.revision) else not down.modern
 
 
 def form(down: Peer, original: dict[str, Any]) -> dict[str, Any]:
-    """The properties of the rich form as a client's revision can take them."""
+    """The properties of the rich form as a client of the revision gets them."""
     if down.revision >= R25C:
         return original
     adapted = {}

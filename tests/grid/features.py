@@ -1,4 +1,4 @@
-"""What is tried in each cell: one function a feature, the same for every pair. What must come is told by `expect`."""
+"""The features of each cell: one function each, the same for every pair. `expect` has the expected outcomes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from expect import Expected
 from serving.tools import ITEM, MISSING, question
 from words import Peer, plain_kind
 
-BIG = 9007199254740993  # one more than a double can count to
+BIG = 9007199254740993  # 2**53 + 1, which a double cannot hold
 LIST_CHANGED = "notifications/tools/list_changed"
 UPDATED = "notifications/resources/updated"
 COMPLETE = "notifications/elicitation/complete"
@@ -26,7 +26,7 @@ Features = dict[str, Callable[["Pair"], Awaitable[None]]]
 
 @dataclass
 class Pair:
-    """A downstream and an upstream side, and who is between them: the host, or with `direct` nobody."""
+    """A downstream and an upstream side, with the host between them, or nothing with `direct`."""
 
     down: Peer
     up: Peer
@@ -34,8 +34,8 @@ class Pair:
     quiet: Client  # declares nothing, wants errors only
     control: Control
     direct: bool
-    fresh: Callable[[Peer], Client]  # another client of the downstream kind
-    forget: Callable[[], Awaitable[None]] | None = None  # has the host forget what the server asks
+    fresh: Callable[[Peer], Client]  # makes another client of the downstream kind
+    forget: Callable[[], Awaitable[None]] | None = None  # makes the host forget what the server asks
 
     def name(self, raw: str) -> str:
         return raw if self.direct else f"{self.up.alias}__{raw}"
@@ -54,7 +54,7 @@ def same(found: object, wanted: object) -> None:
 
 
 def said_text(outcome: dict) -> str:
-    """The text of a tool's result that is no error."""
+    """Returns the text of a tool's result, which must not be an error."""
     result = outcome.get("result")
     if result is None or result.get("isError"):
         raise AssertionError(f"no result: {json.dumps(outcome)[:500]}")
@@ -62,7 +62,7 @@ def said_text(outcome: dict) -> str:
 
 
 def ended(outcome: dict, wanted: Expected) -> None:
-    """Whether a call ended as expected, where that is an error or nothing."""
+    """Checks a call whose expected end is an error or nothing."""
     match wanted.how:
         case "error":
             same(outcome.get("error", outcome).get("code"), wanted.code)
@@ -75,20 +75,20 @@ def ended(outcome: dict, wanted: Expected) -> None:
 
 
 def answers(pair: Pair, outcome: dict, mark: str) -> list[dict]:
-    """What an asking tool was told."""
+    """Returns the answer that an asking tool got."""
     told = json.loads(said_text(outcome))
     same((told["alias"], told["mark"]), (pair.up.alias, mark))
     return told["answers"]
 
 
 def said(client: Client, answer: dict, mark: str) -> None:
-    """Whether a server was told what this client said for this mark."""
+    """Checks that a server got this client's answer for this mark."""
     result, own = answer.get("result", {}), f"{mark} {client.name}"
     match answer["kind"]:
         case "form":
             same(result, {"action": "accept", "content": {"name": own}})
         case "rich":
-            same(result, {"action": "accept", "content": {"name": own, "colour": "g", "on": False}})
+            same(result, {"action": "accept", "content": {"name": own, "color": "g", "on": False}})
         case "url":
             same(result.get("action"), "accept")
         case "sampling":
@@ -199,12 +199,12 @@ def unasked(kind: str) -> Callable[[Pair], Awaitable[None]]:
 
 
 def elicitation(pair: Pair, mark: str) -> str:
-    """The id of a URL elicitation as the client has it: ids are unique per server only."""
+    """The id of a URL elicitation as the client sees it: ids are unique only per server."""
     return f"e-{mark}" if pair.direct else f"{pair.up.alias}:e-{mark}"
 
 
 async def rounds(pair: Pair) -> None:
-    """Two questions at once, then a third when both are answered."""
+    """Two questions at once, then a third one after both are answered."""
     mark = pair.client.mark()
     found = answers(pair, await pair.tool("rounds", mark).done(30), mark)
     same([answer["kind"] for answer in found], ["sampling", "roots", "sampling"])
@@ -234,7 +234,7 @@ async def refuse(pair: Pair) -> None:
         same(answers(pair, outcome, mark)[0].get("refused"), wanted.code)
     else:
         ended(outcome, wanted)
-    await one_result(pair, pair.client)  # and nothing is stuck behind it
+    await one_result(pair, pair.client)  # and nothing is stuck after it
 
 
 async def sign(pair: Pair) -> None:
@@ -262,7 +262,7 @@ async def cancel(pair: Pair) -> None:
     await pair.control.wait("slow", mark)
     await pair.client.cancel(call)
     await pair.control.wait("cancelled", mark)
-    await one_result(pair, pair.client)  # what would come for the cancelled one would have come by now
+    await one_result(pair, pair.client)  # by now, messages for the canceled call would have come
     same(call.outcome.done(), False)
 
 
@@ -276,7 +276,7 @@ async def progress(pair: Pair) -> None:
 
 
 async def unwanted_progress(pair: Pair) -> None:
-    """Without a token of the client's nothing may come; a strict client takes it as a violation."""
+    """Without a token of the client no progress may come; a strict client reports it as a violation."""
     mark = pair.client.mark()
     call = pair.tool("steps", mark, steps=3)
     same((said_text(await call.done()), call.progress), (f"steps {mark}", []))
@@ -287,7 +287,7 @@ async def grows(pair: Pair) -> None:
     before = len(pair.client.changes)
     same(said_text(await pair.tool("grow", mark, name=name).done()), f"grown {mark}")
     async with asyncio.timeout(15):
-        while True:  # news of another server's list may be first
+        while True:  # a change of another server's list may come first
             await pair.client.until(pair.client.change(LIST_CHANGED, after=before), 15)
             before = len(pair.client.changes)
             if pair.name(name) in {tool["name"] for tool in await pair.client.list("tools/list", "tools")}:
@@ -326,7 +326,7 @@ async def log(pair: Pair) -> None:
 
 
 async def quiet_log(pair: Pair) -> None:
-    """A client that wants errors only hears of errors only; a modern one that wants nothing, of nothing."""
+    """A client that wants only errors gets only errors; a modern one that wants nothing gets nothing."""
     mark = pair.quiet.mark()
     same(said_text(await pair.tool("log", mark, pair.quiet, severity="warning").done()), f"logged {mark}")
     same(lines(pair.quiet, mark), [])
@@ -344,7 +344,7 @@ async def late_log(pair: Pair) -> None:
     if wanted is None:
         return ended(outcome, expect.ABSENT)
     same(said_text(outcome), f"late {mark}")
-    # The line is followed by news of the list: when the list has changed, the line has been.
+    # A list change follows the line: once the list has changed, the line was sent.
     async with asyncio.timeout(15):
         while pair.name(name) not in {tool["name"] for tool in await pair.client.list("tools/list", "tools")}:
             await pair.client.until(pair.client.change(LIST_CHANGED, after=before), 15)

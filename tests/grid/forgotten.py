@@ -1,8 +1,7 @@
-"""What is tried where the host has forgotten what a server asks: the first question comes to a process that clients share.
+"""The features of a host that has forgotten what a server asks: the first question comes from a process that clients share.
 
-Whoever is asked for the first time may be refused in vain, where several have called and the question does not say during
-which call it is asked. What must never be: a question at another client, two answers to one, a call without an answer. And
-the next call of each client goes as in every cell.
+If several clients have called and the question does not name its call, the host may refuse it. Never allowed: a question at
+the wrong client, two answers to one question, a call without an answer. The next call of each client works as in every cell.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from features import Features, Pair, answers, asked, said, said_text, same
 from words import plain_kind
 
 KINDS = ["form", "rich", "url", "sampling", "roots"]
-# How a question is refused that is nobody's for sure.
+# The refusal of a question whose client is not certain.
 NOBODYS = {
     "form": [{"action": "cancel"}], "url": [{"action": "cancel"}], "sampling": [], "roots": [{"roots": []}],
 }  # fmt: skip
@@ -25,20 +24,20 @@ REFUSED = (-32601, -32602, -32603)
 
 
 def vain(answer: dict) -> bool:
-    """Whether a question was refused, or answered for nobody."""
+    """Whether a question was refused, or answered without a client."""
     if "refused" in answer:
         return answer["refused"] in REFUSED
     return answer.get("result") in NOBODYS[plain_kind(answer["kind"])]
 
 
 async def first(pair: Pair, kind: str, client: Client, declared: bool) -> None:
-    """A call that teaches the host, or comes in that instant: it has its answer, and that is its own."""
+    """A call by which the host learns what the server asks, or one at that moment: it gets an answer, and its own."""
     mark = client.mark()
     call = pair.tool(kind, mark, client)
     outcome = await call.done(40)
     wanted = expect.question(pair.down, pair.up, kind, declared)
     if pair.up.modern or wanted == expect.ABSENT:
-        # It asks by its results, and needs no session: nothing was to be known.
+        # It asks by results and needs no session, so there was nothing to learn.
         return
     (answer,) = answers(pair, outcome, mark)
     if "result" in answer and not vain(answer):
@@ -64,7 +63,7 @@ def forgotten(kind: str) -> Callable[[Pair], Awaitable[None]]:
         await asyncio.gather(*works, beside(pair, pair.quiet))
         await asked(pair, kind, pair.client, True)
         if kind == "roots":
-            # A list of no roots harms nobody: who cannot tell any stays where all were.
+            # An empty list of roots does no harm: a client without roots stays on the shared lease.
             await first(pair, kind, pair.quiet, False)
         else:
             await asked(pair, kind, pair.quiet, False)

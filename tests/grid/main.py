@@ -1,4 +1,4 @@
-"""Generates the cells, runs them and counts; see `run`."""
+"""Generates the cells, runs them, and counts; see `run`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from words import R25B, R25C, R26, SHORT, Peer, peers
 from world import World, open_client, warm_up
 
 AT_ONCE = 8  # pairs
-PACE = 0.025  # seconds between the calls of one client of the crowd
+PACE = 0.025  # seconds between two calls of one client in the crowd
 
 
 async def one_pair(pair: Pair, features: list[str], world: World, report: Report) -> None:
     silent = pair.up.modern and pair.up.transport == "stdio"
     for feature in features:
-        # What is forgotten of a server is forgotten for all of its cells.
+        # Forgetting a server affects all of its cells, so they run in turn.
         alone = world.locks[pair.up] if feature in FORGOTTEN else nullcontext()
         turn = world.turns.take(silent and feature in ("log", "quiet log")) if silent else nullcontext()
         async with alone, turn:
@@ -37,7 +37,7 @@ async def one_pair(pair: Pair, features: list[str], world: World, report: Report
             try:
                 await asyncio.wait_for((FEATURES | FORGOTTEN)[feature](pair), 120)
                 fault = None
-            except Exception as error:  # a fault is a line, the other cells still run
+            except Exception as error:  # a fault is one line; the other cells still run
                 fault = f"{type(error).__name__}: {error}"
         report.cell(pair.down, pair.up, feature, fault, time.monotonic() - began)
 
@@ -45,12 +45,12 @@ async def one_pair(pair: Pair, features: list[str], world: World, report: Report
 async def downstream(
     world: World, down: Peer, ups: list[Peer], options: argparse.Namespace, slots: asyncio.Semaphore, report: Report
 ) -> None:
-    """All cells of one kind of client: one client that answers, one that is quiet, many servers."""
+    """Runs all cells of one kind of client: one client that answers, one that is quiet, many servers."""
     names = f"c{SHORT[down.revision]}-{down.transport}"
     fresh = itertools.count(1)
 
     def another(up: Peer) -> Client:
-        # A host of its own needs no more than the one server. A joined one has no choice.
+        # A host of its own needs only one server. A joined one has the daemon's servers.
         config = None if options.direct else world.configure(f"only-{up.alias}", world.entries([up]))
         return world.client(f"{names}-{next(fresh)}", down, direct=options.direct, config=config)
 
@@ -61,7 +61,7 @@ async def downstream(
     try:
         async with slots:
             await asyncio.gather(*(open_client(client) for client in clients))
-    except Exception as error:  # no client, no cells: each of them failed
+    except Exception as error:  # without a client every cell fails
         for up, feature in itertools.product(ups, options.features):
             fault = f"the client cannot connect: {type(error).__name__}: {error}"
             report.cell(down, up, feature, fault, 0)
@@ -87,7 +87,7 @@ async def guarded(work: Awaitable, client: Client, what: str) -> None:
 
 
 async def crowd(world: World, report: Report, calls: int = 1000) -> None:
-    """Clients of different revisions use one server that asks, all at once: what each is asked and answers is its own."""
+    """Clients of different revisions use one asking server at once: each gets its own questions and answers."""
     up = Peer(R25C, "stdio")
     downs = [Peer(R25B, "http"), Peer(R26, "http")]
     clients = [world.client(f"crowd-{SHORT[down.revision]}", down) for down in downs]
@@ -121,7 +121,7 @@ async def main(options: argparse.Namespace) -> int:
     if options.joined:
         downs = [peer for peer in downs if peer.transport == "stdio"]
     if options.forget:
-        # A host on a pipe has one client of each kind, and what it knows is its own.
+        # A host on a pipe has one client, and its own knowledge of servers.
         downs = [peer for peer in downs if peer.transport != "stdio"]
     ups = [peer for peer in peers() if re.fullmatch(options.up, str(peer))]
     if options.direct:

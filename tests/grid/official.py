@@ -1,4 +1,4 @@
-"""The second, smaller set of cells: peers on the official SDKs, on either side of the host, against the scripted ones."""
+"""The second, smaller set of cells: peers on the official SDKs on one side of the host, scripted peers on the other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from words import R25B, Peer, peers
 from world import HERE, World, free_port, open_client, warm_up
 
 INTEROP = HERE.parent / "interop"
-# Each client with the eras that it is tried in, those of its SDK.
+# Each client with the eras of its SDK.
 CLIENTS = [
     ("python1", "legacy"), ("python2", "legacy"), ("python2", "modern"), ("typescript1", "legacy"),
     ("typescript2", "legacy"), ("typescript2", "modern"), ("rmcp", "legacy"), ("rmcp", "any"),
@@ -29,10 +29,10 @@ AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Packages:
-    """Where the packages lie: see `run`."""
+    """The folders of the packages; see `run`."""
 
     npm: Path  # of the interop tests
-    node: Path  # ours
+    node: Path  # of the grid
     python: Path  # of the interop tests: SDK 2
     python1: Path
     rmcp: Path
@@ -43,15 +43,15 @@ def python(venv: Path) -> str:
 
 
 class Official:
-    """The set, on a world whose host serves the scripted servers."""
+    """The set, in a world whose host serves the scripted servers."""
 
     def __init__(self, world: World, packages: Packages, report: Report) -> None:
         self.world, self.packages, self.report = world, packages, report
         self.slots = asyncio.Semaphore(AT_ONCE)
-        self.opening = asyncio.Semaphore(1)  # a host over stdio starts all servers anew
+        self.opening = asyncio.Semaphore(1)  # a host over stdio starts all servers again
 
     def prepare(self) -> None:
-        """Node looks for packages beside a script, so the scripts are put beside the packages."""
+        """Node looks for packages beside a script, so this copies the scripts there."""
         self.scripts = self.world.root / "node"
         shutil.copytree(INTEROP / "node", self.scripts)
         (self.scripts / "node_modules").symlink_to(self.packages.npm / "node_modules")
@@ -88,7 +88,7 @@ class Official:
         await asyncio.gather(*(self.client(number, *run) for number, run in enumerate(runs)))
 
     async def client(self, number: int, kind: str, era: str, up: Peer, transport: str, way: list[str]) -> None:
-        """One run of one client: each line of it is a cell."""
+        """Runs one client once: each line that it prints is a cell."""
         features = ["echo", "progress", "sampling", "roots", "annotated"]
         features += ["list", "elicitation"] if up.revision >= R25B else []
         mark = f"mark-{number}x"
@@ -114,7 +114,7 @@ class Official:
             said[feature] = None if verdict == "ok" else why or line
         for feature in features:
             self.report.line(f"{name}  {feature}", said.pop(feature, "no word of it"), time.monotonic() - began)
-        for feature, why in said.items():  # what it noticed beside
+        for feature, why in said.items():  # whatever else it reported
             if why is not None:
                 self.report.line(f"{name}  {feature}", why, 0)
 
@@ -212,8 +212,8 @@ async def roots(client: Client, alias: str) -> None:
 
 
 async def no_roots(client: Client, alias: str) -> None:
-    """This server asks once, at its start, and not in a call. Requests without a session are of one client only by what they
-    can, so whose roots it would be told is not known: it is told none (`docs/bridging.md` 15.2, 15.3)."""
+    """This server asks once, at its start, and not during a call. Requests without a session count as one client by their
+    capabilities, so it is unknown whose roots to tell: it gets none (`docs/bridging.md` 15.2, 15.3)."""
     text = said_text(await client.tool(f"{alias}__get-roots-list", client.mark()).done(30))
     contains(text, "no roots are currently configured")
 

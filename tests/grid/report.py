@@ -1,4 +1,4 @@
-"""What passed, what failed and why."""
+"""The results: what passed, what failed, and why."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from words import MARK, Peer, peers
 
 
 class Report:
-    """Cells by pair; failures and violations as lines."""
+    """Counts cells by pair; prints failures and violations as lines."""
 
     def __init__(self) -> None:
         self.passed, self.failed = 0, 0
@@ -16,7 +16,7 @@ class Report:
         self.times: list[tuple[float, str]] = []
 
     def line(self, what: str, fault: str | None, seconds: float) -> None:
-        """One cell, by its name."""
+        """Counts one cell, by its name."""
         self.times.append((seconds, what))
         if fault is None:
             self.passed += 1
@@ -25,14 +25,14 @@ class Report:
             print(f"FAIL {what} ({seconds:.1f} s): {' '.join(fault.split())[:700]}", flush=True)
 
     def cell(self, down: Peer, up: Peer, feature: str, fault: str | None, seconds: float) -> None:
-        """One cell of the table."""
+        """Counts one cell of the table."""
         failed = self.rows.setdefault(down, {}).setdefault(up, [])
         if fault is not None:
             failed.append(feature)
         self.line(f"{down} -> {up}  {feature}", fault, seconds)
 
     def lines(self, what: str, found: list[str]) -> None:
-        """Violations: one line for those that differ in marks and numbers only."""
+        """Prints violations: one line for those that differ only in marks and numbers."""
         groups: dict[str, list[str]] = {}
         for line in found:
             groups.setdefault(re.sub(r"\d+", "0", MARK.sub("mark", line)), []).append(line)

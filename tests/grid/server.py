@@ -2,7 +2,7 @@
 
     server.py --alias NAME --revision REVISION --transport stdio|sse|http [--control PORT] [--state DIRECTORY]
 
-Over HTTP it prints its port. It tells the harness over the control port what it saw, every violation first.
+Over HTTP it prints its port. It reports to the harness over the control port what it saw, violations first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Turns at a server: many at once, or one alone."""
+"""Turns at a server: many at once, or one exclusively."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 
 class Turns:
-    """A log line of a server of 2026-07-28 over stdio does not say which call it is of: while calls of several clients are
-    under way there, nobody gets it. So what is about log lines has such a server for itself."""
+    """A log line of a 2026-07-28 server over stdio does not name its call: while calls of several clients are in flight there,
+    no client gets it. So features about log lines have such a server to themselves."""
 
     def __init__(self) -> None:
         self.changed = asyncio.Condition()

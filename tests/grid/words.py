@@ -1,4 +1,4 @@
-"""The revisions and what each of them has; the names that harness, servers and clients share. Pure."""
+"""The revisions and their features; the names that harness, servers, and clients share. Pure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ LEGACY = REVISIONS[:-1]
 SHORT = {R24: "24", R25A: "25a", R25B: "25b", R25C: "25c", R26: "26"}
 TRANSPORTS = ["stdio", "sse", "http"]
 
-# The first revision that has a kind of question.
+# The first revision that has each kind of question.
 SINCE = {"form": R25B, "url": R25C, "sampling": R24, "roots": R24}
 KINDS = list(SINCE)
-# Forms that differ in their fields only.
+# Forms that differ only in their fields.
 FORMS = ("form", "rich", "many", "who")
 
 META = "io.modelcontextprotocol/"
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 MARK = re.compile(r"mark[0-9a-f]{12}")
-# What the modern revision took away; and what the older ones never had.
+# Methods that the modern revision removed, and methods that the older ones never had.
 GONE = {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
 MRTR = {"tools/call", "prompts/get", "resources/read"}
 LISTS = {"tools/list", "prompts/list", "resources/list", "resources/templates/list"}
@@ -72,7 +72,7 @@ class Peer:
 
 
 def peers(transports: list[str] = TRANSPORTS) -> list[Peer]:
-    """Every revision on every transport that it can be spoken on: HTTP+SSE is of the revisions with a handshake."""
+    """Every revision on each of its transports: only revisions with a handshake have HTTP+SSE."""
     return [
         Peer(revision, transport)
         for transport in transports
@@ -82,7 +82,7 @@ def peers(transports: list[str] = TRANSPORTS) -> list[Peer]:
 
 
 def capabilities(revision: str, kinds: list[str]) -> dict:
-    """What a client of this revision declares that answers these kinds of questions."""
+    """The capabilities that a client of this revision declares to answer these kinds of questions."""
     declared: dict = {}
     usable = [kind for kind in kinds if has(revision, kind)]
     if "roots" in usable:
@@ -96,7 +96,7 @@ def capabilities(revision: str, kinds: list[str]) -> dict:
 
 
 def declares(declared: dict, kind: str) -> bool:
-    """Whether declared client capabilities hold a kind of question."""
+    """Whether declared client capabilities include a kind of question."""
     kind = plain_kind(kind)
     if kind in ("roots", "sampling"):
         return kind in declared

@@ -35,7 +35,7 @@ class World:
 
     def __init__(self, binary: str, joined: bool = False) -> None:
         self.binary = binary
-        self.joined = joined  # whether clients on a pipe join the daemon
+        self.joined = joined  # whether clients over stdio join the daemon
         self.relays: set[str] = set()
         self.control = Control()
         self.turns = Turns()
@@ -53,7 +53,7 @@ class World:
         await asyncio.gather(*(self.listen(peer) for peer in peers(["sse", "http"])))
 
     async def listen(self, peer: Peer) -> None:
-        """Starts a scripted server that is reached by a URL."""
+        """Starts a scripted server with a URL."""
         with open(self.errors(peer.alias), "ab") as errors:
             child = await asyncio.create_subprocess_exec(*self.server(peer), stdout=-1, stderr=errors)
         self.children.append(child)
@@ -70,11 +70,11 @@ class World:
 
     def environment(self) -> dict[str, str]:
         own = {"HOME": str(self.root), "XDG_STATE_HOME": str(self.root / "state"), "PATH": os.environ["PATH"]}
-        # What the host remembers of the servers is shared by all hosts of the run.
+        # All hosts of the run share what they learn about servers.
         return own | {"XDG_CONFIG_HOME": str(self.root / "config"), "MCP_HOST_LOG": os.environ.get("MCP_HOST_LOG", "")}
 
     def entries(self, ups: list[Peer]) -> dict:
-        """Scripted servers as a config has them."""
+        """Returns scripted servers as config entries."""
         found = {}
         for peer in ups:
             if peer.transport == "stdio":
@@ -85,14 +85,14 @@ class World:
         return found
 
     def configure(self, name: str, servers: dict) -> Path:
-        """Writes a config. On two busy cores so many servers take their time to start."""
+        """Writes a config with long timeouts: on two busy cores, many servers start slowly."""
         file = self.root / f"{name}.json"
         servers = {alias: entry | {"startTimeout": "60s"} for alias, entry in servers.items()}
         file.write_text(json.dumps({"mcpServers": servers, "host": {"startupWait": "60s"}}))
         return file
 
     async def serve(self, config: Path) -> str:
-        """Starts a host; gives back its URL."""
+        """Starts a host; returns its URL."""
         command = [self.binary, "serve", "-v", "--config", str(config), "--listen", "127.0.0.1:0"]
         errors = self.errors(f"serve-{config.stem}")
         with open(errors, "ab") as log:
@@ -105,7 +105,7 @@ class World:
         return url.removesuffix("/mcp")
 
     async def remembered(self, ups: list[Peer]) -> None:
-        """Ready when what was learned is on disk, for hosts that start from now on."""
+        """Waits until the learned facts are on disk, for hosts that start later."""
         wanted = sum(offered("form", up.revision) for up in ups if not up.modern)
         file = self.root / "state" / "mcp-host" / "servers.json"
         for _ in range(100):
@@ -116,7 +116,7 @@ class World:
         raise RuntimeError(f"after 10 s {file} does not say that {wanted} servers ask by forms")
 
     async def forget(self, alias: str) -> None:
-        """Has the daemon forget what a server asks its clients."""
+        """Makes the daemon forget what a server asks its clients."""
         command = [self.binary, "status", alias, "--forget", "--listen", self.host.removeprefix("http://")]
         child = await asyncio.create_subprocess_exec(*command, stdout=-1, stderr=-1, env=self.environment())
         said, errors = await asyncio.wait_for(child.communicate(), 20)
@@ -124,7 +124,7 @@ class World:
             raise RuntimeError(f"status --forget: {child.returncode}, {said!r}, {errors!r}")
 
     async def start_at(self, command: list[str], port: int, more: dict[str, str]) -> None:
-        """Starts a server of others and waits until it listens."""
+        """Starts a third-party server and waits until it listens."""
         with open(self.errors(f"port-{port}"), "ab") as log:
             child = await asyncio.create_subprocess_exec(
                 *command, stdin=-3, stdout=log, stderr=log, env=self.environment() | more
@@ -141,7 +141,7 @@ class World:
     def client(
         self, name: str, down: Peer, quiet: bool = False, direct: bool = False, config: Path | None = None
     ) -> Client:
-        """A client of the host, or with `direct` of the scripted server of the same kind."""
+        """Returns a client of the host, or with `direct` of the scripted server."""
         kinds = [] if quiet else KINDS
         path = {"http": "/mcp", "sse": "/sse"}.get(down.transport, "")
         url = self.urls.get(down, "") if direct else self.host + path
@@ -158,21 +158,21 @@ class World:
         return found
 
     def pipe(self, name: str, config: Path | None = None) -> list[str]:
-        """The host as a program on a pipe, for the client of that name. With `joined` only the relay to the daemon; else a host
-        of its own, which needs no more servers than `config` has."""
+        """Returns the command of a host over stdio for the client of that name: with `joined` the relay to the daemon, else a
+        host of its own with the servers of `config`."""
         if self.joined:
             self.relays.add(name)
             return [self.binary, "stdio", "-v", "--config", str(self.config)]
         return [self.binary, "stdio", "-v", "--own", "--config", str(config or self.config)]
 
     def apart(self) -> list[str]:
-        """Who was to join the daemon, and did not."""
+        """Returns the clients that did not join the daemon."""
         files = {name: Path(self.errors(name)) for name in sorted(self.relays)}
         said = {name: file.read_text(errors="replace") if file.exists() else "" for name, file in files.items()}
         return [f"{name} has not joined: {text[-300:]!r}" for name, text in said.items() if "note: joined " not in text]
 
     async def close(self, keep: bool) -> list[str]:
-        """Ends everything; gives back what did not end as it should."""
+        """Ends everything; returns what did not end properly."""
         faults = self.apart()
         for child in reversed(self.children):
             if child.returncode is not None:
@@ -192,18 +192,18 @@ class World:
 
 
 async def open_client(client: Client) -> None:
-    """Ready when it has heard of every server."""
+    """Waits until it has heard of every server."""
     await asyncio.wait_for(client.open(), 90)
     await client.list("tools/list", "tools", 90)
 
 
 async def warm_up(world: World, aliases: list[str], *tools: str) -> None:
-    """Lets every server ask once with each of these tools, so that the host knows what it asks, and who may share it."""
+    """Makes every server ask once with each of these tools, so that the host knows what it asks and who may share it."""
     client = world.client("warm", Peer(R25C, "http"))
     client.foreign = True
     await open_client(client)
     for tool in tools:
         calls = [client.tool(f"{alias}__{tool}", client.mark()) for alias in aliases]
-        # What fails here fails in the cells, and is told there.
+        # A failure here shows again in the cells.
         await asyncio.gather(*(call.done() for call in calls), return_exceptions=True)
     await client.close()

@@ -1,8 +1,8 @@
-"""Names that lead outside when they are looked up first, and inside from then on: whether the program ever goes inside.
+"""Names that resolve to an outside address at the first lookup and to an inside one later: does the program connect inside?
 
-Runs in a network of its own with nothing in it but loopback, and a mount namespace of its own where this is the resolver of
-the system; so the program looks names up as it always does, and what goes to an address outside goes nowhere. Prints pairs of
-what was looked at and what is wrong with it, as JSON.
+Runs in its own network namespace, which has only loopback, and in its own mount namespace, where this is the system's
+resolver. So the program looks names up as usual, and connections to outside addresses go nowhere. Prints pairs of a check and
+its faults, as JSON.
 """
 
 import fcntl
@@ -20,16 +20,16 @@ from pathlib import Path
 
 import main as hostile
 
-# Somewhere; nothing is reached there.
+# An arbitrary outside address; nothing is reached there.
 OUTSIDE = "93.184.215.14"
 INSIDE = "169.254.169.254"
-# The ways to a name of somebody else. Metadata of a server is asked of its own origin alone.
+# The ways to a foreign name. The metadata of a server comes only from its own origin.
 KINDS = ["issuer", "token", "registration"]
 LOOKUPS = 3
 
 
 class Resolver(threading.Thread):
-    """Answers for every name: outside the first time it is asked for an address, inside afterwards."""
+    """Answers for every name: an outside address at the first lookup, an inside one afterwards."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -50,17 +50,17 @@ class Resolver(threading.Thread):
             if kind == 1:
                 told = self.told.setdefault(name, [])
                 told.append(INSIDE if told else OUTSIDE)
-                # It may be kept for no time at all.
+                # Time to live: zero.
                 answers = b"\xc0\x0c" + struct.pack("!HHIH", 1, 1, 0, 4) + socket.inet_aton(told[-1])
             head = query[:2] + b"\x81\x80" + struct.pack("!HHHH", 1, 1 if answers else 0, 0, 0)
             self.socket.sendto(head + question + answers, sender)
 
 
 def make_world(home):
-    """Loopback and our resolver, and nothing else; whatever is not so ends this before anything is asked."""
+    """Sets up loopback and this resolver, and nothing else; exits if anything else is there."""
     links = [name for _, name in socket.if_nameindex()]
     if links != ["lo"]:
-        sys.exit(f"this is no network of its own: {links}")
+        sys.exit(f"this is not a network of its own: {links}")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         # SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP
         flags = struct.unpack("16sh", fcntl.ioctl(any_socket, 0x8913, struct.pack("16sh", b"lo", 0)))[1]
@@ -74,7 +74,7 @@ def make_world(home):
     resolver = Resolver()
     resolver.start()
     if socket.gethostbyname("check.example") != OUTSIDE:
-        sys.exit("names are not looked up by our resolver")
+        sys.exit("lookups do not reach this resolver")
     return resolver
 
 
@@ -106,10 +106,10 @@ def look(binary, home):
     allowed = {("127.0.0.1", server.server_port), ("127.0.0.1", 53), (OUTSIDE, 443)}
     asked_again = {name: resolver.told.get(name, []) for name in names if INSIDE not in resolver.told.get(name, [])}
     return [
-        (f"{len(names)} names were looked up again, and led inside then", asked_again),
-        ("where they led outside, it was tried: the check sees connections", [] if (OUTSIDE, 443) in connected else ["no"]),
-        ("where they led inside, nothing was connected to", sorted(connected - allowed)),
-        ("nobody was signed in by that", signed_in),
+        (f"{len(names)} names were looked up again, and resolved to an inside address", asked_again),
+        ("an outside address was tried: the check sees connections", [] if (OUTSIDE, 443) in connected else ["no"]),
+        ("no inside address was connected to", sorted(connected - allowed)),
+        ("no login succeeded", signed_in),
     ]
 
 

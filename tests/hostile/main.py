@@ -1,4 +1,4 @@
-"""The site that lies, the logins, and the verdict over what was traced."""
+"""The lying site, the logins, and the verdict on the trace."""
 
 import http.client
 import http.server
@@ -15,7 +15,7 @@ import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-# One address that nobody may be led to, written in many ways.
+# One internal address, written in many ways.
 INTERNAL = [
     "169.254.169.254",
     "169.254.169.254.",
@@ -39,7 +39,7 @@ INTERNAL = [
     "[fe80::a9fe:a9fe]",
 ]
 
-# What could be taken for a command, an option, another program's address, or a page that nobody may be sent to.
+# URLs that could pass for a command, an option, another program's address, or a forbidden page.
 PAGES = [
     "javascript:alert(1)",
     "data:text/html,<script>alert(1)</script>",
@@ -75,7 +75,7 @@ PAGES = [
     "SITE/authorize --new-window file:///bin/sh",
 ]
 
-# A page that a browser may be sent to: no scheme but these, no user, no fragment, nothing that is not printed.
+# A page that a browser may open: only these schemes, no user, no fragment, no unprintable characters.
 PAGE = re.compile(r"(http://127\.0\.0\.1:\d+|https://[a-z0-9.]+)/[!\"$-~]*")
 KINDS = ["metadata", "issuer", "token", "registration", "redirect", "moved", "sse"]
 PATIENCE = 60
@@ -161,7 +161,7 @@ class Site(http.server.BaseHTTPRequestHandler):
 
 
 class Traced:
-    """A program, and what the system saw of it."""
+    """A program and its trace."""
 
     def __init__(self, home, name, command):
         self.log = home / f"{name}.trace"
@@ -174,14 +174,14 @@ class Traced:
         )
 
     def connected(self):
-        """Every address of the internet that was tried."""
+        """Every IP address that was tried."""
         text = self.log.read_text(errors="replace")
         four = re.findall(r'sin_port=htons\((\d+)\), sin_addr=inet_addr\("([^"]+)"\)', text)
         six = re.findall(r'sin6_port=htons\((\d+)\).*?inet_pton\(AF_INET6, "([^"]+)"', text)
         return {(address, int(port)) for port, address in four + six}
 
     def started(self):
-        """The arguments of every program that was started, the first one left out."""
+        """The arguments of every program that was started, except the first program."""
         lines = re.findall(r"execve\((\".*?\"), \[(.*?)\], 0x", self.log.read_text(errors="replace"))
         return [(program.strip('"'), arguments) for program, arguments in lines][1:]
 
@@ -200,7 +200,7 @@ class Verdict:
 
 
 def login(binary, home, name, browser):
-    """Signs in as far as it goes: (exit code, what was said, the trace)."""
+    """Signs in as far as possible: (exit code, output, trace)."""
     command = [binary, "login", name] + ([] if browser else ["--no-browser"])
     program = Traced(home, f"login-{name}", command)
     said = []
@@ -290,7 +290,7 @@ def main(binary):
         verdict.say(f"{len(pages)} hostile pages: no program ran but the opener, with one clean URL", odd)
         given = [path.read_bytes().split(b"\0")[:-1] for path in opened.iterdir()]
         odd = [each for each in given if len(each) != 1 or not PAGE.fullmatch(each[0].decode())]
-        verdict.say(f"{len(given)} of them are pages, and were opened as one argument each", odd)
+        verdict.say(f"{len(given)} of them are valid pages, each opened as one argument", odd)
         verdict.say("at least one was opened: the check sees openers", [] if given else ["none"])
         verdict.say("the marker never appeared", [str(marker)] if marker.exists() else [])
         os.kill(pid, signal.SIGTERM)
@@ -301,8 +301,8 @@ def main(binary):
 
 
 def flipped(binary, verdict):
-    """The names that lead elsewhere when they are looked up again; why that could not be looked at, if it could not."""
-    what = "names that lead outside first and inside then"
+    """Runs `flip.py`; returns why that was not possible, if it was not."""
+    what = "names that resolve outside first and inside later"
     alone = ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--net", "--mount"]
     look = [sys.executable, "-B", str(Path(__file__).with_name("flip.py")), binary]
     try:
@@ -312,13 +312,13 @@ def flipped(binary, verdict):
     except FileNotFoundError:
         return f"{what}: not found: unshare"
     except subprocess.TimeoutExpired:
-        verdict.say(what, "no end within five minutes")
+        verdict.say(what, "not finished within five minutes")
     except ValueError:
-        return f"{what}: {done.stderr.strip() or 'nothing was said'}"
+        return f"{what}: {done.stderr.strip() or 'no output'}"
 
 
 def clean(program, arguments, opener):
-    """The opener with one URL; what the opener itself starts is the test's own."""
+    """Whether this is the opener with one URL; what the opener itself starts belongs to the test."""
     if not program.endswith("xdg-open"):
         return False
     words = re.findall(r'"((?:[^"\\]|\\.)*)"', arguments)
@@ -327,7 +327,7 @@ def clean(program, arguments, opener):
 
 
 def settled(binary, home):
-    """The process of the daemon, and the states of all servers once none of them is being started."""
+    """Returns the daemon's process id, and the states of all servers once none is starting."""
     for _ in range(PATIENCE * 2):
         told = subprocess.run(
             [binary, "status", "--json"], cwd=home, capture_output=True, text=True,

@@ -1,9 +1,9 @@
-# Installs what is not ours into the cache: SDKs, servers, and a Node that is new enough, each once for its pins. To be
-# sourced by a script that has set `root` and defined `die`; sets `interop`, `cache`, `rmcp` and PATH. Talks to package
-# registries where something is missing. `once` is there for more of the same.
+# Installs third-party software into the cache: SDKs, servers, and a recent Node, each once per set of pins. A script that has
+# set `root` and defined `die` sources it; it sets `interop`, `cache`, `rmcp` and PATH. Talks to package registries if
+# something is missing. Scripts use `once` to install more.
 interop=$root/tests/interop
 cache=${MCP_HOST_INTEROP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/mcp-host-interop}
-node_pin=24.21.0 # where the system's Node is older than the Inspector wants
+node_pin=24.21.0 # used if the system's Node is too old for the Inspector
 
 missing() {
   local each lack=
@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 mkdir -p "$cache"
 exec 9>"$cache/lock"
 flock 9
-# once NAME WHAT-DECIDES COMMAND...: runs the command in an empty $cache/NAME unless that was done for the same pins.
+# once NAME PINS COMMAND...: runs the command in an empty $cache/NAME, unless that was done for the same pins.
 once() {
   local name=$1 stamp
   stamp=$(printf '%s' "$2" | sha256sum | cut -d' ' -f1)
@@ -42,7 +42,7 @@ if ! node -e 'const [a, b] = process.versions.node.split(".").map(Number); proce
 fi
 install_npm() { cp "$interop/package.json" . && npm install --no-package-lock --ignore-scripts; }
 install_python() { python3 -m venv . && bin/pip install -q -r "$interop/requirements.txt"; }
-# What uvx starts: a tool that is installed is taken as it is. Its own path stands in it.
+# For uvx, which uses an installed tool as it is. The tool contains its own path, so it is installed in place.
 install_uvtools() {
   grep '^mcp-server-time==' "$interop/requirements.txt" | UV_TOOL_DIR=$PWD/tools UV_TOOL_BIN_DIR=$PWD/bin UV_CACHE_DIR=$PWD/cache \
     xargs -n 1 "$cache/python/bin/uv" --no-config tool install --python "$cache/python/bin/python"

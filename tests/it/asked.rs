@@ -1,5 +1,5 @@
-//! Questions of a server on pipes to a client without a session: calls that must not be mistaken for one another, and calls
-//! whose host has gone.
+//! Questions of a server behind pipes to a client without a session: calls that must not be confused with each other,
+//! and calls whose host is gone.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -38,7 +38,7 @@ impl Daemon {
         Self { child, address }
     }
 
-    /// What `echo__ask` answers; `more` are members of the params beside its name.
+    /// Calls `echo__ask` and returns the response; `more` holds further members of the params.
     fn ask(&self, more: &Value) -> Value {
         let mut params = json!({ "name": "echo__ask", "arguments": {} });
         params["_meta"] = json!({
@@ -90,7 +90,7 @@ fn text(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text in {answer}"))
 }
 
-/// Over pipes a question does not say during which call it is asked, and the person who is asked during the one may need the
+/// Over pipes a question does not say during which call it is asked, and the person asked during one call may need the
 /// other first.
 #[test]
 fn race_16_a_call_that_waits_for_its_client_holds_up_no_other() {
@@ -114,7 +114,7 @@ fn a_call_that_waited_in_a_host_that_is_gone_is_told_so_and_not_run_again() {
     assert!(message.contains("expired") && message.contains("unknown"), "{message}");
 }
 
-/// `status SERVER --forget`: what it asks is told, forgotten, and learned anew from the next question.
+/// `status SERVER --forget`: what the server asks is shown, forgotten, and learned anew from the next question.
 #[cfg(unix)]
 #[test]
 fn what_a_server_asks_is_told_and_forgotten() {

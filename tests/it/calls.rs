@@ -1,4 +1,4 @@
-//! One tool from a shell: shown whole, called with arguments of every kind, its answer saved.
+//! One tool from a shell: shown in full, called with arguments of every kind, its result saved.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-/// A server in shell with one tool. It answers a call with what it was sent, or with images.
+/// A shell server with one tool. It answers a call with its params, or with images.
 const SERVER: &str = r#"
 reply() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 while read -r line; do
@@ -76,7 +76,7 @@ impl World {
         self.home.path()
     }
 
-    /// Runs with the config, and with that on stdin.
+    /// Runs with the config, and with this stdin.
     fn fed(&self, args: &[&str], stdin: &str) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mcp-host"));
         let places = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"];
@@ -207,7 +207,7 @@ fn first_hour_r2_arguments_are_compared_with_the_schema_before_the_call() {
         call(&["depth=2"])
             .ends_with("help: mcp-host call my-files__search_all_9342b197 depth=2 path=PATH --config mcp.json\n")
     );
-    // What a file holds is not shown.
+    // The content of a file is not shown.
     std::fs::write(world.path().join("depth.txt"), "7").unwrap();
     assert!(
         call(&["depth=@depth.txt"]).ends_with("search_all_9342b197 depth=@depth.txt path=PATH --config mcp.json\n")
@@ -235,7 +235,7 @@ fn first_hour_r2_arguments_are_compared_with_the_schema_before_the_call() {
     --- stderr
     note: `My Files search.all` is `my-files__search_all_9342b197`
     "#);
-    // A schema that is silent about other arguments allows them.
+    // A schema that does not mention other arguments allows them.
     assert_snapshot!(world.run(&["call", "my-files__drop", "tabel=x"]), @r#"
     exit 0
     --- stdout
@@ -262,13 +262,13 @@ fn first_hour_r2_arguments_come_from_stdin_and_files() {
     assert_snapshot!(call(&["-"], "[1]"), @"
     exit 2
     --- stderr
-    error: stdin holds JSON, but no object
+    error: stdin is JSON, but not an object
     help: it must be one JSON object
     ");
     assert_snapshot!(call(&["-"], ""), @"
     exit 2
     --- stderr
-    error: stdin holds no JSON: the text ends early at byte 0
+    error: stdin is not valid JSON: the text ends early at byte 0
     help: it must be one JSON object
     ");
     assert_snapshot!(call(&["@nope.json"], ""), @"
@@ -286,7 +286,7 @@ fn first_hour_r2_arguments_come_from_stdin_and_files() {
     assert_snapshot!(call(&["table=@bytes"], ""), @r#"
     exit 2
     --- stderr
-    error: `bytes` is no text (UTF-8)
+    error: `bytes` is not UTF-8 text
     help: where a tool takes bytes as base64, give it that: data="$(base64 -w0 FILE)"
     "#);
     assert_snapshot!(call(&["table=x", "-"], ""), @"

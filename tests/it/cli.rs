@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use insta::assert_snapshot;
 
-/// The program with a home of its own and no other environment, in a folder of its own.
+/// The program with its own home and no other environment, in its own folder.
 fn mcp_host(home: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcp-host"));
     let places = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "USERPROFILE", "APPDATA"];
@@ -30,7 +30,7 @@ fn run_with(config: &str, args: &[&str]) -> String {
     shown(&mcp_host(home.path(), args).output().unwrap(), home.path())
 }
 
-/// Exit code, stdout and stderr, each under its name.
+/// Returns exit code, stdout, and stderr, each under its name.
 fn shown(output: &Output, home: &Path) -> String {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap().replace(home.to_str().unwrap(), "~");
     let parts = [("stdout", text(&output.stdout)), ("stderr", text(&output.stderr))];
@@ -58,19 +58,19 @@ fn no_arguments_show_the_next_steps() {
       read       Read a resource
       prompt     Get a prompt
       approve    Show what a project's config would start, and approve it
-      status     Ask a running `serve` how its servers and clients are
-      login      Sign in to a server, for a running `serve` or for all that start later
-      logout     Forget the login of a server, and have it revoked
+      status     Show the servers and clients of a running `serve`
+      login      Sign in to a server, for a running `serve` and all that start later
+      logout     Forget the login of a server and revoke it
       auth       List the logins; no token is shown
       token      Make a token for a client of the endpoint
       help       Print this message or the help of the given subcommand(s)
 
     Options:
-      -c, --config <FILE>  A config file; any MCP client's will do. Given more than once, a later file wins by server name
-          --project <DIR>  Of Claude Code's ~/.claude.json, the project whose servers to use [default: that of the current directory]
-          --json           Print data for machines
+      -c, --config <FILE>  A config file, ours or any MCP client's. Repeatable: if two files have the same server, the later wins
+          --project <DIR>  Which project of Claude Code's ~/.claude.json to use [default: the current directory]
+          --json           Print JSON for machines
       -v, --verbose...     Log more on stderr; twice for every message, three times for its contents
-      -q, --quiet          Say nothing but data and errors
+      -q, --quiet          Print only data and errors
           --color <WHEN>   When to use colors: auto, always or never
       -h, --help           Print help
       -V, --version        Print version
@@ -99,7 +99,7 @@ fn h80_a_token_is_told_once_and_its_hash_goes_into_the_config() {
     assert_eq!(first["hash"], client.to_string());
     assert_eq!(first["into"], "host");
     assert_ne!(minted(config)["token"], token, "each is another");
-    // What it prints is what the config takes, and the next one goes beside it.
+    // What it prints is accepted in the config, and the next one goes beside it.
     let filled = config.replace("LINE", first["line"].as_str().unwrap());
     assert!(run_with(&filled, &["check", "--config", "mcp.json"]).starts_with("exit 0"));
     let second = minted(&filled);
@@ -110,7 +110,7 @@ fn h80_a_token_is_told_once_and_its_hash_goes_into_the_config() {
     exit 2
     --- stderr
     error: a client cannot be called that
-    help: take up to 64 of letters, digits, - _ and .
+    help: use up to 64 letters, digits, - _ and .
     ");
 }
 
@@ -137,18 +137,18 @@ fn help_of_a_command() {
 
     Arguments:
       <TOOL>                 The tool, as `mcp-host tools` shows it
-      [JSON | KEY=VALUE]...  Its arguments: one JSON object, or key=value by the types of the tool's schema
+      [JSON | KEY=VALUE]...  Its arguments: one JSON object, or key=value, typed by the tool's schema
 
     Options:
           --timeout <TIME>       How long the call may take, with a unit: 500ms, 30s, 5m
-          --out <FILE | FOLDER>  Save images, audio and other data of the answer; a file that exists is never overwritten
-          --no-check             Send the arguments without comparing them with the tool's schema
+          --out <FILE | FOLDER>  Save images, audio and other binary content; never overwrites a file
+          --no-check             Send the arguments without checking them against the tool's schema
           --demo                 Use the bundled demo servers; needs no config
-      -c, --config <FILE>        A config file; any MCP client's will do. Given more than once, a later file wins by server name
-          --project <DIR>        Of Claude Code's ~/.claude.json, the project whose servers to use [default: that of the current directory]
-          --json                 Print data for machines
+      -c, --config <FILE>        A config file, ours or any MCP client's. Repeatable: if two files have the same server, the later wins
+          --project <DIR>        Which project of Claude Code's ~/.claude.json to use [default: the current directory]
+          --json                 Print JSON for machines
       -v, --verbose...           Log more on stderr; twice for every message, three times for its contents
-      -q, --quiet                Say nothing but data and errors
+      -q, --quiet                Print only data and errors
           --color <WHEN>         When to use colors: auto, always or never
       -h, --help                 Print help
 
@@ -191,7 +191,7 @@ fn broken_arguments_are_told_before_anything_starts() {
     assert_snapshot!(run(&["call", "a__b", "{\"x\":"]), @r#"
     exit 2
     --- stderr
-    error: the arguments are no JSON: the text ends early at byte 5
+    error: the arguments are not valid JSON: the text ends early at byte 5
     help: mcp-host call TOOL '{"key": "value"}', or mcp-host call TOOL key=value
     "#);
     assert_snapshot!(run(&["call", "a__b", "x"]), @"
@@ -269,13 +269,13 @@ fn check_shows_the_servers_without_their_keys() {
     web                  http       ok                      https://example.com/mcp?…
     off                  stdio      disabled in the config  x\u{1b}[2J
     --- stderr
-    note: mcp.json:4: server "web": headers.Authorization: a secret is written into the file
+    note: mcp.json:4: server "web": headers.Authorization: a secret is written in this file
     help: keep it in a variable: "${env:NAME}"
     "#);
     assert_snapshot!(run_with(config, &["check", "-c", "mcp.json", "--json"]), @r#"
     exit 0
     --- stdout
-    {"ok":true,"files":["mcp.json"],"problems":[],"notes":[{"file":"mcp.json","line":4,"column":77,"server":"web","field":"headers.Authorization","message":"a secret is written into the file","help":"keep it in a variable: \"${env:NAME}\""}],"servers":[{"name":"My Files","alias":"my-files","transport":"stdio","target":"sh -y server --api-key ***","disabled":null,"unusable":null},{"name":"web","alias":"web","transport":"http","target":"https://example.com/mcp?…","disabled":null,"unusable":null},{"name":"off","alias":"off","transport":"stdio","target":"x\u001b[2J","disabled":"disabled in the config","unusable":null}]}
+    {"ok":true,"files":["mcp.json"],"problems":[],"notes":[{"file":"mcp.json","line":4,"column":77,"server":"web","field":"headers.Authorization","message":"a secret is written in this file","help":"keep it in a variable: \"${env:NAME}\""}],"servers":[{"name":"My Files","alias":"my-files","transport":"stdio","target":"sh -y server --api-key ***","disabled":null,"unusable":null},{"name":"web","alias":"web","transport":"http","target":"https://example.com/mcp?…","disabled":null,"unusable":null},{"name":"off","alias":"off","transport":"stdio","target":"x\u001b[2J","disabled":"disabled in the config","unusable":null}]}
     "#);
 }
 
@@ -318,7 +318,7 @@ fn first_hour_h4_check_names_the_one_entry_that_fails() {
     help: install it, or give its full path
     error: mcp.json:4: server "grafana": url: plain http beyond this machine can be read and changed on the way
     help: use https, or add "insecureHttp": true to this entry if you trust the network in between
-    error: mcp.json:5: server "socket": type: "ws" is no transport of MCP and cannot be used
+    error: mcp.json:5: server "socket": type: "ws" is not an MCP transport and cannot be used
     help: if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
     "#);
     let json = run_with(config, &["check", "-c", "mcp.json", "--json"]);
@@ -327,7 +327,7 @@ fn first_hour_h4_check_names_the_one_entry_that_fails() {
     );
 }
 
-/// The file lies in a folder of the project, and is named from there.
+/// The file lies in a folder of the project, and its paths begin there.
 #[test]
 fn first_hour_h5_the_workspace_of_a_relative_config_is_its_project() {
     let home = tempfile::tempdir().unwrap();
@@ -436,7 +436,7 @@ fn first_hour_r8_commands_that_cannot_start_are_found_by_the_check() {
     error: mcp.json:6: server `uvx`: cannot start `uvx`: not found on PATH
     help: install uv, which has `uvx`, or give its full path
     "#);
-    // The words of a start that fails are the same.
+    // The message of a failing start is the same.
     assert_snapshot!(check(&["uvx", "--connect"]), @"
     exit 4
     --- stdout
@@ -448,7 +448,7 @@ fn first_hour_r8_commands_that_cannot_start_are_found_by_the_check() {
     ");
 }
 
-/// Each shows its line, and no value that may be a secret.
+/// Each shows its line, and no value that may be secret.
 #[test]
 fn first_hour_r8_a_file_that_cannot_be_parsed_shows_its_line() {
     let check = |text: &str| run_with(text, &["check", "-c", "mcp.json"]);
@@ -458,7 +458,7 @@ fn first_hour_r8_a_file_that_cannot_be_parsed_shows_its_line() {
     error: mcp.json:2:28: not valid JSON: Expected comma
       "a": { "command": "npx" "args": [] }
                              ^
-    help: put a comma where the mark is
+    help: put a comma at the mark
     "#);
     assert_snapshot!(check("{ \"mcpServers\": {\n    “a”: { \"command\": \"npx\" }\n} }"), @r#"
     exit 2
@@ -474,7 +474,7 @@ fn first_hour_r8_a_file_that_cannot_be_parsed_shows_its_line() {
     error: mcp.json:1:51: not valid JSON: Expected comma
       { "a": { "command": "a", "env": { "PIN": "***" "B": "***" } } }
                                                     ^
-    help: put a comma where the mark is
+    help: put a comma at the mark
     "#);
     assert_snapshot!(check("{ \"a\": { \"command\": \"C:\\Users\" } }"), @r#"
     exit 2
@@ -495,13 +495,13 @@ fn first_hour_r8_a_file_that_cannot_be_parsed_shows_its_line() {
     assert_snapshot!(check("[mcpServers.files]\ncommand = \"npx\"\n"), @"
     exit 2
     --- stderr
-    error: mcp.json: this is TOML, and the name of the file says JSON
+    error: mcp.json: this is TOML, but the file name says JSON
     help: mv -n mcp.json mcp.toml
     ");
     assert_snapshot!(check("mcpServers:\n  files:\n    command: npx\n"), @"
     exit 2
     --- stderr
-    error: mcp.json: this is YAML, and the name of the file says JSON
+    error: mcp.json: this is YAML, but the file name says JSON
     help: mv -n mcp.json mcp.yaml
     ");
     assert_snapshot!(check("{ // said\n \"a\": { \"command\": \"a\", }, }"), @"
@@ -535,7 +535,7 @@ fn first_hour_r15_a_file_that_cannot_be_read_says_what_to_do() {
     exit 2
     --- stderr
     error: ~/mcp.json: cannot be read: no such file or directory
-    help: write the home directory out: no shell has replaced the ~
+    help: write out the home directory: no shell has expanded the ~
     ");
     assert_snapshot!(run(&["check", "-c", "."]), @"
     exit 2
@@ -599,7 +599,7 @@ fn the_demo_is_listed() {
     TOOL             ARGUMENTS  DESCRIPTION
     echo__echo       text=      Answers with the text it was given.
     echo__countdown  [from=]    Counts down to zero, one number a second, and reports its progress.
-    echo__ask                   Asks the user for a name and a colour, and answers with a greeting.
+    echo__ask                   Asks the user for a name and a color, and answers with a greeting.
     clock__now                  Tells the time in UTC.
     ");
     assert_snapshot!(run(&["prompts", "clock", "--demo"]), @"
@@ -707,7 +707,7 @@ fn a_taken_address_is_told_before_servers_start() {
     exit 1
     --- stderr
     error: ADDRESS is in use already
-    help: it is no mcp-host of yours; --listen 127.0.0.1:0 takes a free port
+    help: it is not one of your mcp-hosts; --listen 127.0.0.1:0 takes a free port
     ");
 }
 

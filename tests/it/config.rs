@@ -1,4 +1,4 @@
-//! Configs: one file of each client as its users have it, ours, and those that must be refused.
+//! Configs: one file of each client as its users have it, ours, and those that must be rejected.
 
 use std::path::PathBuf;
 
@@ -11,12 +11,13 @@ fn read(file: &str, vars: &[(&str, &str)]) -> Result<Config, Error> {
     load(&LoadRequest { files: vec![file.into()], vars, home, ..LoadRequest::default() })
 }
 
-/// What a client's file comes to: a server a line, below it what is not as by default, and the notes.
+/// Returns the outcome of a client's file: one server per line with its settings that differ from the defaults, and the
+/// notes.
 fn fixture(name: &str, vars: &[(&str, &str)]) -> String {
     let folder = "tests/fixtures/config/";
     let config = read(&format!("{folder}{name}"), vars).unwrap_or_else(|error| panic!("{error}"));
     let servers = config.servers.iter().map(describe);
-    // Whether others may read the files of a checkout is none of its doing.
+    // Whether others may read a checkout is not the file's doing.
     let notes = config.notes.iter().filter(|note| !note.message.starts_with("other users"));
     let notes = notes.map(|note| format!("note {}\n", note.to_string().replace(folder, "")));
     let text: String = servers.chain(notes).collect();
@@ -73,7 +74,7 @@ fn claude_desktop() {
     filesystem (line 3): stdio npx ["-y", "@modelcontextprotocol/server-filesystem", "/Users/ada/Desktop", "/Users/ada/Downloads"]
     github (line 7): stdio docker ["run", "-i", "--rm", "-e", "GITHUB_PERSONAL_ACCESS_TOKEN", "ghcr.io/github/github-mcp-server"] GITHUB_PERSONAL_ACCESS_TOKEN=ghp_0123456789abcdef
     linear (line 12): stdio npx ["-y", "mcp-remote", "https://mcp.linear.app/sse"]
-    note claude-desktop.json:10: server "github": env.GITHUB_PERSONAL_ACCESS_TOKEN: a secret is written into the file
+    note claude-desktop.json:10: server "github": env.GITHUB_PERSONAL_ACCESS_TOKEN: a secret is written in this file
     note claude-desktop.json:13: server "linear": command: mcp-remote is not needed here; give its URL as `url`
     note claude-desktop.json:17: not about servers, ignored: `globalShortcut`
     "#);
@@ -144,7 +145,7 @@ fn codex() {
     off (line 29): stdio off-server []
       disabled: disabled in the config
     note codex.toml:1: not about servers, ignored: `model`, `approval_policy`, `mcp_oauth_credentials_store`
-    note codex.toml:7: server "docs": args[2]: this kind of file has no variables, left as it is
+    note codex.toml:7: server "docs": args[2]: this kind of file has no variables, left as is
     "#);
 }
 
@@ -194,7 +195,7 @@ fn roo() {
     cloud (line 10): http https://roo.example.com/mcp Authorization: Bearer rt
       exclude ["write"]
       disabled: disabled in the config
-    note roo.json:7: server "files": watchPaths: files are not watched here: a change of them does not restart the server
+    note roo.json:7: server "files": watchPaths: files are not watched here, so a change does not restart the server
     "#);
 }
 
@@ -211,7 +212,7 @@ fn goose() {
     nested (line 39): stdio uvx ["mcp-server-fetch"]
     note goose.yaml:1: not about servers, ignored: `GOOSE_PROVIDER`, `GOOSE_MODEL`
     note goose.yaml:4: server "developer": part of another program, not a server that can be started; left out
-    note goose.yaml:18: server "github": args[2]: this kind of file has no variables, left as it is
+    note goose.yaml:18: server "github": args[2]: this kind of file has no variables, left as is
     "#);
 }
 
@@ -260,7 +261,8 @@ fn bare_map() {
     "#);
 }
 
-/// Loads a text as this file, with these changes to the request; a server a line, then the notes or the problems.
+/// Loads a text as this file, with these changes to the request; returns one server per line, then the notes or the
+/// problems.
 fn text_as(name: &str, text: &str, change: impl Fn(&std::path::Path, &mut LoadRequest)) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path().canonicalize().expect("it is there");
@@ -335,7 +337,7 @@ fn first_hour_h8_a_project_is_named() {
     ");
 }
 
-/// What the file says of the project's own `.mcp.json` turns servers off, and approves nothing.
+/// The file's word about the project's own `.mcp.json` disables servers, and approves nothing.
 #[test]
 fn first_hour_h8_claude_codes_word_on_the_file_of_the_project() {
     let shared = r#"{ "mcpServers": { "shared": { "command": "s" }, "old": { "command": "${UNSET}" } } }"#;
@@ -385,7 +387,7 @@ fn first_hour_r9_crush_has_seconds_and_a_shells_variables() {
       start timeout 120s
       exclude ["rm"]
     keyed (line 3): http https://example.com/mcp X-Key: $(pass show $(echo key))-x
-      unusable: headers.X-Key: $(…) would run a command, which a config may not; use $NAME, and set that variable before the host starts
+      unusable: headers.X-Key: $(…) would run a command, which a config may not do; use $NAME, and set that variable before the host starts
     "#);
 }
 
@@ -457,7 +459,7 @@ fn first_hour_r9_a_registrys_file_is_known() {
     "#);
 }
 
-/// The files of a folder, in order.
+/// Returns the files of a folder, in order.
 fn files_in(folder: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("the folder is there");
     let mut files: Vec<_> = entries.map(|entry| entry.expect("it can be listed").path()).collect();
@@ -465,8 +467,8 @@ fn files_in(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Every file in `config/failing`, with the servers that cannot be started and why; each file is taken, and the servers
-/// that are not named here are fine.
+/// Every file in `config/failing`, with the servers that cannot be started and why; each file is accepted, and servers
+/// not named here are fine.
 #[test]
 fn first_hour_h4_one_entry_fails_alone() {
     let told = |file: &PathBuf| {
@@ -481,14 +483,14 @@ fn first_hour_h4_one_entry_fails_alone() {
     let text: String = files_in("config/failing").iter().map(told).collect();
     insta::assert_snapshot!(text.replace("config/failing/", ""), @r#"
     bad-url.toml:2: server "relative": url: not a URL: relative URL without a base
-      write it whole, like "https://example.com/mcp"
+      write the full URL, like "https://example.com/mcp"
     bad-url.toml:5: server "plain": url: plain http beyond this machine can be read and changed on the way
       use https, or add "insecureHttp": true to this entry if you trust the network in between
-    bad-url.toml:8: server "login": url: user and password do not belong into the URL
+    bad-url.toml:8: server "login": url: user and password do not belong in the URL
       use "auth": { "type": "basic", … }
-    bad-url.toml:11: server "file": url: "file" is no transport of MCP and cannot be used
+    bad-url.toml:11: server "file": url: "file" is not an MCP transport and cannot be used
       if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
-    bad-url.toml:15: server "header": headers.X Team: "X Team" is no name for a header
+    bad-url.toml:15: server "header": headers.X Team: "X Team" is not a valid header name
     bad-url.toml:15: server "header": headers.X-Line: the value holds a line break or control character
     both-command-and-url.json:6: server "two-ways": url: both `command` (line 4) and `url` (line 6) are given
       keep one, or say which is meant with "type"
@@ -499,32 +501,32 @@ fn first_hour_h4_one_entry_fails_alone() {
       use https, or add "insecureHttp": true to this entry if you trust the network in between
     foreign.json:4: server "grafana": url: plain http beyond this machine can be read and changed on the way
       use https, or add "insecureHttp": true to this entry if you trust the network in between
-    foreign.json:5: server "socket": type: "ws" is no transport of MCP and cannot be used
+    foreign.json:5: server "socket": type: "ws" is not an MCP transport and cannot be used
       if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
     foreign.json:6: server "gemini-old": tcp: MCP has no WebSocket transport, so this server cannot be used
       if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
-    foreign.json:7: server "editor": url: "unix" is no transport of MCP and cannot be used
+    foreign.json:7: server "editor": url: "unix" is not an MCP transport and cannot be used
       if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
-    foreign.json:8: server "typo": url: "htps" is no transport of MCP and cannot be used
+    foreign.json:8: server "typo": url: "htps" is not an MCP transport and cannot be used
       did you mean https://example.com/mcp?
     foreign.json:9: server "helper": headersHelper: no shell runs this program, and `|` needs one
       write it as a list of words, or put it into a script and name that
     foreign.json:10: server "one-text": expected an object, found a string
       write an object with `command`, a program to start, or `url`, an endpoint to connect to
     foreign.json:11: server "unnamed (line 11)": name: a server needs a name
-      names of tools begin with it: write "files", for example
+      tool names start with it: write "files", for example
     foreign.json:12: server "seconds": timeout: "60" is not a time
       write it with a unit: "500ms", "1.5s", "2m", "1h"
     list.yaml:4: server "unnamed (line 4)": name: a server needs a name
-      names of tools begin with it: write "files", for example
+      tool names start with it: write "files", for example
     unknown-transport.toml:2: server "radio": type: unknown transport "carrier-pigeon"
       use "stdio", "http" or "sse", or leave it out
-    unknown-transport.toml:6: server "socket": transport: "ws" is no transport of MCP and cannot be used
+    unknown-transport.toml:6: server "socket": transport: "ws" is not an MCP transport and cannot be used
       if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
     "#);
 }
 
-/// Every file in `config/invalid`, with all that is wrong with it.
+/// Every file in `config/invalid`, with everything that is wrong with it.
 #[test]
 fn refused() {
     let refuse = |file: &PathBuf| match read(&file.to_string_lossy(), &[]) {
@@ -540,66 +542,66 @@ fn refused() {
     bad-duration.toml:5: server "slow": maxCallTime: must be more than zero
     bad-duration.toml:7: server "slow": restart: maxDelay is shorter than minDelay
     duplicate-alias.toml:4: server "my-files": both this and "My Files" at duplicate-alias.toml:1 become the alias "my-files"
-      give one of them another name
+      rename one of them
     duplicate-server.json:4: server "files": given twice, first at duplicate-server.json:3
-      give one of them another name, or take it out
+      rename one of them, or remove it
     empty.json: the file is empty
       begin with: { "mcpServers": { "files": { "command": "…", "args": [] } } }
     host-auth-nobody.toml:5: host.auth.clients: no client has a token
       run `mcp-host token NAME`, and put the line that it prints here
-    host-auth.toml:8: host.auth.clients.laptop: this is the token of "desktop" too: it would not tell who calls
+    host-auth.toml:8: host.auth.clients.laptop: this is also the token of "desktop", so it would not identify the caller
       run `mcp-host token NAME`, and put the line that it prints here
     host-auth.toml:10: host.auth.clients.phone: expected "sha256:" and 64 hex digits
       run `mcp-host token NAME`, and put the line that it prints here
     host-auth.toml:11: host.auth.clients.a b: a client cannot be called that
-      take up to 64 of letters, digits, - _ and .
+      use up to 64 letters, digits, - _ and .
     host-oauth-nobody.toml:5: host.auth.issuer: is missing
-      name the authorization server by its URL, as its metadata has it: "https://auth.example.com"
+      name the authorization server by its URL, exactly as in its metadata: "https://auth.example.com"
     host-oauth-nobody.toml:5: host.auth.audience: is missing
-      name what tokens have to be for: the URL at which clients reach us, "https://box.example:8808/mcp"
+      name the audience of the tokens: the URL at which clients reach this host, "https://box.example:8808/mcp"
     host-oauth.toml:4: host.auth.resource: is missing
-      `audience` is no URL: name in `resource` the one at which clients reach us, "https://box.example:8808/mcp"
-    host-oauth.toml:6: host.auth.issuer: "http://auth.example.com" is no https URL
-    host-oauth.toml:8: host.auth.scopes: "\"tools\"" is no scope
+      `audience` is not a URL: set `resource` to the URL at which clients reach this host, "https://box.example:8808/mcp"
+    host-oauth.toml:6: host.auth.issuer: "http://auth.example.com" is not an https URL
+    host-oauth.toml:8: host.auth.scopes: "\"tools\"" is not a scope
     host-secrets-keyless.toml:5: host.secrets.store: the encrypted file has no key
       set MCP_HOST_SECRET_KEY, or `host.secrets.keyFile` to a file with it; make one with: openssl rand -base64 32
     host-secrets.toml:5: host.secrets.store: "disk" is not one of auto, keyring, file, memory
     host-secrets.toml:6: host.secrets.keyFile: no-such-file.key cannot be read: No such file or directory (os error 2)
       (umask 077; set -C; openssl rand -base64 32 > no-such-file.key)
-    host-tls.toml:5: host.tls: it takes both `cert` and `key`
+    host-tls.toml:5: host.tls: both `cert` and `key` are required
       name two PEM files: the certificate, and its private key
     host-tls.toml:6: host.insecureHttp: expected true or false, found a string
       write it without quotes
-    host-values.toml:5: host.listen: 0.0.0.0:8808 can be reached from other machines, and there is neither `host.auth` to tell who calls nor `host.tls` to hide what is said
+    host-values.toml:5: host.listen: 0.0.0.0:8808 can be reached from other machines, and there is neither `host.auth` to identify callers nor `host.tls` to encrypt the traffic
       give clients tokens (`mcp-host token NAME`) and set `host.tls`, or listen on 127.0.0.1 or [::1]
     host-values.toml:6: host.startupWait: 3 has no unit
       write it with a unit: "3s" for seconds, or "500ms", "2m", "1h"
     host-values.toml:7: host.allowedOrigins[0]: "https://example.com/app" is not an origin
       write scheme, host and port alone: "https://app.example.com"
     host-values.toml:10: host.naming.maxLength: 20 is not between 40 and 128
-    host-values.toml:11: host.naming.separator: expected one to four of letters, digits, _ and -
+    host-values.toml:11: host.naming.separator: expected 1 to 4 characters, each a letter, a digit, _ or -
     host-values.toml:14: host.limits.message: 1024 has no unit
       write it with a unit: "64KiB", "16MiB"
     host-values.toml:15: host.limits.pendingPerServer: must be more than zero
     host-values.toml:16: host.limits.headers: 1000000 headers: 4096 at most
-    host-wide-plain.toml:5: host.listen: [::]:8808 can be reached from other machines, and there is no `host.tls` to hide tokens and all that is said
+    host-wide-plain.toml:5: host.listen: [::]:8808 can be reached from other machines, and there is no `host.tls` to encrypt tokens and traffic
       set `host.tls` to a certificate and its key; behind a proxy with TLS, set "insecureHttp": true
-    host-wide.toml:5: host.listen: 192.0.2.1:8808 can be reached from other machines, and there is no `host.auth` to tell who calls
+    host-wide.toml:5: host.listen: 192.0.2.1:8808 can be reached from other machines, and there is no `host.auth` to identify callers
       give clients tokens (`mcp-host token NAME`), or listen on 127.0.0.1 or [::1]
     lacking-host-features.toml:5: host.sanitizeResults: this build does not have this feature
-      take the key out
+      remove the key
     lacking-host-features.toml:6: host.validate: this build knows "definitions" only
-      write "definitions", or take the key out
+      write "definitions", or remove the key
     lacking-host-features.toml:7: host.approval: this build knows "off" only
-      write "off", or take the key out
+      write "off", or remove the key
     lacking-server-features.toml:3: server "local": sanitizeResults: this build does not have this feature
-      take the key out
+      remove the key
     no-servers.json:1: no servers in this file
       did you mean `mcpServers`?
     not-json.json:3:32: not valid JSON: Expected comma
       | "files": { "command": "npx" "args": [] }
       |                            ^
-      put a comma where the mark is
+      put a comma at the mark
     not-toml.toml:2:11: not valid TOML: invalid float, expected `nan`
       | command = npx
       |           ^
@@ -608,7 +610,7 @@ fn refused() {
       |            ^
     not-yaml.yaml:4: not valid YAML: found unexpected end of stream at line 4 column 1, while scanning a quoted scalar at line 3 column 14
     wrong-types.json:5: server "files": args: expected a list, found a string
-      write a list, each word in quotes of its own: ["--root", "/srv"]
+      write a list with each word in its own quotes: ["--root", "/srv"]
     wrong-types.json:6: server "files": env: expected an object, found a list
     wrong-types.json:7: server "files": required: expected true or false, found a string
       write it without quotes
@@ -629,13 +631,13 @@ fn line(problem: &Problem) -> String {
     format!("{problem}\n{}{}", excerpt.unwrap_or_default(), help.unwrap_or_default())
 }
 
-/// The commented file shows the defaults, so nothing of it may differ, and nothing of it may be unknown.
+/// The commented file shows the defaults, so nothing in it may differ from them or be unknown.
 #[test]
 fn ours() {
     let config = read("config/mcp-host.toml", &[("HOME", "/home/ada"), ("GITHUB_TOKEN", "t")]).expect("it is good");
     assert_eq!(config.notes, []);
     let mut host = HostSettings::default();
-    // Where a key is looked for depends on whose home it is.
+    // The default path of a key depends on the home.
     host.secrets.key_file = Some("/home/ada/.config/mcp-host/secret.key".into());
     assert_eq!(config.host, host);
     for server in &config.servers {

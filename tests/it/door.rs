@@ -10,9 +10,9 @@ async fn h80_others_reach_it_only_with_auth_and_tls() {
     let file = |name: &str| format!("tests/fixtures/tls/{name}").into();
     let tls = HostTls { cert: file("cert.pem"), key: file("none.pem") };
     let (neither, auth, hidden) = (
-        "there is neither `host.auth` to tell who calls nor `host.tls` to hide what is said",
-        "there is no `host.auth` to tell who calls",
-        "there is no `host.tls` to hide tokens and all that is said",
+        "there is neither `host.auth` to identify callers nor `host.tls` to encrypt the traffic",
+        "there is no `host.auth` to identify callers",
+        "there is no `host.tls` to encrypt tokens and traffic",
     );
     let wide = "0.0.0.0:0";
     let cases = [
@@ -21,13 +21,14 @@ async fn h80_others_reach_it_only_with_auth_and_tls() {
         (wide, HostAuth::None, None, true, auth),
         (wide, HostAuth::None, Some(tls.clone()), false, auth),
         (wide, bearer.clone(), None, false, hidden),
-        // What is not lacking there is looked at.
+        // Existing files are checked.
         (wide, bearer, Some(tls.clone()), false, "none.pem\" cannot be read"),
         ("127.0.0.1:0", HostAuth::None, Some(tls), false, "none.pem\" cannot be read"),
     ];
     for (listen, auth, tls, insecure_http, text) in cases {
         let what = format!("{listen} {auth:?} {tls:?} {insecure_http}");
-        let settings = HostSettings { auth, tls, insecure_http, ..HostSettings::default() };
+        let mut settings = HostSettings::default().auth(auth);
+        (settings.tls, settings.insecure_http) = (tls, insecure_http);
         let host = Host::builder().config(Config { host: settings, ..Config::default() }).start().await.unwrap();
         let error = host.open_http(TcpListener::bind(listen).await.unwrap()).expect_err(&what);
         assert_eq!(error.kind(), ErrorKind::Config, "{what}");

@@ -1,11 +1,11 @@
-//! Which tests hold which hazard of `docs/hazards.md`: `tests/hazards.md`, made from the names of the tests.
+//! Which tests cover which hazard of `docs/hazards.md`: `tests/hazards.md`, generated from the names of the tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// Where tests live.
+/// The folders with tests.
 const FOLDERS: [&str; 2] = ["src", "tests/it"];
 
 #[test]
@@ -24,7 +24,7 @@ fn the_list_is_that_of_the_tests() {
     let differs = there.lines().zip(made.lines()).find(|(there, made)| there != made);
     assert!(
         there == made,
-        "tests/hazards.md is not what the tests say (first: {differs:?}); write it anew: BLESS=1 cargo test --test it hazards"
+        "tests/hazards.md does not match the tests (first: {differs:?}); regenerate it: BLESS=1 cargo test --test it hazards"
     );
 }
 
@@ -36,7 +36,7 @@ fn numbers_are_read_from_the_front_of_a_name() {
     assert_eq!(numbers("hold").count(), 0);
 }
 
-/// The numbers that a test's name begins with.
+/// Returns the numbers that a test's name begins with.
 pub(super) fn numbers(name: &str) -> impl Iterator<Item = u32> + '_ {
     name.split('_').map_while(|word| word.strip_prefix('h')?.parse().ok())
 }
@@ -59,14 +59,14 @@ fn collect(root: &Path, folder: &str, found: &mut BTreeMap<u32, BTreeSet<String>
     }
 }
 
-/// The name of the function that a line begins.
+/// Returns the name of the function that begins in a line.
 pub(super) fn name(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let rest = line.strip_prefix("async fn ").or_else(|| line.strip_prefix("fn "))?;
     rest.split('(').next()
 }
 
-/// The text of the file: each number with its tests, and the numbers that `explained` has a line for and no test names.
+/// Returns the text of the file: each number with its tests, and the numbers that `explained` has but no test names.
 fn list(tests: &BTreeMap<u32, BTreeSet<String>>, explained: &str) -> String {
     let mut text = String::from(
         "# Hazards and their tests\n\n\

@@ -1,4 +1,4 @@
-//! A host that would start or dial itself: whatever leads there, no second generation starts, and no list grows.
+//! A host that would start or dial itself: however it gets there, no second generation starts, and no list grows.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_mcp-host");
 
-/// A folder with a config that has one ordinary server, which writes a line each time it is started.
+/// A folder with a config of one ordinary server, which writes a line each time it is started.
 struct Place {
     home: tempfile::TempDir,
 }
@@ -27,7 +27,7 @@ impl Place {
         self.home.path().join(name)
     }
 
-    /// Writes a config with the ordinary server and those.
+    /// Writes a config with the ordinary server and these.
     fn config(&self, name: &str, servers: &Value) -> PathBuf {
         let script = r#"echo started >>"$0"; exec "$1" __demo-server"#;
         let starts = self.file("starts");
@@ -38,7 +38,7 @@ impl Place {
         file
     }
 
-    /// How often the ordinary server was started.
+    /// Returns how often the ordinary server was started.
     fn starts(&self) -> usize {
         std::fs::read_to_string(self.file("starts")).unwrap_or_default().lines().count()
     }
@@ -71,7 +71,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// Waits until a server is in one of these states; tells which, and why.
+    /// Waits until a server is in one of these states, and returns the state and its cause.
     fn reaches(&self, server: &str, states: &[&str]) -> (String, String) {
         loop {
             let line = self.lines.recv_timeout(Duration::from_secs(30)).unwrap();
@@ -101,12 +101,12 @@ fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// An entry that is this host itself, made of the path of its config.
+/// Returns an entry that is this host itself, given the path of its config.
 fn entry(command: &str, args: &[&str]) -> Value {
     json!({ "me": { "command": command, "args": args, "restart": { "maxRetries": 0 } } })
 }
 
-/// Serves a config with that entry, and tells what becomes of it.
+/// Serves a config with this entry, and returns its outcome.
 fn served(place: &Place, file: &Path) -> (String, String) {
     let daemon = place.serve(file, 0);
     let ended = daemon.reaches("me", &["disabled", "failed", "connected"]);
@@ -196,7 +196,7 @@ fn c1_who_finds_its_own_mark_exits_2_with_one_line() {
     let lines: Vec<&str> = said.lines().collect();
     let [error, help, code] = &lines[..] else { panic!("one line of what is wrong, one that mends it: {said}") };
     assert!(error.contains("has mcp-host itself as a server, with this same config") && *code == "2", "{said}");
-    assert!(help.starts_with(&format!("help: take that server out of {}", file.display())), "{said}");
+    assert!(help.starts_with(&format!("help: remove that entry from {}", file.display())), "{said}");
     assert_eq!(place.starts(), 1);
 }
 
@@ -210,7 +210,7 @@ fn c1_check_names_what_leads_back() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("server `me` starts this host again"), "{said}");
     assert!(said.contains("server `daemon` is the address of `mcp-host serve`"), "{said}");
-    assert!(said.contains("help: take `daemon` out of"), "{said}");
+    assert!(said.contains("help: remove `daemon` from"), "{said}");
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn c1_a_host_that_dials_itself_asks_once_and_no_more() {
     }
 }
 
-/// The names of the tools that a daemon shows, as a client of the crate sees them.
+/// Returns the names of the tools that a daemon shows to a client of the crate.
 async fn seen(host: &Host) -> Vec<String> {
     let catalog: std::sync::Arc<Catalog> = host.catalog_ready().await;
     catalog.tools().iter().map(|tool| tool.name().to_owned()).collect()
@@ -258,7 +258,7 @@ async fn c1_two_hosts_that_name_each_other_list_each_other_once() {
         assert!(begun.elapsed() < Duration::from_secs(60), "{names:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
-    // A change of one list makes both list anew; what they had from each other must not come back.
+    // A change of one list makes both list again; what they had from each other must not return.
     for round in 0..3 {
         let more = json!({ "other": { "url": url(ports[1]) }, format!("more{round}"): { "command": PROGRAM, "args": ["__demo-server"] } });
         one.config("mcp.json", &more);

@@ -1,4 +1,4 @@
-//! What servers listed, kept for the next start: shown before they are up, and never where it is not theirs.
+//! Listings kept for the next start: shown before their servers are up, and only to whom they belong.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::reload::until;
 
-/// A folder with a state directory, and with files that say what the server does.
+/// A folder with a state directory, and with files that control the server.
 struct Home(tempfile::TempDir);
 
-/// A server in shell. `$0` is the folder of its files: `tools` is what it lists, `hang` and `die` are how it starts.
+/// A shell server. `$0` is the folder of its files: `tools` is what it lists, `hang` and `die` are how it starts.
 const SERVER: &str = r#"
 reply() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; };
 [ -e "$0/die" ] && exit 3
@@ -46,7 +46,7 @@ impl Home {
         fs::write(self.path(name), text).unwrap();
     }
 
-    /// Starts a host over that server, with more members of its entry.
+    /// Starts a host over this server, with more members in its entry.
     async fn host(&self, more: &Value) -> Host {
         let mut entry =
             json!({ "command": "sh", "args": ["-c", SERVER, self.0.path()], "restart": { "maxRetries": 0 } });
@@ -56,7 +56,7 @@ impl Home {
         Host::builder().config(config).state_directory(self.path("state")).start().await.unwrap()
     }
 
-    /// The files of listings.
+    /// Returns the files of listings.
     fn kept(&self) -> Vec<PathBuf> {
         let files = fs::read_dir(self.path("state/offers")).into_iter().flatten();
         files
@@ -65,7 +65,7 @@ impl Home {
             .collect()
     }
 
-    /// Runs a host until what its server lists is kept.
+    /// Runs a host until its server's listing is kept.
     async fn once(&self, more: &Value) {
         let host = self.host(more).await;
         host.settled().await;
@@ -124,7 +124,7 @@ async fn a_listing_is_that_of_one_account() {
         host.kill();
         host.shutdown().await;
     }
-    // Under the name of another account it is worth nothing.
+    // Under the name of another account it is worthless.
     let own = home.kept()[0].clone();
     fs::rename(&own, own.with_file_name(own.file_name().unwrap().to_str().unwrap().replacen(|c| c != 'a', "a", 1)))
         .unwrap();
@@ -140,7 +140,7 @@ async fn nothing_is_kept_where_the_config_says_so() {
     let host = home.host(&json!({ "manifest": "off" })).await;
     host.settled().await;
     assert_eq!(tools(&host).await, ["it__act"]);
-    // At the latest then it would be written.
+    // It would be written by now at the latest.
     host.shutdown().await;
     assert!(home.kept().is_empty());
 }

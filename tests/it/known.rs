@@ -1,21 +1,19 @@
-//! What is known of a server from one start to the next: what it asks, until another version asks no more, and whether it
+//! What is known of a server from one start to the next: what it asks, until a new version asks no more, and whether it
 //! lists something for MCP Apps.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::path::{Path, PathBuf};
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use mcp_host::config::{self, Syntax, Vars};
-use mcp_host::protocol::{Method, Outcome, Profile, Raw};
-use mcp_host::{ClientHandler, Host};
+use mcp_host::protocol::{Profile, Raw};
+use mcp_host::{ClientHandler, Host, Root};
 use serde_json::{Value, json};
 
 use crate::reload::until;
 
-/// A server in shell. `$0` is the folder of its files: `version` is what it calls itself, `asks` has it ask for roots in each
-/// call, `ui` has it list a tool with a page.
+/// A shell server. `$0` is the folder of its files: `version` is its reported version, `asks` makes it ask for roots in
+/// each call, `ui` makes it list a tool with a page.
 const SERVER: &str = r#"
 reply() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; };
 page=; [ -e "$0/ui" ] && page=',"_meta":{"ui":{"resourceUri":"ui://s/page"}}'
@@ -41,8 +39,8 @@ impl ClientHandler for Rooted {
         Profile::ROOTS
     }
 
-    fn request(&self, _: &str, _: Method, _: Option<Raw>) -> BoxFuture<'static, Outcome> {
-        std::future::ready(Ok(Raw::from_value(&json!({ "roots": [{ "uri": "file:///a" }] })))).boxed()
+    async fn roots(&self, _: Option<&str>) -> Vec<Root> {
+        vec![Root::new("file:///a")]
     }
 }
 
@@ -63,7 +61,7 @@ impl Home {
         std::fs::write(self.path(name), text).unwrap();
     }
 
-    /// A host over that server, up.
+    /// Starts a host over this server, and waits until it is connected.
     async fn host(&self) -> Host {
         let entry = json!({ "command": "sh", "args": ["-c", SERVER, self.0.path()] });
         let text = json!({ "mcpServers": { "it": entry } }).to_string();
@@ -74,7 +72,7 @@ impl Home {
         host
     }
 
-    /// One call in a host of its own: what is told of the server after it.
+    /// Makes one call in a host of its own, and returns what is known of the server after it.
     async fn call(&self) -> String {
         let host = self.host().await;
         host.call_tool("it__act", Raw::from_value(&json!({}))).await.unwrap();
@@ -88,7 +86,7 @@ fn sharing(host: &Host) -> String {
     host.status()[0].sharing.join("\n")
 }
 
-/// What is kept of the only server.
+/// Changes what is kept of the only server.
 fn kept(state: &Path, change: impl FnOnce(&mut Value)) {
     let file = state.join("servers.json");
     let mut whole: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
@@ -100,7 +98,7 @@ fn kept(state: &Path, change: impl FnOnce(&mut Value)) {
 
 const ASKS: &str = "asks clients for roots";
 
-/// Twenty connections of another version on which roots were declared, each with a call and no question: it asks no more.
+/// Twenty connections of another version that declared roots, each with a call and no question: it asks no more.
 #[tokio::test]
 async fn another_version_that_asks_for_no_roots_is_believed_after_twenty_connections() {
     let home = Home::new();
@@ -130,7 +128,7 @@ async fn a_server_with_pages_is_known_as_one_at_the_next_start() {
     until(&host, |_| sharing(&host).contains(PAGES).then_some(())).await;
     host.shutdown().await;
     kept(&home.path("state"), |server| assert_eq!(server["ui"], true, "{server}"));
-    // It lists none any more, which its first list tells.
+    // It lists none any more, as its first list shows.
     std::fs::remove_file(home.path("ui")).unwrap();
     let host = home.host().await;
     until(&host, |_| (!sharing(&host).contains(PAGES)).then_some(())).await;

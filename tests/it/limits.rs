@@ -1,11 +1,11 @@
-//! Each limit of `host.limits`, and each of a server's, with the test that holds it at the limit and beside it. A limit
-//! without a test, and a test that is not there, are told here.
+//! Each limit of `host.limits`, and each of a server's, with the test that checks it at and beyond the limit. A limit
+//! without a test, or a test that does not exist, fails here.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Limit, and its test: where it is and what it is called.
+/// A limit and its test: file and name.
 const LIMITS: [(&str, &str, &str); 46] = [
     ("answer", "src/router/tests/limits.rs", "limit_answer_of_a_person_stops_both_clocks"),
     ("body", "src/downstream/tests/refusals.rs", "h81_bodies_have_a_cap"),

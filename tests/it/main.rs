@@ -1,36 +1,58 @@
-//! Tests.
+//! Tests. Without the feature `cli` there is no program, so only those of the crate run.
 
+#[cfg(feature = "cli")]
 mod asked;
+#[cfg(feature = "cli")]
 mod auth;
+#[cfg(feature = "cli")]
 mod calls;
+#[cfg(feature = "cli")]
 mod chaos;
+#[cfg(feature = "cli")]
 mod cli;
+#[cfg(feature = "cli")]
 mod clients;
 mod config;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "cli"))]
 mod daemon;
+#[cfg(feature = "cli")]
 mod door;
+#[cfg(all(unix, feature = "cli"))]
+mod forged;
+#[cfg(feature = "cli")]
 mod hazards;
+mod host;
+#[cfg(feature = "cli")]
 mod itself;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "cli"))]
 mod join;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "cli"))]
 mod kept;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "cli"))]
 mod known;
+#[cfg(feature = "cli")]
 mod limits;
+#[cfg(feature = "cli")]
 mod mistakes;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "cli"))]
 mod offers;
+#[cfg(feature = "cli")]
 mod processes;
+#[cfg(feature = "cli")]
 mod readme;
+#[cfg(feature = "cli")]
 mod reload;
+#[cfg(feature = "cli")]
 mod resume;
+#[cfg(feature = "cli")]
 mod secrets;
+#[cfg(feature = "cli")]
 mod sse;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "cli"))]
 mod start;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "cli"))]
 mod suspects;
+#[cfg(feature = "cli")]
 mod tidy;
+#[cfg(feature = "cli")]
 mod tls;

@@ -1,4 +1,4 @@
-//! Streams of a Streamable HTTP server that break: what is taken up again, how often, and what is not believed.
+//! Broken streams of a Streamable HTTP server: what is resumed, how often, and what is not believed.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -20,16 +20,16 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-/// What one connection of the answer's stream carries. `ID` is the id of the call, `OTHER` that of another one.
+/// What one connection of the response's stream carries. `ID` is the id of the call, `OTHER` that of another one.
 #[derive(Clone, Copy)]
 enum Part {
-    /// Events and a good end.
+    /// Events and a clean end.
     Ends(&'static str),
     /// Events, then the connection breaks.
     Breaks(&'static str),
     /// A status instead of a stream.
     Status(u16),
-    /// From here on each one is like that.
+    /// Every connection from here on.
     Always(&'static str),
 }
 
@@ -78,7 +78,7 @@ impl Server {
         self.inner.resumed.lock().unwrap().clone()
     }
 
-    /// Waits until that many calls have come in.
+    /// Waits until this many calls have arrived.
     async fn called(&self, count: usize) {
         while self.inner.calls.lock().unwrap().len() < count {
             tokio::task::yield_now().await;
@@ -149,7 +149,7 @@ fn events(text: String, end: End) -> Response {
             (Some(text), end) => Some((Ok(Bytes::from(text)), (None, end))),
             (None, End::Good) => None,
             (None, End::Broken) => {
-                // What was said is sent when the stream has nothing to say for a moment.
+                // Written data is sent once the stream has nothing more for a moment.
                 tokio::task::yield_now().await;
                 Some((Err(io::Error::other("cut")), (None, End::Good)))
             }

@@ -1,4 +1,4 @@
-//! Starts that fail, seen by a user: what is said, with whose words, and what mends it.
+//! Failing starts as users see them: the output, whose words it quotes, and the suggested fix.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::io::{Read as _, Write as _};
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-/// The program in a home of its own with these servers and variables, and nothing else of the environment.
+/// The program in its own home with these servers and variables, and no other environment.
 fn program(home: &Path, config: &Value, variables: &[(&str, &str)], args: &[&str]) -> Command {
     let file = home.join("mcp.json");
     std::fs::write(&file, config.to_string()).unwrap();
@@ -22,7 +22,7 @@ fn program(home: &Path, config: &Value, variables: &[(&str, &str)], args: &[&str
     command
 }
 
-/// Exit code, stdout and stderr, without the records of the log.
+/// Returns exit code, stdout, and stderr, without log records.
 fn run(config: &Value, variables: &[(&str, &str)], args: &[&str]) -> String {
     let home = tempfile::tempdir().unwrap();
     let output = program(home.path(), config, variables, args).output().unwrap();
@@ -34,7 +34,7 @@ fn run(config: &Value, variables: &[(&str, &str)], args: &[&str]) -> String {
     format!("exit {}\n{}{}", output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
 }
 
-/// The records of the log, without their times.
+/// Returns the log records, without their times.
 fn log(config: &Value, args: &[&str]) -> Vec<String> {
     let home = tempfile::tempdir().unwrap();
     let output = program(home.path(), config, &[], args).output().unwrap();
@@ -49,7 +49,7 @@ fn is_record(line: &str) -> bool {
     line.starts_with(|c: char| c.is_ascii_digit()) && line.contains("Z ")
 }
 
-/// A config with one server in shell, and more members of its entry.
+/// A config with one shell server, and more members in its entry.
 fn shell(script: &str, more: &Value) -> Value {
     let mut entry = json!({ "command": "sh", "args": ["-c", script] });
     entry.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -60,7 +60,7 @@ fn fixture(name: &str) -> String {
     format!("{}/tests/fixtures/stderr/{name}.txt", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A server over HTTP that answers everything with this, at that path; its port.
+/// Starts an HTTP server that gives this answer to everything, and returns its port.
 fn answering(answer: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -146,7 +146,7 @@ fn first_hour_h6_a_failed_start_names_what_it_did_not_get_and_how_it_gets_it() {
             && !shown.contains("not passed"),
         "{shown}"
     );
-    // For all servers at once; what is the host's own stays here.
+    // For all servers at once; what belongs to the host stays here.
     let mut config = shell(script, &json!({}));
     config["host"] = json!({ "inheritEnv": ["*"] });
     let key = "c".repeat(64);
@@ -168,7 +168,7 @@ fn first_hour_h6_a_projects_config_passes_nothing_on_to_all() {
     };
     let said = command.output().unwrap();
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
-    assert!(said.contains("a project's config does not set up the host, ignored"), "{said}");
+    assert!(said.contains("a project's config cannot configure the host, ignored"), "{said}");
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! `check --connect` names servers that hold something which all clients of one process share.
+//! `check --connect` names what is odd about tools: browsers that all clients of one process share, and invalid schemas.
 
 use insta::assert_snapshot;
 use serde_json::json;
 
 use crate::reload::program::mcp_host;
 
-/// A browser in shell: `$0` are the definitions of its tools.
+/// A browser as a shell server: `$0` holds the definitions of its tools.
 const SERVER: &str = r#"
 reply() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; };
 while read -r line; do
@@ -44,6 +44,40 @@ fn check_names_browsers_that_clients_share() {
     assert_snapshot!(run(&["check", "--connect", "--config", "mcp.json"]), @r#"
     help: clients share the browser of `apart` (`browser_click` and 2 more); `"sharing": "session"` gives each its own
     help: clients share the browser of `pages` (`browser_click` and 2 more); `"sharing": "session"` gives each its own, with `--isolated` in its `args` if it is to keep their profiles apart
+    "#);
+    assert_eq!(run(&["check", "--connect", "--config", "mcp.json", "--json"]), "");
+}
+
+#[cfg(feature = "schemas")]
+#[test]
+fn check_notes_schemas_that_are_not_valid() {
+    let home = tempfile::tempdir().unwrap();
+    let definitions = [
+        json!({ "name": "good", "inputSchema": { "type": "object", "properties": { "a": { "pattern": "^a$" } } } }),
+        json!({ "name": "count", "inputSchema": { "type": "object", "minProperties": "two" } }),
+        json!({
+            "name": "both",
+            "inputSchema": { "type": "object", "properties": { "a": { "pattern": "(" } } },
+            "outputSchema": { "type": "object", "properties": { "b": { "$ref": "http://127.0.0.1:9/b.json" } } },
+        }),
+    ];
+    let list = definitions.map(|definition| definition.to_string()).join(",");
+    let config = json!({ "mcpServers": {
+        "fine": { "command": "sh", "args": ["-c", SERVER, tools(&["read"])] },
+        "My Server": { "command": "sh", "args": ["-c", SERVER, list] },
+    } });
+    std::fs::write(home.path().join("mcp.json"), config.to_string()).unwrap();
+    let run = |args: &[&str]| {
+        let output = mcp_host(home.path(), args).env("PATH", std::env::var_os("PATH").unwrap()).output().unwrap();
+        assert!(output.status.success(), "it is no failure: {output:?}");
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert!(stdout.contains("connected") && stdout.contains("My Server"), "{stdout}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_snapshot!(run(&["check", "--connect", "--config", "mcp.json"]), @r#"
+    note: server `My Server`, tool `count`: its `inputSchema` is not a valid JSON Schema at "/minProperties"
+    note: server `My Server`, tool `both`: its `inputSchema` has a `pattern` that is not a plain regular expression
+    note: server `My Server`, tool `both`: its `outputSchema` has a `$ref` to something that is not in it
     "#);
     assert_eq!(run(&["check", "--connect", "--config", "mcp.json", "--json"]), "");
 }

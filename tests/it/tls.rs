@@ -1,5 +1,5 @@
-//! Servers behind TLS (H33): who is believed, who is not, and what is said then. The server is a host of its own behind a
-//! proxy that shows certificates made for the test.
+//! Servers behind TLS (H33): who is trusted, who is not, and what is reported then. The server is a host behind a proxy
+//! that presents certificates made for the test.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use mcp_host::config::{Syntax, Vars, parse_str};
-use mcp_host::{Host, StateName};
+use mcp_host::protocol::Raw;
+use mcp_host::{Host, InProcess, StateName};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
@@ -23,7 +24,7 @@ struct Shown {
     key: String,
 }
 
-/// An authority of the test.
+/// A test authority.
 struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -33,7 +34,7 @@ impl Authority {
     fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         let key = KeyPair::generate().unwrap();
-        // Two authorities of one name would be taken for each other.
+        // Two authorities of one name would be confused.
         params.distinguished_name.push(DnType::CommonName, format!("authority {:x?}", &key.public_key_raw()[..8]));
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let pem = params.self_signed(&key).unwrap().pem();
@@ -53,7 +54,7 @@ fn self_signed() -> Shown {
     Shown { chain: made.cert.pem(), key: made.signing_key.serialize_pem() }
 }
 
-/// A server that speaks TLS; what it shows can be changed.
+/// A server that speaks TLS; its certificate can be changed.
 struct Server {
     url: String,
     tls: Arc<Mutex<Arc<ServerConfig>>>,
@@ -103,7 +104,7 @@ impl Server {
                 tokio::spawn(async move {
                     let mut stream = match acceptor.accept(stream).into_fallible().await {
                         Ok(stream) => stream,
-                        // What it said is lost if the end comes before the client has read it.
+                        // Its data is lost if the connection ends before the client has read it.
                         Err((_, mut stream)) => {
                             let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
                             return;
@@ -121,7 +122,7 @@ impl Server {
         *self.tls.lock().unwrap() = server_config(shown, None, rustls::ALL_VERSIONS);
     }
 
-    /// A host of its own goes there: the state it ends in, and why.
+    /// Connects a separate host, and returns its final state and the cause.
     async fn seen_by(&self, tls: &Value, state: &Path) -> (StateName, String) {
         let entry =
             json!({"url": self.url, "tls": tls, "type": "http", "restart": {"maxRetries": 0, "minDelay": "10ms"}});
@@ -135,7 +136,7 @@ impl Server {
     }
 }
 
-/// A folder with files in it.
+/// A folder with these files.
 fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -186,7 +187,7 @@ async fn h33_a_pinned_certificate_and_no_other() {
     let (state, error) = server.seen_by(&tls, folder.path()).await;
     assert_eq!(state, StateName::Failed);
     assert!(error.contains("but tls.pin names sha256:"), "{error}");
-    // The public certificate of a server that is pinned is not enough without its key.
+    // The public certificate of a pinned server is not enough without its key.
     assert_eq!(server.seen_by(&json!({"pin": pin(&second)}), folder.path()).await.0, StateName::Connected);
 }
 
@@ -206,13 +207,92 @@ async fn h33_trust_on_first_use_and_a_change() {
     let certificates = mcp_host::Certificates::new(Some(folder.path()));
     let changed = certificates.changed().unwrap();
     assert_eq!(changed.len(), 1);
-    assert!(certificates.accept(&changed[0].origin, &changed[0].shown).unwrap());
+    assert!(certificates.accept(&changed[0].origin, &changed[0].shown).await.unwrap());
     assert_eq!(server.seen_by(&tls, folder.path()).await.0, StateName::Connected);
-    // An expired one is never believed, known or not.
+    // An expired one is never trusted, known or not.
     let authority = Authority::new();
     server.shows(&authority.signs("localhost", 2021));
     let (_, error) = server.seen_by(&tls, folder.path()).await;
     assert!(error.contains("expired"), "{error}");
+}
+
+/// File locks, each held by a stopped process.
+#[cfg(unix)]
+struct Held {
+    let_go: std::sync::mpsc::Sender<()>,
+    until_told: std::thread::JoinHandle<bool>,
+}
+
+#[cfg(unix)]
+impl Held {
+    /// Holds them until told, or for a minute: a test that waits for them would wait forever.
+    #[expect(clippy::disallowed_methods, reason = "the lock is for another process")]
+    fn new(state: &Path, names: &[&str]) -> Self {
+        use rustix::process::{Pid, Signal, kill_process};
+
+        let holders: Vec<std::process::Child> = names
+            .iter()
+            .map(|name| {
+                let path = state.join(name);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                let file = std::fs::File::create(path).unwrap();
+                rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+                // A lock belongs to the open file, so it goes along.
+                let holder = std::process::Command::new("sleep").arg("600").stdin(file).spawn().unwrap();
+                kill_process(Pid::from_child(&holder), Signal::STOP).unwrap();
+                holder
+            })
+            .collect();
+        let (let_go, told) = std::sync::mpsc::channel();
+        let until_told = std::thread::spawn(move || {
+            let was_told = told.recv_timeout(std::time::Duration::from_secs(60)).is_ok();
+            for mut holder in holders {
+                holder.kill().unwrap();
+                holder.wait().unwrap();
+            }
+            was_told
+        });
+        Self { let_go, until_told }
+    }
+
+    /// Releases the locks, and reports whether they were held until now.
+    fn end(self) -> bool {
+        let _ = self.let_go.send(());
+        self.until_told.join().unwrap()
+    }
+}
+
+/// Everything runs on one thread here: a handshake that waits for a lock would block it.
+#[cfg(unix)]
+#[tokio::test]
+async fn h94_a_process_that_holds_locks_and_is_stopped_holds_up_no_call() {
+    let server = Server::start(&self_signed()).await;
+    let folder = folder(&[]);
+    let held = Held::new(folder.path(), &["certificates.lock", "servers.lock", "offers/lock"]);
+    let restart = json!({"minDelay": "10ms", "maxDelay": "10ms", "maxRetries": 1000});
+    let far = json!({"url": server.url, "tls": {"trustOnFirstUse": true}, "type": "http", "restart": restart});
+    let text = json!({"mcpServers": {"far": far}}).to_string();
+    let config = parse_str(&text, Syntax::Json, "test.json", &Vars::default()).unwrap();
+    let tool = Raw::from_value(&json!({"name": "t", "inputSchema": {"type": "object"}}));
+    let near = InProcess::new("near", "1").tool(tool, |_| Box::pin(async { Ok(Raw::empty_object()) }));
+    let builder = Host::builder().config(config).in_process("near", near).state_directory(folder.path());
+    let host = builder.start().await.unwrap();
+    let far = || host.status().into_iter().find(|server| server.name == "far").unwrap();
+    let refused = async {
+        while !far().last_error.is_some_and(|error| error.contains("cannot be kept")) {
+            host.call_tool("near__t", Raw::empty_object()).await.unwrap();
+        }
+    };
+    let in_time = tokio::time::timeout(std::time::Duration::from_secs(120), refused).await;
+    assert!(held.end() && in_time.is_ok(), "{:?}", far());
+    let mut events = host.events();
+    let connected = async {
+        while far().state != StateName::Connected {
+            events.next().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), connected).await.unwrap();
+    host.shutdown().await;
 }
 
 #[cfg(unix)]
@@ -242,7 +322,7 @@ async fn h33_another_certificate_is_believed_by_a_command() {
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&json[0]["server"], &json[0]["approved"]), (&json!("far"), &json!(false)), "{json}");
     assert_eq!(run(&["approve", "far", "--yes"]).0, 0);
-    // The daemon is told.
+    // The daemon reports it.
     daemon.hears("✓ far");
     assert_eq!(run(&["tools"]).0, 0);
 }

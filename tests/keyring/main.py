@@ -1,4 +1,4 @@
-"""The cases, each with a home, a session and a keyring of its own. Run by `run`."""
+"""The cases, each with its own home, session, and keyring. `run` runs this."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IN_MEMORY = "memory, until the daemon ends"
 
 
 def signed_in(world: World) -> dict[str, bytes]:
-    """A machine on which somebody has signed in, with the host ended again; what is kept then."""
+    """Sets up a machine where a user has signed in and the host has ended; returns what is stored then."""
     world.start_bus()
     world.start_keyring(unlocked=True)
     host = world.start_host()
@@ -36,11 +36,11 @@ def signed_in(world: World) -> dict[str, bytes]:
 
 
 def same(kept: dict[str, bytes], world: World) -> None:
-    assert world.files() == kept, f"what was kept has changed: {kept.keys()} {world.files().keys()}"
+    assert world.files() == kept, f"the stored files have changed: {kept.keys()} {world.files().keys()}"
 
 
 def restarted(world: World, files: dict[str, bytes], **vars: str) -> None:
-    """The login is there without anybody signing in."""
+    """Checks that the login is there without another sign-in."""
     given = world.site.given
     host = world.start_host(**vars)
     host.line("✓ a")
@@ -59,12 +59,12 @@ def store(world: World) -> None:
 
 
 def restart(world: World) -> None:
-    """restart: another process reads the login, and nobody signs in again"""
+    """restart: another process reads the login, without another sign-in"""
     restarted(world, signed_in(world))
 
 
 def reboot(world: World) -> None:
-    """restart of all: session and keyring started anew, unlocked by password, and the login is there"""
+    """restart of all: session and keyring start again, are unlocked by password, and the login is there"""
     files = signed_in(world)
     world.stop_keyring()
     world.stop_bus()
@@ -98,13 +98,13 @@ def locked(world: World) -> None:
 
 
 def locked_login(world: World) -> None:
-    """locked, signed in anew: the token is used from memory, the login in the keyring stays as it was"""
+    """locked, signed in again: the token is used from memory, the login in the keyring stays unchanged"""
     files = lock(world)
     host = world.start_host(MCP_HOST_SECRET_KEY=KEY)
     host.line("the keyring is locked")
     assert host.login() == IN_MEMORY
     host.line("✓ a")
-    host.line("not kept beyond this run")
+    host.line("is lost when this program ends")
     assert host.kept() == "memory"
     host.stop()
     same(files, world)
@@ -113,7 +113,7 @@ def locked_login(world: World) -> None:
 
 
 def absent(world: World) -> None:
-    """absent (no bus): a login is held in memory, with one warning that names what to do"""
+    """absent (no bus): a login is held in memory, with one warning that says what to do"""
     host = world.start_host()
     host.line("mcp-host login a")
     assert host.login() == IN_MEMORY
@@ -126,7 +126,7 @@ def absent(world: World) -> None:
 
 
 def no_service(world: World) -> None:
-    """absent (a bus without a keyring): with a key of the user's an encrypted file, which a restart reads"""
+    """absent (a bus without a keyring): with the user's own key, an encrypted file, which a restart reads"""
     world.start_bus()
     host = world.start_host(MCP_HOST_SECRET_KEY=KEY)
     host.line("mcp-host login a")
@@ -143,7 +143,7 @@ def no_service(world: World) -> None:
 
 
 def gone(world: World) -> None:
-    """gone: a login of a keyring that is there no more is told of, and the next one goes to the file"""
+    """gone: the host reports a login of a keyring that is gone, and the next login goes to the file"""
     files = signed_in(world)
     world.stop_keyring()
     world.stop_bus()
@@ -157,7 +157,7 @@ def gone(world: World) -> None:
 
 
 def hanging(world: World) -> None:
-    """hanging: the host answers meanwhile, the server says why, the end is quick; awake, the server comes back by itself"""
+    """hanging: the host still answers, the server says why, the host ends quickly; awake, the server comes back by itself"""
     files = signed_in(world)
     world.ring.send_signal(signal.SIGSTOP)
     before = time.monotonic()
@@ -180,7 +180,7 @@ def hanging(world: World) -> None:
 
 
 def hanging_bus(world: World) -> None:
-    """hanging (the bus itself): no call on it comes back, and all else goes on"""
+    """hanging (the bus itself): no call on it returns, and everything else continues"""
     files = signed_in(world)
     world.bus.send_signal(signal.SIGSTOP)
     host = world.start_host()
@@ -211,7 +211,7 @@ def hanging_login(world: World) -> None:
 
 
 def lost(world: World) -> None:
-    """lost: a key that somebody has taken out of the keyring is told of; a login makes another"""
+    """lost: the host reports a key that was removed from the keyring; a login makes another one"""
     signed_in(world)
     clear = ["secret-tool", "clear", "service", "mcp-host", "username", "file-key"]
     subprocess.run(clear, env=world.vars(), check=True, timeout=30)
@@ -224,7 +224,7 @@ def lost(world: World) -> None:
 
 
 def named(world: World) -> dict[str, bytes]:
-    """A machine with a config that names an entry, put there by the command that `check` told."""
+    """Sets up a machine with a config that names an entry, stored by the command that `check` printed."""
     world.name_an_entry()
     world.start_bus()
     world.start_keyring(unlocked=True)
@@ -236,7 +236,7 @@ def named(world: World) -> dict[str, bytes]:
 
 
 def config(world: World) -> None:
-    """config: a header is an entry of the keyring, put there by the command that `check` tells; nothing in the clear"""
+    """config: a header is an entry of the keyring, stored by the command that `check` prints; nothing in the clear"""
     named(world)
     code, said = world.check()
     assert (code, "canary" in said) == (0, False), said
@@ -248,7 +248,7 @@ def config(world: World) -> None:
 
 
 def config_own_key(world: World) -> None:
-    """config: no config can name the key that tokens are encrypted with"""
+    """config: no config can read the key that encrypts tokens"""
     signed_in(world)
     world.name_an_entry()
     text = (world.home / "mcp.json").read_text()
@@ -258,7 +258,7 @@ def config_own_key(world: World) -> None:
 
 
 def config_locked(world: World) -> None:
-    """config, locked: its servers are failed and say why; unlocked and read again, they are there"""
+    """config, locked: its servers are failed and say why; unlocked and reloaded, they connect"""
     named(world)
     world.stop_keyring()
     world.start_keyring(unlocked=False)
@@ -273,14 +273,14 @@ def config_locked(world: World) -> None:
 
 
 def config_absent(world: World) -> None:
-    """config, absent: without a keyring the servers that name it cannot be started, and say why"""
+    """config, absent: without a keyring, servers that name it cannot start, and say why"""
     world.name_an_entry()
     code, said = world.check()
     assert code == 2 and said.count("there is no keyring: no D-Bus session") == 2, said
 
 
 def config_hanging(world: World) -> None:
-    """config, hanging: a keyring that does not answer is waited for once, ten seconds at most"""
+    """config, hanging: the host waits once for a keyring that does not answer, ten seconds at most"""
     named(world)
     world.ring.send_signal(signal.SIGSTOP)
     before = time.monotonic()

@@ -1,4 +1,4 @@
-"""A server that wants tokens with its authorization server, a D-Bus session with a keyring, and the host beside them."""
+"""A protected server with its authorization server, a D-Bus session with a keyring, and the host."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 LONG = 30.0
 PASSWORD = b"a password of the keyring"
-# Neither activates services nor lets anything else in: a session of exactly what a case starts.
+# Activates no services, so the session has exactly what a case starts.
 BUS = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig><type>session</type><listen>unix:dir=%s</listen><auth>EXTERNAL</auth>
@@ -26,7 +26,7 @@ BUS = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration
 
 
 def until(what: str, done, limit: float = LONG):
-    """Waits for a condition and gives back what it gave."""
+    """Waits for a condition and returns its value."""
     end = time.monotonic() + limit
     while True:
         value = done()
@@ -38,7 +38,7 @@ def until(what: str, done, limit: float = LONG):
 
 
 class Site(BaseHTTPRequestHandler):
-    """Both servers at one port. Tokens are good until they are taken back."""
+    """Both servers at one port. Tokens are valid until they are revoked."""
 
     protocol_version = "HTTP/1.1"
 
@@ -78,7 +78,7 @@ class Site(BaseHTTPRequestHandler):
         if self.path == "/token":
             with state.lock:
                 state.given += 1
-                # Longer than a keyring of Windows takes.
+                # Longer than Windows' keyring accepts.
                 token = f"canary-{state.given}-" + "x" * 4000
                 state.good.add(token)
             return self.tell(200, {
@@ -154,7 +154,7 @@ class World:
         return b"boolean true" in asked.stdout
 
     def unlock(self) -> None:
-        """A keyring without a desktop is unlocked by one that takes its place."""
+        """Unlocks a keyring without a desktop: a new daemon takes its place."""
         locked = self.ring
         self.start_keyring(True, "--replace")
         locked.wait(LONG)
@@ -169,14 +169,14 @@ class World:
         self.bus = self.address = None
 
     def name_an_entry(self) -> None:
-        """Two servers whose header is an entry of the keyring, which is not there yet."""
+        """Two servers whose header is a keyring entry that does not exist yet."""
         header = {"Authorization": "Bearer ${keyring:api}"}
         server = {"type": "http", "era": "legacy", "url": f"{self.site.url}/mcp", "headers": header}
         (self.home / "mcp.json").write_text(json.dumps({"mcpServers": {"a": server, "b": server}}))
         self.site.good.add("a-canary")
 
     def check(self) -> tuple[int, str]:
-        """`mcp-host check`: how it ends, and what it says."""
+        """Runs `mcp-host check`; returns its exit code and output."""
         command = [self.binary, "check", "--config", str(self.home / "mcp.json")]
         done = subprocess.run(command, env=self.vars(), cwd=self.home, capture_output=True, text=True, timeout=LONG)
         return done.returncode, done.stdout + done.stderr
@@ -192,7 +192,7 @@ class World:
         return self.host
 
     def files(self) -> dict[str, bytes]:
-        """What is kept, by path."""
+        """Returns the stored files, by path."""
         folder = self.home / "state" / "mcp-host" / "secrets"
         found = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
         return {str(path.relative_to(folder)): path.read_bytes() for path in found}
@@ -212,7 +212,7 @@ class World:
 
 
 def end(process: subprocess.Popen | None) -> None:
-    """Ends a process that we started."""
+    """Ends a process of this test."""
     if process is None or process.poll() is not None:
         return
     process.terminate()
@@ -224,7 +224,7 @@ def end(process: subprocess.Popen | None) -> None:
 
 
 class Host:
-    """`mcp-host serve`, what it says, and the commands that ask it."""
+    """`mcp-host serve`, its output, and the commands that ask it."""
 
     def __init__(self, world: World, vars: dict[str, str]):
         self.world, self.lines = world, []
@@ -252,7 +252,7 @@ class Host:
                               text=True, timeout=LONG)
 
     def login(self) -> str:
-        """Signs in, and gives back where the token is said to be kept."""
+        """Signs in; returns where the token is stored, by the command's words."""
         command = [self.world.binary, "login", "a", "--no-browser"]
         login = subprocess.Popen(command, env=self.vars, cwd=self.world.home, stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -267,18 +267,18 @@ class Host:
         return re.search("the token is kept in (.*)", said[-1]).group(1)
 
     def kept(self) -> str | None:
-        """Where the login is, by `mcp-host auth`."""
+        """Returns where the login is, by `mcp-host auth`."""
         rows = json.loads(self.command("auth", "--json").stdout)
         return rows[0]["holding"] and rows[0]["holding"]["kept"]
 
     def state(self) -> tuple[str, str]:
-        """How the server is, and the last error."""
+        """Returns the server's state and last error."""
         status = json.loads(self.command("status", "--json").stdout)
         server = status["servers"][0]
         return server["state"], json.dumps(server)
 
     def call(self) -> bool:
-        """Whether a call goes through."""
+        """Whether a call succeeds."""
         def post(message: dict, session: str | None = None):
             headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
             headers |= {"mcp-session-id": session} if session else {}
@@ -297,7 +297,7 @@ class Host:
             return answer.status == 200
 
     def stop(self, limit: float = LONG) -> float:
-        """Ends it, and gives back how long that took."""
+        """Ends it; returns how long that took."""
         before = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(limit) == 0, self.lines

@@ -1,10 +1,10 @@
-// A user with a browser: headless Chromium on the login pages of the issuer. Each user has a profile of their own.
+// A user with a browser: headless Chromium on the issuer's login pages. Each user has a profile.
 import { chromium } from "playwright-core";
 
 export class Browser {
   static async start(executablePath) {
     const browser = new Browser();
-    // Without a sandbox of its own it runs as root, too; all it sees is loopback.
+    // Without its sandbox it also runs as root; it sees only loopback.
     browser.chromium = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
     browser.users = new Map();
     return browser;
@@ -15,7 +15,7 @@ export class Browser {
     return this.users.get(user).newPage();
   }
 
-  // Says who the user is, where that is asked.
+  // Enters the user's name, if the page asks for it.
   async #fill(tab, user) {
     const name = tab.locator("input[name=login]");
     if (await name.count()) {
@@ -24,7 +24,7 @@ export class Browser {
     }
   }
 
-  // Enters a code at a page for codes, compares what is shown, signs in as that user and agrees.
+  // Enters a code at the page for codes, compares the code shown, signs in as that user and consents.
   async enterCode(page, code, user) {
     const tab = await this.#tab(user);
     try {
@@ -48,7 +48,7 @@ export class Browser {
     }
   }
 
-  // Opens a page, signs in as that user and agrees, until the browser is sent back to `end`; the URL that it ends at.
+  // Opens a page, signs in as that user and consents, until the browser is redirected to `end`; returns the final URL.
   async signIn(page, user, end) {
     const tab = await this.#tab(user);
     let last;
@@ -57,7 +57,7 @@ export class Browser {
     });
     try {
       await tab.goto(page).catch((error) => {
-        if (!last) throw error; // nobody may be there where it is sent back to
+        if (!last) throw error; // nothing may listen at the redirect URL
       });
       for (let step = 0; step < 5 && !last; step += 1) {
         await this.#fill(tab, user);

@@ -1,5 +1,5 @@
-// A call that needs a login, from a client on the official SDK that can be asked to open a page (elicitation by URL): a user signs
-// in at the page, and the same call has its answer.
+// A call that needs a login, from a client on the official SDK that can open pages (elicitation by URL): a user signs in at the
+// page, and the same call gets its answer.
 import { join } from "node:path";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
@@ -26,16 +26,16 @@ export async function invited({ binary, scratch, issuer, browser, check, same, h
     const { content, isError } = await client.callTool({ name: "guarded__whoami", arguments: {} });
     return isError ? { error: content[0].text } : JSON.parse(content[0].text);
   };
-  // The issuer ends the login; calls go on until the token is over.
+  // The issuer ends the login; calls succeed until the token expires.
   const lost = async (condition) => {
     await issuer.endGrants();
-    return until("the login is missed", async () => condition(await whoami()));
+    return until("a call fails for want of a login", async () => condition(await whoami()));
   };
   try {
     await program.login("guarded", browser, "ada");
     await client.connect(new StreamableHTTPClientTransport(new URL(program.url)));
     await until("a call", async () => (await whoami()).subject === "ada");
-    await check("a call that needs a login asks its client to open a page, and goes on when the user has signed in", async () => {
+    await check("a call that needs a login asks its client to open a page, and continues after the user has signed in", async () => {
       const before = issuer.events.granted;
       await lost(({ subject, error }) => {
         same(subject, "ada", `whose token (${error})`);
@@ -45,18 +45,18 @@ export async function invited({ binary, scratch, issuer, browser, check, same, h
       same([asked.length, mode, new URL(url).hostname], [1, "url", "127.0.0.1"], "what was asked");
       holds(message.includes("guarded") && message.includes(new URL(issuer.url).host), message);
       await Promise.all(signedIn);
-      same([ended, issuer.events.granted - before], [[elicitationId], 1], "told at the end, codes taken");
+      same([ended, issuer.events.granted - before], [[elicitationId], 1], "ids completed, codes redeemed");
       same((await program.state("guarded")).state, "connected", "state");
     });
-    await check("a user who declines has the error with what to do, and is not asked again", async () => {
+    await check("a user who declines gets an error that says what to do, and is not asked again", async () => {
       action = "decline";
       const { error } = await lost((answer) => answer.error && answer);
       holds(error.includes("mcp-host login guarded"), error);
-      holds((await whoami()).error, "a call went through");
+      holds((await whoami()).error, "a call succeeded");
       same(asked.length, 2, "asked");
     });
-    await check("of that, too, nothing that it said at debug level holds a token, a code or a verifier", () => {
-      for (const secret of issuer.secrets) holds(!program.said.includes(secret), "it said one");
+    await check("here, too, no output at debug level holds a token, a code or a verifier", () => {
+      for (const secret of issuer.secrets) holds(!program.said.includes(secret), "the output holds one");
     });
   } finally {
     await client.close();

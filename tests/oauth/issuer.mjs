@@ -1,10 +1,10 @@
-// The authorization server: oidc-provider with its own login pages, tokens as JWTs for whichever resource is asked for, clients
-// that register themselves. Its keys can be changed while it runs, as an operator would: another configuration, the same data.
+// The authorization server: oidc-provider with its own login pages, JWTs for any requested resource, and dynamic client
+// registration. Its keys can change while it runs, as an operator would do it: another configuration, the same data.
 import { createServer } from "node:http";
 import { exportJWK, generateKeyPair } from "jose";
 import Provider from "oidc-provider";
 
-// What the issuer keeps, whichever configuration it has.
+// The issuer's data, kept across configurations.
 class Kept {
   constructor(all, model) {
     Object.assign(this, { all, model });
@@ -15,7 +15,7 @@ class Kept {
   findByUserCode = async (code) => [...this.all.values()].find((payload) => payload.userCode === code);
   destroy = async (id) => void this.all.delete(this.key(id));
   consume = async (id) => void ((await this.find(id)).consumed = Math.floor(Date.now() / 1000));
-  // What is over is judged by its own claims.
+  // Expiry is judged by the entry's own claims.
   upsert = async (id, payload) => void this.all.set(this.key(id), payload);
   async revokeByGrantId(grant) {
     for (const [key, payload] of this.all) if (payload.grantId === grant) this.all.delete(key);
@@ -23,11 +23,11 @@ class Kept {
 }
 
 export class Issuer {
-  // Seconds that an access token lives; by resource, since they differ by case.
+  // Lifetime of access tokens in seconds, by resource: cases differ.
   lives = new Map();
   events = { granted: 0, refreshed: 0, revoked: 0, registered: 0 };
   keys = [];
-  // All that nobody may ever print: tokens, codes, verifiers.
+  // Everything that must never be printed: tokens, codes, verifiers.
   secrets = new Set();
   #kept = new Map();
   #grants = new Set();
@@ -41,7 +41,7 @@ export class Issuer {
     return issuer;
   }
 
-  // A new key signs; the old ones are kept among the public ones, or not.
+  // Signs with a new key; the old public keys stay or go.
   async rotate({ keep = true } = {}) {
     const { privateKey } = await generateKeyPair("ES256", { extractable: true });
     const key = { ...(await exportJWK(privateKey)), kid: `key-${this.keys.length + 1}-${Date.now()}`, use: "sig", alg: "ES256" };
@@ -63,7 +63,7 @@ export class Issuer {
     return key.kid;
   }
 
-  // Ends all that users have agreed to, as an administrator may: no refresh token is good any more.
+  // Revokes all grants of users, as an administrator can: no refresh token is valid any more.
   async endGrants() {
     for (const id of this.#grants) await (await this.provider.Grant.find(id))?.destroy();
     this.#grants.clear();

@@ -1,4 +1,4 @@
-// Runs the cases in order: the program as a client of a protected server, then as what is protected.
+// Runs the cases in order: the program as a client of a protected server, then as the protected server.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
@@ -35,7 +35,7 @@ function holds(condition, what) {
   if (!condition) throw new Error(what);
 }
 
-// One call by a client of its own; what the tool said, or its error.
+// Makes one call with a new client; returns the tool's text, or its error.
 async function call(url, tool, token) {
   const client = new Client({ name: "test", version: "1" });
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
@@ -48,7 +48,7 @@ async function call(url, tool, token) {
   }
 }
 
-// A user who signs in with a program on the official SDK: what the SDK wants to have kept, and the browser.
+// A user who signs in with a program on the official SDK: the state that the SDK needs, and the browser.
 class User {
   constructor(name) {
     this.name = name;
@@ -70,12 +70,12 @@ class User {
   saveCodeVerifier = (verifier) => void (this.verifier = verifier);
   codeVerifier = () => this.verifier;
 
-  // Signs in at the endpoint; the token.
+  // Signs in at the endpoint; returns the token.
   async signIn(url, browser) {
     this.kept = undefined;
     const transport = new StreamableHTTPClientTransport(new URL(url), { authProvider: this });
     const refused = await new Client({ name: "test", version: "1" }).connect(transport).catch((error) => error);
-    holds(refused instanceof UnauthorizedError, `it was not asked to sign in: ${refused}`);
+    holds(refused instanceof UnauthorizedError, `it was not told to sign in: ${refused}`);
     const end = await browser.signIn(this.page, this.name, this.redirectUrl);
     await transport.finishAuth(new URL(end).searchParams.get("code"));
     return this.kept.access_token;
@@ -116,7 +116,7 @@ async function signingIn(issuer, browser) {
       same([code, out.includes("guarded")], [0, true], "auth");
       same(issuer.events.granted, 0, "tokens given");
     });
-    await check("login: a user signs in and agrees in the browser, and the server is connected", async () => {
+    await check("login: a user signs in and consents in the browser, and the server is connected", async () => {
       await program.login("guarded", browser, "ada");
       await until("connected", async () => (await state()) === "connected");
       same([issuer.events.granted, issuer.events.registered], [1, 1], "codes taken, clients registered");
@@ -126,7 +126,7 @@ async function signingIn(issuer, browser) {
       first = await whoami();
       same([first.subject, first.key], ["ada", issuer.keys[0].kid], "whose token");
     });
-    await check("refresh: calls go on over several lives of a token, without a page", async () => {
+    await check("refresh: calls succeed over several token lifetimes, without a page", async () => {
       const seen = new Set([first.token]);
       await until("three more tokens", async () => {
         const { token, error } = await whoami();
@@ -136,16 +136,16 @@ async function signingIn(issuer, browser) {
       holds(issuer.events.refreshed >= 3, "tokens were not renewed");
       same(issuer.events.granted, 1, "codes taken");
     });
-    await check("rotation: the issuer signs by a new key, and calls go on", async () => {
+    await check("rotation: the issuer signs with a new key, and calls succeed", async () => {
       const key = await issuer.rotate();
-      await until("a token by the new key", async () => {
+      await until("a token signed with the new key", async () => {
         const { key: used, error } = await whoami();
         holds(used, error);
         return used === key;
       });
       same(issuer.events.granted, 1, "codes taken");
     });
-    await check("expiry: a login that the issuer ends makes the server unauthorized, with what to do, and no page by itself", async () => {
+    await check("expiry: when the issuer ends a login, the server is unauthorized and says what to do; no page opens by itself", async () => {
       await issuer.endGrants();
       const { error } = await until("a call that is refused", async () => {
         const answer = await whoami();
@@ -160,7 +160,7 @@ async function signingIn(issuer, browser) {
       same((await whoami()).subject, "ada", "whose token");
       same(issuer.events.granted, 2, "codes taken");
     });
-    await check("logout: the issuer is told to revoke, nothing is held, the server is unauthorized", async () => {
+    await check("logout: the token is revoked at the issuer, nothing is kept, the server is unauthorized", async () => {
       const before = issuer.events.revoked;
       const { code, out } = await program.run("logout", "guarded");
       same(code, 0, out);
@@ -169,7 +169,7 @@ async function signingIn(issuer, browser) {
       const held = JSON.parse((await program.run("auth", "--json")).out);
       same(held[0].holding ?? null, null, "held");
       const { error } = await whoami();
-      holds(error?.includes("mcp-host login guarded"), `a call went through: ${error}`);
+      holds(error?.includes("mcp-host login guarded"), `a call succeeded: ${error}`);
       same(await state(), "unauthorized", "state");
     });
     await check("login by a code: a user enters it at the issuer's page, the server is connected, and the token is renewed", async () => {
@@ -184,9 +184,9 @@ async function signingIn(issuer, browser) {
       const held = JSON.parse((await program.run("auth", "--json")).out);
       same(held[0].holding?.renewable, true, "held");
     });
-    await check("nothing that it said in all this, at debug level, holds a token, a code or a verifier", () => {
+    await check("no output at debug level holds a token, a code or a verifier", () => {
       holds(issuer.secrets.size > 10, "too few secrets to look for");
-      for (const secret of issuer.secrets) holds(!program.said.includes(secret), "it said one");
+      for (const secret of issuer.secrets) holds(!program.said.includes(secret), "the output holds one");
     });
   } finally {
     await program.stop();
@@ -207,7 +207,7 @@ async function beingSignedInAt(issuer, browser) {
   const statusOf = async (token, more) => (await post(url, token, more)).status;
   let old, current;
   try {
-    await check("without a token: 401, and the way to the issuer", async () => {
+    await check("without a token: 401, which names the issuer", async () => {
       const refused = await post(url);
       const place = `http://127.0.0.1:${port}/.well-known/oauth-protected-resource/mcp`;
       same([refused.status, refused.headers.get("www-authenticate")], [401, `Bearer resource_metadata="${place}", scope="mcp"`], "refused");
@@ -215,7 +215,7 @@ async function beingSignedInAt(issuer, browser) {
       same([metadata.resource, metadata.authorization_servers], [url, [issuer.url]], "metadata");
     });
     let short;
-    await check("a program on the official SDK finds its way: a user signs in, and is served", async () => {
+    await check("a program on the official SDK discovers the issuer: a user signs in, and is served", async () => {
       issuer.lives.set(url, 1);
       short = { token: await new User("ada").signIn(url, browser), at: Date.now() };
       issuer.lives.delete(url);
@@ -227,10 +227,10 @@ async function beingSignedInAt(issuer, browser) {
     await check("a token of the same issuer for another server: 401", async () => {
       const token = await new User("ada").signIn(other.resource, browser);
       const refused = await post(url, token);
-      holds(refused.headers.get("www-authenticate")?.endsWith('error="invalid_token"'), "no word of it");
+      holds(refused.headers.get("www-authenticate")?.endsWith('error="invalid_token"'), "the challenge does not say so");
       same(refused.status, 401, "status");
     });
-    await check("a session of one user is not there for another", async () => {
+    await check("a session of one user does not exist for another", async () => {
       const { client, session } = await initialize(url, old);
       const bob = await new User("bob").signIn(url, browser);
       const more = { "mcp-session-id": session, "mcp-protocol-version": "2025-11-25" };
@@ -247,24 +247,24 @@ async function beingSignedInAt(issuer, browser) {
         await client.stop();
       }
     });
-    await check("rotation: a token by a new key is served, and so is one by the old key", async () => {
+    await check("rotation: tokens signed with the new key and with the old key are accepted", async () => {
       await issuer.rotate();
       current = await new User("ada").signIn(url, browser);
       await until("served", async () => (await statusOf(current)) !== 401, 15);
-      same([await statusOf(current), await statusOf(old)], [400, 400], "statuses, for want of a session");
+      same([await statusOf(current), await statusOf(old)], [400, 400], "statuses, without a session");
     });
-    await check("a key that the issuer takes back is good no longer, once the next one is seen", async () => {
+    await check("a withdrawn key is no longer valid once the next one is known", async () => {
       await issuer.rotate({ keep: false });
       const next = await new User("ada").signIn(url, browser);
       await until("served", async () => (await statusOf(next)) !== 401, 15);
       same([await statusOf(next), await statusOf(old), await statusOf(current)], [400, 401, 401], "statuses");
       old = next;
     });
-    await check("expiry: a token that is over is refused", async () => {
+    await check("expiry: an expired token is refused", async () => {
       await pause(Math.max(0, short.at + 35_000 - Date.now()));
       same(await statusOf(short.token), 401, "status");
     });
-    await check("the issuer is away: whoever was known is served, and after a new start nobody", async () => {
+    await check("the issuer is unreachable: known users are served, and none after a restart", async () => {
       await issuer.stop();
       same(await statusOf(old), 400, "known keys");
       await program.stop();
@@ -283,7 +283,7 @@ async function beingSignedInAt(issuer, browser) {
   }
 }
 
-// oidc-provider warns of what a test may do: plain http, its own login pages.
+// oidc-provider warns about plain http and its own login pages, which are fine in a test.
 console.warn = console.info = () => {};
 mkdirSync(scratch, { recursive: true });
 const issuer = await Issuer.start();

@@ -1,11 +1,11 @@
-// The program: a daemon and its commands, with a home of their own. Its browser is a file, which the test reads.
+// The program: a daemon and its commands, with their own home. Its browser writes to a file, which the test reads.
 import { spawn } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 
-// A port that was free a moment ago: the name of an endpoint has to be known before it is there.
+// Returns a port that was free a moment ago: the URL of an endpoint must be known before it listens.
 export async function freePort() {
   const server = createServer();
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
@@ -24,7 +24,7 @@ export async function until(what, condition, seconds = 20) {
   }
 }
 
-// Whatever happens to the test, nothing that it started stays.
+// However the test ends, nothing that it started stays.
 const running = new Set();
 process.on("exit", () => running.forEach((child) => child.kill("SIGKILL")));
 for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => process.exit(2));
@@ -69,7 +69,7 @@ export class Program {
     return (await this.daemon?.ended)?.code;
   }
 
-  // A command and how it ended.
+  // Runs a command; returns how it ended.
   run(...args) {
     return this.#spawn([...args, "--listen", `127.0.0.1:${this.port}`]).ended;
   }
@@ -80,7 +80,7 @@ export class Program {
     return JSON.parse(text).servers.find(({ name }) => name === server);
   }
 
-  // `mcp-host login --device`, with a user who types what it shows into a browser somewhere else.
+  // Runs `mcp-host login --device`, with a user who types the code into a browser elsewhere.
   async loginByCode(server, browser, user) {
     const command = this.#spawn(["login", server, "--device", "--no-browser", "--listen", `127.0.0.1:${this.port}`]);
     let ended = false;
@@ -95,7 +95,7 @@ export class Program {
     if (status !== 0) throw new Error(`login ended with ${status}: ${out}`);
   }
 
-  // `mcp-host login`, with a user at the browser that it opens.
+  // Runs `mcp-host login`, with a user at the browser that it opens.
   async login(server, browser, user) {
     rmSync(this.page, { force: true });
     const command = this.#spawn(["login", server, "--listen", `127.0.0.1:${this.port}`]);

@@ -1,4 +1,4 @@
-// A protected MCP server on the official SDK: its own checks of tokens, its own metadata, one tool that says whose token it got.
+// A protected MCP server on the official SDK: its own token checks, its own metadata, and one tool that says whose token it got.
 import { createRemoteJWKSet, jwtVerify, decodeProtectedHeader } from "jose";
 import { requireBearerAuth } from "@modelcontextprotocol/sdk/server/auth/middleware/bearerAuth.js";
 import { InvalidTokenError } from "@modelcontextprotocol/sdk/server/auth/errors.js";

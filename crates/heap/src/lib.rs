@@ -1,11 +1,11 @@
-//! Gives memory back to the system: what the allocator of glibc keeps free, and code that was needed to start.
+//! Returns memory to the system: what glibc's allocator keeps free, and code that was only needed at startup.
 //!
-//! It is a crate of its own because there is no safe interface to either, and `mcp-host` forbids unsafe code. Where there is
-//! no glibc, nothing here does anything.
+//! This is a separate crate because neither has a safe interface, and `mcp-host` forbids unsafe code. Without glibc,
+//! nothing here has any effect.
 
-/// Gives back every page on which nothing lies.
+/// Returns every unused page to the system.
 ///
-/// It takes about a millisecond for each 10 MiB that go back. Allocations wait meanwhile, so call it seldom.
+/// It takes about a millisecond per 10 MiB returned. Allocations wait meanwhile, so call it rarely.
 ///
 /// # Examples
 ///
@@ -15,15 +15,16 @@
 /// ```
 pub fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: it takes a number, touches nothing that is in use, and may be called from any thread at any time.
+    // SAFETY: the call takes a number, touches nothing that is in use, and may be made from any thread at any time.
     unsafe {
         libc::malloc_trim(0);
     }
 }
 
-/// How many bytes of the heap nobody uses, modulo 4 GiB; `None` where the allocator does not say.
+/// Returns how many bytes of the heap are unused, modulo 4 GiB; `None` if the allocator does not say.
 ///
-/// Pages that were given back count as well, so only how it changes tells what there is to give back.
+/// Pages that the system already has back count, too, so only a change of this number shows how much there is to
+/// return.
 ///
 /// # Examples
 ///
@@ -35,8 +36,8 @@ pub fn trim() {
 pub fn unused() -> Option<u32> {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
-        // The one with wider numbers, `mallinfo2`, is lacking before glibc 2.33.
-        // SAFETY: it takes nothing and returns numbers, under the allocator's own locks.
+        // `mallinfo2`, whose fields are wider, is missing before glibc 2.33. SAFETY: the call takes nothing and returns
+        // numbers, under the allocator's own locks.
         let info = unsafe { libc::mallinfo() };
         Some(info.fordblks.cast_unsigned())
     }
@@ -44,11 +45,12 @@ pub fn unused() -> Option<u32> {
     None
 }
 
-/// From so many bytes on an allocation has a mapping of its own from now on, which goes back as soon as it is freed; and
-/// twice as much that is free at the end of the heap goes back, too.
+/// Gives each allocation of this many bytes or more its own mapping from now on, which is returned as soon as it is
+/// freed. Free memory at the end of the heap is returned once it reaches twice that size.
 ///
-/// A mapping costs two calls of the system and a fault for each page; the heap keeps holes. By itself glibc begins with
-/// 128 KiB and raises that up to 32 MiB as such allocations are freed; after the first call of this it does so no more.
+/// A mapping costs two system calls and a fault per page; without it, freed memory stays as a hole in the heap. By
+/// default, glibc starts at 128 KiB and raises this size up to 32 MiB as such allocations are freed. After the first
+/// call of this function, glibc no longer raises it.
 ///
 /// # Examples
 ///
@@ -61,7 +63,7 @@ pub fn map_from(bytes: u32) {
     {
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
         for (setting, value) in [(libc::M_MMAP_THRESHOLD, bytes), (libc::M_TRIM_THRESHOLD, bytes.saturating_mul(2))] {
-            // SAFETY: it sets a number of the allocator, under the allocator's own lock.
+            // SAFETY: the call sets a number of the allocator, under the allocator's own lock.
             unsafe {
                 libc::mallopt(setting, value);
             }
@@ -71,11 +73,11 @@ pub fn map_from(bytes: u32) {
     let _ = bytes;
 }
 
-/// Has the program hold none of the pages of its own code; each comes back from the file's cache as it is run.
+/// Drops all pages of the program's own code from memory; each is read again from the page cache when it runs.
 ///
-/// A program that starts runs much code that it never runs again: it reads arguments and settings and makes its tables. The
-/// pages of that stay with it until the system is short of memory. It takes well under a millisecond, and so does what runs
-/// next.
+/// A starting program runs much code that it never runs again: it reads arguments and settings and builds its tables.
+/// Those pages stay until the system runs short of memory. The call takes well under a millisecond, and so does
+/// reloading what runs next.
 ///
 /// # Examples
 ///
@@ -85,21 +87,20 @@ pub fn map_from(bytes: u32) {
 pub fn forget_code() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     for (start, length) in code::unwritten() {
-        // SAFETY: the range is a mapping of this program's file from which code is run, of which no page was ever written:
-        // the system reads the same bytes again when they are next wanted, by whichever thread. Nothing unmaps it while the
-        // program runs.
+        // SAFETY: the range is an executable mapping of this program's file of which no page was ever written: the
+        // system reads the same bytes again when any thread needs them. Nothing unmaps it while the program runs.
         unsafe {
             libc::madvise(std::ptr::without_provenance_mut(start), length, libc::MADV_DONTNEED);
         }
     }
 }
 
-/// Where the code of this program is.
+/// Finds the code of this program.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod code {
     use std::fs;
 
-    /// The mappings of the program's file that hold code and were never written: where each begins, and how long it is.
+    /// Returns the start and length of each mapping of the program's file that holds code and was never written.
     pub(super) fn unwritten() -> Vec<(usize, usize)> {
         let (Ok(file), Ok(text)) = (fs::read_link("/proc/self/exe"), fs::read_to_string("/proc/self/smaps")) else {
             return Vec::new();
@@ -117,7 +118,8 @@ mod code {
         found
     }
 
-    /// The first line of a mapping (proc(5)): where it begins, how long it is, and its file if it is private and holds code.
+    /// Parses the first line of a mapping (proc(5)). Returns its start, its length, and its file if the mapping is
+    /// private and holds code; `None` for any other line.
     fn mapping(line: &str) -> Option<(usize, usize, Option<&str>)> {
         let (range, rest) = line.split_once(' ')?;
         let (start, end) = range.split_once('-')?;

@@ -1,5 +1,5 @@
-//! The healthy clients: of every revision, in sessions and without, some beside a stream; each calls at a steady pace and
-//! holds every answer against what it asked.
+//! The healthy clients: of every revision, in sessions and without, some with a stream open; each calls at a steady
+//! pace and checks every response against its request.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -26,7 +26,7 @@ pub(crate) struct Kind {
     name: &'static str,
     revision: &'static str,
     way: Way,
-    /// Has a stream of news open all the while.
+    /// Whether it keeps a notification stream open.
     listens: bool,
     tools: [&'static str; 2],
 }
@@ -35,7 +35,7 @@ pub(crate) struct Kind {
 enum Way {
     Session,
     Modern,
-    /// The same over a new connection for each call.
+    /// Like `Modern`, with a new connection for each call.
     Newcomer,
     Sse,
     Pipe,
@@ -44,7 +44,7 @@ enum Way {
 const ECHO: [&str; 2] = ["good__echo", "work__echo"];
 const MODERN: &str = "2026-07-28";
 
-/// One of each.
+/// One of each kind.
 pub(crate) const KINDS: [Kind; 8] = [
     Kind { name: "2025-11-25 with a stream", revision: "2025-11-25", way: Way::Session, listens: true, tools: ECHO },
     Kind {
@@ -58,33 +58,39 @@ pub(crate) const KINDS: [Kind; 8] = [
     Kind { name: "2025-03-26", revision: "2025-03-26", way: Way::Session, listens: false, tools: ECHO },
     Kind { name: "2024-11-05", revision: "2024-11-05", way: Way::Sse, listens: true, tools: ECHO },
     Kind { name: "2026-07-28 that listens", revision: MODERN, way: Way::Modern, listens: true, tools: ECHO },
-    Kind { name: "2026-07-28, each call anew", revision: MODERN, way: Way::Newcomer, listens: false, tools: ECHO },
+    Kind {
+        name: "2026-07-28, a connection per call",
+        revision: MODERN,
+        way: Way::Newcomer,
+        listens: false,
+        tools: ECHO,
+    },
     Kind { name: "stdio", revision: "2025-11-25", way: Way::Pipe, listens: false, tools: ECHO },
 ];
 
-/// Between two calls of one client.
+/// Time between two calls of one client.
 const PACE: Duration = Duration::from_millis(25);
-/// Before a call that was refused is sent again.
+/// Time before a refused call is retried.
 const AGAIN: Duration = Duration::from_millis(20);
-/// The id of a request that listens; calls never get there.
+/// The id of a listening request; calls never get that far.
 const LISTEN: u64 = 1 << 40;
-/// A call that has no answer by then is lost.
+/// When a call without a response counts as lost.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What all of them saw.
+/// What all of them observed.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// How long calls took from their first try, by client.
+    /// Durations of calls from their first attempt, by client.
     times: RefCell<BTreeMap<&'static str, Vec<Duration>>>,
-    /// Tries that were refused for now, and told when to come back.
+    /// Attempts that were refused for now, with a time to retry.
     pub(crate) refused: Cell<u64>,
-    /// Tries whose connection was closed before any answer.
+    /// Attempts whose connection was closed before any response.
     pub(crate) broken: Cell<u64>,
     /// Sessions in use that were not known any more.
     pub(crate) gone: Cell<u64>,
-    /// Streams that the host ended in good order, so that their clients listened anew.
+    /// Streams that the host ended cleanly, so that their clients listened again.
     pub(crate) anew: Cell<u64>,
-    /// What else was wrong: how often, and the first of it.
+    /// Other faults: how many, and the first of them.
     wrong: Cell<u64>,
     first: RefCell<Vec<String>>,
     over: Cell<bool>,
@@ -96,7 +102,7 @@ pub(crate) struct Times {
     pub(crate) count: usize,
     pub(crate) p99: Duration,
     pub(crate) most: Duration,
-    /// The client whose 99th percentile is the longest.
+    /// The client with the longest 99th percentile.
     pub(crate) slowest: (&'static str, Duration),
 }
 
@@ -118,7 +124,7 @@ impl Seen {
         }
     }
 
-    /// What was measured since this was asked last.
+    /// Returns the measurements since the last call.
     pub(crate) fn take_times(&self) -> Option<Times> {
         let times = self.times.take();
         let p99 = |mut times: Vec<Duration>| {
@@ -132,7 +138,7 @@ impl Seen {
     }
 }
 
-/// Where they go.
+/// Where the clients connect.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
     pub(crate) origin: String,
@@ -143,37 +149,37 @@ pub(crate) struct Place<'a> {
 
 type Http = hyper_util::client::legacy::Client<HttpConnector, Full<Bytes>>;
 
-/// What came of one try.
+/// The outcome of one attempt.
 enum Outcome {
     Answer(Value),
-    /// 503, with the time to come back.
+    /// 503, with a time to retry.
     Refused,
-    /// No answer, and nothing of one.
+    /// No response at all.
     Broken,
-    /// The session is not known.
+    /// The session is unknown.
     Gone,
     Wrong(String),
 }
 
-/// A client that is open.
+/// An open client.
 pub(crate) struct Client {
     kind: Kind,
     http: Http,
     url: String,
     token: String,
     session: Option<String>,
-    /// Answers that come on a stream, by the id of what they answer.
+    /// Responses expected on a stream, by request id.
     waiting: RefCell<HashMap<u64, oneshot::Sender<Value>>>,
     pipe: Option<mpsc::Sender<String>>,
     /// Its host, over stdio.
     _host: Option<Child>,
-    /// Whether its request that listens was answered.
+    /// Whether its listening request was answered.
     ended: Cell<bool>,
     seen: Rc<Seen>,
 }
 
 impl Client {
-    /// Opens one, to its first calls.
+    /// Opens a client, ready for its first call.
     pub(crate) async fn open(kind: Kind, place: &Place<'_>, seen: &Rc<Seen>) -> Result<Rc<Self>, String> {
         let mut http = hyper_util::client::legacy::Client::builder(TokioExecutor::new());
         if kind.way == Way::Newcomer {
@@ -214,7 +220,7 @@ impl Client {
             "capabilities": {}, "clientInfo": { "name": "good", "version": "1" } } })
     }
 
-    /// Opens the stream of news that its revision has, which may not end before the client does.
+    /// Opens its revision's notification stream, which must not end before the client does.
     async fn listen(self: &Rc<Self>) -> Result<(), String> {
         let response = if self.kind.way == Way::Modern {
             let filter = json!({ "toolsListChanged": true, "resourceSubscriptions": ["shared://one"] });
@@ -250,7 +256,7 @@ impl Client {
         });
     }
 
-    /// Its stream ended. One that the host ended in good order is opened again; any other was lost.
+    /// Handles the end of its stream: one that the host ended cleanly is reopened; any other was lost.
     async fn listen_anew(self: Rc<Self>) {
         if !self.ended.take() {
             return self.seen.note(self.kind, "its stream ended");
@@ -264,7 +270,7 @@ impl Client {
         }
     }
 
-    /// A message of a stream, or a line of stdio.
+    /// Takes a message of a stream, or a line of stdio.
     fn take(&self, text: &str) {
         let message: Value = serde_json::from_str(text).unwrap_or_default();
         let method = message["method"].as_str();
@@ -279,14 +285,14 @@ impl Client {
         let waits = id.and_then(|id| self.waiting.borrow_mut().remove(&id));
         match waits {
             Some(waits) => {
-                // Whoever waited may have lost patience, which was noted.
+                // The caller may have timed out, which was recorded.
                 let _ = waits.send(message);
             }
             None => self.seen.note(self.kind, &format!("a message that it did not ask for: {text}")),
         }
     }
 
-    /// A client of HTTP with SSE: all answers come on one stream.
+    /// Opens a client of HTTP+SSE: all responses come on one stream.
     async fn over_sse(mut self, origin: &str) -> Result<Rc<Self>, String> {
         let request = self.head(hyper::Request::get(format!("{origin}/sse"))).body(Full::default());
         let response = self.http.request(request.map_err(|error| error.to_string())?).await;
@@ -310,7 +316,7 @@ impl Client {
         Ok(client)
     }
 
-    /// A client of a host of its own over stdio, which serves from the same config.
+    /// Opens a client with its own host over stdio, of the same config.
     async fn over_pipe(mut self, place: &Place<'_>) -> Result<Rc<Self>, String> {
         let mut command = Command::new(place.host);
         command.arg("stdio").arg("--config").arg(super::stdio_config(place.home));
@@ -342,7 +348,7 @@ impl Client {
         Ok(client)
     }
 
-    /// The handshake where answers come on a stream.
+    /// Performs the handshake if responses come on a stream.
     async fn shake(&self) -> Result<(), String> {
         match timeout(PATIENCE, self.ask(0, &self.hello())).await {
             Ok(Outcome::Answer(_)) => {}
@@ -354,7 +360,7 @@ impl Client {
         }
     }
 
-    /// Calls until it is over.
+    /// Calls until the phase is over.
     pub(crate) async fn run(self: Rc<Self>, number: usize) {
         let mut pace = interval(PACE);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -376,8 +382,8 @@ impl Client {
         }
     }
 
-    /// One call, tried again for as long as it is refused; whether it was answered, and as it should be. What was refused
-    /// was not done, so that the next try is another request.
+    /// Makes one call, retried while it is refused, and reports whether it got the right response. A refused call was
+    /// not executed, so a retry is a new request.
     async fn call(&self, count: &mut u64, tool: &str, text: &str) -> bool {
         loop {
             let id = *count;
@@ -418,7 +424,7 @@ impl Client {
         json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
     }
 
-    fn head(&self, request: hyper::http::request::Builder) -> hyper::http::request::Builder {
+    fn head(&self, request: http::request::Builder) -> http::request::Builder {
         let request = request
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream")
@@ -440,12 +446,12 @@ impl Client {
                 request = request.header("mcp-name", name);
             }
         }
-        // No header of these is refused.
+        // None of these headers is invalid.
         let request = request.body(Full::from(message.to_string())).unwrap_or_default();
         self.http.request(request).await
     }
 
-    /// One try.
+    /// Makes one attempt.
     async fn ask(&self, id: u64, message: &Value) -> Outcome {
         let (answer, answered) = oneshot::channel();
         let on_stream = matches!(self.kind.way, Way::Sse | Way::Pipe);

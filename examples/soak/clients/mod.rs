@@ -1,9 +1,10 @@
-//! The worst kinds of clients, all at once and for minutes, beside eight healthy ones: the healthy ones are served nearly as if
-//! they were alone, and once the others are gone nothing of them is left (`docs/hazards.md` H49, H62, H100 to H107).
+//! The worst kinds of clients, all at once and for minutes, beside eight healthy ones: the healthy ones are served
+//! nearly as if they were alone, and nothing of the others is left once they are gone (`docs/hazards.md` H49, H62, H100
+//! to H107).
 //!
-//! The healthy clients are of one principal, those that hoard sessions of a second, all other bad ones of a third or of none.
-//! The bad ones have the lowest priority (`nice -n 19`): what is measured is the host, not who gets the core. Everything is
-//! limited as it is by default; only what nobody ends is over after seconds, so that its end can be waited for.
+//! The healthy clients have one principal, those that hoard sessions a second, all other bad ones a third or none. The
+//! bad ones have the lowest priority (`nice -n 19`): the host is measured, not the competition for the core. All limits
+//! have their defaults; only timeouts are shortened to seconds, so that the end can be awaited.
 
 pub(crate) mod bad;
 mod good;
@@ -26,22 +27,23 @@ use crate::hostile::{end, memory, waited};
 use crate::process::{Process, below};
 use crate::soak::{Plan, Verdict};
 
-/// So much of its time the host may wait for a core while percentiles of a quick run are believed.
+/// Above this share of time that the host waited for a core, percentiles of a quick run are not trusted.
 const BUSY: f64 = 0.2;
-/// Over what the host has while the healthy ones are alone: at most, and once the bad ones are gone.
+/// How much memory may exceed that of the healthy phase: at most, and after the bad clients are gone.
 const BOUND_KIB: u64 = 128 * 1024;
 const LEFT_KIB: u64 = 32 * 1024;
 /// How long memory may take to come back.
 const MEMORY_BACK: Duration = Duration::from_secs(60);
-/// And processes. A call that was under way has ten seconds (`limits.answer` of the stage), its session ten more until it is
-/// idle (`sessionIdle`) and 2.5 until that is seen; its process then lingers for a minute (`docs/hazards.md` H101). That is 83
-/// seconds, and a server that reads nothing meanwhile is given up only after a while.
+/// How long processes may take to be gone. A call in flight has ten seconds (`limits.answer` of the stage), its session
+/// ten more until it is idle (`sessionIdle`) and 2.5 until that is noticed; its process then lingers for a minute
+/// (`docs/hazards.md` H101). That is 83 seconds, and a server that reads nothing meanwhile is given up only after a
+/// while.
 const PROCESSES_BACK: Duration = Duration::from_secs(120);
 /// Descriptors that may come and go by themselves.
 const DESCRIPTORS: usize = 16;
-/// As many as the bad ones need, and the host for its `connections`.
+/// Enough for the bad clients, and for the host's `connections`.
 const FILES: u64 = 8192;
-/// A host over stdio has as much at most after a line without end.
+/// The most memory of a host over stdio after an endless line.
 const PIPE_KIB: u64 = 192 * 1024;
 
 pub(crate) fn run(plan: &Plan) -> Verdict {
@@ -56,7 +58,7 @@ pub(crate) fn run(plan: &Plan) -> Verdict {
     verdict
 }
 
-/// What the host has of what it could keep.
+/// The host's use of what it could leak.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     kib: u64,
@@ -81,12 +83,12 @@ async fn beside(plan: &Plan, home: &Path, host: &Program, tokens: &[String; 3]) 
         let client = Client::open(kind, &place, &seen).await?;
         tokio::task::spawn_local(client.run(number));
     }
-    // The first calls bring what stays: connections, buffers, servers.
+    // The first calls create what stays: connections, buffers, servers.
     sleep(Duration::from_secs(2)).await;
     seen.take_times();
     sleep(alone).await;
     let (quiet, idle) = (seen.take_times().ok_or("no call at all")?, Held::of(pid)?);
-    // From here on its peak is that of the attack.
+    // From here on, its peak is that of the attack.
     std::fs::write(format!("/proc/{pid}/clear_refs"), "5").map_err(|error| error.to_string())?;
     let (before, begun) = (waited(pid)?, Instant::now());
     let mut crowd = crowd(plan, home, host, tokens)?;
@@ -110,8 +112,8 @@ async fn beside(plan: &Plan, home: &Path, host: &Program, tokens: &[String; 3]) 
     if wrong.is_empty() { Ok(told) } else { Err(format!("{}; {told}", wrong.join("; "))) }
 }
 
-/// Waits until nothing of the bad clients is left; how long memory and the rest took, as far as they came back, and what is
-/// held then.
+/// Waits until nothing of the bad clients is left. Returns how long memory and the rest took, as far as they came back,
+/// and what is held then.
 async fn leave(pid: u32, idle: Held) -> Result<([Option<Duration>; 2], Held), String> {
     let begun = Instant::now();
     let mut back = [None; 2];
@@ -131,7 +133,7 @@ async fn leave(pid: u32, idle: Held) -> Result<([Option<Duration>; 2], Held), St
     }
 }
 
-/// A run that is over.
+/// A finished run.
 struct Run<'a> {
     seen: &'a Seen,
     quiet: Times,
@@ -139,12 +141,12 @@ struct Run<'a> {
     idle: Held,
     most: Held,
     last: Held,
-    /// Processes that are still there.
+    /// Processes that are still alive.
     left: Vec<String>,
-    /// When memory, and when descriptors and processes were as before.
+    /// When memory, and when descriptors and processes were back.
     back: [Option<Duration>; 2],
     report: Value,
-    /// The part of the time that the host waited for a core.
+    /// The share of time that the host waited for a core.
     busy: f64,
 }
 
@@ -157,7 +159,7 @@ impl Run<'_> {
         self.most.kib.saturating_sub(self.idle.kib)
     }
 
-    /// Whatever is not as promised.
+    /// Lists every broken promise.
     fn wrong(&self, whole: bool) -> Vec<String> {
         let mut wrong: Vec<String> = self.seen.wrong().into_iter().collect();
         let gone = self.seen.gone.get();
@@ -237,7 +239,7 @@ struct Program {
     origin: String,
 }
 
-/// The host over the servers of the stage.
+/// Starts the host over the servers of the stage.
 fn start(plan: &Plan, home: &Path, tokens: &[String; 3]) -> Result<Program, String> {
     let soak = std::env::current_exe().map_err(|error| error.to_string())?;
     let servers = json!({
@@ -263,7 +265,7 @@ fn start(plan: &Plan, home: &Path, tokens: &[String; 3]) -> Result<Program, Stri
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| error.to_string())?;
     let mut lines = BufReader::new(child.stdout.take().ok_or("no stdout")?).lines();
-    // It tells of each server when it is ready; all are waited for.
+    // The host announces each server when it is ready; waits for all.
     let (mut origin, mut ready) = (None, 0);
     while let Some(Ok(line)) = lines.next() {
         let url = line.split_whitespace().find(|word| word.starts_with("http://"));
@@ -283,7 +285,7 @@ fn start(plan: &Plan, home: &Path, tokens: &[String; 3]) -> Result<Program, Stri
     }
 }
 
-/// The bad clients, in a process that ends with its standard input.
+/// Starts the bad clients, in a process that ends with its standard input.
 fn crowd(plan: &Plan, home: &Path, host: &Program, tokens: &[String; 3]) -> Result<Child, String> {
     let soak = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new("nice");
@@ -292,7 +294,7 @@ fn crowd(plan: &Plan, home: &Path, host: &Program, tokens: &[String; 3]) -> Resu
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| format!("nice: {error}"))
 }
 
-/// Ends them; what they tell of what they did.
+/// Ends them, and returns their report.
 async fn dismiss(crowd: &mut Child) -> Result<Value, String> {
     drop(crowd.stdin.take());
     let mut out = crowd.stdout.take().ok_or("no stdout")?;
@@ -307,18 +309,18 @@ async fn dismiss(crowd: &mut Child) -> Result<Value, String> {
     serde_json::from_str(&text).map_err(|error| format!("the bad clients told {text:?}: {error}"))
 }
 
-/// The config of the hosts over stdio.
+/// Writes the config of the hosts over stdio.
 fn stdio_config(home: &Path) -> PathBuf {
     home.join("stdio.json")
 }
 
-/// What a host gets of what is around it.
+/// Sets the environment of a host.
 fn environment(command: &mut Command, home: &Path) {
     command.current_dir(home).env_clear().env("HOME", home).env("XDG_RUNTIME_DIR", home);
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
 }
 
-/// Takes as many descriptors as there may be: thousands of connections are what this is about.
+/// Raises the limit of descriptors as far as possible: this stage needs thousands of connections.
 pub(crate) fn raise_files() -> Result<(), String> {
     let maximum = getrlimit(Resource::Nofile).maximum;
     if maximum.is_some_and(|maximum| maximum < FILES) {

@@ -1,21 +1,21 @@
-//! The server that good and bad clients share, over stdin and stdout (2025-11-25): it echoes, reports progress, asks, starts
-//! tasks that never end, and has resources to watch.
+//! The server that good and bad clients share, over stdin and stdout (2025-11-25): it echoes, reports progress, asks,
+//! starts tasks that never end, and has resources to watch.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, Write as _};
 
 use serde_json::{Value, json};
 
-/// The first argument of a process that is one.
+/// The first argument of a process that runs it.
 pub(crate) const MODE: &str = "__shared-server";
 
-/// How long a task is kept, in milliseconds. Its process stays with it, and is to be gone before the run is over.
+/// How long a task is kept, in milliseconds. Its process stays with it, and must be gone before the run is over.
 const TTL: u64 = 10_000;
 
 /// Serves until its standard input ends.
 pub(crate) fn serve() -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    // Calls that wait for the answer to a question, by the id of the question.
+    // Calls that wait for the answer to a question, by the question's id.
     let mut asked = HashMap::<String, Value>::new();
     let mut count = 0_u64;
     for line in std::io::stdin().lock().lines() {

@@ -1,4 +1,5 @@
-//! The clients of the ledger run: through every door, of both eras, each with several calls at once and ids from 0.
+//! The clients of the ledger run: through every endpoint, of both eras, each with several calls in flight and ids from
+//! 0.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -24,7 +25,7 @@ use super::server::{KINDS, MODERN};
 use crate::joined::{self, Joined};
 use crate::kill9::Chance;
 
-/// How a client comes in.
+/// How a client connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
     /// Streamable HTTP, in a session.
@@ -50,16 +51,16 @@ impl Door {
     }
 }
 
-/// Calls of one client at once.
+/// Concurrent calls of one client.
 const LANES: usize = 4;
 /// Longer than the host waits for any server.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// An answer that comes twice comes by then.
+/// How long to wait for duplicate responses.
 const LATE: Duration = Duration::from_millis(500);
-/// The end of a host over stdio (`docs/hazards.md` H95).
+/// How long a host over stdio may take to end (`docs/hazards.md` H95).
 const ENDED: Duration = Duration::from_secs(17);
 
-/// What all clients share.
+/// The state shared by all clients.
 #[derive(Debug)]
 pub(crate) struct Load<'a> {
     /// The endpoint, without a path.
@@ -67,7 +68,7 @@ pub(crate) struct Load<'a> {
     pub(crate) host: &'a Path,
     pub(crate) home: &'a Path,
     pub(crate) config: &'a Path,
-    /// Calls that nobody has begun yet.
+    /// Calls that no client has begun yet.
     pub(crate) left: Rc<Cell<usize>>,
     pub(crate) seed: u64,
 }
@@ -75,14 +76,14 @@ pub(crate) struct Load<'a> {
 type Http = hyper_util::client::legacy::Client<HttpConnector, Full<Bytes>>;
 type Waiting = RefCell<HashMap<u64, oneshot::Sender<()>>>;
 
-/// The way to the host.
+/// The connection to the host.
 enum Link {
     Http { http: Http, url: String, session: Option<String>, modern: bool },
     Sse { http: Http, url: String, waiting: Waiting },
     Pipe { out: mpsc::Sender<String>, waiting: Waiting },
 }
 
-/// What runs for a client.
+/// The process of a client.
 enum Process {
     Host(Child),
     Relay(Joined),
@@ -95,7 +96,7 @@ struct Client {
     left: Rc<Cell<usize>>,
 }
 
-/// One client from its first word to its last: what it saw.
+/// Runs one client from start to end, and returns what it saw.
 pub(crate) async fn run(number: usize, door: Door, load: &Load<'_>) -> Result<History, String> {
     let history = History::new(number);
     let (client, process) = match door {
@@ -173,14 +174,14 @@ async fn lane(client: Rc<Client>, mut chance: Chance) {
         match timeout(PATIENCE, asked).await {
             Ok(Ok(())) => {}
             Ok(Err(wrong)) => client.history.wrong(&format!("call {id} of {name}: {wrong}")),
-            // It has no answer, which is counted.
+            // A call without a response is counted as such.
             Err(_) => {}
         }
     }
 }
 
 impl Client {
-    /// Sends a request and waits for its answer, which goes into the history with all that comes before it.
+    /// Sends a request and waits for its response, recording it and everything before it.
     async fn ask(&self, id: u64, method: &str, mut params: Value) -> Result<(), String> {
         if self.modern {
             let own = &mut params["_meta"];
@@ -217,7 +218,7 @@ impl Client {
         }
     }
 
-    /// Takes every message of a response; the ids that were answered.
+    /// Takes every message of a response, and returns the ids that were answered.
     async fn take_body(&self, response: hyper::Response<Incoming>) -> Result<Vec<u64>, String> {
         let status = response.status();
         let kind = response.headers().get("content-type").map(|kind| kind.as_bytes().to_vec()).unwrap_or_default();
@@ -235,16 +236,16 @@ impl Client {
         Ok(messages.into_iter().filter(|text| !text.is_empty()).filter_map(|text| self.history.take(text)).collect())
     }
 
-    /// Takes a message of a stream that all requests share.
+    /// Takes a message of a stream shared by all requests.
     fn take(&self, text: &str) {
         let (Link::Sse { waiting, .. } | Link::Pipe { waiting, .. }) = &self.link else { return };
         if let Some(waits) = self.history.take(text).and_then(|id| waiting.borrow_mut().remove(&id)) {
-            // Whoever waited may have lost patience.
+            // The caller may have timed out.
             let _ = waits.send(());
         }
     }
 
-    /// Nothing more comes.
+    /// Ends all waits: nothing more comes.
     fn end(&self) {
         if let Link::Sse { waiting, .. } | Link::Pipe { waiting, .. } = &self.link {
             waiting.borrow_mut().clear();
@@ -322,7 +323,7 @@ async fn sse(history: History, load: &Load<'_>) -> Result<Rc<Client>, String> {
     let client = Rc::new(Client { history, link, modern: false, left: load.left.clone() });
     let reader = client.clone();
     tokio::task::spawn_local(async move {
-        // Bytes, since a piece may end inside of a character.
+        // Bytes, since a chunk may end within a character.
         let mut bytes = text.into_bytes();
         while let Some(Ok(piece)) = stream.frame().await {
             bytes.extend_from_slice(piece.data_ref().map_or(&[][..], |data| &data[..]));
@@ -338,7 +339,7 @@ async fn sse(history: History, load: &Load<'_>) -> Result<Rc<Client>, String> {
     Ok(client)
 }
 
-/// The handshake of a client whose answers all come on one way.
+/// Performs the handshake of a client whose responses share one stream.
 async fn shake(client: &Client, revision: &str) -> Result<(), String> {
     let id = client.history.begin(None);
     timeout(PATIENCE, client.ask(id, "initialize", hello(revision))).await.map_err(|_| "no answer to initialize")??;
@@ -351,12 +352,12 @@ async fn shake(client: &Client, revision: &str) -> Result<(), String> {
 
 async fn host(history: History, door: Door, load: &Load<'_>) -> Result<(Rc<Client>, Child), String> {
     let mut command = Command::from(joined::command(load.host, load.home, load.config));
-    // The daemon of the same config is for others.
+    // The daemon of the same config is for other clients.
     command.arg("--own");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| error.to_string())?;
-    let pipes = (child.stdin.take().ok_or("no stdin")?, child.stdout.take().ok_or("no stdout")?);
-    Ok((pipe(history, door, load, pipes).await?, child))
+    let (input, output) = (child.stdin.take().ok_or("no stdin")?, child.stdout.take().ok_or("no stdout")?);
+    Ok((pipe(history, door, load, input, output).await?, child))
 }
 
 async fn relay(history: History, door: Door, load: &Load<'_>) -> Result<(Rc<Client>, Joined), String> {
@@ -366,14 +367,15 @@ async fn relay(history: History, door: Door, load: &Load<'_>) -> Result<(Rc<Clie
     let (input, output) = relay.pipes()?;
     let input = ChildStdin::from_std(input).map_err(|error| error.to_string())?;
     let output = ChildStdout::from_std(output).map_err(|error| error.to_string())?;
-    Ok((pipe(history, door, load, (input, output)).await?, relay))
+    Ok((pipe(history, door, load, input, output).await?, relay))
 }
 
 async fn pipe(
     history: History,
     door: Door,
     load: &Load<'_>,
-    (mut input, output): (ChildStdin, ChildStdout),
+    mut input: ChildStdin,
+    output: ChildStdout,
 ) -> Result<Rc<Client>, String> {
     let (out, mut lines) = mpsc::channel::<String>(64);
     tokio::task::spawn_local(async move {
@@ -390,7 +392,7 @@ async fn pipe(
         modern,
         left: load.left.clone(),
     });
-    // Not for its whole life: its end closes the pipe.
+    // Weak: the client's end must close the pipe.
     let reader = Rc::downgrade(&client);
     tokio::task::spawn_local(async move {
         let mut lines = BufReader::new(output).lines();

@@ -1,4 +1,5 @@
-//! What a client of the ledger run saw, and how the histories of all clients are joined with the ledgers of all servers.
+//! What a client of the ledger run saw, and how the histories of all clients are joined with the ledgers of all
+//! servers.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,24 +9,24 @@ use serde_json::Value;
 
 use super::server::KINDS;
 
-/// What stands for one call everywhere.
+/// Returns the mark that identifies one call everywhere.
 pub(crate) fn mark(client: usize, id: u64) -> String {
     format!("{client}.{id}")
 }
 
-/// One request, by its id.
+/// One request.
 #[derive(Clone, Debug, Default)]
 struct Call {
-    /// Which server was called; none for a handshake.
+    /// The called server; `None` for a handshake.
     server: Option<usize>,
     end: Option<End>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum End {
-    /// The server's answer, with the right mark.
+    /// The server's result, with the right mark.
     Done,
-    /// The host's own.
+    /// An error of the host.
     Failed { kind: String, sent: bool },
 }
 
@@ -37,18 +38,18 @@ pub(crate) struct History {
     faults: RefCell<Faults>,
 }
 
-/// What must not be.
+/// Violations.
 #[derive(Clone, Debug, Default)]
 struct Faults {
     crossed: usize,
     doubled: usize,
-    /// Whatever else is not as it must be.
+    /// All other violations.
     wrong: usize,
     /// The first few, in words.
     told: Vec<String>,
 }
 
-/// As many faults are told in words.
+/// How many violations are described.
 const TOLD: usize = 20;
 
 impl Faults {
@@ -64,7 +65,7 @@ impl History {
         Self { client, ..Self::default() }
     }
 
-    /// Begins a request: its id.
+    /// Begins a request, and returns its id.
     pub(crate) fn begin(&self, server: Option<usize>) -> u64 {
         let mut calls = self.calls.borrow_mut();
         calls.push(Call { server, end: None });
@@ -83,12 +84,12 @@ impl History {
         faults.tell(format!("client {}: {text}", self.client));
     }
 
-    /// Takes the whole, at the end of its client.
+    /// Takes the whole history, at the end of its client.
     pub(crate) fn take_all(&self) -> Self {
         Self { client: self.client, calls: RefCell::new(self.calls.take()), faults: RefCell::new(self.faults.take()) }
     }
 
-    /// Takes one message of the host; the id of the request that it answers.
+    /// Takes one message of the host, and returns the id of the request that it answers.
     pub(crate) fn take(&self, text: &str) -> Option<u64> {
         let Ok(message) = serde_json::from_str::<Value>(text) else {
             self.wrong(&format!("no message: {text}"));
@@ -110,7 +111,7 @@ impl History {
         };
         let mut calls = self.calls.borrow_mut();
         let Some(call) = usize::try_from(id).ok().and_then(|id| calls.get_mut(id)) else {
-            self.crossed(&format!("an answer to what it never asked: {text}"));
+            self.crossed(&format!("an answer to a request it never sent: {text}"));
             return None;
         };
         if call.end.is_some() {
@@ -144,12 +145,12 @@ impl History {
     }
 }
 
-/// The sum of a run.
+/// The totals of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Sum {
     pub(crate) calls: usize,
     answered: usize,
-    /// Of each kind of error, how many, and how many of these were done all the same.
+    /// For each kind of error: how many calls failed with it, and how many of these were executed all the same.
     failed: BTreeMap<String, (usize, usize)>,
     marks: usize,
     unanswered: usize,
@@ -157,7 +158,7 @@ pub(crate) struct Sum {
 }
 
 impl Sum {
-    /// Joins what the clients saw with what the servers wrote down.
+    /// Joins what the clients saw with what the servers recorded.
     pub(crate) fn of(histories: &[History], ledgers: &Path) -> Result<Self, String> {
         let mut sum = Self::default();
         let mut done: Vec<Vec<u8>> = histories.iter().map(|history| vec![0; history.calls.borrow().len()]).collect();
@@ -183,7 +184,7 @@ impl Sum {
         Ok(sum)
     }
 
-    /// One line of a ledger.
+    /// Takes one line of a ledger.
     fn note(&mut self, histories: &[History], done: &mut [Vec<u8>], server: &str, line: &str) {
         let place = line.split_once('.').and_then(|(client, id)| {
             let (client, id) = (client.parse::<usize>().ok()?, id.parse::<usize>().ok()?);
@@ -193,7 +194,7 @@ impl Sum {
         });
         let Some((at, id)) = place else {
             self.faults.crossed += 1;
-            return self.faults.tell(format!("{server} did what nobody asked of it: {line}"));
+            return self.faults.tell(format!("{server} executed an unknown call: {line}"));
         };
         done[at][id] = done[at][id].saturating_add(1);
         if done[at][id] > 1 {
@@ -202,7 +203,7 @@ impl Sum {
         }
     }
 
-    /// Whether what the client was told of its call fits what was done.
+    /// Checks that the client's outcome of a call fits what was executed.
     fn judge(&mut self, mark: &str, call: &Call, done: bool) {
         self.calls += 1;
         let wrong = match &call.end {
@@ -212,7 +213,7 @@ impl Sum {
             }
             Some(End::Done) => {
                 self.answered += 1;
-                (!done).then(|| "was answered and not done".to_owned())
+                (!done).then(|| "was answered but not executed".to_owned())
             }
             Some(End::Failed { kind, sent }) => {
                 let count = self.failed.entry(kind.clone()).or_default();
@@ -236,7 +237,7 @@ impl Sum {
         }
     }
 
-    /// What is not as it must be, in words.
+    /// Returns the violations, in words.
     pub(crate) fn told(&self) -> &[String] {
         &self.faults.told
     }

@@ -1,6 +1,6 @@
-//! Calls of many clients over servers of both eras and all transports, one of which is killed again and again: every call has
-//! one answer, its own, and was done at most once (`docs/hazards.md` H9, H34, H35, H57). Every server keeps a ledger of what
-//! it did. A quarter of the clients speaks through relays that have joined the daemon.
+//! Calls of many clients to servers of both eras and all transports, which are killed again and again: every call has
+//! exactly one response, its own, and is executed at most once (`docs/hazards.md` H9, H34, H35, H57). Every server
+//! keeps a ledger of what it executed. A quarter of the clients connects through relays that have joined the daemon.
 
 mod client;
 mod history;
@@ -25,7 +25,7 @@ use crate::kill9::Chance;
 use crate::process::{self, Process};
 use crate::soak::{self, Plan, Verdict};
 
-/// How many clients come through each door.
+/// How many clients use each endpoint.
 const CLIENTS: [(Door, usize); 7] = [
     (Door::Session, 9),
     (Door::Modern, 8),
@@ -35,9 +35,9 @@ const CLIENTS: [(Door, usize); 7] = [
     (Door::Joined, 4),
     (Door::ModernJoined, 4),
 ];
-/// All servers are ready by then.
+/// How long all servers may take to be ready.
 const READY: Duration = Duration::from_secs(30);
-/// The end of the host (`docs/hazards.md` H95).
+/// How long the host may take to end (`docs/hazards.md` H95).
 const ENDED: Duration = Duration::from_secs(17);
 
 pub(crate) fn run(plan: &Plan) -> Verdict {
@@ -46,7 +46,7 @@ pub(crate) fn run(plan: &Plan) -> Verdict {
     let home = tempfile::tempdir().map_err(|error| error.to_string())?;
     let ledgers = home.path().join(format!("ledgers-{}-{:x}", std::process::id(), plan.seed));
     std::fs::create_dir(&ledgers).map_err(|error| error.to_string())?;
-    let word = ledgers.to_str().ok_or("a folder whose name is no text")?.to_owned();
+    let word = ledgers.to_str().ok_or("a folder name that is not UTF-8")?.to_owned();
     let mut chance = Chance(plan.seed);
     let mut fleet = Fleet::start(&ledgers, &mut chance)?;
     let config = home.path().join("mcp.json");
@@ -98,7 +98,7 @@ fn serve<T>(
     let mut lines = BufReader::new(host.stdout.take().ok_or("no stdout")?).lines();
     let first = lines.next().and_then(Result::ok).unwrap_or_default();
     let url = first.split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned);
-    // Its output is read to the end, so that it never waits for a reader.
+    // Reads its output to the end, so that it never blocks on a full pipe.
     let reader = std::thread::spawn(move || lines.map_while(Result::ok).count());
     let done = match url {
         Some(url) => work(url.trim_end_matches("/mcp")),
@@ -135,7 +135,7 @@ fn environment(command: &mut Command, home: &Path) {
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
 }
 
-/// All clients from their first call to their last.
+/// Runs all clients from their first call to their last.
 fn load(plan: &Plan, home: &Path, config: &Path, calls: usize, origin: &str) -> Result<Vec<History>, String> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
@@ -149,7 +149,7 @@ fn load(plan: &Plan, home: &Path, config: &Path, calls: usize, origin: &str) -> 
     })
 }
 
-/// The servers that are reached by URL, which run beside the host, and the names of all.
+/// The servers reached by URL, which run beside the host, and the names of all servers.
 struct Fleet {
     ledgers: PathBuf,
     listening: Vec<(Kind, u16, Child)>,
@@ -174,7 +174,7 @@ impl Fleet {
         command.spawn().map_err(|error| error.to_string())
     }
 
-    /// With retries without end, and not far apart: half of the servers are down in every moment else.
+    /// With unlimited retries at short intervals: otherwise half of the servers would be down at any moment.
     fn config(&self) -> Result<Value, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut servers = Map::new();
@@ -194,7 +194,7 @@ impl Fleet {
         Ok(json!({ "mcpServers": servers, "host": { "startupWait": "30s" } }))
     }
 
-    /// Kills one server after the other, wherever it runs; tells how often.
+    /// Kills one server after the other, wherever it runs, and returns the number of kills.
     fn kill_all_the_time(&mut self, pause: Duration, chance: &mut Chance, stop: &AtomicBool) -> Result<usize, String> {
         let mut kills = 0;
         let mut next = Instant::now() + pause;
@@ -213,7 +213,7 @@ impl Fleet {
                     let (_, port, child) = &mut self.listening[at];
                     let port = *port;
                     child.kill().and_then(|()| child.wait()).map_err(|error| error.to_string())?;
-                    // Now and then nobody listens for a moment.
+                    // Sometimes no server listens for a moment.
                     process::pause(Duration::from_millis([0, 0, 50, 200][chance.below(4)]));
                     self.listening[at].2 = self.listen(kind, port)?;
                 }
@@ -235,7 +235,7 @@ impl Drop for Fleet {
     }
 }
 
-/// A port that no outgoing connection is given while its server is down.
+/// Returns a port that no outgoing connection takes while its server is down.
 fn free_port(chance: &mut Chance) -> Option<u16> {
     let ports = (0..200).map(|_| 20_000 + u16::try_from(chance.below(10_000)).unwrap_or_default());
     ports.into_iter().find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())

@@ -1,6 +1,6 @@
-//! The upstreams of the ledger run, as hidden modes of this program: each writes the mark of a call into its ledger before
-//! it answers, so that what was done outlives a `kill -9`. Written by hand on the wire of each revision, so that nothing of
-//! the host vouches for itself.
+//! The upstreams of the ledger run, as hidden modes of this program: each writes the mark of a call into its ledger
+//! before it answers, so that the record survives a `kill -9`. Written by hand on the wire of each revision, so that no
+//! code of the host vouches for itself.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -22,10 +22,10 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-/// The first argument of a process that is one.
+/// The first argument of a process that runs one.
 pub(crate) const MODE: &str = "__ledger-server";
 
-/// What such a server speaks and how.
+/// The protocol and transport of such a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
@@ -44,7 +44,7 @@ pub(crate) enum Wire {
     Sse,
 }
 
-/// All of a run.
+/// All servers of a run.
 pub(crate) const KINDS: [Kind; 8] = [
     Kind { name: "pipe24", wire: Wire::Pipe, revision: "2024-11-05" },
     Kind { name: "pipe25", wire: Wire::Pipe, revision: "2025-11-25" },
@@ -57,7 +57,7 @@ pub(crate) const KINDS: [Kind; 8] = [
 ];
 
 pub(crate) const MODERN: &str = "2026-07-28";
-/// A restart on the port of the one that was killed may have to wait for it.
+/// How long a restarted server may have to wait for the port of the killed one.
 const BIND: Duration = Duration::from_secs(10);
 
 /// Runs one: `__ledger-server FOLDER/NAME [PORT]`.
@@ -84,7 +84,7 @@ struct Server {
     ledger: File,
 }
 
-/// What is said to a request, in order, each after a while.
+/// The messages of one response, in order, each after a delay.
 type Said = LocalBoxStream<'static, Value>;
 
 impl Server {
@@ -92,7 +92,7 @@ impl Server {
         self.kind.revision == MODERN
     }
 
-    /// Everything that is said to one request.
+    /// Returns everything sent in response to a request.
     fn answer(&self, request: &Value) -> Said {
         let answer = |result: Result<Value, Value>| {
             let mut message = json!({ "jsonrpc": "2.0", "id": request["id"] });
@@ -130,11 +130,12 @@ impl Server {
         }
     }
 
-    /// The one tool: notes the mark, then waits as long as the mark says, so that answers come in another order.
+    /// Runs the one tool: records the mark, then waits as long as the mark says, so that responses come in another
+    /// order.
     fn call(&self, request: &Value, answer: impl Fn(Result<Value, Value>) -> Value) -> Said {
         let params = &request["params"];
         let mark = params["arguments"]["mark"].as_str().unwrap_or_default().to_owned();
-        // One write, so that a line is there whole or not at all.
+        // One write, so that a line is complete or missing.
         if (&self.ledger).write_all(format!("{mark}\n").as_bytes()).is_err() {
             return stream::once(std::future::ready(answer(Err(json!({ "code": -32603, "message": "no ledger" })))))
                 .boxed_local();
@@ -147,7 +148,7 @@ impl Server {
         });
         let text = format!("{mark} {}", self.kind.name);
         let last = answer(Ok(json!({ "content": [{ "type": "text", "text": text }] })));
-        // Not even for JSON, which has one message alone.
+        // JSON responses carry only one message.
         let progress = progress.filter(|_| self.kind.wire != Wire::Json);
         let pause = Duration::from_millis([0, 1, 2, 3, 5, 8, 12, 0][(chance % 8) as usize]);
         let messages = stream::iter(progress.into_iter().chain([last]));
@@ -186,7 +187,7 @@ async fn pipe(server: Rc<Server>) -> std::io::Result<()> {
             let out = out.clone();
             tokio::task::spawn_local(async move {
                 while let Some(message) = said.next().await {
-                    // Nobody to tell when the pipe is gone.
+                    // The pipe may be gone.
                     let _ = out.send(message).await;
                 }
             });
@@ -199,21 +200,21 @@ async fn pipe(server: Rc<Server>) -> std::io::Result<()> {
     }
 }
 
-/// A message, if it wants an answer.
+/// Parses a message, if it expects a response.
 fn request(bytes: &[u8]) -> Option<Value> {
     let message: Value = serde_json::from_slice(bytes).ok()?;
     (message.get("id").is_some() && message.get("method").is_some()).then_some(message)
 }
 
-/// Whole, or a stream.
+/// Complete, or a stream.
 type Body = Either<Full<Bytes>, StreamBody<LocalBoxStream<'static, Result<Frame<Bytes>, Infallible>>>>;
 
-/// What all connections of one server share.
+/// The state shared by all connections of one server.
 struct Shared {
     server: Rc<Server>,
     /// Streams of HTTP with SSE, by session.
     streams: std::cell::RefCell<Vec<mpsc::Sender<Bytes>>>,
-    /// The session that this life of the server gives out; that of another life is unknown.
+    /// The session id of this run of the server; ids of earlier runs are unknown.
     session: String,
 }
 
@@ -238,7 +239,7 @@ async fn http(server: Rc<Server>, port: u16) -> std::io::Result<()> {
             async move { Ok::<_, Infallible>(shared.respond(request).await) }
         });
         tokio::task::spawn_local(async move {
-            // A client that goes away in the middle is no news.
+            // Clients may disconnect midway.
             let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }

@@ -1,5 +1,5 @@
-//! An authorization server whose tokens live two seconds and whose refresh tokens are good once, and the server that takes
-//! its tokens.
+//! An authorization server whose tokens live two seconds and whose refresh tokens are single-use, and the server that
+//! accepts its tokens.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub(super) const LIFE: Duration = Duration::from_secs(2);
 const BODY_BYTES: usize = 64 * 1024;
 
-/// A running one.
+/// A running issuer.
 pub(super) struct Issuer {
     pub(super) url: String,
     state: Arc<Site>,
@@ -40,9 +40,9 @@ struct Site {
 struct Given {
     told: Told,
     next: u64,
-    /// Access tokens, and when they end.
+    /// Access tokens, and when they expire.
     access: HashMap<String, Instant>,
-    /// Refresh tokens that nobody has sent yet.
+    /// Unused refresh tokens.
     refresh: HashSet<String>,
 }
 
@@ -75,14 +75,14 @@ impl Site {
         self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers the token endpoint.
+    /// Serves the token endpoint.
     fn token(&self, form: &HashMap<String, String>) -> Response {
         let mut given = self.given();
         if form.get("grant_type").is_some_and(|grant| grant == "refresh_token") {
             given.told.refreshes += 1;
             let known = form.get("refresh_token").is_some_and(|token| given.refresh.remove(token));
             if !known {
-                // Somebody has it who should not: nothing of the family is good any more (RFC 9700, 4.14.2).
+                // A reused token may be stolen, so the whole family is revoked (RFC 9700, 4.14.2).
                 given.told.reused += 1;
                 given.access.clear();
                 given.refresh.clear();

@@ -1,5 +1,5 @@
-//! Eight hosts that share one login whose tokens live two seconds, and whose refresh tokens are good once: whoever sends one
-//! twice loses the login for all (`docs/hazards.md` H74).
+//! Eight hosts share one login whose tokens live two seconds, and whose refresh tokens are single-use: a host that
+//! sends one twice loses the login for all (`docs/hazards.md` H74).
 
 mod issuer;
 
@@ -17,9 +17,9 @@ use crate::client::{Answer, Peer};
 use crate::soak::{Plan, Verdict};
 
 const HOSTS: usize = 8;
-/// Between two calls of one client, so that tokens end under way.
+/// Time between two calls of one client, so that tokens expire during the run.
 const PACE: Duration = Duration::from_millis(20);
-/// How long a host may take to start, to sign in, to end.
+/// How long a host may take to start, to sign in, or to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(plan: &Plan) -> Verdict {
@@ -56,7 +56,7 @@ async fn all(plan: &Plan) -> Verdict {
     let elapsed = begun.elapsed();
     let told = issuer.told();
     drop(hosts);
-    // Each token but the last may be renewed once; one that has most of its life before it need not be.
+    // Each token but the last may be renewed once; a fresh one need not be.
     let expiries = elapsed.as_secs_f64() / LIFE.as_secs_f64();
     let text = format!(
         "{HOSTS} hosts, {} calls in {:.1} s: tokens of {LIFE:?} renewed {} times, {} refresh tokens sent twice, {} sign-in",
@@ -72,7 +72,7 @@ async fn all(plan: &Plan) -> Verdict {
     if told.reused > 0 || told.sign_ins != 1 || often || seldom { Err(text) } else { Ok(text) }
 }
 
-/// One client of one host: each of its calls is answered with a result.
+/// Runs one client of one host: each of its calls must succeed.
 async fn calls_of(url: String, calls: usize) -> Result<(), String> {
     let mut peer = Peer::open(url).await.map_err(|answer| format!("no session: {answer:?}"))?;
     let mut pace = tokio::time::interval(PACE);
@@ -86,7 +86,7 @@ async fn calls_of(url: String, calls: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Signs in at that host, with the browser played here.
+/// Signs in at this host, and plays the browser.
 async fn sign_in(plan: &Plan, home: &Path, host: &Daemon) -> Result<(), String> {
     let mut command = tokio::process::Command::from(program(plan, home));
     command.args(["login", "a", "--no-browser", "--listen", host.address()]);
@@ -115,7 +115,7 @@ async fn sign_in(plan: &Plan, home: &Path, host: &Daemon) -> Result<(), String> 
     tokio::time::timeout(PATIENCE, login).await.map_err(said)?
 }
 
-/// The browser: the user has agreed, and it is sent back.
+/// Plays the browser: the user agrees, and the browser is redirected back.
 async fn come_back(page: &url::Url) -> Result<(), String> {
     let field = |name: &str| page.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
     let (back, state) = (field("redirect_uri").ok_or("no redirect_uri")?, field("state").ok_or("no state")?);
@@ -149,7 +149,7 @@ impl Daemon {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(said)?;
         let mut lines = BufReader::new(child.stdout.take().ok_or("no stdout")?).lines();
         let first = lines.next().ok_or("the host said nothing")?.map_err(said)?;
-        // Its output is read to the end, so that it never waits for a reader.
+        // Reads its output to the end, so that it never blocks on a full pipe.
         std::thread::spawn(move || lines.map_while(Result::ok).count());
         let url = first.split_whitespace().find(|word| word.starts_with("http://")).ok_or(first.clone())?.to_owned();
         Ok(Self { child, url })

@@ -1,5 +1,5 @@
-//! What is large is translated in one pass: all servers and clients share one thread. Each of these took minutes when a
-//! member was looked for once for each member.
+//! Large bodies are translated in one pass: all servers and clients share one thread. Each of these took minutes when
+//! every member was searched for once per member.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use super::*;
 
 const MANY: usize = 20_000;
 
-/// So many of them, with a comma between.
+/// Joins `count` items with commas.
 fn many(count: usize, each: impl Fn(usize) -> String) -> String {
     (0..count).map(each).collect::<Vec<_>>().join(",")
 }
@@ -35,7 +35,7 @@ fn h48_many_blocks_become_messages_in_one_pass() {
     let told = asked(&Method::CreateMessage, &sampling, V25B).unwrap();
     let one = format!(r#"{{"role":"user","content":{block},"z":1.0}}"#);
     assert_eq!(told.to_string(), format!(r#"{{"messages":[{}]}}"#, many(MANY, |_| one.clone())));
-    // What stands beside them once is not said for each of them.
+    // A member beside the blocks is not repeated for each of them.
     let beside = "x".repeat(1 << 20);
     let sampling = format!(r#"{{"messages":[{{"role":"user","content":[{blocks}],"z":"{beside}"}}]}}"#);
     let Err(Err(error)) = asked(&Method::CreateMessage, &sampling, V25B) else { panic!("it is many gigabytes") };
@@ -62,7 +62,7 @@ fn h48_many_fields_are_asked_in_one_pass() {
         (&answer["content"]["f7"], &answer["content"]["f8"]),
         (&serde_json::json!(["x"]), &serde_json::json!([]))
     );
-    // Names are not looked for without end, and what is said of a field is not said for each of its values.
+    // The search for free names is bounded, and a field's texts are not repeated for each of its values.
     let mut taken = String::new();
     for length in 2..1000 {
         write!(taken, r#""f{}0":{{"type":"string"}},"#, "_".repeat(length)).unwrap();

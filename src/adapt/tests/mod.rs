@@ -1,4 +1,4 @@
-//! The gaps between revisions, by table and by property.
+//! Translation between revisions, by table and by property.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -29,12 +29,12 @@ fn info() -> Raw {
     raw(r#"{"name":"mcp-host","version":"1"}"#)
 }
 
-/// Every two revisions.
+/// Returns every pair of revisions.
 fn pairs() -> impl Iterator<Item = (V, V)> {
     V::ALL.into_iter().flat_map(|from| V::ALL.map(|to| (from, to)))
 }
 
-/// JSON as servers write it: with spaces, escapes, odd numbers, and members that mean something here.
+/// Generates JSON as servers write it: with spaces, escapes, odd numbers, and members with a meaning here.
 fn json() -> impl proptest::strategy::Strategy<Value = String> {
     use proptest::prelude::*;
     let leaf = prop_oneof![

@@ -1,10 +1,11 @@
-//! What servers ask, and the answers.
+//! Questions from servers, and their answers.
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::protocol::ErrorObject;
 
-fn asked(method: &Method, params: &str, from: V, to: V) -> Asked {
+fn asked(method: &Method, params: &str, from: V, to: V) -> AdaptedQuestion {
     question(method, Some(raw(params)), from, to, "gh").unwrap_or_else(|refused| panic!("{refused:?}: {params}"))
 }
 
@@ -88,7 +89,7 @@ fn titled_choices_for_2025_06_18() {
 #[test]
 fn choices_of_several_for_2025_06_18() {
     let newer = r#"{"message":"?","requestedSchema":{"type":"object","properties":{"c":{"type":"array","title":"Colors","description":"d","minItems":1,"items":{"anyOf":[{"const":"r","title":"Red"},{"const":"g","title":"Green"}]},"default":["g"]},"s":{"type":"string"},"t":{"type":"array","items":{"type":"string","enum":["x"]}}},"required":["s","c"]}}"#;
-    let Asked { params, fold } = asked(&Method::Elicit, newer, V26, V25B);
+    let AdaptedQuestion { params, fold } = asked(&Method::Elicit, newer, V26, V25B);
     let older = r#"{"message":"?","requestedSchema":{"type":"object","properties":{"c__0":{"description":"d","title":"Colors: Red","type":"boolean"},"c__1":{"default":true,"description":"d","title":"Colors: Green","type":"boolean"},"s":{"type":"string"},"t__0":{"title":"t: x","type":"boolean"}},"required":["s"]}}"#;
     assert_eq!(params.unwrap().to_string(), older);
     let answer = |text: &str| fold.answer(Ok(raw(text))).unwrap().to_string();
@@ -111,7 +112,7 @@ fn choices_of_several_for_2025_06_18() {
 #[test]
 fn a_switch_takes_no_name_that_is_taken() {
     let form = r#"{"requestedSchema":{"properties":{"c":{"type":"array","items":{"enum":["x","y"]}},"c__1":{"type":"string"}}}}"#;
-    let Asked { params, fold } = asked(&Method::Elicit, form, V25C, V25B);
+    let AdaptedQuestion { params, fold } = asked(&Method::Elicit, form, V25C, V25B);
     let names: Vec<String> =
         value(&params.unwrap())["requestedSchema"]["properties"].as_object().unwrap().keys().cloned().collect();
     assert_eq!(names, ["c__1", "c___0", "c___1"]);
@@ -163,7 +164,7 @@ fn sampling_by_revision() {
 #[test]
 fn an_answer_to_sampling_is_one_block_for_older_servers() {
     let answer = |text: &str, from, to| {
-        let Asked { fold, .. } = asked(&Method::CreateMessage, r#"{"messages":[]}"#, from, to);
+        let AdaptedQuestion { fold, .. } = asked(&Method::CreateMessage, r#"{"messages":[]}"#, from, to);
         fold.answer(Ok(raw(text))).map(|answer| answer.to_string())
     };
     let of = |content: &str| format!(r#"{{"role":"assistant","content":{content},"model":"m"}}"#);
@@ -190,7 +191,7 @@ proptest! {
         for (from, to) in pairs() {
             for method in [Method::Elicit, Method::CreateMessage, Method::RootsList] {
                 for params in [&text, &wrapped] {
-                    let Ok(Asked { params, fold }) = question(&method, Some(raw(params)), from, to, "gh") else { continue };
+                    let Ok(AdaptedQuestion { params, fold }) = question(&method, Some(raw(params)), from, to, "gh") else { continue };
                     let params = params.unwrap();
                     prop_assert_eq!(raw(params.as_str()), params);
                     for answer in [answer.clone(), format!(r#"{{"action":"accept","content":{answer}}}"#)] {
@@ -209,7 +210,7 @@ proptest! {
         let list: Vec<Value> = values.iter().map(|value| if titled { serde_json::json!({ "const": value, "title": "T" }) } else { value.as_str().into() }).collect();
         let items = serde_json::json!({ if titled { "anyOf" } else { "enum" }: list });
         let form = serde_json::json!({ "requestedSchema": { "properties": { "f": { "type": "array", "items": items } } } });
-        let Asked { params, fold } = asked(&Method::Elicit, &form.to_string(), V26, V25B);
+        let AdaptedQuestion { params, fold } = asked(&Method::Elicit, &form.to_string(), V26, V25B);
         let shown = value(&params.unwrap())["requestedSchema"]["properties"].as_object().unwrap().len();
         prop_assert_eq!(shown, values.len());
         let picked: Vec<&String> = values.iter().enumerate().filter(|(index, _)| picks >> index & 1 == 1).map(|(_, value)| value).collect();

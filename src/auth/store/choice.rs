@@ -1,7 +1,7 @@
-//! Which store has a token: what the config says, what the machine has, and where the token is already.
+//! Decides which store holds a token: by the config, by what the machine has, and by where the token already is.
 //!
-//! A login that is in a keyring stays there while the keyring is locked or silent: its server waits to be signed in to, and says
-//! why. Only where there is no keyring at all any more does the next login go elsewhere.
+//! A login in a keyring stays there while the keyring is locked or does not answer: its server stays `unauthorized` and
+//! says why. Only if the keyring has gone altogether is the next login stored elsewhere.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,10 @@ use super::sealed::Sealed;
 use super::{Keeping, Kept, MemoryStore, SecretStore, StoreError};
 use crate::config::{Secret, SecretKey, Secrets, StoreKind};
 
-/// The store that the config asks for. Encrypted files lie in that directory.
+/// Returns the store that the config asks for. Encrypted files are below this directory.
 ///
 /// # Errors
-/// When it asks for files and there is no directory.
+/// Fails if the config asks for a store that needs the directory, and there is none.
 pub(crate) fn chosen(secrets: &Secrets, directory: Option<&Path>) -> Result<Arc<dyn SecretStore>, String> {
     let Some(directory) = directory else {
         return match secrets.store {
@@ -28,7 +28,7 @@ pub(crate) fn chosen(secrets: &Secrets, directory: Option<&Path>) -> Result<Arc<
     Ok(Arc::new(Chosen::new(secrets, directory, system(), Patience::default())))
 }
 
-/// The keyring of this system.
+/// Returns the system keyring; `None` if this build has none.
 fn system() -> Option<Arc<dyn Ring>> {
     #[cfg(feature = "keyring")]
     return Some(Arc::new(super::system::System::OF_TOKENS));
@@ -36,14 +36,15 @@ fn system() -> Option<Arc<dyn Ring>> {
     None
 }
 
-/// The stores that there are, and which of them is meant.
+/// All available stores, and which kind the config asks for.
 pub(super) struct Chosen {
     kind: StoreKind,
     keyring: Option<Keyring>,
     files: Sealed,
     key: Option<SecretKey>,
-    /// The default place of the key file, and what it holds. It counts where the config gives no key.
+    /// The default key file, which is read if no key is given.
     key_file: Option<PathBuf>,
+    /// The key from the default key file, once it was read.
     found: OnceLock<SecretKey>,
     memory: MemoryStore,
     warned: AtomicBool,
@@ -64,18 +65,18 @@ impl Chosen {
         }
     }
 
-    /// The keyring, where it may be used.
+    /// Returns the keyring, if there is one and the config allows its use.
     fn keyring(&self) -> Option<&Keyring> {
         self.keyring.as_ref().filter(|_| matches!(self.kind, StoreKind::Auto | StoreKind::Keyring))
     }
 
-    /// Whether the encrypted file may be used.
+    /// Reports whether the config allows encrypted files.
     fn wants_file(&self) -> bool {
         matches!(self.kind, StoreKind::Auto | StoreKind::File)
     }
 
-    /// The key of the encrypted files: one that was given, else the user's at its well-known place. That one may come while
-    /// this program runs.
+    /// Returns the key with which files are encrypted: the given key, else the key in the default key file, which may
+    /// appear while this program runs.
     fn key(&self) -> Option<SecretKey> {
         self.look_for_key().unwrap_or_else(|wrong| {
             tracing::warn!("{wrong}");
@@ -83,7 +84,8 @@ impl Chosen {
         })
     }
 
-    /// The key that is known, or else that of the key file. The error says what is wrong with a file that holds no key.
+    /// Returns the known key, else the key in the default key file. The error says what is wrong with a key file that
+    /// cannot be used.
     fn look_for_key(&self) -> Result<Option<SecretKey>, String> {
         if let Some(key) = self.key.as_ref().or_else(|| self.found.get()) {
             return Ok(Some(key.clone()));
@@ -99,7 +101,8 @@ impl Chosen {
         closed.open(name, &self.key().ok_or_else(none)?).map(Some)
     }
 
-    /// Keeps a secret where there is no keyring for it. What only memory has takes nothing away that lasts.
+    /// Stores a secret outside of the keyring: in a file, or else in memory. A secret in memory does not replace a
+    /// persistent one. `reason` says why the keyring is not used.
     fn write_beside(&self, name: &str, secret: &Secret, reason: &StoreError) -> Result<(), StoreError> {
         if let Some(key) = self.wants_file().then(|| self.key()).flatten() {
             self.files.write(name, &key, secret)?;
@@ -112,13 +115,13 @@ impl Chosen {
         self.memory.write(name, secret)
     }
 
-    /// After a secret was kept in one place that lasts it is in no other.
+    /// Removes a secret from all stores but the persistent one in which it was just stored.
     fn only(&self, name: &str, place: Kept) {
         let keyring = self.keyring.as_ref().filter(|_| place != Kept::Keyring).map(|keyring| keyring.remove(name));
         let file = (place != Kept::File).then(|| self.files.remove(name));
         let _ = self.memory.remove(name);
         for error in [keyring, file].into_iter().flatten().filter_map(Result::err) {
-            tracing::warn!("a login that was replaced is still kept: {error}");
+            tracing::warn!("a login that was replaced is still stored: {error}");
         }
     }
 }
@@ -146,7 +149,8 @@ impl SecretStore for Chosen {
                     self.only(name, Kept::Keyring);
                     return Ok(());
                 }
-                // The login stays where it is; this token is held in memory until it can go there.
+                // The login stays in the keyring. The caller holds the new token in memory until the keyring accepts
+                // it.
                 Err(error) if self.kind == StoreKind::Keyring => return Err(error),
                 Err(error) if keyring.has(name) && !matches!(error, StoreError::Absent(_)) => return Err(error),
                 Err(error) => error,
@@ -176,7 +180,7 @@ impl SecretStore for Chosen {
         }
         match self.look_for_key() {
             Ok(Some(_)) => Keeping::at(Kept::File),
-            // An empty file is there all the same, and nothing that is there is written over.
+            // The key file may exist and be empty; an existing file is never overwritten.
             Ok(None) => {
                 let key_file = self.key_file.clone().filter(|path| !path.exists());
                 Keeping { reason: Some(reason), key_file, ..Keeping::at(Kept::Memory) }
@@ -188,7 +192,7 @@ impl SecretStore for Chosen {
     fn stamp(&self, name: &str) -> Option<u64> {
         let keyring = self.keyring().map(|keyring| keyring.stamp(name));
         let file = self.wants_file().then(|| self.files.stamp(name));
-        // What is in memory no other program has written.
+        // Secrets in memory have no stamp, because no other program writes them.
         keyring.or(file).map(|_| keyring.unwrap_or_default().rotate_left(1) ^ file.unwrap_or_default())
     }
 
@@ -204,7 +208,7 @@ impl SecretStore for Chosen {
     }
 }
 
-const KEYLESS: &str = "its key is not given: set MCP_HOST_SECRET_KEY or host.secrets.keyFile as it was";
+const KEYLESS: &str = "its key is missing: set MCP_HOST_SECRET_KEY or host.secrets.keyFile as before";
 const BY_CONFIG: &str = "`host.secrets.store` is \"memory\"";
 const INSTEAD: &str = "to keep them in an encrypted file, say yes to what mcp-host login asks, or set MCP_HOST_SECRET_KEY to what `openssl rand -base64 32` prints; \
      to have them in memory and no warning, set host.secrets.store to \"memory\"";

@@ -1,8 +1,9 @@
-//! A key in the keyring of the system, and the secrets that are encrypted with it in files beside.
+//! A key in the system keyring, and encrypted files whose secrets only this key decrypts.
 //!
-//! The keyring holds one text of some fifty characters, so that none of its limits matters (Windows takes 2560 bytes) and a
-//! person is asked for it once. It is asked by one thread at a time, which is left behind when it does not come back: D-Bus can
-//! hang, and a keyring may wait for somebody to unlock it (`docs/hazards.md` H77).
+//! The keyring holds only this key, one text of about fifty characters. So its size limits do not matter (Windows takes
+//! 2560 bytes), and the user is asked only once to allow access. One thread at a time asks the keyring, and is
+//! abandoned if it does not return: D-Bus can hang, and a keyring may wait for somebody to unlock it (`docs/hazards.md`
+//! H77).
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -17,25 +18,25 @@ use super::{StoreError, lock};
 use crate::config::{Secret, SecretKey};
 use crate::keep;
 
-/// A keyring of the system, as far as it is needed: short texts by name. Calls may take for ever.
+/// What is needed of a system keyring: it stores short texts by name. Calls may hang.
 pub(super) trait Ring: Send + Sync {
     fn get(&self, name: &str) -> Result<Option<Zeroizing<String>>, StoreError>;
     fn set(&self, name: &str, text: &str) -> Result<(), StoreError>;
 }
 
-/// Under this name the key is kept there.
+/// The name of the keyring entry that holds the key.
 const NAME: &str = "file-key";
-/// What is kept begins with its version.
+/// The version prefix of the stored text.
 const VERSION: &str = "1:";
 
-/// How long a keyring may take.
+/// How long a keyring may take to answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// For a server that waits to be connected to.
+    /// The time for a read, for which a server waits before it connects.
     pub(super) read: Duration,
-    /// For a token that was just got.
+    /// The time for a write, when a new token is stored.
     pub(super) write: Duration,
-    /// After it did not answer in time it is left alone for so long.
+    /// How long the keyring is not asked again after it has failed.
     pub(super) rest: Duration,
 }
 
@@ -51,7 +52,7 @@ pub(super) struct Keyring {
     files: Sealed,
     patience: Patience,
     known: Mutex<Option<SecretKey>>,
-    /// What it could not do, and until when it is not asked again.
+    /// The error of the last request, if it failed, and until when the keyring is not asked again.
     failed: Mutex<Option<(Instant, StoreError)>>,
 }
 
@@ -61,17 +62,17 @@ impl Keyring {
         Self { asking: Asking::new(ring), files, patience, known, failed }
     }
 
-    /// Whether there is a secret of that name; the keyring is not asked for that.
+    /// Reports whether there is a secret with this name, without asking the keyring.
     pub(super) fn has(&self, name: &str) -> bool {
         self.files.has(name)
     }
 
-    /// Another number after a secret of that name was written or removed.
+    /// Returns a stamp: a number that changes after this secret is written or removed.
     pub(super) fn stamp(&self, name: &str) -> u64 {
         self.files.stamp(name)
     }
 
-    /// Asks whether it can be used at all. Nothing is put into it.
+    /// Checks whether the keyring can be used at all, without writing to it.
     pub(super) fn probe(&self) -> Result<(), StoreError> {
         if lock(&self.known).is_some() {
             return Ok(());
@@ -97,7 +98,7 @@ impl Keyring {
         self.files.remove(name)
     }
 
-    /// The key of a file: the one we know, unless it is of another.
+    /// Returns the key with which a file was encrypted: the known key if it fits, else the key in the keyring.
     fn key_of(&self, closed: &Closed) -> Result<SecretKey, StoreError> {
         if let Some(key) = lock(&self.known).as_ref().filter(|key| closed.is_of(key)) {
             return Ok(key.clone());
@@ -108,13 +109,13 @@ impl Keyring {
             return Err(error.clone());
         }
         let found = self.ask(self.patience.read, |ring| ring.get(NAME))?.and_then(|text| parse(&text));
-        let gone = "the key of its login is not in the keyring any more; sign in anew";
+        let gone = "the key of its login is not in the keyring any more; sign in again";
         let key = found.ok_or_else(|| StoreError::Failed(gone.to_owned()))?;
         *lock(&self.known) = Some(key.clone());
         Ok(key)
     }
 
-    /// The key in the keyring; where there is none, one is made, and read back before anything relies on it.
+    /// Returns the key in the keyring. If there is none, creates one, and reads it back before anything relies on it.
     fn made(&self) -> Result<SecretKey, StoreError> {
         if let Some((until, error @ StoreError::Slow(_))) = &*lock(&self.failed)
             && Instant::now() < *until
@@ -123,7 +124,7 @@ impl Keyring {
         }
         let failed = |error: std::io::Error| StoreError::Failed(format!("the key for the keyring: {error}"));
         keep::make_folder(self.files.folder()).map_err(failed)?;
-        // Of two that make a key at once, one would encrypt with a key that is kept nowhere.
+        // If two processes created a key at once, one would encrypt with a key that is stored nowhere.
         let path = self.files.folder().join(".key.lock");
         let _lock = keep::lock(&path, self.patience.write).map_err(failed)?;
         let fresh = fresh()?;
@@ -140,7 +141,7 @@ impl Keyring {
         Ok(key)
     }
 
-    /// Asks the keyring, and remembers that it failed.
+    /// Asks the keyring, and remembers whether that failed.
     fn ask<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -153,7 +154,7 @@ impl Keyring {
     }
 }
 
-/// Asks a keyring, one question at a time.
+/// Asks a keyring, one request at a time.
 pub(super) struct Asking {
     ring: Arc<dyn Ring>,
     busy: Arc<Busy>,
@@ -164,7 +165,7 @@ impl Asking {
         Self { ring, busy: Arc::default() }
     }
 
-    /// Asks on a thread of its own, which is left behind when the time is over.
+    /// Runs `work` on a thread of its own, which is abandoned after `limit`.
     pub(super) fn ask<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -177,21 +178,21 @@ impl Asking {
         let thread = std::thread::Builder::new().name("keyring".to_owned());
         let started = thread.spawn(move || {
             let _turn = turn;
-            // Nobody may wait for it any more.
+            // The caller may have given up.
             let _ = tell.send(work(&*ring));
         });
         started.map_err(|error| StoreError::Failed(format!("no thread for the keyring: {error}")))?;
         told.recv_timeout(end.saturating_duration_since(Instant::now())).unwrap_or_else(|error| match error {
             RecvTimeoutError::Timeout => Err(StoreError::Slow(limit)),
-            RecvTimeoutError::Disconnected => Err(StoreError::Failed("the keyring broke down".to_owned())),
+            RecvTimeoutError::Disconnected => Err(StoreError::Failed("the keyring failed".to_owned())),
         })
     }
 }
 
-const STRANGE: &str = "what the keyring has under our name is no key of ours; it is left as it is";
-const LIES: &str = "the keyring does not give back what was put into it, so it is not used";
+const STRANGE: &str = "the keyring entry under our name is not a key of ours; it is left as is";
+const LIES: &str = "the keyring does not return what was stored in it, so it is not used";
 
-/// A new key, as it is kept.
+/// Returns a new key in its stored form.
 fn fresh() -> Result<Zeroizing<String>, StoreError> {
     let mut bytes = Zeroizing::new([0; SecretKey::LENGTH]);
     let none = |_| StoreError::Failed("the system has no random numbers".to_owned());
@@ -203,14 +204,14 @@ fn parse(text: &str) -> Option<SecretKey> {
     SecretKey::parse(text.strip_prefix(VERSION)?)
 }
 
-/// Whether a thread is asking the keyring.
+/// Whether a thread is asking the keyring now.
 #[derive(Default)]
 struct Busy {
     now: Mutex<bool>,
     free: Condvar,
 }
 
-/// The one thread that asks; the next may when this is dropped.
+/// The turn of one thread to ask; dropping it lets the next one ask.
 struct Turn(Arc<Busy>);
 
 impl Busy {

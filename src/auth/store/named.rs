@@ -1,4 +1,4 @@
-//! Secrets that the user has put into the keyring of the system, for configs that name them: `${keyring:NAME}`.
+//! Secrets that the user has put into the system keyring for configs, which refer to them as `${keyring:NAME}`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -7,11 +7,11 @@ use super::keyring::{Asking, Ring};
 use super::{StoreError, lock};
 use crate::config::{Keyring, Secret, Unread};
 
-/// The keyring of this system, for what configs name. Asked from a thread of its own, which is left behind when it hangs; in
-/// a build without the feature `keyring` there is none.
+/// Returns the system keyring, for secrets to which configs refer by name. Each request runs on a thread of its own,
+/// which is abandoned if it hangs. A build without the feature `keyring` has no keyring.
 ///
-/// What was read once is used again while the keyring is locked, silent or gone, so that a config that is read again does not
-/// take a secret away from a server that has it.
+/// A value that was read once is used again while the keyring is locked, does not answer, or is gone. So reloading a
+/// config does not take a secret away from a server that has it.
 #[must_use]
 pub fn keyring() -> Keyring {
     #[cfg(feature = "keyring")]
@@ -27,7 +27,7 @@ pub(super) fn read_by(ring: Arc<dyn Ring>) -> Keyring {
         let wanted = name.to_owned();
         match asking.ask(limit, move |ring| ring.get(&wanted)) {
             Ok(Some(text)) => {
-                // Tools that read a line from a terminal or a pipe may keep its end.
+                // Tools that read the secret from a terminal or a pipe may also store the end of the line.
                 let line =
                     text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
                 if line.is_empty() {
@@ -44,7 +44,7 @@ pub(super) fn read_by(ring: Arc<dyn Ring>) -> Keyring {
             Err(StoreError::Failed(reason)) => Err(Unread::This(reason)),
             Err(error) => match lock(&known).get(name) {
                 Some(secret) => {
-                    tracing::warn!("{name:?} is used as the keyring had it before: {error}");
+                    tracing::warn!("{name:?} keeps its last value from the keyring: {error}");
                     Ok(Some(secret.clone()))
                 }
                 None => Err(Unread::All(error.to_string())),

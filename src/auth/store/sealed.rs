@@ -1,8 +1,9 @@
-//! A folder of encrypted files, one for each secret.
+//! A folder of encrypted files, one per secret.
 //!
-//! A file is a head (what it is, in which version, by which key), a nonce, and the secret under XChaCha20-Poly1305. The head
-//! and the name of the secret, which is a hash of server, issuer, client and user, are authenticated with it: a file that was
-//! moved to another name, or whose head was changed, is refused. Files are for their user alone and replaced whole.
+//! A file consists of a head (magic, version, and a mark that identifies the key), a nonce, and the secret, encrypted
+//! with XChaCha20-Poly1305. The head and the name of the secret, which is a hash of server, issuer, client and user,
+//! are authenticated with the secret: a file that was renamed, or whose head was changed, is refused. Files are
+//! readable by their user alone, and replaced as a whole.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -17,19 +18,19 @@ use super::StoreError;
 use crate::config::{Secret, SecretKey};
 use crate::keep;
 
-/// What it is, and in which version.
+/// The first bytes of a file, which include the version of its format.
 const MAGIC: &[u8] = b"mcp-host secret 1\n";
-/// Tells keys apart, and tells nothing of them.
+/// The length in bytes of the mark that identifies the key without revealing it.
 const MARK: usize = 8;
 const NONCE: usize = 24;
-/// A secret is no larger.
+/// The size of the largest file that is read, in bytes.
 const LARGEST: u64 = 1024 * 1024;
 
 /// A folder of encrypted files.
 #[derive(Debug)]
 pub(super) struct Sealed(PathBuf);
 
-/// An encrypted secret, read and not opened yet.
+/// The content of an encrypted file, read but not decrypted.
 #[derive(Debug)]
 pub(super) struct Closed(Vec<u8>);
 
@@ -42,13 +43,13 @@ impl Sealed {
         &self.0
     }
 
-    /// Whether there is a secret of that name.
+    /// Reports whether there is a secret with this name.
     pub(super) fn has(&self, name: &str) -> bool {
         is_name(name) && self.0.join(name).exists()
     }
 
-    /// Tells one file from the next of that name, and from none. One that takes the place of another is another file, written
-    /// later.
+    /// Returns a stamp: a number that identifies the current file with this name, or its absence. A write replaces the
+    /// file by a new one with a later time.
     pub(super) fn stamp(&self, name: &str) -> u64 {
         let mut hash = DefaultHasher::new();
         if let Some(file) = Some(self.0.join(name)).filter(|_| is_name(name)).and_then(|path| fs::metadata(path).ok()) {
@@ -57,7 +58,7 @@ impl Sealed {
         hash.finish()
     }
 
-    /// The secret of that name, as it lies there.
+    /// Reads the secret with this name, still encrypted.
     pub(super) fn read(&self, name: &str) -> Result<Option<Closed>, StoreError> {
         if !is_name(name) {
             return Ok(None);
@@ -74,7 +75,7 @@ impl Sealed {
         }
     }
 
-    /// Encrypts a secret and puts it in place of the one that was there.
+    /// Encrypts a secret, and replaces the previous secret with this name.
     pub(super) fn write(&self, name: &str, key: &SecretKey, secret: &Secret) -> Result<(), StoreError> {
         let path = self.0.join(name);
         let sealed = seal(name, key, secret)?;
@@ -86,7 +87,7 @@ impl Sealed {
         write().map_err(|error| failed(&path, "written", &error))
     }
 
-    /// Removes the secret of that name; it need not be there.
+    /// Removes the secret with this name, if there is one.
     pub(super) fn remove(&self, name: &str) -> Result<(), StoreError> {
         let path = self.0.join(name);
         match fs::remove_file(&path) {
@@ -97,19 +98,19 @@ impl Sealed {
 }
 
 impl Closed {
-    /// Whether it was encrypted with this key, by its head.
+    /// Reports whether the file was encrypted with this key, by the mark in its head.
     pub(super) fn is_of(&self, key: &SecretKey) -> bool {
         self.0.get(MAGIC.len()..MAGIC.len() + MARK).is_some_and(|mark| mark == self::mark(key))
     }
 
-    /// The secret.
+    /// Decrypts the secret with this name.
     pub(super) fn open(&self, name: &str, key: &SecretKey) -> Result<Secret, StoreError> {
-        let wrong = |what: &str| StoreError::Failed(format!("the encrypted file of its login {what}; sign in anew"));
+        let wrong = |what: &str| StoreError::Failed(format!("the encrypted file of its login {what}; sign in again"));
         if !self.0.starts_with(MAGIC) || self.0.len() as u64 > LARGEST {
             return Err(wrong("is of another version, or broken"));
         }
         if !self.is_of(key) {
-            return Err(wrong("was written with another key: bring that back"));
+            return Err(wrong("was written with another key: restore that key"));
         }
         let head = MAGIC.len() + MARK;
         let (Some(nonce), Some(text)) = (self.0.get(head..head + NONCE), self.0.get(head + NONCE..)) else {
@@ -118,7 +119,7 @@ impl Closed {
         let nonce = XNonce::try_from(nonce).map_err(|_| wrong("is broken"))?;
         let bound = bound(self.0.get(..head).unwrap_or_default(), name);
         let opened = cipher(key).decrypt(&nonce, Payload { msg: text, aad: &bound });
-        let text = opened.map_err(|_| wrong("is broken, or is that of another login"))?;
+        let text = opened.map_err(|_| wrong("is broken, or belongs to another login"))?;
         String::from_utf8(text).map(Secret::new).map_err(|_| wrong("is broken"))
     }
 }
@@ -126,7 +127,7 @@ impl Closed {
 fn seal(name: &str, key: &SecretKey, secret: &Secret) -> Result<Vec<u8>, StoreError> {
     let failed = |what: &str| StoreError::Failed(what.to_owned());
     if !is_name(name) {
-        return Err(failed("that is no name of a secret"));
+        return Err(failed("that is not the name of a secret"));
     }
     let mut nonce = [0; NONCE];
     getrandom::fill(&mut nonce).map_err(|_| failed("the system has no random numbers"))?;
@@ -143,7 +144,7 @@ fn cipher(key: &SecretKey) -> XChaCha20Poly1305 {
     XChaCha20Poly1305::new(key.expose().into())
 }
 
-/// What is authenticated with a secret.
+/// Returns the data that is authenticated together with a secret.
 fn bound(head: &[u8], name: &str) -> Vec<u8> {
     [head, name.as_bytes()].concat()
 }
@@ -153,7 +154,8 @@ fn mark(key: &SecretKey) -> [u8; MARK] {
     std::array::from_fn(|index| hash[index])
 }
 
-/// Names are ours: hashes with a word before them. Nothing else becomes a path.
+/// Reports whether a text has the form of our names, which are a hash with a prefix. Nothing else becomes part of a
+/// path.
 fn is_name(name: &str) -> bool {
     (1..=128).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
@@ -202,7 +204,7 @@ mod tests {
         }
         let bytes = fs::read(sealed.folder().join("token-1")).unwrap();
         assert!(!bytes.windows(7).any(|part| part == b"planted"));
-        // The same once more is something else.
+        // The same secret encrypts differently each time.
         sealed.write("token-1", &key(1), &Secret::new(long)).unwrap();
         assert_ne!(fs::read(sealed.folder().join("token-1")).unwrap(), bytes);
         sealed.remove("token-1").unwrap();
@@ -251,7 +253,7 @@ mod tests {
         assert_eq!((mode("token-1"), mode(".")), (0o600, 0o700));
         let before = at("token-1").ino();
         sealed.write("token-1", &key(1), &Secret::new("two")).unwrap();
-        // Another file took its place: no reader ever sees half of one.
+        // The file was replaced: no reader ever sees half of one.
         assert_ne!(at("token-1").ino(), before);
         let names: Vec<_> = fs::read_dir(sealed.folder()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names.len(), 2, "{names:?}");

@@ -1,7 +1,7 @@
-//! The keyring of this system: the Secret Service over D-Bus, the Keychain of macOS, the Credential Manager of Windows.
+//! The system keyring: the Secret Service over D-Bus, the Keychain of macOS, the Credential Manager of Windows.
 //!
-//! It is connected to anew for each question: there are one or two in the life of a program, and what holds a connection has to
-//! notice that the other end was started anew.
+//! Each request opens a new connection to the keyring: a program makes only one or two requests in its life, and a
+//! connection that stays open would have to notice when the keyring's service restarts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use super::StoreError;
 use super::keyring::Ring;
 use crate::config::KEYRING_SERVICE;
 
-/// The keyring of this system, as far as it has what is under one name of a service.
+/// The part of the system keyring that belongs to one service name.
 pub(super) struct System {
-    /// Whose secrets they are, for whoever looks into the keyring.
+    /// The service name of the entries. It also tells a person who looks into the keyring what the secrets are for.
     service: &'static str,
 }
 
 impl System {
-    /// Our own.
+    /// The part for our own secrets, with the key that encrypts tokens.
     pub(super) const OF_TOKENS: Self = Self { service: "mcp-host" };
-    /// What the user has put there.
+    /// The part for secrets that the user has put there for configs.
     pub(super) const OF_CONFIGS: Self = Self { service: KEYRING_SERVICE };
 
     fn entry(&self, name: &str) -> Result<Entry, StoreError> {
@@ -67,12 +67,12 @@ fn store() -> keyring_core::Result<Arc<dyn CredentialStoreApi>> {
 #[cfg(not(any(unix, windows)))]
 compile_error!("the feature `keyring` knows no keyring of this system");
 
-/// What is wrong, in our words. The stores tell kinds apart by text only.
+/// Converts an error of a keyring. Some kinds of errors can be told apart only by their text.
 fn told(error: &Error) -> StoreError {
     let text = match error {
         Error::NoStorageAccess(inner) | Error::PlatformFailure(inner) => inner.to_string(),
-        Error::BadEncoding(_) | Error::BadDataFormat(..) => "it is no text in UTF-8".to_owned(),
-        Error::Ambiguous(_) => "several entries have this name; leave one".to_owned(),
+        Error::BadEncoding(_) | Error::BadDataFormat(..) => "it is not valid UTF-8".to_owned(),
+        Error::Ambiguous(_) => "several entries have this name; keep one".to_owned(),
         other => other.to_string(),
     };
     by_text(&text, matches!(error, Error::NoStorageAccess(_)))
@@ -82,7 +82,7 @@ fn by_text(text: &str, denied: bool) -> StoreError {
     let lower = text.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     if says(&["no result found"]) {
-        // There is a service, and it has no place to keep things in.
+        // There is a Secret Service, but it has no collection in which to store secrets.
         return StoreError::Absent("it has no default collection".to_owned());
     }
     if says(&[
@@ -100,7 +100,7 @@ fn by_text(text: &str, denied: bool) -> StoreError {
     if denied || says(&["locked", "prompt was dismissed"]) {
         return StoreError::Locked;
     }
-    // Texts of services are put on one line of a log.
+    // The text comes from the service, and must fit on one line of a log.
     StoreError::Failed(text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect())
 }
 

@@ -1,4 +1,4 @@
-//! Keyrings that are locked, hang, are small, lie or are not there, and where tokens are then (`docs/hazards.md` H77).
+//! Keyrings that are locked, hang, are small, lie or are absent, and where tokens are stored then (`docs/hazards.md` H77).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::named::read_by;
 use super::{Kept, SecretStore, StoreError, lock};
 use crate::config::{Approved, Config, LoadRequest, Secret, SecretKey, Secrets, StoreKind, Transport, Unread, load};
 
-/// What Windows takes.
+/// The limit of Windows.
 const BYTES: usize = 2560;
 
 /// How a keyring behaves.
@@ -23,18 +23,18 @@ enum Mood {
     Well,
     Locked,
     Absent,
-    /// It answers when its mood is another one.
+    /// Answers only after its mood changes.
     Hangs,
-    /// It says that it has kept what it has not.
+    /// Claims to have stored what it has not.
     Forgets,
-    /// It keeps something else.
+    /// Stores something else.
     Garbles,
     Panics,
-    /// It takes its time to say that it has nothing.
+    /// Takes its time to say that it has nothing.
     Slow,
 }
 
-/// A keyring by script.
+/// A scripted keyring.
 struct Fake {
     mood: Mutex<Mood>,
     changed: Condvar,
@@ -77,7 +77,7 @@ impl Ring for Fake {
         let mood = self.enter()?;
         let kept = lock(&self.kept).get(name).cloned().map(Zeroizing::new);
         if mood == Mood::Slow && kept.is_none() {
-            // Whoever may ask meanwhile hears the same.
+            // Other threads that may ask meanwhile get the same answer.
             let _ = self.changed.wait_timeout_while(lock(&self.mood), Duration::from_millis(100), |_| true);
         }
         Ok(kept)
@@ -109,16 +109,16 @@ impl Machine {
         Self { folder: tempfile::tempdir().unwrap(), ring: Fake::new(mood) }
     }
 
-    /// The well-known place of the user's key.
+    /// Returns the path of the default key file.
     fn key_file(&self) -> PathBuf {
         self.folder.path().join("config/mcp-host/secret.key")
     }
 
-    /// A program that starts there.
+    /// Starts a program on this machine.
     fn start(&self, kind: StoreKind, key: Option<&str>) -> Chosen {
         let key = key.map(|first| SecretKey::parse(&format!("{first}{}", "07".repeat(31))).unwrap());
         let secrets = Secrets { store: kind, key, key_file: Some(self.key_file()) };
-        // Short, for what hangs here does so until it is told otherwise; what does not hang has all the time of the world.
+        // Short for a keyring that hangs, because that always runs out; ample for one that does not.
         let limit = if *lock(&self.ring.mood) == Mood::Hangs { 50 } else { 60_000 };
         let limit = Duration::from_millis(limit);
         let patience = Patience { read: limit, write: limit, rest: Duration::ZERO };
@@ -129,7 +129,7 @@ impl Machine {
         self.start(StoreKind::Auto, None)
     }
 
-    /// All that lies on its disk.
+    /// Returns all files on its disk.
     fn bytes(&self) -> Vec<(PathBuf, Vec<u8>)> {
         fn collect(folder: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>) {
             for entry in std::fs::read_dir(folder).unwrap() {
@@ -174,7 +174,7 @@ fn h77_a_keyring_keeps_the_key_and_files_keep_the_tokens() {
     let again = machine.auto();
     assert_eq!((read(&again), again.place("token-1")), (some("planted"), Kept::Keyring));
     assert!(!machine.has_in_the_clear("planted"));
-    // Once to look, to put and to look again; once after the start. The rest goes without it.
+    // One request to look, to write and to read back; one after the restart. Everything else needs none.
     for number in 0..10 {
         again.write(&format!("token-{number}"), &Secret::new("x")).unwrap();
     }
@@ -202,7 +202,7 @@ fn h77_a_locked_keyring_is_told_and_keeps_what_it_has() {
     for key in [None, Some("01")] {
         let store = machine.start(StoreKind::Auto, key);
         assert_eq!(read(&store), Err(StoreError::Locked));
-        // A login that is there stays where it is, whatever else there is.
+        // An existing login stays in its store, whatever other stores there are.
         assert_eq!((write(&store, "new"), store.place("token-1")), (Err(StoreError::Locked), Kept::Keyring));
     }
     assert_eq!(machine.bytes(), before);
@@ -251,7 +251,7 @@ fn h77_a_keyring_that_lies_is_found_out_at_the_first_write() {
         let machine = Machine::new(mood);
         let only = machine.start(StoreKind::Keyring, None);
         assert!(matches!(write(&only, "planted"), Err(StoreError::Failed(_))), "{mood:?}");
-        // Elsewhere there is another place, and else memory.
+        // Other kinds have another place, or else memory.
         let machine = Machine::new(mood);
         let store = machine.start(StoreKind::Auto, Some("01"));
         write(&store, "planted").unwrap();
@@ -272,7 +272,7 @@ fn h77_without_a_keyring_a_token_goes_to_the_encrypted_file_or_to_memory() {
     assert_eq!(store.place("token-1"), Kept::File);
     assert_eq!(read(&machine.start(StoreKind::File, Some("01"))), some("planted"));
     assert!(!machine.has_in_the_clear("planted"));
-    // Without its key, or with another, it is told and left.
+    // Without its key, or with another, the file is reported and kept.
     for key in [None, Some("02")] {
         let wrong = read(&machine.start(StoreKind::Auto, key)).unwrap_err().to_string();
         assert!(wrong.contains("key"), "{wrong}");
@@ -296,7 +296,7 @@ fn h77_a_login_is_in_one_place_and_moves_only_where_the_first_is_gone() {
     assert!(matches!(read(&store), Err(StoreError::Absent(_))));
     write(&store, "two").unwrap();
     assert_eq!((read(&store), store.place("token-1")), (some("two"), Kept::File));
-    // The keyring is there again, and the login is where it was last; the next token goes to the keyring.
+    // The keyring is back: the login is still in its last place, and the next token goes to the keyring.
     machine.ring.set_mood(Mood::Well);
     let store = machine.start(StoreKind::Auto, Some("01"));
     assert_eq!(read(&store), some("two"));
@@ -328,7 +328,7 @@ fn h77_a_key_that_is_gone_from_the_keyring_is_told_and_made_anew_by_the_next_log
     assert!(wrong.contains("not in the keyring any more"), "{wrong}");
     write(&store, "two").unwrap();
     assert_eq!(read(&machine.auto()), some("two"));
-    // What another program put there under our name is not written over.
+    // A key that another program stored under our name is not overwritten.
     lock(&machine.ring.kept).insert("file-key".to_owned(), "2:something newer".to_owned());
     assert!(write(&machine.start(StoreKind::Keyring, None), "three").is_err());
     assert_eq!(lock(&machine.ring.kept)["file-key"], "2:something newer");
@@ -349,7 +349,7 @@ fn h77_programs_that_start_at_once_make_one_key() {
     }
 }
 
-/// A file with servers that name entries of a keyring, and what reads it.
+/// A file with servers that name entries of a keyring, and the request that loads it.
 struct Named {
     ring: Arc<Fake>,
     request: LoadRequest,
@@ -374,7 +374,7 @@ impl Named {
     }
 }
 
-/// The value of a server's header, or why the server cannot be started.
+/// Returns the value of a server's header, or why the server cannot be started.
 fn header(config: &Config, name: &str) -> Result<String, String> {
     let server = config.servers.iter().find(|server| server.name == name).unwrap();
     match (&server.transport, &server.unusable, &server.disabled) {
@@ -410,7 +410,7 @@ fn h92_a_config_names_what_the_keyring_has() {
     assert!(header(&config, "d").unwrap_err().contains("\"empty\" of the keyring cannot be read: it is empty"));
     assert_eq!(header(&config, "e").as_deref(), Ok("plain"));
     assert!(header(&config, "f").unwrap_err().contains("no entry \"api:-x\""));
-    // Each is asked for once, and nobody sees what came.
+    // Each is requested once, and the values are scrubbed.
     assert_eq!(named.ring.asked(), 5);
     let said = "it said an-odd-canary, another-canary";
     assert_eq!(config.scrubber().without_known(said), "it said ***, ***");
@@ -433,7 +433,7 @@ fn h77_a_keyring_that_is_locked_fails_those_that_name_it() {
         named.ring.set_mood(Mood::Well);
         named.put("x", "back");
         assert_eq!(header(&named.load(), "a").as_deref(), Ok("back"));
-        // What a server has is not taken from it when the config is read again.
+        // Reloading the config does not take a secret from a server that has it.
         named.ring.set_mood(mood);
         let config = named.load();
         assert_eq!((header(&config, "a").as_deref(), header(&config, "b").is_err()), (Ok("back"), true));
@@ -508,7 +508,7 @@ fn nothing_is_asked_for_what_is_not_started() {
     let text = r#"{ "mcpServers": {}, "host": { "listen": "${keyring:api}" } }"#;
     std::fs::write(named.folder.path().join("mcp.json"), text).unwrap();
     let told = load(&named.request).unwrap_err().to_string();
-    assert!(told.contains("\"api\" of a keyring is only for the entries of servers"), "{told}");
+    assert!(told.contains("\"api\" from a keyring may only be used in server entries"), "{told}");
     assert_eq!(named.ring.asked(), 0);
 }
 
@@ -522,7 +522,7 @@ fn where_the_next_login_is_kept_is_told_before_anybody_signs_in() {
     let lost = keeping(Mood::Absent, StoreKind::Auto, None);
     assert_eq!(lost.reason.as_deref(), Some("there is no keyring: it was taken away"));
     assert!(lost.kept == Kept::Memory && lost.key_file.is_some());
-    // A file is no help where the config wants another place.
+    // A file does not help if the config wants another place.
     for kind in [StoreKind::Keyring, StoreKind::Memory] {
         let lost = keeping(Mood::Locked, kind, None);
         assert!(lost.kept == Kept::Memory && lost.key_file.is_none(), "{kind:?}");
@@ -535,11 +535,11 @@ fn h77_a_key_that_comes_while_a_program_runs_is_used_from_then_on() {
     let store = machine.start(StoreKind::Auto, None);
     store.write("token-1", &Secret::new("one")).unwrap();
     assert_eq!(store.place("token-1"), Kept::Memory);
-    super::make_key_file(&machine.key_file()).unwrap();
+    super::key_file::made(&machine.key_file()).unwrap();
     assert_eq!(store.keeping().kept, Kept::File);
     store.write("token-1", &Secret::new("two")).unwrap();
     assert_eq!(store.place("token-1"), Kept::File);
-    // The next program of the user reads it without being told of the key.
+    // The user's next program finds the key without being told.
     let next = machine.start(StoreKind::Auto, None);
     assert_eq!(next.read("token-1").unwrap().unwrap().expose(), "two");
 }

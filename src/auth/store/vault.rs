@@ -1,5 +1,5 @@
-//! A store as the rest of the program uses it: no call blocks a thread that does other work, none takes for ever, and what the
-//! store does not take is held in memory until it does (`docs/hazards.md` H77).
+//! A secret store as the rest of the program uses it: calls do not block async threads and do not hang, and a secret
+//! that the store does not accept is held in memory until a later write succeeds (`docs/hazards.md` H77).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use super::{Keeping, Kept, SecretStore, StoreError, lock};
 use crate::config::Secret;
+use crate::keep;
 
-/// A keyring has ten seconds (see `keyring.rs`), the files around it the rest.
+/// How long a call may take: ten seconds for a keyring (see `keyring.rs`), and two more for the files.
 const PATIENCE: Duration = Duration::from_secs(12);
 
-/// A store as the rest of the program uses it.
+/// A secret store as the rest of the program uses it.
 #[derive(Clone)]
 pub(crate) struct Vault {
     store: Arc<dyn SecretStore>,
-    /// What the store has not taken. It is newer than what the store has under that name, so it is what counts: a refresh
-    /// token from before would be one that is spent.
+    /// Secrets that the store has not accepted, by name. They are newer than those in the store, so they win: an older
+    /// refresh token would be used up.
     held: Arc<Mutex<HashMap<String, Secret>>>,
 }
 
@@ -40,7 +41,7 @@ impl Vault {
         self.blocking(move |store| store.read(&key)).await
     }
 
-    /// Keeps a secret; after an error it is held in memory.
+    /// Stores a secret. If that fails, returns the error and holds the secret in memory.
     pub(crate) async fn write(&self, key: &str, secret: Secret) -> Result<(), StoreError> {
         lock(&self.held).insert(key.to_owned(), secret.clone());
         let name = key.to_owned();
@@ -57,18 +58,19 @@ impl Vault {
         self.blocking(move |store| store.remove(&key)).await
     }
 
-    /// Another number after that secret was written or removed; none where the store cannot tell.
+    /// Returns a stamp: a number that changes after this secret is written or removed; `None` if the store has no
+    /// stamps.
     pub(crate) async fn stamp(&self, key: &str) -> Result<Option<u64>, StoreError> {
         let key = key.to_owned();
         self.blocking(move |store| Ok(store.stamp(&key))).await
     }
 
-    /// Where the next secret would be kept.
+    /// Returns where the next secret would be stored.
     pub(crate) async fn keeping(&self) -> Result<Keeping, StoreError> {
         self.blocking(|store| Ok(store.keeping())).await
     }
 
-    /// Where the secret of that name is.
+    /// Returns where the secret with this name is.
     pub(crate) fn place(&self, key: &str) -> Kept {
         if lock(&self.held).contains_key(key) { Kept::Memory } else { self.store.place(key) }
     }
@@ -78,10 +80,10 @@ impl Vault {
         work: impl FnOnce(&dyn SecretStore) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let store = self.store.clone();
-        let done = tokio::task::spawn_blocking(move || work(&*store));
+        let done = keep::aside(move || work(&*store));
         match tokio::time::timeout(PATIENCE, done).await {
             Ok(Ok(done)) => done,
-            Ok(Err(_)) => Err(StoreError::Failed("the store of secrets broke down".to_owned())),
+            Ok(Err(_)) => Err(StoreError::Failed("the secret store failed".to_owned())),
             Err(_) => Err(StoreError::Slow(PATIENCE)),
         }
     }
@@ -94,7 +96,7 @@ mod tests {
     use super::super::MemoryStore;
     use super::*;
 
-    /// A store that takes nothing while it is shut.
+    /// A store that rejects writes while it is shut.
     #[derive(Default)]
     struct Door {
         shut: AtomicBool,
@@ -123,7 +125,7 @@ mod tests {
         vault.write("a", Secret::new("old")).await.unwrap();
         door.shut.store(true, Ordering::SeqCst);
         assert_eq!(vault.write("a", Secret::new("new")).await, Err(StoreError::Locked));
-        // Not the one that was spent to get it; and that is still where it was.
+        // Not the old one, which was spent to get the new one. The store still has it.
         assert_eq!((read().await.as_str(), vault.place("a")), ("new", Kept::Memory));
         assert_eq!(door.inside.read("a").unwrap().unwrap().expose(), "old");
         door.shut.store(false, Ordering::SeqCst);

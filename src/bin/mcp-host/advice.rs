@@ -1,6 +1,6 @@
-//! What mends a server that did not start, told from why it did not. A guess that is not sure is none.
+//! Suggests a fix for a server that did not start, judging by the cause. Suggests nothing if unsure.
 
-/// The line that mends it, if the cause is one that many people meet. `name` is the server's, as it is shown.
+/// Returns one line of help if the cause is a common one. `name` is the server's name as shown.
 pub(crate) fn mend(name: &str, cause: &str) -> Option<String> {
     let lower = cause.to_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
@@ -40,12 +40,12 @@ pub(crate) fn mend(name: &str, cause: &str) -> Option<String> {
         return Some(format!("look for a misspelt host in `url` of `{name}`, and whether this machine is online"));
     }
     if has(&["answered 500", "answered 502", "answered 503", "answered 504"]) {
-        return Some("the fault is the server's: try again later, or tell whoever runs it".to_owned());
+        return Some("the server has a problem: try again later, or tell its operator".to_owned());
     }
     None
 }
 
-/// A cause, and the mend that we have put behind it ourselves. Whatever a server said before that stays where it is.
+/// Splits a cause from the help that we appended to it, if we did. A server's own text is never taken for help.
 pub(crate) fn split(cause: &str) -> (&str, Option<&str>) {
     let both = |at: usize| (&cause[..at], Some(&cause[at + "; ".len()..]));
     if let Some(ours) = cause.strip_prefix("cannot start `")
@@ -53,7 +53,7 @@ pub(crate) fn split(cause: &str) -> (&str, Option<&str>) {
     {
         return both(cause.len() - ours.len() + at);
     }
-    // The cause begins with a key of the config. The problem with it follows.
+    // The cause begins with a config key, followed by the problem.
     let key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '[' | ']');
     if let Some((head, _)) = cause.split_once(": ")
         && head.chars().all(key)
@@ -65,11 +65,11 @@ pub(crate) fn split(cause: &str) -> (&str, Option<&str>) {
         return (cause, None);
     }
     let at = cause.rfind("; ").filter(|at| OF_URLS.iter().any(|mend| cause[*at..].starts_with(mend)));
-    // That of a token is two sentences.
+    // The help about tokens has two sentences.
     at.or_else(|| cause.rfind(OF_URLS[0])).map_or((cause, None), both)
 }
 
-/// How our mends of URLs begin.
+/// How our help about URLs begins, in each form.
 const OF_URLS: [&str; 4] = [
     "; put a token into `headers` or `auth`",
     "; sign in with: mcp-host login ",
@@ -77,7 +77,7 @@ const OF_URLS: [&str; 4] = [
     "; put the final URL into the config",
 ];
 
-/// How our mends of commands begin.
+/// How our help about commands begins, in each form.
 const MENDS: [&str; 6] =
     ["; install it, or ", "; chmod +x ", "; begin ", "; write \"command\"", "; mkdir -p ", "; give its full path"];
 
@@ -141,7 +141,7 @@ mod tests {
             let mend = mend("s", &cause);
             assert!(mend.as_deref().is_some_and(|mend| mend.contains(part)), "{cause}: {mend:?}");
         }
-        // What a server at a URL says of a certificate is of another one.
+        // A server at a URL that mentions a certificate means one that this machine does not check.
         assert_eq!(mend("s", "https://a answered 400: self-signed certificate"), None);
         assert_eq!(mend("s", &ended("KeyError: 'KEY'")), None);
     }

@@ -1,19 +1,17 @@
-//! The command line.
+//! The command line: its commands and options.
 
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum as _};
+use clap::{Args, Parser, Subcommand};
 
 use mcp_host::admin::At;
 use mcp_host::config;
 
 use crate::listen;
 use crate::paint::When;
-use crate::servers::quoted;
-use crate::usage::{self, Line, Mistake};
+use crate::text::quoted;
 
 /// One endpoint for many MCP servers.
 #[derive(Debug, Parser)]
@@ -25,22 +23,22 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
-/// What every command takes, before or after its name.
+/// Options of every command, allowed before or after its name.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Common {
-    /// A config file; any MCP client's will do. Given more than once, a later file wins by server name
+    /// A config file, ours or any MCP client's. Repeatable: if two files have the same server, the later wins
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Vec<PathBuf>,
-    /// Of Claude Code's ~/.claude.json, the project whose servers to use [default: that of the current directory]
+    /// Which project of Claude Code's ~/.claude.json to use [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) project: Option<PathBuf>,
-    /// Print data for machines
+    /// Print JSON for machines
     #[arg(long)]
     pub(crate) json: bool,
     /// Log more on stderr; twice for every message, three times for its contents
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// Say nothing but data and errors
+    /// Print only data and errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// When to use colors: auto, always or never
@@ -63,18 +61,18 @@ pub(crate) enum Command {
     /// List the prompts
     Prompts(List),
     /// Call a tool
-    Call(Call),
+    Call(CallArgs),
     /// Read a resource
     Read(Read),
     /// Get a prompt
     Prompt(Prompt),
     /// Show what a project's config would start, and approve it
     Approve(Approve),
-    /// Ask a running `serve` how its servers and clients are
+    /// Show the servers and clients of a running `serve`
     Status(Status),
-    /// Sign in to a server, for a running `serve` or for all that start later
+    /// Sign in to a server, for a running `serve` and all that start later
     Login(Login),
-    /// Forget the login of a server, and have it revoked
+    /// Forget the login of a server and revoke it
     Logout(Logout),
     /// List the logins; no token is shown
     Auth(Auth),
@@ -110,7 +108,7 @@ pub(crate) struct Serve {
 
 #[derive(Args, Debug)]
 pub(crate) struct Stdio {
-    /// Have servers of its own, also where a daemon of the same config runs
+    /// Start its own servers, even if a daemon of the same config runs
     #[arg(long, conflicts_with = "join")]
     pub(crate) own: bool,
     /// Use the daemon at this address, whatever its config
@@ -158,20 +156,20 @@ pub(crate) struct Tools {
 
 #[derive(Args, Debug)]
 #[command(after_help = GIVEN)]
-pub(crate) struct Call {
+pub(crate) struct CallArgs {
     /// The tool, as `mcp-host tools` shows it
     #[arg(value_name = "TOOL")]
     pub(crate) tool: String,
-    /// Its arguments: one JSON object, or key=value by the types of the tool's schema
+    /// Its arguments: one JSON object, or key=value, typed by the tool's schema
     #[arg(value_name = "JSON | KEY=VALUE")]
     pub(crate) arguments: Vec<String>,
     /// How long the call may take, with a unit: 500ms, 30s, 5m
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) timeout: Option<Duration>,
-    /// Save images, audio and other data of the answer; a file that exists is never overwritten
+    /// Save images, audio and other binary content; never overwrites a file
     #[arg(long, value_name = "FILE | FOLDER")]
     pub(crate) out: Option<PathBuf>,
-    /// Send the arguments without comparing them with the tool's schema
+    /// Send the arguments without checking them against the tool's schema
     #[arg(long)]
     pub(crate) no_check: bool,
     #[command(flatten)]
@@ -213,7 +211,7 @@ pub(crate) struct Approve {
     /// Only this server
     #[arg(value_name = "SERVER")]
     pub(crate) server: Option<String>,
-    /// Approve what is shown without being asked
+    /// Approve without asking
     #[arg(short, long)]
     pub(crate) yes: bool,
     #[command(flatten)]
@@ -225,7 +223,7 @@ pub(crate) struct Status {
     /// All about this server: its name in the config, or its alias
     #[arg(value_name = "SERVER")]
     pub(crate) server: Option<String>,
-    /// Forget what SERVER asks its clients, which decides who shares a process; the next question teaches it anew
+    /// Forget what SERVER asks its clients, which decides who shares a process; learned again from its next question
     #[arg(long, requires = "server")]
     pub(crate) forget: bool,
     /// Which daemon to ask, if several run
@@ -246,7 +244,7 @@ pub(crate) struct Auth {
 
 #[derive(Args, Debug)]
 pub(crate) struct Token {
-    /// What the client is called in the config
+    /// The client's name in the config
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     #[command(flatten)]
@@ -258,10 +256,10 @@ pub(crate) struct Login {
     /// The server: its name in the config, or its alias
     #[arg(value_name = "SERVER")]
     pub(crate) server: String,
-    /// Only show the page, open no browser
+    /// Show the page, do not open a browser
     #[arg(long)]
     pub(crate) no_browser: bool,
-    /// Sign in by a code that is entered at a page, with a browser on any machine
+    /// Sign in with a code, entered in a browser on any machine
     #[arg(long)]
     pub(crate) device: bool,
     /// Which daemon to ask, if several run
@@ -292,7 +290,7 @@ pub(crate) struct Demo {
 }
 
 impl Common {
-    /// The options that a command in a hint needs to mean the same servers.
+    /// Returns the options that make a suggested command use the same servers.
     pub(crate) fn again(&self, demo: bool) -> String {
         let files = self.config.iter().map(|file| format!(" --config {}", quoted(&file.to_string_lossy())));
         let project = self.project.iter().map(|folder| format!(" --project {}", quoted(&folder.to_string_lossy())));
@@ -301,7 +299,7 @@ impl Common {
 }
 
 impl Cli {
-    /// The options from before and after the command together.
+    /// Merges the options from before and after the command.
     pub(crate) fn common(&self) -> Common {
         let before = self.common.clone();
         let Some(after) = self.command.as_ref().map(Command::common) else { return before };
@@ -338,36 +336,10 @@ impl Command {
     }
 }
 
-/// Why there is nothing to run.
-#[derive(Debug)]
-pub(crate) enum Misunderstood {
-    /// Help or the version was asked for.
-    Asked(Box<clap::Error>),
-    Wrong(Mistake),
-}
-
-/// Reads a command line.
-pub(crate) fn parse(words: &[OsString]) -> Result<Cli, Misunderstood> {
-    let wrong = |error: clap::Error| match error.use_stderr() {
-        true => Misunderstood::Wrong(usage::explain(&error, &Line::of(words))),
-        false => Misunderstood::Asked(Box::new(error)),
-    };
-    let matches = Cli::command().try_get_matches_from(words).map_err(wrong)?;
-    if let Some(mistake) = usage::misread(&matches) {
-        return Err(Misunderstood::Wrong(mistake));
-    }
-    Cli::from_arg_matches(&matches).map_err(wrong)
-}
-
-/// What `--color` says on a command line that is not understood.
-pub(crate) fn color(words: &[OsString]) -> When {
-    Line::of(words).value(&["--color"]).and_then(|said| When::from_str(said, true).ok()).unwrap_or_default()
-}
-
-/// A time with its unit.
+/// Parses a time with its unit.
 fn time(text: &str) -> Result<Duration, String> {
     let time = config::time(text).ok_or("write it with a unit: 500ms, 30s, 5m, 1h")?;
-    if time.is_zero() { Err("no call is that quick".to_owned()) } else { Ok(time) }
+    if time.is_zero() { Err("no call can finish in no time".to_owned()) } else { Ok(time) }
 }
 
 const GIVEN: &str = "\
@@ -387,6 +359,8 @@ The guide is in docs/ of the repository; docs/troubleshooting.md explains error 
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]
@@ -423,13 +397,5 @@ mod tests {
             seen += 1;
         }
         assert!(seen >= 4);
-    }
-
-    #[test]
-    fn a_missing_argument_is_told_with_the_usage() {
-        let words = ["mcp-host", "call"].map(OsString::from);
-        let Err(Misunderstood::Wrong(mistake)) = parse(&words) else { panic!("a tool is missing") };
-        assert_eq!(mistake.wrong, "the following required arguments were not provided: <TOOL>");
-        assert_eq!(mistake.help, "mcp-host call <TOOL> [JSON | KEY=VALUE]...");
     }
 }

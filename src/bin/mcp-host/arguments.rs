@@ -1,8 +1,8 @@
-//! What a tool takes, as its input schema says it, in words: for the list of tools, and for one tool shown whole.
+//! Describes a tool's arguments from its input schema: in one line for the list of tools, in full for a single tool.
 //!
-//! References inside the schema are followed, the forms of `Optional` are seen through, and what lies in objects gets a path
-//! (`options.depth`, `files[].name`). **Invariant:** reading a schema of any shape ends: its depth, its rows and the count of
-//! subschemas that are read have caps.
+//! References inside the schema are followed, `Optional` forms are unwrapped, and members of objects get a path
+//! (`options.depth`, `files[].name`). **Invariant:** reading a schema of any shape ends: its depth, its rows and the
+//! number of subschemas have caps.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -11,20 +11,19 @@ use mcp_host::protocol::{Raw, object};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::servers::quoted;
-use crate::text;
+use crate::text::{self, quoted};
 
 /// One argument, or a member of one.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Argument {
-    /// Its path from the top.
+    /// The path from the top of the arguments.
     pub(crate) path: String,
-    /// Type and limits, `default` last.
+    /// The type and limits in words, the default last.
     pub(crate) kind: String,
     pub(crate) description: String,
 }
 
-/// Everything that a schema names, in its own order, members behind what holds them.
+/// Returns every argument that a schema names, in the schema's order, each followed by its members.
 pub(crate) fn all(schema: &Raw) -> Vec<Argument> {
     let (mut rows, root) = (Vec::new(), Root::of(schema));
     members(&root, &View::of(&root, schema), "", 0, &mut rows);
@@ -53,8 +52,8 @@ fn members(root: &Root<'_>, view: &View, prefix: &str, depth: usize, rows: &mut 
     }
 }
 
-/// The arguments in one line, such as `text= [from=]`. Optional ones stand in brackets, after the required ones. The line has
-/// as many as fit.
+/// Returns the arguments in one line, such as `text= [from=]`: required ones first, then optional ones in brackets, as
+/// many as fit.
 pub(crate) fn summary(schema: &Raw) -> String {
     let view = View::of(&Root::of(schema), schema);
     let required = view.required();
@@ -76,7 +75,7 @@ pub(crate) fn summary(schema: &Raw) -> String {
     line
 }
 
-/// An example call for a shell. It has the required arguments; without any, it has one optional argument.
+/// Returns an example call for a shell, with the required arguments, or one optional argument if none is required.
 pub(crate) fn example(tool: &str, schema: &Raw, again: &str) -> String {
     let root = Root::of(schema);
     let view = View::of(&root, schema);
@@ -88,7 +87,7 @@ pub(crate) fn example(tool: &str, schema: &Raw, again: &str) -> String {
     }
     let values: Vec<(&str, Value)> =
         shown.iter().map(|(name, of)| (name.as_str(), View::of(&root, of).example(&root, name, 0))).collect();
-    // A word ends its key at the first `=`.
+    // In a `key=value` word, the key ends at the first `=`.
     let words =
         match values.iter().any(|(name, _)| name.is_empty() || name.contains('=') || name.starts_with(['{', ' '])) {
             true => {
@@ -101,8 +100,8 @@ pub(crate) fn example(tool: &str, schema: &Raw, again: &str) -> String {
     format!("mcp-host call {}{words}{again}", quoted(tool))
 }
 
-/// The typed call with the missing arguments added. `None` if no argument is missing, or if the call has no `key=value` form.
-/// A value that came from a file stays `key=@FILE`.
+/// Returns the call as the user typed it with the missing arguments added, or `None` if none is missing or the call has
+/// no `key=value` form. A value that came from a file stays `key=@FILE`.
 pub(crate) fn completed(tool: &str, schema: &Raw, words: &[String], given: &Raw, again: &str) -> Option<String> {
     let root = Root::of(schema);
     let view = View::of(&root, schema);
@@ -125,7 +124,7 @@ pub(crate) fn completed(tool: &str, schema: &Raw, words: &[String], given: &Raw,
 
 fn word(name: &str, value: &Value) -> String {
     let value = match value {
-        // The one sign that means something at the beginning of a value.
+        // A leading `@` would name a file.
         Value::String(text) if text.starts_with('@') => format!("@{text}"),
         Value::String(text) => text.clone(),
         value => text::json(&value.to_string()).into_owned(),
@@ -140,7 +139,7 @@ fn pair(name: &str, value: &str) -> String {
     quoted(&format!("{name}={value}"))
 }
 
-/// The whole schema, and how much more may be read of it. A few of its lines may refer to all of it, over and over.
+/// The whole schema, and how many more bytes of it may be read: a few lines may refer to all of it, over and over.
 struct Root<'a> {
     schema: &'a Raw,
     left: Cell<usize>,
@@ -159,9 +158,9 @@ impl<'a> Root<'a> {
         self.left.get() == 0
     }
 
-    /// What a reference inside the schema leads to.
+    /// Resolves a reference inside the schema.
     fn resolve(&self, reference: &str) -> Option<Raw> {
-        // It is gone through once, a part many times.
+        // The whole schema is scanned once, its parts many times.
         self.spend(self.schema.as_str().len() / 16);
         let pointer = reference.strip_prefix('#')?;
         let mut at = self.schema.clone();
@@ -176,11 +175,11 @@ impl<'a> Root<'a> {
     }
 }
 
-/// A schema together with what it refers to.
+/// A schema together with the schemas that it refers to.
 struct View {
-    /// The schema first, then what its references and `allOf` add.
+    /// The schema itself, then the schemas that its `$ref` and `allOf` name.
     parts: Vec<Raw>,
-    /// One of its forms is `null`.
+    /// Whether one of its forms is `null`.
     nullable: bool,
 }
 
@@ -195,7 +194,7 @@ impl View {
         if depth == 0 || self.parts.len() >= PARTS || !schema.is_object() {
             return;
         }
-        // What it says itself is read in any case.
+        // The schema itself is read in any case.
         if root.is_spent() {
             self.parts.extend(self.parts.is_empty().then(|| schema.clone()));
             return;
@@ -235,7 +234,7 @@ impl View {
         self.parts.iter().filter_map(|part| part.member("required")?.read::<Vec<String>>().ok()).flatten().collect()
     }
 
-    /// In the order of the schema.
+    /// Returns the properties in the order of the schema.
     fn properties(&self) -> Vec<(String, Raw)> {
         let (mut found, mut known) = (Vec::new(), HashSet::new());
         for properties in self.parts.iter().filter_map(|part| part.member("properties")) {
@@ -252,7 +251,7 @@ impl View {
         found
     }
 
-    /// The types that are named, `null` left out.
+    /// Returns the named types, without `null`.
     fn types(&self) -> Vec<String> {
         match self.value("type") {
             Some(Value::String(name)) => vec![name],
@@ -266,7 +265,7 @@ impl View {
         listed.into_iter().chain(self.value("const")).collect()
     }
 
-    /// `integer, required, 1 to 60, default 5`.
+    /// Describes the value: `integer, required, 1 to 60, default 5`.
     fn words(&self, root: &Root<'_>, required: bool) -> String {
         let required = required.then(|| "required".to_owned());
         let default = self.value("default").map(|value| format!("default {}", short(&value)));
@@ -286,7 +285,7 @@ impl View {
                 for form in forms.by_ref().take(VALUES).take_while(|_| !root.is_spent()) {
                     kinds.push(Self::of(root, &form).kind(root, depth + 1));
                 }
-                // What is left out inside a form is left out of all.
+                // If a part of a form is left out, the whole list is marked as incomplete.
                 let is_unread = root.is_spent() && self.properties().is_empty();
                 if is_unread || forms.next().is_some() || kinds.iter().any(|kind| kind.ends_with(MORE)) {
                     let mut told: Vec<&str> = kinds.iter().map(|kind| kind.trim_end_matches(MORE)).collect();
@@ -361,7 +360,7 @@ impl View {
         .collect()
     }
 
-    /// A value that the schema allows, as far as that can be made up.
+    /// Makes up a value that the schema allows, as far as possible.
     fn example(&self, root: &Root<'_>, name: &str, depth: usize) -> Value {
         let given = self.value("examples").and_then(|list| list.as_array()?.first().cloned());
         let given = given.or_else(|| self.value("example")).or_else(|| self.values().into_iter().next());
@@ -414,7 +413,7 @@ impl View {
         )
     }
 
-    /// A text of the right format and length.
+    /// Makes up a text of the right format and length.
     fn sample(&self, name: &str) -> String {
         let known = match self.text("format").as_deref() {
             Some("uri" | "url" | "iri" | "uri-reference") => Some("https://example.com/"),
@@ -449,18 +448,18 @@ fn short(value: &Value) -> String {
     text::cut(&text::json(&value.to_string()), SHORT)
 }
 
-/// References, and schemas in `allOf`, followed for one value.
+/// How many nested references and schemas in `allOf` to follow for one value.
 const DEEPEST: usize = 6;
 const PARTS: usize = 16;
-/// How deep objects are shown.
+/// How many levels of nested objects to show.
 const NESTED: usize = 4;
 const ROWS: usize = 200;
-/// Bytes that are read of one schema, those that are read again counted again.
+/// How many bytes of one schema to read; bytes that are read again count again.
 const BYTES: usize = 4 << 20;
-/// There are more forms than are told.
+/// Marks a list of forms as incomplete.
 const MORE: &str = " or …";
 const VALUES: usize = 12;
-/// Characters of a line of arguments.
+/// How many characters a line of arguments has at most.
 const SUMMARY: usize = 48;
 const PATTERN: usize = 60;
 const SHORT: usize = 60;

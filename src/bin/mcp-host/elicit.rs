@@ -1,14 +1,10 @@
-//! A server asks the user something during a one-shot call: the questions go to stderr, the answers come from stdin.
+//! Elicitation during a one-shot call: servers' questions go to stderr, the user's answers come from stdin.
 //!
-//! Only form elicitation with primitive fields. Where nobody sits at a terminal, the answer is "decline".
+//! Supports only form elicitation with primitive fields. Without a terminal, the answer is "decline".
 
-use std::sync::Arc;
-
-use futures_util::future::BoxFuture;
-use mcp_host::ClientHandler;
-use mcp_host::protocol::{ErrorObject, Method, Outcome, Profile, Raw};
+use mcp_host::{ClientHandler, ElicitAnswer, Elicitation, Profile, Raw};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
 use tokio::sync::Mutex;
 
@@ -19,13 +15,13 @@ use crate::text;
 #[derive(Debug)]
 pub(crate) struct Terminal {
     output: Output,
-    /// One form at a time, however many servers ask.
-    answers: Arc<Mutex<Lines<BufReader<Stdin>>>>,
+    /// Locked while a form is filled in: one form at a time, however many servers ask.
+    answers: Mutex<Lines<BufReader<Stdin>>>,
 }
 
 impl Terminal {
     pub(crate) fn new(output: Output) -> Self {
-        Self { output, answers: Arc::new(Mutex::new(BufReader::new(tokio::io::stdin()).lines())) }
+        Self { output, answers: Mutex::new(BufReader::new(tokio::io::stdin()).lines()) }
     }
 }
 
@@ -34,40 +30,32 @@ impl ClientHandler for Terminal {
         Profile::ELICITATION_FORM
     }
 
-    fn request(&self, server: &str, method: Method, params: Option<Raw>) -> BoxFuture<'static, Outcome> {
-        if method != Method::Elicit {
-            let error = ErrorObject::method_not_found(method.as_str());
-            return Box::pin(async { Err(error) });
-        }
-        let server = if server.is_empty() { "the server".to_owned() } else { format!("server `{server}`") };
+    async fn elicit(&self, question: Elicitation) -> ElicitAnswer {
+        let server = question.server().map_or_else(|| "the server".to_owned(), |server| format!("server `{server}`"));
         if !self.output.interactive() {
-            let question = params.as_ref().and_then(|params| params.text("message")).unwrap_or_default();
-            let question = text::cut(&text::line(&question), WIDTH);
-            self.output.remark(&format!("note: {server} asked \"{question}\" and was declined: there is no terminal"));
+            let asked = text::cut(&text::line(&question.message()), WIDTH);
+            self.output.remark(&format!("note: {server} asked \"{asked}\" and was declined: there is no terminal"));
             self.output.remark("help: run the command in a terminal to answer");
-            return Box::pin(async { Ok(Raw::from_value(&json!({ "action": "decline" }))) });
+            return ElicitAnswer::Decline;
         }
-        let (output, answers) = (self.output.clone(), Arc::clone(&self.answers));
-        Box::pin(async move {
-            let params = params.ok_or_else(|| ErrorObject::invalid_params("a form needs a message and a schema"))?;
-            let mut answers = answers.lock().await;
-            // A bar that moves would draw over the question.
-            let _still = output.still();
-            output.talk(&format!("{server} asks: {}", params.text("message").unwrap_or_default()));
-            output.talk("(an empty answer takes the default or skips the field; Ctrl-D cancels)");
-            Ok(match fill(&output, &mut answers, &fields(&params)).await {
-                Some(content) => Raw::from_value(&json!({ "action": "accept", "content": content })),
-                None => {
-                    // The cursor still stands behind the question.
-                    output.talk("");
-                    Raw::from_value(&json!({ "action": "cancel" }))
-                }
-            })
-        })
+        let output = &self.output;
+        let mut answers = self.answers.lock().await;
+        // A moving bar would draw over the question.
+        let _still = output.still();
+        output.talk(&format!("{server} asks: {}", question.message()));
+        output.talk("(an empty answer takes the default or skips the field; Ctrl-D cancels)");
+        match fill(output, &mut answers, &fields(question.params())).await {
+            Some(content) => ElicitAnswer::accept(Value::Object(content)),
+            None => {
+                // The cursor is still on the line of the question.
+                output.talk("");
+                ElicitAnswer::Cancel
+            }
+        }
     }
 }
 
-/// As much of a question as fits into a line.
+/// How many characters of a question fit into a line.
 const WIDTH: usize = 60;
 
 /// One field of a form.
@@ -90,7 +78,7 @@ enum Kind {
     Many(Vec<String>),
 }
 
-/// The fields in the order of the schema.
+/// Returns the fields of a form in the order of its schema.
 fn fields(params: &Raw) -> Vec<Field> {
     let Some(schema) = params.member("requestedSchema") else { return Vec::new() };
     let required: Vec<String> = schema.member("required").and_then(|list| list.read().ok()).unwrap_or_default();
@@ -117,14 +105,14 @@ fn kind(schema: &Value) -> Kind {
     }
 }
 
-/// The values to choose from, in either way to write them.
+/// Returns the values to choose from, in either notation: `enum`, or titled `oneOf` and `anyOf`.
 fn choices(schema: &Value) -> Vec<String> {
     let list = |key: &str| schema[key].as_array().into_iter().flatten();
     let titled = list("oneOf").chain(list("anyOf")).filter_map(|choice| choice["const"].as_str());
     list("enum").filter_map(Value::as_str).chain(titled).map(str::to_owned).collect()
 }
 
-/// Asks field by field; `None` once the input ends.
+/// Asks for field after field. Returns `None` if the input ends.
 async fn fill(output: &Output, answers: &mut Lines<BufReader<Stdin>>, fields: &[Field]) -> Option<Map<String, Value>> {
     let mut content = Map::new();
     for field in fields {
@@ -161,7 +149,7 @@ fn question(field: &Field) -> String {
     format!("{}{kind}{default}:", field.title)
 }
 
-/// An answer as a value of the field's type; `None` skips the field.
+/// Converts an answer to a value of the field's type; `Ok(None)` skips the field. An error says what the field takes.
 fn read(field: &Field, answer: &str) -> Result<Option<Value>, String> {
     if answer.is_empty() {
         return match &field.default {
@@ -192,6 +180,8 @@ fn read(field: &Field, answer: &str) -> Result<Option<Value>, String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -1,31 +1,30 @@
-//! The config files of MCP clients on this machine, for users who have none of ours yet.
+//! Finds config files of MCP clients on this machine, for users who have none of ours yet.
 //!
-//! Only the user's own files are looked at, never a project's, and only those with a server in them are named.
+//! Reads only the user's own files, never a project's, and names only those that contain a server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use mcp_host::config::{Syntax, Vars, parse_str};
 
-use crate::servers::quoted;
-use crate::text;
+use crate::text::{self, quoted};
 
-/// A client's file with servers in it.
+/// A client's config file that contains servers.
 #[derive(Debug, PartialEq, Eq)]
 struct Found {
     client: &'static str,
     path: PathBuf,
-    /// None where something is wrong with the file.
+    /// The number of servers; `None` if the file has a problem.
     servers: Option<usize>,
 }
 
-/// The folders that clients keep their files in.
+/// The folders in which clients keep their files.
 #[derive(Clone, Debug, Default)]
 struct Folders {
     home: Option<PathBuf>,
-    /// `~/.config`, or what `XDG_CONFIG_HOME` says.
+    /// `~/.config`, or `XDG_CONFIG_HOME`.
     config: Option<PathBuf>,
-    /// Where desktop programs keep their data.
+    /// The data folder of desktop programs.
     data: Option<PathBuf>,
 }
 
@@ -45,7 +44,7 @@ impl Folders {
         Self { home, config, data }
     }
 
-    /// The places of all clients that are known.
+    /// Returns where all known clients keep their config files.
     fn places(&self) -> Vec<(&'static str, PathBuf)> {
         let all = [(&self.home, HOME), (&self.config, CONFIG), (&self.data, DATA)];
         let places = all.into_iter().filter_map(|(folder, places)| Some((folder.as_ref()?, places)));
@@ -53,7 +52,7 @@ impl Folders {
     }
 }
 
-/// Files in the home of the user.
+/// Files in the user's home.
 const HOME: &[(&str, &str)] = &[
     ("Claude Code", ".claude.json"),
     ("Codex", ".codex/config.toml"),
@@ -90,10 +89,10 @@ const DATA: &[(&str, &str)] = &[
     ("Goose", "Block/goose/config/config.yaml"),
 ];
 
-/// The largest file that is looked at.
+/// The largest file that is read, in bytes.
 const LARGEST: u64 = 16 * 1024 * 1024;
 
-/// What to do with the files that are there: ready commands.
+/// Returns commands, ready to run, for the files that exist.
 pub(crate) fn commands() -> Vec<String> {
     let folders = Folders::of_process();
     let found = find(&folders.places());
@@ -104,7 +103,7 @@ pub(crate) fn commands() -> Vec<String> {
     lines
 }
 
-/// A host that is named in the file that it serves would start itself.
+/// This line is added because a host that is named in the file that it serves would start itself.
 const APART: &str =
     "to put mcp-host into a client as well, serve a copy of its file: the file served must not name mcp-host";
 
@@ -116,7 +115,7 @@ fn find(places: &[(&'static str, PathBuf)]) -> Vec<Found> {
     found.collect()
 }
 
-/// How many servers a file holds: not known where it cannot be used as it is. None where it is not there.
+/// Counts the servers in a file: `Some(None)` if it has a problem, `None` if it does not exist.
 fn servers(path: &Path) -> Option<Option<usize>> {
     let kind = fs::metadata(path).ok()?;
     if !kind.is_file() || kind.len() > LARGEST {
@@ -139,7 +138,7 @@ fn command(found: &Found, home: Option<&Path>) -> String {
         Some(count) => {
             format!("{client} has {}: mcp-host serve --config {path}", text::count(*count, "server"))
         }
-        None => format!("{client} has servers, and something to correct: mcp-host check --config {path}"),
+        None => format!("{client} has servers, but its file has mistakes; mcp-host check --config {path} shows them"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Arguments that come from elsewhere than the command line: `-` and `@FILE` for all of them, `key=@FILE` for one.
+//! Reads arguments from stdin and files: all of them for `-` and `@FILE`, one for `key=@FILE`.
 //!
 //! `key=@@text` is the text `@text`. Files are read once, before anything starts. Not here: what the words mean
 //! (`parameters.rs`).
@@ -10,12 +10,12 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::quoted;
+use crate::text::quoted;
 
-/// More than any server takes as one message.
+/// How many bytes to read at most: more than any server accepts as one message.
 const MOST: u64 = 64 << 20;
 
-/// The words with the text of files in the place of their names.
+/// Returns the words of the command line, with file names replaced by the text of the files.
 pub(crate) async fn read(words: &[String], output: &Output) -> Result<Vec<String>, Failure> {
     if let [word] = words
         && let Some(source) = Source::of(word)
@@ -50,7 +50,7 @@ pub(crate) async fn read(words: &[String], output: &Output) -> Result<Vec<String
     Ok(given)
 }
 
-/// The JSON object of all arguments.
+/// Reads the JSON object with all arguments.
 async fn object(source: Source<'_>, output: &Output) -> Result<String, Failure> {
     let usage = "mcp-host call TOOL @FILE takes all arguments from a file, as one JSON object";
     let text = source.text(output).await.map_err(|failure| failure.or_help(usage))?;
@@ -58,8 +58,8 @@ async fn object(source: Source<'_>, output: &Output) -> Result<String, Failure> 
     let wrong = |why: &str| Failure::new(Exit::Usage, format!("{name} {why}")).help("it must be one JSON object");
     match Raw::parse(&text.clone().into_bytes().into()) {
         Ok(raw) if raw.is_object() => Ok(text),
-        Ok(_) => Err(wrong("holds JSON, but no object")),
-        Err(error) => Err(wrong(&format!("holds no JSON: {error}"))),
+        Ok(_) => Err(wrong("is JSON, but not an object")),
+        Err(error) => Err(wrong(&format!("is not valid JSON: {error}"))),
     }
 }
 
@@ -101,14 +101,14 @@ impl<'a> Source<'a> {
         };
         let bytes = bytes.map_err(|error| {
             let why = error.to_string();
-            // The number says nothing to most people.
+            // Few people know the error number.
             failed(format!("cannot be read: {}", why.split(" (os error ").next().unwrap_or_default().to_lowercase()))
         })?;
         if bytes.len() as u64 > MOST {
             return Err(failed("is larger than 64 MiB".to_owned()));
         }
         String::from_utf8(bytes).map_err(|_| {
-            failed("is no text (UTF-8)".to_owned())
+            failed("is not UTF-8 text".to_owned())
                 .help("where a tool takes bytes as base64, give it that: data=\"$(base64 -w0 FILE)\"")
         })
     }

@@ -1,10 +1,10 @@
-//! Gives memory back: that of the code that was needed to start, and after a burst that of the allocator.
+//! Returns memory to the system: code that was only needed to start, and the allocator's free memory after a burst.
 //!
-//! The allocator of glibc keeps free memory below the last block in use. Much comes and goes here at once, and some of
-//! it always stays for a while. So the process looks at itself four times a second, and twenty times while it holds
-//! 16 MiB more than it ever held at least. Then, and for three seconds after, it trims the heap when 8 MiB of it are
-//! free. In a burst, allocations from 64 KiB on get mappings of their own. What is larger than 2 MiB, and bodies from
-//! 128 KiB on, have such mappings anyway (`protocol/whole.rs`).
+//! The allocator of glibc keeps free memory below the last block in use. This program allocates and frees much at once,
+//! and some blocks always stay for a while. So it checks its memory four times a second, and twenty times a second in a
+//! burst: while it holds 16 MiB more than its minimum so far. In a burst, and for three seconds after it, the program
+//! trims the heap whenever 8 MiB of it are free. In a burst, allocations from 64 KiB on get mappings of their own.
+//! Blocks over 2 MiB, and bodies from 128 KiB on, have their own mappings anyway (`protocol/whole.rs`).
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -13,26 +13,27 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
-/// How often the process looks at its memory. A burst of clients takes tens of MiB within a second, and leaves as fast.
+/// How often the process checks its memory. A burst of clients takes tens of MiB within a second and ends as fast.
 /// Small allocations between large ones then keep the heap from shrinking.
 const LOOK: Duration = Duration::from_millis(250);
-/// The same while there is a burst: what some leave behind is given back before others take as much.
+/// The interval during a burst: memory is returned before the next clients take as much again.
 const CLOSE_LOOK: Duration = Duration::from_millis(50);
-/// When code is forgotten: at the first the program has started, at the second its slow servers have, too.
+/// When to drop code pages: once the program has started, and once its slow servers have started.
 const STARTED: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(10)];
-/// The heap is looked at when the process has written this much more than it ever held at least, in KiB.
+/// The heap is checked once the process holds this much more than its minimum so far, in KiB.
 const CROWD: u64 = 16 * 1024;
-/// So much of the heap that became free is given back at once, in KiB. Other threads wait for the allocator meanwhile.
+/// This much newly freed heap is returned at once, in KiB. During a trim, other threads wait for the allocator.
 const WORTH: u64 = 8 * 1024;
-/// This much is given back when the last time is that many looks ago, in KiB.
+/// This much newly freed heap is returned if the last trim is [`LOOKS`] checks ago, in KiB.
 const LITTLE: u64 = 1024;
+/// The number of checks between trims of little memory, and of checks that still trim after a burst.
 const LOOKS: u32 = 12;
-/// Allocations from this size on have mappings of their own in a burst.
+/// In a burst, allocations from this size on get mappings of their own, in bytes.
 const CROWDED: u32 = 64 * 1024;
-/// After a burst only the largest have them, since a mapping costs time.
+/// The threshold after a burst, in bytes: a mapping costs time, so only the largest get one.
 const CALM: u32 = 32 * 1024 * 1024;
 
-/// Looks now and then, for good.
+/// Checks the memory forever.
 pub(crate) async fn give_back() -> Infallible {
     let mut pace = Pace::default();
     let mut crowded = false;
@@ -40,7 +41,7 @@ pub(crate) async fn give_back() -> Infallible {
     let mut started = STARTED.iter().peekable();
     while let Some(now) = written() {
         if started.next_if(|time| begun.elapsed() >= **time).is_some() {
-            // It cannot fail.
+            // The closure does not panic.
             let _ = spawn_blocking(mcp_host_heap::forget_code).await;
         }
         if pace.is_crowded(now) != crowded {
@@ -48,26 +49,26 @@ pub(crate) async fn give_back() -> Infallible {
             mcp_host_heap::map_from(if crowded { CROWDED } else { CALM });
         }
         if pace.looks_on(crowded) && unused().is_some_and(|unused| pace.is_time(unused)) {
-            // It cannot fail.
+            // The closure does not panic.
             let _ = spawn_blocking(mcp_host_heap::trim).await;
             pace.tried(unused().unwrap_or_default());
         }
         sleep(if crowded { CLOSE_LOOK } else { LOOK }).await;
     }
-    // There is no `/proc`.
+    // Without `/proc` there is nothing to check.
     pending().await
 }
 
-/// When it is tried; memory in KiB.
+/// Decides when to trim the heap. All sizes are in KiB.
 #[derive(Debug)]
 struct Pace {
-    /// The least that it ever held.
+    /// The least memory held so far.
     least: u64,
-    /// The least that was unused in the heap since the last try.
+    /// The least unused heap since the last trim.
     unused: u64,
-    /// Looks since the last try.
+    /// Checks since the last trim.
     looks: u32,
-    /// Looks since the last burst.
+    /// Checks since the last burst.
     calm: u32,
 }
 
@@ -78,19 +79,20 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Whether that is much more than there was.
+    /// Reports whether there is a burst: `now` is much more than the minimum so far.
     fn is_crowded(&mut self, now: u64) -> bool {
         self.least = self.least.min(now);
         now >= self.least.saturating_add(CROWD)
     }
 
-    /// Whether the heap is looked at: in a burst, and right after one, when what that held is still to go back.
+    /// Reports whether to check the heap, which is so in a burst and right after it, while its memory is still to be
+    /// returned.
     fn looks_on(&mut self, crowded: bool) -> bool {
         self.calm = if crowded { 0 } else { self.calm.saturating_add(1) };
         self.calm <= LOOKS
     }
 
-    /// One look more, at which that much is unused. What was unused at the last try, and since, is with the system.
+    /// Records a check, and reports whether to trim. Heap that has been unused since the last trim is already returned.
     fn is_time(&mut self, unused: u64) -> bool {
         self.unused = self.unused.min(unused);
         self.looks += 1;
@@ -98,19 +100,20 @@ impl Pace {
         freed >= WORTH || (self.looks >= LOOKS && freed >= LITTLE)
     }
 
-    /// It was tried, and that much is unused.
+    /// Records a trim that left this much of the heap unused.
     fn tried(&mut self, unused: u64) {
         (self.unused, self.looks) = (unused, 0);
     }
 }
 
-/// What nobody uses of the heap, in KiB.
+/// Returns how much of the heap is unused, in KiB; `None` if the allocator does not say.
 fn unused() -> Option<u64> {
     Some(u64::from(mcp_host_heap::unused()?) / 1024)
 }
 
-/// What this process has written and holds, in KiB. In `statm` the second number counts its pages in memory, and the third
-/// those of them that are of files (proc(5)): code comes and goes by itself.
+/// Returns the memory that this process has written and holds, in KiB; `None` without `/proc`. In `statm`, the second
+/// number counts resident pages and the third those backed by files (proc(5)), such as code, which the system reclaims
+/// by itself.
 fn written() -> Option<u64> {
     let sizes = std::fs::read_to_string("/proc/self/statm").ok()?;
     let mut pages = sizes.split_whitespace().skip(1).map_while(|count| count.parse::<u64>().ok());

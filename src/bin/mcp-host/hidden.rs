@@ -1,6 +1,7 @@
-//! What this process must not show: the secrets of every config that it has read.
+//! The secrets of every config that this process has read, which it must not show.
 //!
-//! One set for the whole process, since whatever prints last, the log and the panic hook too, goes by it.
+//! There is one set for the whole process, because everything that prints uses it, including the log and the panic
+//! hook.
 
 use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock};
@@ -10,12 +11,12 @@ use mcp_host::redact::Scrubber;
 
 static KNOWN: RwLock<Option<Scrubber>> = RwLock::new(None);
 
-/// Adds the secrets of a config. Those of one before stay: servers that are being stopped still have them.
+/// Adds the secrets of a config. Those of earlier configs stay: servers that are being stopped still have them.
 pub(crate) fn learn(config: &Config) {
     KNOWN.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().join(&config.scrubber());
 }
 
-/// The text without those secrets, and without what looks like a credential.
+/// Removes the secrets of all configs, and everything that looks like a credential.
 pub(crate) fn all(text: &str) -> Cow<'_, str> {
     match &*KNOWN.read().unwrap_or_else(PoisonError::into_inner) {
         Some(known) => known.scrub(text),
@@ -23,7 +24,7 @@ pub(crate) fn all(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The text without those secrets; the rest as it is, for data that a machine reads.
+/// Removes only the secrets of all configs, for data that a machine reads.
 pub(crate) fn known(text: &str) -> Cow<'_, str> {
     match &*KNOWN.read().unwrap_or_else(PoisonError::into_inner) {
         Some(known) => known.without_known(text),

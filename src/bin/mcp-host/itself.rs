@@ -1,7 +1,8 @@
-//! Entries of a config that are this host itself: a program that is ours and would serve the same config once more, or a
-//! URL that is our own address.
+//! Finds config entries that lead back to this host: our own program, which would serve the same config again, or our
+//! own address.
 //!
-//! What is found here is never started. What is not, behind a shell or a proxy, is found by the library when it runs.
+//! Entries of the first kind are disabled, and `check` warns about both. Entries that lead back through a shell or a
+//! proxy are not found here, but by the library at run time.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use mcp_host::config::{Config, ITSELF, LoadRequest, Server, Stdio, Transport};
 
 use crate::args::{Cli, Command};
 
-/// Switches off the entries that would start this host again.
+/// Disables the entries that would start this host again.
 pub(crate) fn switch_off(config: &mut Config, request: &LoadRequest) {
     let Some(own) = program().and_then(|path| identity(&path)) else { return };
     let files: Vec<PathBuf> = config.files.iter().filter_map(|file| file.canonicalize().ok()).collect();
@@ -24,7 +25,7 @@ pub(crate) fn switch_off(config: &mut Config, request: &LoadRequest) {
     }
 }
 
-/// The entries that lead to the address that `serve` opens with this config.
+/// Returns the entries that lead to the address that `serve` opens with this config.
 pub(crate) fn at_our_address(config: &Config) -> Vec<&Server> {
     let listen = config.host.listen;
     let is_ours = |url: &url::Url| {
@@ -48,7 +49,7 @@ pub(crate) fn at_our_address(config: &Config) -> Vec<&Server> {
     config.servers.iter().filter(|server| server.disabled.is_none()).filter(of_server).collect()
 }
 
-/// The files that a command would serve, if it is this program; each by its real path.
+/// Returns the real paths of the config files that a command would serve, if the command is this program.
 fn would_serve(stdio: &Stdio, own: Identity, request: &LoadRequest) -> Option<Vec<PathBuf>> {
     if identity(&found(stdio)?)? != own {
         return None;
@@ -57,7 +58,7 @@ fn would_serve(stdio: &Stdio, own: Identity, request: &LoadRequest) -> Option<Ve
     let cli = Cli::try_parse_from(words).ok()?;
     let common = cli.common();
     if common.project.as_ref().is_some_and(|project| Some(project) != request.project_directory.as_ref()) {
-        // The same file, and other servers of it.
+        // The child would serve the same file, but other servers in it.
         return None;
     }
     let named = common.config;
@@ -68,7 +69,7 @@ fn would_serve(stdio: &Stdio, own: Identity, request: &LoadRequest) -> Option<Ve
     }
     let folder = stdio.cwd.clone().or_else(|| std::env::current_dir().ok())?;
     let files = if named.is_empty() {
-        // It looks by its own environment, of which it gets little from ours.
+        // The child searches for a config with its own environment, which contains little of ours.
         let mut theirs = request.clone();
         theirs.files = Vec::new();
         theirs.vars = stdio.env.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
@@ -88,7 +89,7 @@ fn would_serve(stdio: &Stdio, own: Identity, request: &LoadRequest) -> Option<Ve
     Some(files.iter().filter_map(|file| folder.join(file).canonicalize().ok()).collect())
 }
 
-/// The program that a command starts, as a shell would find it.
+/// Finds the program of a command as a shell would.
 fn found(stdio: &Stdio) -> Option<PathBuf> {
     let command = Path::new(&stdio.command);
     if command.components().count() > 1 {
@@ -99,13 +100,13 @@ fn found(stdio: &Stdio) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(command)).find(|file| file.is_file())
 }
 
-/// The file that this process runs, even if another one has its name by now.
+/// Returns the file that this process runs, even if another file has its name by now.
 fn program() -> Option<PathBuf> {
     let own = PathBuf::from("/proc/self/exe");
     if own.exists() { Some(own) } else { std::env::current_exe().ok() }
 }
 
-/// Tells a file from every other one, whatever its name.
+/// Identifies a file, whatever its name.
 type Identity = (u64, u64);
 
 #[cfg(unix)]

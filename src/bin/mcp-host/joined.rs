@@ -1,10 +1,11 @@
-//! One-shot commands beside a daemon that serves the same config: they are its clients and start no server a second
+//! One-shot commands beside a daemon that serves the same config: they become its clients and start no server a second
 //! time.
 //!
-//! The servers of the plan are replaced by one, the daemon, which a relay leads to (`relay`). The command declares to
-//! it what it can answer. The daemon shows everything under the names that it has there, so the command asks the status
-//! socket which server each name belongs to (`owners`) and how a server is (`status`). The daemon's state and errors
-//! become those of the command. Without any config, a command takes the servers of the one daemon that runs.
+//! The servers of the plan are replaced by one, the daemon, reached through a relay (`relay`). The command declares to
+//! the daemon which questions, requests from servers such as elicitation, it can answer. The daemon exposes everything
+//! under its own names, so the command asks the status socket which server a name belongs to (`owners`) and for the
+//! servers' state (`status`). The daemon's state and errors become those of the command. Without any config, a command
+//! takes the servers of the one running daemon.
 
 #![cfg_attr(not(unix), allow(dead_code, unused_imports, reason = "there are no such sockets"))]
 
@@ -22,16 +23,16 @@ use crate::args::Common;
 use crate::report::Failure;
 use crate::servers::Plan;
 
-/// What a command does with the servers.
+/// What a command does with the servers, which decides which questions it can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// It lists, and cannot be asked anything.
+    /// The command lists what servers offer, and cannot answer questions.
     List,
-    /// It calls, and puts questions to the terminal.
+    /// The command calls a server, and asks servers' questions on the terminal.
     Call,
 }
 
-/// A daemon that stands for the servers of a plan.
+/// A daemon that replaces the servers of a plan.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     /// The name and the alias of each server, in the order of the plan.
@@ -41,14 +42,14 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// How its servers are.
+    /// Returns the state of the servers.
     pub(crate) fn status(&self) -> &[ServerStatus] {
         &self.status
     }
 
-    /// The alias of the server of an entry, and what the server calls it.
+    /// Returns the alias of the server that an entry belongs to, and the server's own name for the entry.
     pub(crate) fn owner<'a>(&'a self, kind: Kind, entry: &'a Entry) -> (&'a str, &'a str) {
-        // What came since the daemon was asked may be told by its prefix.
+        // The daemon did not name the owner of an entry that appeared later, but such an entry may have a known prefix.
         let by_prefix = || {
             let named = |(_, alias): &&(String, String)| entry.name().starts_with(alias.as_str());
             let alias =
@@ -58,7 +59,7 @@ impl Daemon {
         self.owners.owner(kind, entry.name()).unwrap_or_else(by_prefix)
     }
 
-    /// Whether a URI says by itself which server it is of, so that the server has answered.
+    /// Reports whether a resource URI names a server of the plan, so that the answer came from that server.
     pub(crate) fn leads(&self, uri: &str) -> bool {
         let interface = uri.strip_prefix("ui://").unwrap_or_default();
         self.servers.iter().any(|(_, alias)| {
@@ -67,13 +68,13 @@ impl Daemon {
         })
     }
 
-    /// Whether an entry is of a server of the plan.
+    /// Reports whether an entry belongs to a server of the plan.
     pub(crate) fn has(&self, kind: Kind, entry: &Entry) -> bool {
         let (owner, _) = self.owner(kind, entry);
         self.servers.iter().any(|(_, alias)| alias == owner)
     }
 
-    /// A definition without the mark that it came through the daemon.
+    /// Removes the mark that a definition came through the daemon.
     pub(crate) fn plain(definition: &Raw) -> Raw {
         let Some(meta) = definition.member("_meta") else { return definition.clone() };
         let path: Option<Vec<String>> = meta.member(PATH).and_then(|path| path.read().ok());
@@ -91,19 +92,19 @@ impl Daemon {
     }
 }
 
-/// Where a definition says which hosts it came through.
+/// The member of `_meta` that names the hosts that a definition came through.
 const PATH: &str = "mcp-host/path";
-/// The daemon has the limits of each server; this one is only that no wait has no end.
+/// The daemon applies the timeouts of each server; this timeout only makes sure that every wait ends.
 const LONG: Duration = Duration::from_secs(24 * 3600);
-/// Variables by which a relay finds the socket.
+/// Environment variables that a relay needs to find the socket.
 const PLACES: [&str; 3] = ["HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"];
-/// The alias of the daemon: none of its names begins with it, else they would be taken for names of ours that come back.
+/// The alias of the daemon. No name that the daemon exposes begins with it; otherwise such names would be mistaken for
+/// our own names that come back.
 const ALIAS: &str = "daemon-of-this-config";
-/// What the daemon is called where it stands for several servers.
+/// The daemon's name if it replaces several servers.
 const SEVERAL: &str = "mcp-host";
 
-/// The plan of a command that ends by itself. Where no config is named or found, it has the servers of the one daemon that
-/// runs.
+/// Plans a one-shot command. If no config is named or found, takes the servers of the one running daemon.
 pub(crate) async fn plan(common: &Common, demo: bool) -> Result<Plan, Failure> {
     #[cfg(unix)]
     if !demo
@@ -117,7 +118,7 @@ pub(crate) async fn plan(common: &Common, demo: bool) -> Result<Plan, Failure> {
     Plan::load(common, demo, None)
 }
 
-/// The entry by which the daemon is reached instead of these servers.
+/// Returns the config entry for the daemon that replaces these servers; `None` if this program's path is unknown.
 fn entry(servers: &[(String, String)], at: &At, purpose: Purpose) -> Option<Server> {
     let program = std::env::current_exe().ok()?.into_os_string().into_string().ok()?;
     let variable = |name: &str| Some((name.to_owned(), Secret::new(std::env::var(name).ok()?)));
@@ -130,29 +131,32 @@ fn entry(servers: &[(String, String)], at: &At, purpose: Purpose) -> Option<Serv
     let mut server = Server::new(ALIAS, transport).ok()?;
     server.name = if let [(name, _)] = servers { name.clone() } else { SEVERAL.to_owned() };
     server.prefix = Prefix::Never;
-    // Each request says then what can be answered here, and no more: more would cost a process there. And a first list is
-    // whole: it waits for no session with a server that speaks both eras.
+    // In the modern era, each request declares exactly which questions can be answered here; declaring more would cost
+    // a process in the daemon. And the first list is complete without waiting for sessions with servers that speak both
+    // eras.
     server.era = Era::Modern;
     if purpose == Purpose::List {
         server.sharing = Sharing::Host;
     }
     server.roots = Roots::None;
     server.max_concurrent = 0;
+    server.daemon = true;
     (server.call_timeout, server.max_call_time) = (LONG, LONG);
     Some(server)
 }
 
-/// Has a daemon stand for the servers of a plan, if one serves the same config. `patience`: what a call may take.
+/// Replaces the servers of a plan with a daemon, if one serves the same config; otherwise returns `None`. `patience` is
+/// the timeout of a call.
 #[cfg(unix)]
 pub(crate) async fn lead(plan: &mut Plan, purpose: Purpose, patience: Option<Duration>) -> Option<Daemon> {
-    // The daemon would cut a call short that may take longer than its config says.
+    // The daemon would cut off a call whose timeout is longer than the config's.
     let is_cut = |server: &Server| patience.is_some_and(|patience| patience > server.call_timeout);
     if !plan.is_lent() && plan.config.servers.iter().any(is_cut) {
         return None;
     }
     let joined = door::open(plan).await?;
     let status = door::settled(plan, &joined).await?;
-    let owners = serde_json::from_str(&mcp_host::admin::ask_joined(&joined, "owners").await.ok()?).ok()?;
+    let owners = mcp_host::admin::ask_joined(&joined, "owners").await.ok()?;
     let named = |server: &Server| (server.name.clone(), server.alias.as_str().to_owned());
     let servers: Vec<(String, String)> = plan.config.servers.iter().map(named).collect();
     let server = entry(&servers, &joined.at, purpose)?;
@@ -161,13 +165,14 @@ pub(crate) async fn lead(plan: &mut Plan, purpose: Purpose, patience: Option<Dur
     Some(Daemon { servers, status, owners })
 }
 
-/// There are no such sockets.
+/// Returns `None`: there are no such sockets on this system.
 #[cfg(not(unix))]
 pub(crate) async fn lead(_: &mut Plan, _: Purpose, _: Option<Duration>) -> Option<Daemon> {
     None
 }
 
-/// How the servers of a plan are in the daemon that serves the same config, if one runs.
+/// Returns the address of the daemon that serves the same config, and the state of the plan's servers there. Returns
+/// `None` if no such daemon runs.
 #[cfg(unix)]
 pub(crate) async fn state(plan: &Plan) -> Option<(At, Vec<ServerStatus>)> {
     let joined = door::open(plan).await?;
@@ -175,7 +180,7 @@ pub(crate) async fn state(plan: &Plan) -> Option<(At, Vec<ServerStatus>)> {
     Some((joined.at, status))
 }
 
-/// There are no such sockets.
+/// Returns `None`: there are no such sockets on this system.
 #[cfg(not(unix))]
 pub(crate) async fn state(_: &Plan) -> Option<(At, Vec<ServerStatus>)> {
     None
@@ -196,27 +201,27 @@ mod door {
     use crate::servers::Plan;
     use crate::starter::Starter;
 
-    /// How often a daemon is asked whether its servers have started.
+    /// How often to ask a daemon whether its servers have started.
     const LOOK: Duration = Duration::from_millis(50);
 
-    /// What a daemon tells of its servers.
+    /// A daemon's servers, from its status.
     #[derive(Deserialize)]
     struct Running {
         servers: Vec<ServerStatus>,
     }
 
-    /// The plan of a command without a config, if one daemon runs and lets us in.
+    /// Plans a command without a config, if exactly one daemon runs and lets us in.
     pub(super) async fn lent(common: &Common) -> Option<Plan> {
         if !relay::is_wanted() {
             return None;
         }
         let client = Introduction::of(&[], false, None)?;
         let joined = tokio::task::spawn_blocking(move || admin::join(&client, None)).await.ok()?.ok()?;
-        let running: Running = serde_json::from_str(&admin::ask_joined(&joined, "status").await.ok()?).ok()?;
+        let running: Running = admin::ask_joined(&joined, "status").await.ok()?;
         Plan::of_daemon(common, running.servers.into_iter().map(|server| (server.name, server.alias)))
     }
 
-    /// A daemon of the same config that lets us in.
+    /// Joins a daemon of the same config, if it lets us in.
     pub(super) async fn open(plan: &Plan) -> Option<Joined> {
         if plan.is_demo() || !relay::is_wanted() || plan.config.host.join == Some(Join::Never) {
             return None;
@@ -230,13 +235,13 @@ mod door {
         tokio::task::spawn_blocking(join).await.ok()?
     }
 
-    /// How the servers of the plan are there, once none of them is starting any more. None where the daemon does not have
-    /// them all: then it has not read yet what the files say now.
+    /// Waits until no server of the plan is starting in the daemon, and returns their state. Returns `None` if the
+    /// daemon lacks one of them, because it has not reloaded the config files yet.
     pub(super) async fn settled(plan: &Plan, joined: &Joined) -> Option<Vec<ServerStatus>> {
         let longest = plan.config.servers.iter().map(|server| server.start_timeout).max().unwrap_or_default();
         let end = Instant::now() + longest;
         loop {
-            let running: Running = serde_json::from_str(&admin::ask_joined(joined, "status").await.ok()?).ok()?;
+            let running: Running = admin::ask_joined(joined, "status").await.ok()?;
             let of = |name: &str| running.servers.iter().find(|server| server.name == name).cloned();
             let status: Vec<ServerStatus> =
                 plan.config.servers.iter().map(|server| of(&server.name)).collect::<Option<_>>()?;

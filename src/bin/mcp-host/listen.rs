@@ -1,14 +1,14 @@
-//! `--listen`: an address of this machine and a port, however people write it.
+//! `--listen`: an address of this machine and a port, in any common notation.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use mcp_host::admin::At;
 
-/// The port where none is given.
+/// The default port.
 pub(crate) const PORT: u16 = 8808;
 
-/// `127.0.0.1:8808`, `[::1]:8808`, `localhost:8808`, `:8808`, `8808`, or an address without a port. Without an address it
-/// is loopback: to be reached from other machines takes a decision.
+/// Parses `127.0.0.1:8808`, `[::1]:8808`, `localhost:8808`, `:8808`, `8808`, or an address without a port. The default
+/// address is loopback: opening the port to other machines takes a decision.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -26,11 +26,11 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
         None => (text, None),
     };
     let ip = host_ip(host)?;
-    let port = port.map_or(Ok(PORT), |port| port.parse().map_err(|_| format!("`{port}` is no port: 0 to 65535")))?;
+    let port = port.map_or(Ok(PORT), |port| port.parse().map_err(|_| format!("`{port}` is not a port: 0 to 65535")))?;
     Ok(SocketAddr::new(ip, port))
 }
 
-/// The daemon at such an address, or one without a port by its name.
+/// Parses the address of a daemon, or the name of a daemon that has no port.
 pub(crate) fn daemon(text: &str) -> Result<At, String> {
     At::config(text).map_or_else(|| Ok(At::Port(address(text)?.port())), Ok)
 }
@@ -38,7 +38,7 @@ pub(crate) fn daemon(text: &str) -> Result<At, String> {
 fn host_ip(host: &str) -> Result<IpAddr, String> {
     match host {
         "" | "localhost" => Ok(Ipv4Addr::LOCALHOST.into()),
-        "*" => Err("`*` is no address; 0.0.0.0 listens on all addresses of this machine".to_owned()),
+        "*" => Err("`*` is not an address; 0.0.0.0 listens on all addresses of this machine".to_owned()),
         _ => host.parse().map_err(|_| {
             format!(
                 "`{host}` is a name; it takes an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all of them"
@@ -75,9 +75,9 @@ mod tests {
             ("example.com:80", "`example.com` is a name"),
             ("*:8808", "0.0.0.0"),
             ("http://127.0.0.1:8808/mcp", "without a scheme"),
-            ("127.0.0.1:66000", "`66000` is no port"),
-            ("localhost:", "`` is no port"),
-            ("99999", "`99999` is no port"),
+            ("127.0.0.1:66000", "`66000` is not a port"),
+            ("localhost:", "`` is not a port"),
+            ("99999", "`99999` is not a port"),
         ] {
             let told = address(text).unwrap_err();
             assert!(told.contains(why), "{text}: {told}");

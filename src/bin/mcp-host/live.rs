@@ -1,4 +1,4 @@
-//! What moves on stderr while somebody waits: a line per server that starts, a bar for a call.
+//! Shows progress on stderr: a line for each server that is starting, a bar for a call.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -19,7 +19,7 @@ pub(crate) async fn until<F: Future>(output: &Output, host: &Host, work: F) -> F
         return work.await;
     }
     let mut lines = Lines::new(output.clone());
-    // What is ready at once needs no line.
+    // Servers that are ready at once need no line.
     let mut tick = tokio::time::interval_at(Instant::now() + 3 * TICK, TICK);
     loop {
         tokio::select! {
@@ -29,7 +29,7 @@ pub(crate) async fn until<F: Future>(output: &Output, host: &Host, work: F) -> F
     }
 }
 
-/// A line for each server that is starting. They go when this is dropped.
+/// A line for each server that is starting, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Lines {
     output: Output,
@@ -41,7 +41,7 @@ impl Lines {
         Self { output, bars: BTreeMap::new() }
     }
 
-    /// Brings the lines up to date.
+    /// Updates the lines.
     pub(crate) fn show(&mut self, servers: &[ServerStatus]) {
         if !self.output.live() {
             return;
@@ -73,7 +73,7 @@ impl Drop for Lines {
     }
 }
 
-/// Whether a server is on its way to be ready.
+/// Reports whether a server is still getting ready.
 pub(crate) fn is_starting(state: StateName) -> bool {
     matches!(state, StateName::Disconnected | StateName::Connecting | StateName::Initializing | StateName::Reconnecting)
 }
@@ -91,7 +91,7 @@ fn starting(server: &ServerStatus) -> String {
     }
 }
 
-/// The bar of one call: hidden until there is progress to show or it takes long, gone when the last handle is dropped.
+/// The bar of one call: hidden until there is progress or the call takes long, removed when the last handle drops.
 #[derive(Clone, Debug)]
 pub(crate) struct Bar(Arc<Inner>);
 
@@ -107,7 +107,7 @@ impl Bar {
         Self(Arc::new(Inner { output, since: Instant::now(), bar: Mutex::default() }))
     }
 
-    /// Shows that the call still runs, and for how long by now.
+    /// Shows that the call is still running, and for how long.
     pub(crate) fn wait(&self) {
         if self.0.output.live() {
             let mut slot = self.0.bar.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,7 +158,7 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
-/// A share of the whole in steps of the bar; what a server reports may be anything.
+/// Converts a fraction to steps of the bar. Servers may report any number.
 fn steps(share: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped, and a cast of NaN is 0")]
     let steps = (share.clamp(0.0, 1.0) * STEPS as f64) as u64;

@@ -1,6 +1,6 @@
-//! The program: arguments, exit codes, terminal. What it does is in the library.
+//! The program: arguments, exit codes, terminal. The work is done in the library.
 //!
-//! One file of `commands/` for each command. **Invariant:** only `output.rs` prints; stdout is data, stderr is talk.
+//! Each command has a file in `commands/`. **Invariant:** only `output.rs` prints; stdout is data, stderr is talk.
 
 mod advice;
 mod args;
@@ -47,18 +47,19 @@ use clap::CommandFactory as _;
 use clap::builder::StyledStr;
 use tokio::runtime::{Builder, Runtime};
 
-use args::{Cli, Command, Misunderstood};
+use args::{Cli, Command};
 use output::Output;
 use report::{Exit, Failure};
-use usage::Mistake;
+use usage::{Mistake, Misunderstood};
 
-/// After so many steps of tasks it is looked what came in. While one server talks without end there is always another step,
-/// and each reads as much as its turn allows: by default the others would be heard after megabytes of it.
+/// How many task polls to run between checks for I/O. A server that sends without end always has another poll ready,
+/// and each poll reads as much as its turn allows: with the default, other servers would wait for megabytes from this
+/// one.
 const LOOK: u32 = 8;
 
 fn main() -> ExitCode {
     mcp_host::guard();
-    // What this process was started with, a lock perhaps, is not for the servers.
+    // The servers must not inherit open files of this process, such as a lock.
     #[cfg(unix)]
     close_fds::set_fds_cloexec(3, &[]);
     let words: Vec<OsString> = std::env::args_os().collect();
@@ -72,14 +73,14 @@ fn main() -> ExitCode {
     };
     #[cfg(not(unix))]
     let tried = false;
-    let exit = match args::parse(&words) {
+    let exit = match usage::parse(&words) {
         Ok(cli) => start(cli, tried),
         Err(misunderstood) => not_run(misunderstood, &words),
     };
     exit.into()
 }
 
-/// `tried`: no daemon lets this command in.
+/// Runs a command. `tried` says that a daemon was already tried and did not let us in.
 fn start(cli: Cli, tried: bool) -> Exit {
     #[cfg(unix)]
     if !tried && let Some(exit) = relay::Words::of(&cli).and_then(|words| relay::attempt(&words)) {
@@ -89,11 +90,11 @@ fn start(cli: Cli, tried: bool) -> Exit {
     let _ = tried;
     let common = cli.common();
     let output = Output::new(common.json, common.quiet, common.color.unwrap_or_default());
-    // Nobody but the log tells how the servers of `stdio` are. How its config is, every command tells by itself.
+    // For `stdio`, only the log tells the state of the servers. Problems with the config are printed by each command.
     let told = match cli.command {
         Some(Command::Stdio(_) | Command::Daemon(_)) => ",mcp_host::host=error",
         Some(Command::Serve(_)) => ",mcp_host::upstream=error,mcp_host::host=error",
-        // Each tells by itself why a server did not start.
+        // The other commands print themselves why a server did not start.
         _ => ",mcp_host::upstream=error,mcp_host::host=error,mcp_host::start=error,mcp_host::stderr=error",
     };
     telemetry::install(&output, common.verbose, common.quiet, told);
@@ -109,13 +110,13 @@ fn start(cli: Cli, tried: bool) -> Exit {
         }
     };
     let outcome = runtime.block_on(Box::pin(commands::run(command, &common, &output)));
-    // A read of stdin cannot be called back: its thread is left behind.
+    // A blocking read of stdin cannot be canceled: its thread is left behind.
     runtime.shutdown_timeout(Duration::from_millis(500));
     outcome.unwrap_or_else(|failure| failure.tell(&output))
 }
 
-/// One thread for everything: a call crosses several tasks, and waking one on another core costs more than the work in
-/// between. What may block runs on threads of its own.
+/// Creates the runtime. It has one thread: a call crosses several tasks, and waking one on another core costs more than
+/// the work in between. Blocking work runs on other threads.
 pub(crate) fn runtime() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().event_interval(LOOK).build()
 }
@@ -124,9 +125,9 @@ fn print_help(output: &Output) -> Exit {
     page(&Cli::command().render_help(), output)
 }
 
-/// Help and version are data; all else is an error of usage.
+/// Prints help or the version, which are data, or reports a usage error.
 fn not_run(misunderstood: Misunderstood, words: &[OsString]) -> Exit {
-    let output = Output::new(false, false, args::color(words));
+    let output = Output::new(false, false, usage::color(words));
     match misunderstood {
         Misunderstood::Asked(error) => page(&error.render(), &output),
         Misunderstood::Wrong(Mistake { wrong, help }) => Failure::new(Exit::Usage, wrong).help(help).tell(&output),

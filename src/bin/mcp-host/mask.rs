@@ -1,9 +1,9 @@
-//! Commands and URLs of servers without the keys that people put into them.
+//! Shows commands and URLs of servers without the keys that people put into them.
 
 use mcp_host::config::{Remote, Transport};
 use mcp_host::redact::{self, MASK, looks_secret};
 
-/// How a server is reached, in one word.
+/// Returns the kind of transport in one word.
 pub(crate) fn kind(transport: &Transport) -> &'static str {
     match transport {
         Transport::Stdio(_) => "stdio",
@@ -12,7 +12,7 @@ pub(crate) fn kind(transport: &Transport) -> &'static str {
     }
 }
 
-/// Where a server is, fit to be shown.
+/// Returns the command or URL of a server, safe to show.
 pub(crate) fn target(transport: &Transport) -> String {
     match transport {
         Transport::Stdio(stdio) => words(&stdio.command, &stdio.args),
@@ -21,7 +21,7 @@ pub(crate) fn target(transport: &Transport) -> String {
     }
 }
 
-/// The program that gives headers for it, if one does.
+/// Returns the command that prints headers for a server, safe to show, if the server has one.
 pub(crate) fn helper(transport: &Transport) -> Option<String> {
     match transport {
         Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote) => {
@@ -32,7 +32,7 @@ pub(crate) fn helper(transport: &Transport) -> Option<String> {
 }
 
 fn words(program: &str, args: &[String]) -> String {
-    // A program with blanks in it is often a whole command line.
+    // A program name with blanks is often a whole command line.
     let words: Vec<String> = program.split(' ').map(str::to_owned).chain(args.iter().cloned()).collect();
     redact::arguments(&words).join(" ")
 }

@@ -1,26 +1,8 @@
-//! "Did you mean": the names nearest to one that does not exist.
+//! "Did you mean", as a question to the user.
 
-/// Up to three of `names`, nearest first: those a few typing errors away, and those that hold `wanted` as a part.
-pub(crate) fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let wanted = wanted.to_lowercase();
-    let limit = (wanted.chars().count() / 3).max(1);
-    let mut found: Vec<(usize, &str)> = names
-        .into_iter()
-        .filter_map(|name| {
-            let lower = name.to_lowercase();
-            let distance = distance(&wanted, &lower);
-            let part =
-                wanted.len() >= PART && (lower.contains(&wanted) || wanted.contains(&lower) && lower.len() >= PART);
-            (distance <= limit || part).then_some((distance, name))
-        })
-        .collect();
-    found.sort_unstable();
-    found.dedup();
-    found.truncate(3);
-    found.into_iter().map(|(_, name)| name).collect()
-}
+pub(crate) use mcp_host::nearest::nearest;
 
-/// `did you mean a, b or c?`
+/// Formats `did you mean a, b or c?`; `None` without names.
 pub(crate) fn question(names: &[&str]) -> Option<String> {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{}`", crate::text::line(name))).collect();
     match quoted.split_last()? {
@@ -29,49 +11,9 @@ pub(crate) fn question(names: &[&str]) -> Option<String> {
     }
 }
 
-/// How many letters must be added, dropped, changed or swapped with the next to get from one to the other.
-fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut before = Vec::new();
-    let mut above: Vec<usize> = (0..=to.len()).collect();
-    let mut last = None;
-    for (row, a) in from.chars().enumerate() {
-        let mut here = vec![row + 1];
-        for (column, &b) in to.iter().enumerate() {
-            let mut best = (above[column] + usize::from(a != b)).min(above[column + 1] + 1).min(here[column] + 1);
-            if column > 0 && Some(b) == last && a == to[column - 1] {
-                let earlier: &Vec<usize> = &before;
-                best = best.min(earlier[column - 1] + 1);
-            }
-            here.push(best);
-        }
-        last = Some(a);
-        before = std::mem::replace(&mut above, here);
-    }
-    above[to.len()]
-}
-
-/// A part this long is no accident.
-const PART: usize = 3;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn typing_errors_are_counted() {
-        let pairs = [("", "abc"), ("echo", "echo"), ("ehco", "echo"), ("kitten", "sitting"), ("ab", "ba")];
-        assert_eq!(pairs.map(|(from, to)| distance(from, to)), [3, 0, 1, 3, 1]);
-    }
-
-    #[test]
-    fn near_names_come_nearest_first() {
-        let names = ["files__read_file", "files__read_files", "files__write_file", "clock__now"];
-        assert_eq!(nearest("files__raed_file", names), ["files__read_file", "files__read_files", "files__write_file"]);
-        assert_eq!(nearest("read_file", names), ["files__read_file", "files__read_files"]);
-        assert_eq!(nearest("GitHub", ["github"]), ["github"]);
-        assert!(nearest("quux", names).is_empty());
-    }
 
     #[test]
     fn the_question_reads_well() {

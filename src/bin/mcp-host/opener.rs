@@ -1,11 +1,11 @@
-//! Starts the user's browser on a page: a program with arguments, never a shell (`docs/hazards.md` H67).
+//! Opens a page in the user's browser: runs a program with arguments, never a shell (`docs/hazards.md` H67).
 
 use std::io;
 use std::process::{Command, Stdio};
 
 use url::Url;
 
-/// A page that a browser may be sent to; anything else is `None`.
+/// Parses a page that may be opened in a browser; returns `None` for anything else.
 pub(crate) fn checked(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
     let local = matches!(url.host_str(), Some("127.0.0.1" | "[::1]" | "localhost"));
@@ -19,7 +19,7 @@ const PAGE_BYTES: usize = 8 * 1024;
 /// Starts the browser and does not wait for it.
 ///
 /// # Errors
-/// When there is no program to open pages with.
+/// Fails if there is no program to open pages with.
 pub(crate) fn open(page: &Url) -> io::Result<()> {
     let (program, arguments) = command(page);
     let mut child = Command::new(program)
@@ -32,12 +32,12 @@ pub(crate) fn open(page: &Url) -> io::Result<()> {
             io::ErrorKind::NotFound => io::Error::new(error.kind(), format!("{program} is not installed")),
             _ => error,
         })?;
-    // It ends at once, or lives on as the browser; either way somebody has to hear of its end.
+    // The program exits at once, or lives on as the browser. Either way, its exit must be collected.
     std::thread::spawn(move || child.wait());
     Ok(())
 }
 
-/// The program, and its arguments: the last one is the page, which begins with `http`.
+/// Returns the program and its arguments. The last one is the page, which begins with `http`.
 fn command(page: &Url) -> (&'static str, Vec<String>) {
     let page = page.as_str().to_owned();
     if cfg!(target_os = "macos") {

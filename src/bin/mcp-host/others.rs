@@ -1,9 +1,9 @@
-//! Commands that other programs have, and what does the same here.
+//! Commands of other programs, and our equivalents.
 //!
-//! People type what they know from elsewhere. A guess by its letters would lead them astray (`logs` is near `logout`), so
-//! each of these words has its own line. A word that becomes a command of ours is never looked up here.
+//! People type commands that they know from other programs. A guess by spelling would mislead them (`logs` is near
+//! `logout`), so each of these commands has its own line. Our own commands are never looked up here.
 
-/// What does here what a command of another program does there.
+/// Returns our equivalent of another program's command, if we know the command.
 pub(crate) fn meant(command: &str) -> Option<&'static str> {
     let command = command.to_ascii_lowercase();
     TABLE.iter().find(|(names, _)| names.contains(&command.as_str())).map(|(_, line)| *line)
@@ -71,7 +71,10 @@ const TABLE: &[Row] = &[
     (&["signin", "sign-in", "authorize", "authenticate", "oauth"], "mcp-host login SERVER"),
     (&["signout", "sign-out", "revoke"], "mcp-host logout SERVER"),
     (&["whoami", "tokens", "credentials", "secrets", "logins", "accounts"], "`mcp-host auth` lists the logins"),
-    (&["trust", "allow", "accept", "permit"], "`mcp-host approve` shows what a project's config would start, and asks"),
+    (
+        &["trust", "allow", "accept", "permit"],
+        "`mcp-host approve` shows what a project's config would start, and asks you to allow it",
+    ),
 ];
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::text;
 /// Where a command writes. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
-    /// Data is for a machine.
+    /// Whether data is for a machine, and so in JSON.
     pub(crate) json: bool,
     quiet: bool,
     /// The colors of stdout.
@@ -26,7 +26,7 @@ pub(crate) struct Output {
     bars: MultiProgress,
 }
 
-/// While it lives, no bar moves.
+/// Hides all progress bars until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Still(Output);
 
@@ -36,30 +36,30 @@ impl Drop for Still {
     }
 }
 
-/// Bars draw on a terminal only; elsewhere this target hides them.
+/// Returns where progress bars are drawn: on stderr, and nowhere if that is no terminal.
 fn target(quiet: bool) -> ProgressDrawTarget {
     if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() }
 }
 
 impl Output {
     pub(crate) fn new(json: bool, quiet: bool, color: When) -> Self {
-        // A machine reads no colors, whatever it asks for.
+        // JSON has no colors, whatever the flags say.
         let paint = if json { Paint::default() } else { Paint::of(color, &Term::stdout()) };
         let talk_paint = Paint::of(color, &Term::stderr());
         Self { json, quiet, paint, talk_paint, bars: MultiProgress::with_draw_target(target(quiet)) }
     }
 
-    /// The colors of data. Text is escaped before it is painted.
+    /// Returns the colors of data. Text must be escaped before it is painted.
     pub(crate) fn paint(&self) -> Paint {
         self.paint
     }
 
-    /// The columns of stdout, if it is a terminal.
+    /// Returns the number of columns of stdout, if it is a terminal.
     pub(crate) fn width(&self) -> Option<usize> {
         Term::stdout().size_checked().map(|(_, columns)| usize::from(columns))
     }
 
-    /// A table as lines for stdout, without the secrets of the config.
+    /// Draws a table as lines for stdout, without the secrets in the config.
     pub(crate) fn drawn(&self, mut table: Table) -> Vec<String> {
         table.scrub(hidden::known);
         table.draw(self.width(), self.paint)
@@ -70,12 +70,12 @@ impl Output {
         self.lines(self.drawn(table))
     }
 
-    /// Writes lines of data, without the secrets of the config. What came from outside must be escaped already.
+    /// Writes lines of data, without the secrets in the config. Foreign text must already be escaped.
     pub(crate) fn lines<I: IntoIterator<Item: AsRef<str>>>(&self, lines: I) -> io::Result<()> {
         self.as_it_is(lines.into_iter().map(|line| hidden::known(line.as_ref()).into_owned()))
     }
 
-    /// Writes lines that are the user's own: what a server answered.
+    /// Writes lines of an answer, with any secrets in it: they belong to the user.
     fn as_it_is<I: IntoIterator<Item: AsRef<str>>>(&self, lines: I) -> io::Result<()> {
         self.above_bars(|| {
             let mut stdout = io::BufWriter::new(io::stdout().lock());
@@ -87,7 +87,7 @@ impl Output {
         })
     }
 
-    /// Writes one line of data. What came from outside must be escaped already.
+    /// Writes one line of data. Foreign text must already be escaped.
     pub(crate) fn line(&self, line: &str) -> io::Result<()> {
         self.lines([line])
     }
@@ -103,26 +103,26 @@ impl Output {
         self.line(&text::json(&serde_json::to_string(value)?))
     }
 
-    /// Writes what a server answered: as it came for a machine, else as `human` shows it.
+    /// Writes a server's answer: unchanged for a machine, else as `human` formats it.
     pub(crate) fn answer(&self, result: &Raw, human: impl FnOnce(&Raw) -> Vec<String>) -> io::Result<()> {
         if self.json { self.as_it_is([text::json(result.as_str())]) } else { self.as_it_is(human(result)) }
     }
 
-    /// Says something that must be seen. Escapes it, and takes out what is secret.
+    /// Prints a message to stderr, even with `--quiet`. Escapes it and removes secrets.
     pub(crate) fn talk(&self, message: &str) {
         let message = self.talk_paint.sentence(&text::line(&hidden::all(message)));
         self.above_bars(|| {
-            // Nobody is left to tell that stderr is gone.
+            // If stderr is gone, the error cannot be reported.
             let _ = writeln!(io::stderr().lock(), "{message}");
         });
     }
 
-    /// A page that a person is to open: whole, with the query that makes it theirs.
+    /// Prints a page that the user is to open, with its whole query.
     pub(crate) fn page(&self, page: &url::Url) {
         self.whole(page.as_str());
     }
 
-    /// What a person is to have whole, though it may look like a credential. Escapes it.
+    /// Prints a message that the user needs whole, though it may look like a credential. Escapes it.
     pub(crate) fn whole(&self, message: &str) {
         let message = hidden::known(message);
         self.above_bars(|| {
@@ -130,14 +130,14 @@ impl Output {
         });
     }
 
-    /// Says something that `--quiet` turns off. Escapes it.
+    /// Prints a message that `--quiet` turns off. Escapes it.
     pub(crate) fn remark(&self, message: &str) {
         if !self.quiet {
             self.talk(message);
         }
     }
 
-    /// A question on stderr, the cursor left behind it. Escapes it.
+    /// Prints a question on stderr and leaves the cursor behind it. Escapes it.
     pub(crate) fn ask(&self, question: &str) {
         self.above_bars(|| {
             let mut stderr = io::stderr().lock();
@@ -146,39 +146,39 @@ impl Output {
         });
     }
 
-    /// The last that a thread says, whatever else it was about to write.
+    /// Prints the last message of a panicking thread, whatever else it was about to write.
     pub(crate) fn last_words(message: &str) {
         let _ = writeln!(io::stderr().lock(), "{}", text::line(&hidden::all(message)));
     }
 
-    /// Writes bytes to stderr as they are: for log records, which are escaped by their writer.
+    /// Writes bytes to stderr unchanged: log records, which their writer escapes.
     pub(crate) fn log(&self, record: &[u8]) {
         self.above_bars(|| drop(io::stderr().lock().write_all(record)));
     }
 
-    /// Shows a bar under everything else.
+    /// Shows a progress bar under everything else.
     pub(crate) fn bar(&self, bar: ProgressBar) -> ProgressBar {
         self.bars.add(bar)
     }
 
-    /// Takes the bars off the screen until that is dropped.
+    /// Hides the bars until the result is dropped.
     pub(crate) fn still(&self) -> Still {
         let _ = self.bars.clear();
         self.bars.set_draw_target(ProgressDrawTarget::hidden());
         Still(self.clone())
     }
 
-    /// Whether bars are seen at all.
+    /// Reports whether bars are visible.
     pub(crate) fn live(&self) -> bool {
         !self.quiet && io::stderr().is_terminal()
     }
 
-    /// Whether there is a person to ask.
+    /// Reports whether there is a person to ask.
     pub(crate) fn interactive(&self) -> bool {
         io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
-    /// Runs while no bar is on the screen.
+    /// Runs `write` while no bar is on the screen.
     pub(crate) fn above_bars<T>(&self, write: impl FnOnce() -> T) -> T {
         self.bars.suspend(write)
     }

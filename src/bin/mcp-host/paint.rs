@@ -1,14 +1,14 @@
 //! Colors: what each means, and whether a stream gets them.
 //!
-//! A color never stands alone: the words under it say the same. **Invariant:** text is escaped before it is painted, so
+//! A color never carries meaning alone: the words say the same. **Invariant:** text is escaped before it is painted, so
 //! the only escape sequences in the output are the ones made here.
 
 use console::{Color, Style, Term};
 
-/// When to use colors, by `--color`.
+/// When to use colors, as `--color` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum When {
-    /// On a terminal that has them, unless `NO_COLOR` is set.
+    /// On a terminal that supports them, unless `NO_COLOR` is set.
     #[default]
     Auto,
     Always,
@@ -24,9 +24,9 @@ pub(crate) enum Tone {
     Good,
     /// Does not work.
     Bad,
-    /// Waits for somebody, or may not last.
+    /// Waits for a person, or may not last.
     Warn,
-    /// Of little weight.
+    /// Unimportant.
     Dim,
     /// A heading.
     Head,
@@ -37,7 +37,7 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
-    /// The tone of a server's state, by the word for it.
+    /// Returns the tone for a server's state, given the state's name.
     pub(crate) fn of_state(state: &str) -> Self {
         match state {
             "connected" | "ok" => Self::Good,
@@ -64,14 +64,14 @@ impl Tone {
     }
 }
 
-/// The colors of one stream: all, or none.
+/// Whether one stream gets colors: all of them, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Paint {
     pub(crate) on: bool,
 }
 
 impl Paint {
-    /// Whether the stream behind this terminal gets colors.
+    /// Decides whether the stream behind this terminal gets colors.
     pub(crate) fn of(when: When, term: &Term) -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
         let no = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -80,7 +80,7 @@ impl Paint {
         Self { on: decide(when, wishes, term.features().colors_supported()) }
     }
 
-    /// The text in the color of a tone. It must be escaped already.
+    /// Paints text, which must already be escaped.
     pub(crate) fn tone(self, tone: Tone, text: &str) -> String {
         if !self.on || text.is_empty() || tone == Tone::Plain {
             return text.to_owned();
@@ -88,7 +88,7 @@ impl Paint {
         tone.style().apply_to(text).to_string()
     }
 
-    /// One of our own sentences, which must be escaped already, with the word that it begins with in color.
+    /// Paints the label at the start of one of our own sentences. The text must already be escaped.
     pub(crate) fn sentence(self, text: &str) -> String {
         let labels = [
             ("error:", Tone::Error),
@@ -104,7 +104,7 @@ impl Paint {
     }
 }
 
-/// What the environment asks for.
+/// What environment variables request about colors.
 #[derive(Clone, Copy, Debug)]
 struct Wishes {
     no: bool,

@@ -1,4 +1,4 @@
-//! `key=value` and JSON from a command line to the arguments of a tool or prompt.
+//! Converts `key=value` words and JSON on a command line to the arguments of a tool or prompt.
 
 use std::collections::HashSet;
 
@@ -7,21 +7,21 @@ use serde_json::Value;
 
 use crate::report::{Exit, Failure};
 
-/// What happens to a value that is not of its argument's type.
+/// What to do with a value that does not have its argument's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Misfit {
     Refuse,
-    /// It goes as JSON if it is JSON, else as text.
+    /// Send it as JSON if it is JSON, else as text.
     Send,
 }
 
-/// The arguments of a tool: one JSON object, or `key=value` words typed by the tool's input schema.
+/// Returns the arguments of a tool: one JSON object, or `key=value` words with types from the tool's input schema.
 pub(crate) fn for_tool(words: &[String], schema: Option<&Value>, misfit: Misfit) -> Result<Raw, Failure> {
     if let [json] = words
         && json.trim_start().starts_with('{')
     {
         let wrong = |why: String| {
-            Failure::new(Exit::Usage, format!("the arguments are no JSON: {why}"))
+            Failure::new(Exit::Usage, format!("the arguments are not valid JSON: {why}"))
                 .help(r#"mcp-host call TOOL '{"key": "value"}', or mcp-host call TOOL key=value"#)
         };
         return Raw::parse(&json.clone().into_bytes().into()).map_err(|error| wrong(error.to_string()));
@@ -36,12 +36,12 @@ pub(crate) fn for_tool(words: &[String], schema: Option<&Value>, misfit: Misfit)
     })
 }
 
-/// The arguments of a prompt: text, all of them.
+/// Returns the arguments of a prompt, which are all text.
 pub(crate) fn for_prompt(words: &[String]) -> Result<Raw, Failure> {
     object(words, |_, value| Ok(text(value)))
 }
 
-/// Writes the object. The values are JSON already, so that a number keeps its digits.
+/// Builds the object. `value` returns JSON text, so a number keeps its digits.
 fn object(words: &[String], value: impl Fn(&str, &str) -> Result<String, Failure>) -> Result<Raw, Failure> {
     let mut keys = Vec::new();
     let mut members = Vec::new();
@@ -62,7 +62,7 @@ fn object(words: &[String], value: impl Fn(&str, &str) -> Result<String, Failure
         .map_err(|error| Failure::new(Exit::Usage, error.to_string()).help("give all arguments as one JSON object"))
 }
 
-/// The types that a schema allows for one value. Empty: it does not say.
+/// The JSON types that a schema allows for one value; empty if the schema does not say.
 #[derive(Debug, Default, PartialEq)]
 struct Types(Vec<String>);
 
@@ -101,20 +101,21 @@ impl Types {
     fn allow(&self, value: &Value) -> bool {
         match type_of(value) {
             "integer" => self.has("integer") || self.has("number"),
-            // 2.0 is an integer too.
+            // 2.0 counts as an integer, too.
             "number" => self.has("number") || self.has("integer") && value.as_f64().is_some_and(|f| f.fract() == 0.0),
             other => self.has(other),
         }
     }
 }
 
-/// The value as JSON: of the type that the schema says, else JSON if it parses, else text.
+/// Returns the value as JSON text of a type that the schema allows. If the schema names no type, returns the value as
+/// it is if it parses as JSON, else as text.
 fn typed(key: &str, value: &str, types: &Types) -> Result<String, Failure> {
     let parsed = serde_json::from_str::<Value>(value).ok();
     if types.0.is_empty() {
         return Ok(if parsed.is_some() { value.to_owned() } else { text(value) });
     }
-    // A quoted string is no JSON here: where text is allowed, the text is what was typed.
+    // A quoted string does not count as JSON here: where text is allowed, the text is exactly what was typed.
     match parsed {
         Some(parsed) if !parsed.is_string() && types.allow(&parsed) => Ok(value.to_owned()),
         _ if types.has("string") => Ok(text(value)),
@@ -140,7 +141,7 @@ fn example(key: &str, types: &Types) -> Option<String> {
     Some(format!("for example {key}={value}"))
 }
 
-/// A type of JSON Schema in words.
+/// Returns a JSON Schema type in words.
 pub(crate) fn said(name: &str) -> &str {
     match name {
         "string" => "text",
@@ -153,7 +154,7 @@ pub(crate) fn said(name: &str) -> &str {
     }
 }
 
-/// The type of a value, as JSON Schema calls it.
+/// Returns the JSON Schema type of a value.
 pub(crate) fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -170,7 +171,7 @@ fn text(value: &str) -> String {
     Value::from(value).to_string()
 }
 
-/// How deep schemas may lie in each other.
+/// How deep schemas may be nested.
 const DEPTH: usize = 32;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What servers answer, as a person reads it: text as text, everything else as one line that says what it is.
+//! Formats servers' answers for people: text as text, everything else as one line that describes it.
 
 use std::borrow::Cow;
 
@@ -7,21 +7,21 @@ use serde_json::value::RawValue;
 
 use crate::text;
 
-/// What stands in an answer beside text: an image, a sound, a blob.
+/// Binary content of an answer: an image, a sound, a blob.
 #[derive(Clone, Debug)]
 pub(crate) struct Media {
     pub(crate) mime: String,
-    /// In base64.
+    /// The content in base64.
     pub(crate) data: String,
 }
 
-/// What is said of media, which no terminal shows.
+/// The note after the description of binary content, which no terminal shows.
 #[derive(Debug)]
 pub(crate) enum Notes {
     None,
-    /// How to have them.
+    /// How to save the content.
     Hint(&'static str),
-    /// What became of each, in their order.
+    /// Where each content was saved, in order.
     Each(std::vec::IntoIter<String>),
 }
 
@@ -35,12 +35,12 @@ impl Notes {
     }
 }
 
-/// The media of the result of a tool.
+/// Returns the media in a tool's result.
 pub(crate) fn media_of_tool(result: &Raw) -> Vec<Media> {
     list(result, "content").iter().filter_map(media).collect()
 }
 
-/// The media of a resource.
+/// Returns the media in a resource.
 pub(crate) fn media_of_resource(result: &Raw) -> Vec<Media> {
     list(result, "contents").iter().filter_map(blob).collect()
 }
@@ -62,7 +62,7 @@ fn blob(contents: &Raw) -> Option<Media> {
     Some(Media { mime: contents.text("mimeType").unwrap_or_default(), data: contents.text("blob")? })
 }
 
-/// The result of a tool. Structured content shows where there is no text.
+/// Formats the result of a tool. Structured content is shown if there is no text.
 pub(crate) fn tool_result(result: &Raw, mut notes: Notes) -> Vec<String> {
     let blocks = list(result, "content");
     let mut lines: Vec<String> = blocks.iter().map(|part| block(part, &mut notes)).collect();
@@ -73,12 +73,12 @@ pub(crate) fn tool_result(result: &Raw, mut notes: Notes) -> Vec<String> {
     lines
 }
 
-/// The contents of a resource.
+/// Formats the contents of a resource.
 pub(crate) fn resource(result: &Raw, mut notes: Notes) -> Vec<String> {
     list(result, "contents").iter().map(|part| contents(part, &mut notes)).collect()
 }
 
-/// The messages of a prompt, each under its role.
+/// Formats the messages of a prompt, each under its role.
 pub(crate) fn prompt(result: &Raw) -> Vec<String> {
     let mut lines = Vec::new();
     for message in list(result, "messages") {
@@ -89,7 +89,7 @@ pub(crate) fn prompt(result: &Raw) -> Vec<String> {
     lines
 }
 
-/// One content block.
+/// Formats one content block.
 fn block(block: &Raw, notes: &mut Notes) -> String {
     let kind = block.text("type").unwrap_or_default();
     match kind.as_str() {
@@ -104,12 +104,12 @@ fn block(block: &Raw, notes: &mut Notes) -> String {
             let data = block.text("data");
             summary(&[&mime, &size(data.as_deref().unwrap_or_default())], data.and_then(|_| notes.next()))
         }
-        // A kind that came after this program.
+        // This kind of block is newer than this program.
         _ => pretty(block),
     }
 }
 
-/// One text or blob of a resource.
+/// Formats one text or blob of a resource.
 fn contents(contents: &Raw, notes: &mut Notes) -> String {
     if let Some(text) = contents.text("text") {
         return text::block(&text).into_owned();
@@ -120,14 +120,14 @@ fn contents(contents: &Raw, notes: &mut Notes) -> String {
     summary(&[&contents.text("uri").unwrap_or_default(), &mime, &size], blob.and_then(|_| notes.next()))
 }
 
-/// `[image/png, 12.3 kB: --out FILE saves it]`
+/// Formats `[image/png, 12.3 kB: --out FILE saves it]`.
 fn summary(parts: &[&str], note: Option<String>) -> String {
     let parts: Vec<Cow<'_, str>> = parts.iter().filter(|part| !part.is_empty()).map(|part| text::line(part)).collect();
     let note = note.map(|note| format!(": {}", text::line(&note))).unwrap_or_default();
     format!("[{}{note}]", parts.join(", "))
 }
 
-/// How many bytes a base64 text stands for.
+/// Returns in words how many bytes a base64 text encodes.
 fn size(base64: &str) -> String {
     let digits = base64.trim_end_matches('=').len();
     match digits * 3 / 4 {
@@ -141,7 +141,7 @@ fn list(result: &Raw, name: &str) -> Vec<Raw> {
     result.member(name).and_then(|list| list.read().ok()).unwrap_or_default()
 }
 
-/// JSON with a member per line, in its own order and with its own numbers.
+/// Formats JSON with one member per line, keeping its order and its numbers.
 fn pretty(value: &Raw) -> String {
     let mut out = String::new();
     match value.read::<&RawValue>() {
@@ -184,7 +184,7 @@ fn indent(value: &RawValue, depth: usize, out: &mut String) {
     }
 }
 
-/// Below this nobody reads, and each level parses its value again.
+/// How many levels are indented. Deeper levels stay on one line, because each level parses its value again.
 const DEEPEST: usize = 8;
 
 #[cfg(test)]

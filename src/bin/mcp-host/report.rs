@@ -1,4 +1,4 @@
-//! How a command ends: the exit code, and on stderr one line of what is wrong and one of what to do.
+//! How a command ends: with an exit code, and on stderr with one line about what is wrong and one about what to do.
 
 use std::io;
 use std::process::ExitCode;
@@ -6,19 +6,19 @@ use std::process::ExitCode;
 use mcp_host::{Error, ErrorKind, config};
 
 use crate::output::Output;
-use crate::servers::quoted;
+use crate::text::quoted;
 
 /// The exit codes. Scripts rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     Ok = 0,
     Failed = 1,
-    /// The command line or the config is wrong, or names what does not exist.
+    /// The command line or the config is wrong, or names something that does not exist.
     Usage = 2,
     Unauthorized = 3,
-    /// A server, or the daemon, cannot be reached or did not start.
+    /// A server or the daemon cannot be reached or did not start.
     Unreachable = 4,
-    /// The tool answered, with an error.
+    /// The tool answered with an error.
     ToolError = 5,
     Denied = 6,
     TimedOut = 7,
@@ -31,16 +31,16 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command did not do what it was asked to.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
-    /// Each problem with its own help.
+    /// The problems, each with its own help.
     problems: Vec<(String, Option<String>)>,
-    /// Help that fits the whole, line by line.
+    /// Lines of help for the failure as a whole.
     help: Option<Vec<String>>,
     findings: Vec<config::Problem>,
-    /// It is as the user wants it.
+    /// Whether the user wants it this way, as with a disabled server.
     pub(crate) is_wanted: bool,
 }
 
@@ -49,43 +49,43 @@ impl Failure {
         Self::several(exit, [error.into()])
     }
 
-    /// Many errors of one kind.
+    /// Creates a failure with several errors.
     pub(crate) fn several(exit: Exit, errors: impl IntoIterator<Item = String>) -> Self {
         Self::each(exit, errors.into_iter().map(|error| (error, None)))
     }
 
-    /// Many errors of one kind, each with its own help.
+    /// Creates a failure with several errors, each with its own help.
     pub(crate) fn each(exit: Exit, problems: impl IntoIterator<Item = (String, Option<String>)>) -> Self {
         let problems = problems.into_iter().collect();
         Self { exit, problems, help: None, findings: Vec::new(), is_wanted: false }
     }
 
-    /// What is wrong with a config, place by place.
+    /// Creates a failure from the problems of a config.
     pub(crate) fn found(findings: Vec<config::Problem>) -> Self {
         let problems = findings.iter().map(|problem| (problem.to_string(), problem.help.clone())).collect();
         Self { exit: Exit::Usage, problems, help: None, findings, is_wanted: false }
     }
 
-    /// Ends the command without a word: all was said, or nobody listens.
+    /// Creates a failure that prints nothing: everything was said, or stdout is closed.
     pub(crate) fn silent(exit: Exit) -> Self {
         Self::several(exit, [])
     }
 
-    /// The same, as the user wants it to be: nothing to be warned of.
+    /// Marks the failure as wanted by the user, so that it is no reason for a warning.
     #[must_use]
     pub(crate) fn wanted(mut self) -> Self {
         self.is_wanted = true;
         self
     }
 
-    /// Adds what to do.
+    /// Replaces the help with one line.
     #[must_use]
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(vec![help.into()]);
         self
     }
 
-    /// Adds what may help first.
+    /// Sets the help of the last problem, if `help` has any. It is printed before the help for the failure as a whole.
     #[must_use]
     pub(crate) fn maybe_first(mut self, help: Option<String>) -> Self {
         if let Some((_, first)) = self.problems.last_mut() {
@@ -94,39 +94,39 @@ impl Failure {
         self
     }
 
-    /// Adds what to do, if there is something.
+    /// Sets the help for the failure as a whole, if `help` has any.
     #[must_use]
     pub(crate) fn maybe_help(mut self, help: Option<String>) -> Self {
         self.help = help.map(|help| vec![help]).or(self.help);
         self
     }
 
-    /// Adds more to do.
+    /// Adds lines to the help.
     #[must_use]
     pub(crate) fn more_help(mut self, lines: Vec<String>) -> Self {
         self.help.get_or_insert_default().extend(lines);
         self
     }
 
-    /// Adds what to do, where nothing better is known.
+    /// Sets the help unless there is some already.
     #[must_use]
     pub(crate) fn or_help(mut self, help: impl Into<String>) -> Self {
         self.help.get_or_insert_with(|| vec![help.into()]);
         self
     }
 
-    /// What is wrong with the config, place by place.
+    /// Returns the problems of the config.
     pub(crate) fn findings(&self) -> &[config::Problem] {
         &self.findings
     }
 
-    /// Says it on stderr.
+    /// Prints the failure as an error.
     pub(crate) fn tell(&self, output: &Output) -> Exit {
         self.say("error", output);
         self.exit
     }
 
-    /// Says it on stderr as something that the command can live with.
+    /// Prints the failure as a warning.
     pub(crate) fn warn(&self, output: &Output) {
         self.say("warning", output);
     }
@@ -148,7 +148,7 @@ impl Failure {
     }
 }
 
-/// What went wrong with stdout. Whoever closed it wants no more: that is no failure.
+/// Converts an error of stdout. A closed stdout is no failure: the reader wants no more.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
@@ -176,7 +176,7 @@ impl From<config::Error> for Failure {
     }
 }
 
-/// What is left to do where no problem says more.
+/// Returns help if a problem has none of its own: how to check that problem's file again.
 fn again(findings: &[config::Problem]) -> Option<String> {
     let problem = findings.iter().find(|problem| problem.help.is_none())?;
     let file = quoted(&problem.file.to_string_lossy());
@@ -186,7 +186,7 @@ fn again(findings: &[config::Problem]) -> Option<String> {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let exit = exit_of(error.kind());
-        // The chain is told outermost first; a cause that only repeats what was said adds nothing.
+        // The outermost cause comes first. A cause that only repeats what the text already says is left out.
         let mut text = error.to_string();
         let mut source = std::error::Error::source(&error);
         while let Some(cause) = source {
@@ -202,7 +202,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// The exit code of an error of the library.
+/// Returns the exit code for an error of the library.
 pub(crate) fn exit_of(kind: ErrorKind) -> Exit {
     match kind {
         ErrorKind::Config | ErrorKind::Unknown => Exit::Usage,
@@ -216,7 +216,7 @@ pub(crate) fn exit_of(kind: ErrorKind) -> Exit {
     }
 }
 
-/// What to do, whatever went wrong.
+/// Returns help for an error of the library.
 fn help_for(kind: ErrorKind, text: &str, server: Option<&str>) -> String {
     let name = server.unwrap_or("SERVER");
     match (kind, server) {
@@ -230,7 +230,9 @@ fn help_for(kind: ErrorKind, text: &str, server: Option<&str>) -> String {
         (ErrorKind::Unreachable, None) => "mcp-host check --connect -v".to_owned(),
         (ErrorKind::Answer, Some(name)) => format!("that is what `{name}` answered; -vv shows every message"),
         (ErrorKind::Answer, None) => "that is what the server answered; -vv shows every message".to_owned(),
-        (ErrorKind::Denied, _) => "mcp-host approve shows what it would start, and asks".to_owned(),
+        (ErrorKind::Denied, _) => {
+            "mcp-host approve shows what the host would start, and asks you to allow it".to_owned()
+        }
         (ErrorKind::Cancelled, _) => "run it again".to_owned(),
         _ if text.contains("(host.limits.message)") => {
             "raise it in your config: \"host\": { \"limits\": { \"message\": \"64MiB\" } }".to_owned()
@@ -239,7 +241,8 @@ fn help_for(kind: ErrorKind, text: &str, server: Option<&str>) -> String {
     }
 }
 
-/// What helps with a server that wants other credentials: a login, where its refusal speaks of one, or what the config gives it.
+/// Returns help for a server that wants other credentials. It depends on whether the refusal mentions a token or a
+/// login.
 pub(crate) fn credentials(refusal: &str, server: &str) -> String {
     if refusal.contains("put a token into `headers` or `auth`") {
         format!(

@@ -1,6 +1,6 @@
-//! Images, audio and blobs of an answer, written to files that the user names with `--out`.
+//! Writes images, audio and blobs of an answer to files that the user names with `--out`.
 //!
-//! **Invariant:** no file that exists is ever touched, and nothing that a server says becomes a part of a path.
+//! **Invariant:** no existing file is ever touched, and no text from a server becomes part of a path.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use crate::output::Output;
 use crate::payload::Media;
 use crate::report::{Exit, Failure};
-use crate::servers::quoted;
+use crate::text::quoted;
 
-/// Where files go.
+/// Where to save files.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    /// Under names of ours in this folder.
+    /// In this folder, under names that we choose.
     Folder(PathBuf),
-    /// The first one here, others beside it.
+    /// The first content at this path, the others beside it.
     File(PathBuf),
 }
 
 impl Target {
-    /// Looks at what the user named, before anything is called.
+    /// Checks the path before any server is called.
     pub(crate) fn of(path: &Path) -> Result<Self, Failure> {
         let shown = path.display().to_string();
         if path.is_dir() {
@@ -47,7 +47,7 @@ impl Target {
         Ok(Self::File(path.to_path_buf()))
     }
 
-    /// Where the file of that number goes; they begin at one.
+    /// Returns the path of a file by its number, which begins at one.
     fn path(&self, base: &str, number: usize, extension: &str) -> PathBuf {
         match self {
             Self::Folder(folder) => folder.join(format!("{base}-{number}.{extension}")),
@@ -61,16 +61,16 @@ impl Target {
     }
 }
 
-/// What became of each image, sound and blob of an answer, in its order.
+/// What was saved.
 pub(crate) struct Saved {
-    /// In words, for the line that stands for it.
+    /// A note for each image, sound and blob, in the order of the answer.
     pub(crate) notes: Vec<String>,
-    /// The first that could not be written.
+    /// The first error.
     pub(crate) failure: Option<Failure>,
 }
 
 impl Saved {
-    /// Says what a reader of data for machines would not see, and when there was nothing to save.
+    /// Prints the notes if stdout has JSON, or says that there was nothing to save.
     pub(crate) fn tell(&self, output: &Output) {
         if self.notes.is_empty() && self.failure.is_none() {
             output.remark("note: the answer holds nothing to save, only text");
@@ -79,7 +79,7 @@ impl Saved {
     }
 }
 
-/// Writes what an answer holds beside text. `base` begins the names of files in a folder.
+/// Saves all media of an answer. In a folder, file names begin with `base`.
 pub(crate) async fn all(media: Vec<Media>, base: &str, to: Target) -> Saved {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let base: String = base.chars().map(|c| if allowed(c) { c } else { '-' }).take(NAME).collect();
@@ -125,7 +125,7 @@ fn one(media: &Media, base: &str, number: &mut usize, to: &Target) -> Result<Pat
     Err("too many files have such a name".to_owned())
 }
 
-/// The ending of files of a type that we know.
+/// Returns the file extension for a media type.
 fn extension(mime: &str) -> &'static str {
     match mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
         "image/png" => "png",
@@ -153,9 +153,9 @@ fn extension(mime: &str) -> &'static str {
     }
 }
 
-/// Names that are tried before it is given up.
+/// How many file names to try before giving up.
 const TRIES: usize = 10_000;
-/// Characters of a name of ours.
+/// How many characters a name that we choose has at most.
 const NAME: usize = 80;
 
 #[cfg(test)]
@@ -184,7 +184,7 @@ mod tests {
         assert!(saved.failure.is_some());
         assert_eq!(std::fs::read(here.join("s__shot-1.png")).unwrap(), b"mine");
         assert_eq!(std::fs::read(here.join("s__shot-2.png")).unwrap(), b"ABC");
-        // A file by name: the second goes beside it.
+        // With a named file, the second content goes beside it.
         let file = here.join("a.jpg");
         let saved = all(answer[..2].to_vec(), "../../etc", Target::of(&file).unwrap()).await;
         assert_eq!(names(&saved), ["saved as ~/a.jpg", "saved as ~/a-2.jpg"]);

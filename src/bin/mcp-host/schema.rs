@@ -1,10 +1,10 @@
-//! Arguments held against the input schema of their tool, before they are sent: what is missing, what nobody asked for, and
-//! what has the wrong type or value.
+//! Checks arguments against the tool's input schema before they are sent: missing arguments, unknown ones, and wrong
+//! types or values.
 //!
-//! **Invariant:** what the schema may allow is never refused. This reads the keywords that schemas of tools are made of, and
-//! passes over all others (patterns, conditions, formats): the server has the last word. An argument that the schema neither
-//! names nor forbids is only doubted. The work has an end, whatever the schema: no reference is followed to elsewhere, and
-//! steps are counted.
+//! **Invariant:** arguments that the schema may allow are never refused. This reads the usual keywords of tool schemas
+//! and ignores all others (patterns, conditions, formats): the server has the last word. An argument that the schema
+//! neither names nor forbids only causes a warning. The work is bounded for every schema: no external reference is
+//! followed, and steps are counted.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashSet};
@@ -16,19 +16,19 @@ use crate::nearest::{nearest, question};
 use crate::parameters::{said, type_of};
 use crate::text;
 
-/// One thing to tell, with what helps.
+/// A message and its help.
 pub(crate) type Finding = (String, Option<String>);
 
-/// What there is to say of some arguments.
+/// The result of a check.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Verdict {
-    /// Against the schema.
+    /// Violations of the schema.
     pub(crate) wrong: Vec<Finding>,
-    /// Allowed, and hardly meant.
+    /// Arguments that are allowed, but probably a mistake.
     pub(crate) doubtful: Vec<Finding>,
 }
 
-/// Compares arguments with what the tool takes.
+/// Checks arguments against a tool's schema.
 pub(crate) fn check(tool: &str, schema: &Value, arguments: &Raw) -> Verdict {
     let Ok(given) = arguments.read::<Value>() else { return Verdict::default() };
     let names = Names::of(schema);
@@ -36,7 +36,7 @@ pub(crate) fn check(tool: &str, schema: &Value, arguments: &Raw) -> Verdict {
     let check = Check { tool, root: schema, names: &names, given: &given, has_addresses, steps: Cell::new(STEPS) };
     let mut wrong = check.value("", schema, &given, DEPTH);
     if check.steps.get() == 0 {
-        // Half a check is none.
+        // An incomplete check must not refuse anything.
         wrong.clear();
     }
     wrong.dedup();
@@ -50,19 +50,19 @@ struct Check<'a> {
     root: &'a Value,
     names: &'a Names,
     given: &'a Value,
-    /// Parts of the schema have addresses of their own, which references count from.
+    /// Whether parts of the schema have their own addresses, which references are relative to.
     has_addresses: bool,
-    /// Schemas that may still be read.
+    /// How many more schemas may be read.
     steps: Cell<usize>,
 }
 
 impl Check<'_> {
-    /// What is wrong with one value.
+    /// Checks one value.
     fn value(&self, path: &str, schema: &Value, value: &Value, depth: usize) -> Vec<Finding> {
         let steps = self.steps.get().saturating_sub(1);
         self.steps.set(steps);
         let Some(schema) = schema.as_object().filter(|_| depth > 0 && steps > 0) else { return Vec::new() };
-        // What stands beside a reference counts since 2019-09 only.
+        // Keywords beside a reference count only since draft 2019-09.
         if let Some(reference) = schema.get("$ref") {
             let target = reference.as_str().and_then(|reference| self.target(reference));
             return target.map(|target| self.value(path, target, value, depth - 1)).unwrap_or_default();
@@ -90,7 +90,7 @@ impl Check<'_> {
         all
     }
 
-    /// What a reference within the schema leads to.
+    /// Resolves a reference within the schema. Returns `None` for any other reference.
     fn target(&self, reference: &str) -> Option<&Value> {
         self.root.pointer(reference.strip_prefix('#')?).filter(|_| !self.has_addresses)
     }
@@ -114,14 +114,14 @@ impl Check<'_> {
             all.push((format!("{of} needs `{missing}`{more}"), help));
         }
         let named = schema.get("properties").and_then(Value::as_object);
-        // Which members a pattern names is not looked at.
+        // Patterns are not evaluated, so they may name any member.
         let others = schema.get("additionalProperties").filter(|_| !schema.contains_key("patternProperties"));
         for (name, value) in given {
             let below = if top { name.clone() } else { format!("{path}.{name}") };
             match (named.and_then(|named| named.get(name)), others) {
                 (Some(schema), _) => all.extend(self.value(&below, schema, value, depth - 1)),
                 (None, Some(Value::Bool(false))) => {
-                    // One that stands for a missing argument is told with that.
+                    // A misspelled argument is reported with the missing one.
                     let is_told = |missing: &String| self.names.mistyped(missing, self.given) == Some(name);
                     if !(top && self.names.required.iter().any(is_told)) {
                         all.push((format!("{of} takes no `{name}`"), self.names.help(name, top)));
@@ -140,7 +140,8 @@ impl Check<'_> {
         }
     }
 
-    /// What is wrong with a value of several forms: what the one form says whose type is right, else all types.
+    /// Checks a value against several forms. Reports the findings of the only form with the right type, else the
+    /// allowed types.
     fn forms(&self, path: &str, forms: &[Value], value: &Value, depth: usize) -> Vec<Finding> {
         let told: Vec<_> = forms.iter().map(|form| self.value(path, form, value, depth - 1)).collect();
         if told.iter().any(Vec::is_empty) {
@@ -179,7 +180,7 @@ fn types_of(schema: &Map<String, Value>) -> Vec<&str> {
 
 fn wrong_type(schema: &Map<String, Value>, value: &Value) -> Option<Finding> {
     let types = types_of(schema);
-    // A type that nobody knows may allow anything.
+    // An unknown type may allow anything.
     let fits = |kind: &&str| match *kind {
         "number" => value.is_number(),
         "integer" => value.as_f64().is_some_and(|number| number.fract() == 0.0),
@@ -207,7 +208,7 @@ fn wrong_value(schema: &Map<String, Value>, value: &Value) -> Option<Finding> {
     Some((format!("be one of {}", text::cut(&list, LINE)), near))
 }
 
-/// Numbers have one value, however they are written; what lies inside lists and objects is not compared.
+/// Reports whether two values may be equal. Numbers are compared by value; the contents of lists and objects are not.
 fn may_equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
@@ -216,7 +217,7 @@ fn may_equal(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// The first bound that a value is beyond.
+/// Returns in words the first bound that a value violates; `None` if it violates none.
 fn bounds(schema: &Map<String, Value>, value: &Value) -> Option<String> {
     let number = |key: &str| schema.get(key).filter(|limit| limit.is_number());
     if let Some(value) = value.as_f64() {
@@ -251,9 +252,9 @@ fn subject(path: &str) -> String {
 #[derive(Debug, Default)]
 struct Names {
     named: BTreeSet<String>,
-    /// Those that each call needs.
+    /// The required arguments.
     required: Vec<String>,
-    /// It says something of arguments that it does not name.
+    /// Whether the schema has a rule for arguments that it does not name.
     open: bool,
 }
 
@@ -271,7 +272,7 @@ impl Names {
             self.open = true;
             return;
         }
-        // What was read once says nothing new.
+        // A schema that was already read has no new names.
         if !seen.insert(std::ptr::from_ref(schema)) {
             return;
         }
@@ -292,7 +293,7 @@ impl Names {
         }
     }
 
-    /// The given argument that was probably meant to be `missing`.
+    /// Returns the given argument that is probably a misspelling of `missing`, if there is one.
     fn mistyped<'a>(&self, missing: &str, given: &'a Value) -> Option<&'a str> {
         let given = given.as_object().filter(|given| !given.contains_key(missing))?;
         let unknown = given.keys().map(String::as_str).filter(|name| !self.named.contains(*name));
@@ -306,7 +307,7 @@ impl Names {
         question(&nearest(typed, names())).or_else(all)
     }
 
-    /// Arguments that the schema does not name, where it names some and is silent about others.
+    /// Reports arguments that the schema does not name, if it names some and has no rule for others.
     fn doubts(&self, tool: &str, given: &Value) -> Vec<Finding> {
         if self.open || self.named.is_empty() {
             return Vec::new();
@@ -319,11 +320,11 @@ impl Names {
     }
 }
 
-/// Findings at once.
+/// How many findings to report at once.
 const MOST: usize = 5;
-/// Schemas that one check reads.
+/// How many schemas one check may read.
 const STEPS: usize = 100_000;
-/// How deep schemas may lie in each other.
+/// How deep schemas may be nested.
 const DEPTH: usize = 32;
 const LINE: usize = 200;
 const SHOWN: usize = 40;
@@ -408,7 +409,7 @@ mod tests {
                 json!({ "name": 1 }),
             ),
             (json!({ "oneOf": [{ "required": ["a"] }, { "required": ["b"] }] }), json!({ "b": 1 })),
-            // What no validator can follow, or what is no schema at all.
+            // Schemas that no validator can follow, or that are no schemas at all.
             (json!({ "$ref": "https://example.com/elsewhere.json" }), json!({ "x": 1 })),
             (json!({ "$ref": "#" }), json!({ "x": 1 })),
             (json!({ "allOf": [{ "$ref": "#" }] }), json!({ "x": 1 })),
@@ -422,7 +423,7 @@ mod tests {
             (json!({ "type": "nonsense" }), json!({ "x": 1 })),
             (json!({ "properties": { "x": { "pattern": "(" } } }), json!({ "x": "y" })),
             (json!({ "properties": { "x": { "pattern": "(a+)+$" } } }), json!({ "x": "a".repeat(40) })),
-            // Hints, which a server may not hold its callers to.
+            // Keywords that are only hints; servers may not enforce them.
             (json!({ "properties": { "x": { "format": "date" } } }), json!({ "x": "tomorrow" })),
             (
                 json!({ "$schema": "http://json-schema.org/draft-07/schema#", "properties": {
@@ -434,7 +435,7 @@ mod tests {
         for (schema, arguments) in allowed {
             assert_eq!(verdict(&schema, &arguments), (vec![], vec![]), "{schema}");
         }
-        // A schema that refers to itself for a smaller value is a tree, and checked.
+        // A schema that refers to itself for a smaller value is a tree, and is checked.
         let tree = json!({
             "properties": { "name": { "type": "string" }, "child": { "$ref": "#" } }, "additionalProperties": false,
         });
@@ -459,7 +460,7 @@ mod tests {
         let schemas = [
             json!({ "anyOf": itself }),
             json!({ "$ref": "#/$defs/a0", "$defs": links }),
-            // A circle through two schemas, one of which is read from elsewhere first.
+            // A circle through two schemas, entered from a third.
             json!({ "anyOf": [{ "$ref": "#/$defs/c" }], "$defs": { "c": { "anyOf": [{ "$ref": "#" }] } } }),
             json!({ "properties": { "x": { "$id": "urn:x", "$ref": "#/$defs/y", "$defs": { "y": { "$ref": "#" } } } },
                 "$defs": { "y": {} } }),
@@ -467,13 +468,13 @@ mod tests {
         for schema in schemas {
             assert_eq!(verdict(&schema, &json!({ "x": 1 })), (vec![], vec![]), "{schema}");
         }
-        // Some repetition is usual, and checked.
+        // Some repetition is normal, and is checked.
         let pair = json!({ "$defs": { "n": { "type": "integer" }, "m": { "allOf": [{ "$ref": "#/$defs/n" }] } },
             "properties": { "x": { "allOf": [{ "$ref": "#/$defs/n" }, { "$ref": "#/$defs/m" }] } } });
         assert_eq!(wrong(&pair, &json!({ "x": "y" })), ["`x` must be a whole number, not \"y\""]);
     }
 
-    /// Schemas of the keywords that are read, and some that are not, small enough that values often meet them.
+    /// Schemas of the keywords that are read and some that are not, small enough that values often match them.
     fn schemas() -> impl Strategy<Value = Value> {
         let types = ["string", "integer", "number", "boolean", "null", "array", "object"];
         let one = select(types.to_vec()).prop_map(|kind| json!({ "type": kind }));
@@ -508,7 +509,7 @@ mod tests {
                 Just(json!({ "required": ["a"] })),
                 inner.clone(),
             ];
-            // Several keywords beside each other.
+            // Several keywords in one schema.
             prop::collection::vec(parts, 1..4).prop_map(|parts| {
                 let members = parts.into_iter().filter_map(|part| part.as_object().cloned()).flatten();
                 Value::Object(members.collect())

@@ -1,4 +1,4 @@
-//! From a command line to servers: load the config, and keep the servers that are needed.
+//! From a command line to a plan: loads the config, and keeps the servers that are needed.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -11,52 +11,50 @@ use mcp_host::{Host, HostBuilder, demo};
 
 use crate::args::Common;
 use crate::found;
-use crate::named;
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::text;
 use crate::{hidden, itself};
 
-/// What a one-shot command is about, so that nothing else is started for it.
+/// Which servers a one-shot command needs; only those are started.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Wanted<'a> {
+pub(crate) enum Selection<'a> {
     All,
-    /// By its name in the config, or its alias.
+    /// The server with this name or alias.
     Server(&'a str),
-    /// The owner of a tool or prompt; all, where the name does not tell.
+    /// The server of this tool or prompt; all servers if the name does not tell which.
     Named(&'a str),
-    /// The owner of a resource; all, where the URI does not tell.
+    /// The server of this resource; all servers if the URI does not tell which.
     Uri(&'a str),
 }
 
-/// What to start.
+/// The servers that a command starts, and the config that they come from.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) config: Config,
-    /// The demo server that runs in this process.
+    /// Whether to run the demo server that lives in this process.
     clock: bool,
-    /// Whether the demo servers were asked for, also where only one of them is needed.
+    /// Whether the demo servers were requested, even if only one of them is needed.
     demo: bool,
-    /// A daemon stands for its servers.
+    /// Whether a daemon replaces the servers.
     led: bool,
-    /// Its servers are those of a daemon; there is no config.
+    /// Whether the servers come from a daemon, without a config.
     lent: bool,
-    /// How the config came to be.
+    /// How the config was loaded.
     request: LoadRequest,
 }
 
-/// Where what is learned of servers, and what the user has approved, is kept: `$XDG_STATE_HOME/mcp-host`.
+/// Returns the directory for what the host learns of servers and what the user approved: `$XDG_STATE_HOME/mcp-host`.
 pub(crate) fn state_directory() -> Option<PathBuf> {
-    // A path that begins in the working directory would be in the hands of whoever filled that.
+    // Relative paths are ignored: the working directory's owner would control what is there.
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
     state.map(|state| state.join("mcp-host"))
 }
 
 impl Plan {
-    /// The servers of the config, with the demo servers if they are asked for. A demo needs no config, so only one that
-    /// was named is read for it.
+    /// Loads the servers of the config, and the demo servers if requested. The demo needs no config, so it reads only
+    /// one that was named.
     pub(crate) fn load(common: &Common, demo: bool, listen: Option<SocketAddr>) -> Result<Self, Failure> {
         let request = request(common, listen);
         if !demo {
@@ -76,12 +74,12 @@ impl Plan {
         Ok(Self { config, clock: true, demo: true, led: false, lent: false, request })
     }
 
-    /// The plan of a command without a config: the servers of a daemon, by name and alias. They can only be had through it.
+    /// Plans a command without a config: a daemon's servers, by name and alias, which are only reachable through it.
     #[cfg(unix)]
     pub(crate) fn of_daemon(common: &Common, servers: impl Iterator<Item = (String, String)>) -> Option<Self> {
         let server = |(name, alias): (String, String)| {
             let mut server = Server::new(&alias, Transport::Stdio(Stdio::default())).ok()?;
-            // How its tools are called is the daemon's word.
+            // The daemon decides the names of its tools.
             (server.name, server.prefix) = (name, Prefix::Auto);
             Some(server)
         };
@@ -90,12 +88,12 @@ impl Plan {
         Some(Self { config, clock: false, demo: false, led: false, lent: true, request: request(common, None) })
     }
 
-    /// Whether its servers are known from a daemon only.
+    /// Reports whether the servers are known only from a daemon.
     pub(crate) fn is_lent(&self) -> bool {
         self.lent
     }
 
-    /// The plan where no daemon stands for its servers.
+    /// Returns the plan for use without a daemon. Fails if its servers came from a daemon.
     pub(crate) fn alone(self) -> Result<Self, Failure> {
         if !self.lent {
             return Ok(self);
@@ -104,7 +102,7 @@ impl Plan {
         Err(Failure::new(Exit::Unreachable, "the mcp-host that was running has ended"))
     }
 
-    /// What reads the config again: the files that were read, whatever else may be found by then.
+    /// Returns a function that reloads the config from the same files, even if other files would be found by then.
     pub(crate) fn again(&self) -> impl Fn() -> Result<Config, config::Error> + Send + Sync + 'static {
         let (files, project) = (self.config.files.clone(), self.config.project);
         let request = LoadRequest { files, project, ..self.request.clone() };
@@ -112,18 +110,18 @@ impl Plan {
     }
 
     /// Drops the servers that are not needed.
-    pub(crate) fn keep(&mut self, wanted: Wanted<'_>) -> Result<(), Failure> {
+    pub(crate) fn keep(&mut self, wanted: Selection<'_>) -> Result<(), Failure> {
         let separator = self.config.host.naming.separator.clone();
         let starts =
             |text: &str, alias: &str, by: &str| text.strip_prefix(alias).is_some_and(|rest| rest.starts_with(by));
         let owns = |name: &str, alias: &str| match wanted {
-            Wanted::All => true,
-            Wanted::Server(server) => server == name || server == alias,
-            Wanted::Named(tool) => {
-                let typed = |server: &str| named::of_server(tool, server).is_some();
+            Selection::All => true,
+            Selection::Server(server) => server == name || server == alias,
+            Selection::Named(tool) => {
+                let typed = |server: &str| of_server(tool, server).is_some();
                 starts(tool, alias, &separator) || typed(alias) || typed(name)
             }
-            Wanted::Uri(uri) => {
+            Selection::Uri(uri) => {
                 starts(uri, alias, "+") || uri.strip_prefix("ui://").is_some_and(|rest| starts(rest, alias, "--"))
             }
         };
@@ -131,42 +129,42 @@ impl Plan {
         if clock || self.config.servers.iter().any(|server| owns(&server.name, server.alias.as_str())) {
             self.config.servers.retain(|server| owns(&server.name, server.alias.as_str()));
             self.clock = clock;
-        } else if let Wanted::Server(name) = wanted {
+        } else if let Selection::Server(name) = wanted {
             return Err(self.unknown_server(name));
         }
         Ok(())
     }
 
-    /// Whether the demo servers were asked for.
+    /// Reports whether the demo servers were requested.
     pub(crate) fn is_demo(&self) -> bool {
         self.demo
     }
 
-    /// Puts a daemon in the place of its servers.
+    /// Replaces the servers with a daemon.
     pub(crate) fn lead(&mut self, daemon: Server) {
         self.config.servers = vec![daemon];
         self.led = true;
     }
 
-    /// The folder that was named to choose among the projects of a file.
+    /// Returns the folder that `--project` names to choose among the projects in a file, if it was given.
     pub(crate) fn project_directory(&self) -> Option<&Path> {
         self.request.project_directory.as_deref()
     }
 
-    /// Whether a server is called that.
+    /// Reports whether a server has that name or alias.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.names().contains(&name)
     }
 
-    /// Whether a tool of that name is shown without its server's prefix, or begins with one.
+    /// Reports whether a tool may have that name: it begins with a server's prefix, or a server may have no prefix.
     pub(crate) fn may_have_tool(&self, name: &str) -> bool {
         let separator = &self.config.host.naming.separator;
         let bare = self.config.servers.iter().any(|server| server.prefix != Prefix::Always);
         let begins = |server: &str| name.strip_prefix(server).is_some_and(|rest| rest.starts_with(separator.as_str()));
-        bare || self.names().iter().any(|server| begins(server) || named::of_server(name, server).is_some())
+        bare || self.names().iter().any(|server| begins(server) || of_server(name, server).is_some())
     }
 
-    /// The names in the config and the aliases.
+    /// Returns the servers' names in the config and their aliases.
     pub(crate) fn names(&self) -> Vec<&str> {
         let names = self.config.servers.iter().flat_map(|server| [server.name.as_str(), server.alias.as_str()]);
         let mut names: Vec<&str> = names.chain(self.clock.then_some(CLOCK)).collect();
@@ -174,7 +172,7 @@ impl Plan {
         names
     }
 
-    /// The one server of that name in the config.
+    /// Returns the server with that name or alias.
     pub(crate) fn server(&self, name: &str) -> Result<&Server, Failure> {
         let found = self.config.servers.iter().find(|server| server.is_called(name));
         found.ok_or_else(|| self.unknown_server(name))
@@ -187,11 +185,12 @@ impl Plan {
         Failure::new(Exit::Usage, format!("no server is called `{name}`")).maybe_help(help)
     }
 
-    /// The builder of a host for this plan. It has looked which hosts are above: this program does nothing else yet.
+    /// Returns a host builder for this plan. The builder has already searched for hosts above this one, now while the
+    /// program does nothing else.
     pub(crate) fn builder(self) -> Result<HostBuilder, Failure> {
         let led = self.led;
         let mut builder = Host::builder().client_info("mcp-host", env!("CARGO_PKG_VERSION")).config(self.config);
-        // Of a daemon there is nothing to keep: it keeps what its servers are.
+        // A daemon keeps what it learns of its servers itself.
         if let Some(state) = state_directory().filter(|_| !led) {
             builder = builder.state_directory(state);
         }
@@ -199,7 +198,7 @@ impl Plan {
         Ok(builder.enter()?)
     }
 
-    /// Says once what is worth knowing about the config.
+    /// Prints the notes about the config.
     pub(crate) fn tell_notes(&self, output: &Output) {
         for note in &self.config.notes {
             output.remark(&format!("note: {note}"));
@@ -210,13 +209,10 @@ impl Plan {
     }
 }
 
-/// A server's name as a shell takes it.
-pub(crate) fn quoted(name: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '@');
-    if !name.is_empty() && name.chars().all(plain) {
-        return name.to_owned();
-    }
-    format!("'{}'", text::line(name).replace('\'', r"'\''"))
+/// Returns the tool in `typed` if `typed` begins with that server: `read` in `files.read`.
+pub(crate) fn of_server<'a>(typed: &'a str, server: &str) -> Option<&'a str> {
+    let rest = typed.strip_prefix(server).filter(|_| !server.is_empty())?;
+    rest.strip_prefix(SIGNS).filter(|tool| !tool.is_empty())
 }
 
 fn request(common: &Common, listen: Option<SocketAddr>) -> LoadRequest {
@@ -233,7 +229,7 @@ fn approved() -> Approved {
     state_directory().map(|directory| Approvals::of(&directory).approved()).unwrap_or_default()
 }
 
-/// Loads the config of a command. Without one, the files of other clients are told.
+/// Loads the config of a command. If there is none, suggests the files of other clients.
 fn first(request: &LoadRequest) -> Result<Config, Failure> {
     load(request).map_err(|error| match error {
         config::Error::NotFound { .. } => Failure::from(error).more_help(found::commands()),
@@ -241,7 +237,7 @@ fn first(request: &LoadRequest) -> Result<Config, Failure> {
     })
 }
 
-/// Loads a config, whose secrets are hidden from now on.
+/// Loads a config. Its secrets are hidden in output from now on.
 fn load(request: &LoadRequest) -> Result<Config, config::Error> {
     let mut config = config::load(request)?;
     hidden::learn(&config);
@@ -264,7 +260,7 @@ fn demo_only(listen: Option<SocketAddr>) -> Result<Config, Failure> {
     Ok(Config { host, ..Config::default() })
 }
 
-/// The demo server that is a real child process: this program in a hidden mode.
+/// Returns the demo server that is a child process: this program in a hidden mode.
 fn demo_child() -> Result<Server, Failure> {
     let path = std::env::current_exe().ok();
     let Some(command) = path.as_deref().map(|path| path.as_os_str()).and_then(OsStr::to_str) else {
@@ -276,9 +272,11 @@ fn demo_child() -> Result<Server, Failure> {
         .map_err(|error| Failure::new(Exit::Failed, error.to_string()).help(BUG))
 }
 
+/// Separators that users type between the name of a server and that of its tool.
+const SIGNS: [char; 4] = ['.', '/', ':', ' '];
 const CLOCK: &str = "clock";
-/// What is left to say where nobody but us can be wrong.
-const BUG: &str = "this is a fault of mcp-host: please report it";
+/// Help for errors that only a bug can cause.
+const BUG: &str = "this is a bug in mcp-host: please report it";
 
 #[cfg(test)]
 mod tests {
@@ -292,7 +290,7 @@ mod tests {
         Plan { config, clock: true, demo: true, led: false, lent: false, request: LoadRequest::default() }
     }
 
-    fn kept(wanted: Wanted<'_>) -> Vec<String> {
+    fn kept(wanted: Selection<'_>) -> Vec<String> {
         let mut plan = plan();
         plan.keep(wanted).unwrap();
         let clock = plan.clock.then(|| CLOCK.to_owned());
@@ -301,26 +299,40 @@ mod tests {
 
     #[test]
     fn only_what_is_needed_is_kept() {
-        assert_eq!(kept(Wanted::Server("files")), ["Files"]);
-        assert_eq!(kept(Wanted::Server("Files")), ["Files"]);
-        assert_eq!(kept(Wanted::Named("file__files__x")), ["file"]);
-        assert_eq!(kept(Wanted::Named("clock__now")), ["clock"]);
-        assert_eq!(kept(Wanted::Named("Files.read")), ["Files"]);
-        assert_eq!(kept(Wanted::Named("git status")), ["git"]);
-        assert_eq!(kept(Wanted::Uri("git+ssh://x")), ["git"]);
-        assert_eq!(kept(Wanted::Uri("ui://files--x/y")), ["Files"]);
-        assert_eq!(kept(Wanted::Named("read_file")).len(), 4);
-        assert_eq!(kept(Wanted::All).len(), 4);
+        assert_eq!(kept(Selection::Server("files")), ["Files"]);
+        assert_eq!(kept(Selection::Server("Files")), ["Files"]);
+        assert_eq!(kept(Selection::Named("file__files__x")), ["file"]);
+        assert_eq!(kept(Selection::Named("clock__now")), ["clock"]);
+        assert_eq!(kept(Selection::Named("Files.read")), ["Files"]);
+        assert_eq!(kept(Selection::Named("git status")), ["git"]);
+        assert_eq!(kept(Selection::Uri("git+ssh://x")), ["git"]);
+        assert_eq!(kept(Selection::Uri("ui://files--x/y")), ["Files"]);
+        assert_eq!(kept(Selection::Named("read_file")).len(), 4);
+        assert_eq!(kept(Selection::All).len(), 4);
+    }
+
+    #[test]
+    fn a_server_and_its_tool_are_told_apart() {
+        let cases = [
+            ("files.read", Some("read")),
+            ("files/read", Some("read")),
+            ("files read", Some("read")),
+            ("files:read", Some("read")),
+            ("files.read.all", Some("read.all")),
+            ("files__read", None),
+            ("files.", None),
+            ("filesystem.read", None),
+            ("other.read", None),
+        ];
+        for (typed, tool) in cases {
+            assert_eq!(of_server(typed, "files"), tool, "{typed}");
+        }
+        assert_eq!(of_server("My Files.read", "My Files"), Some("read"));
+        assert_eq!(of_server(".read", ""), None);
     }
 
     #[test]
     fn an_unknown_server_is_an_error_of_usage() {
-        assert_eq!(plan().keep(Wanted::Server("fils")).unwrap_err().exit, Exit::Usage);
-    }
-
-    #[test]
-    fn names_are_quoted_for_a_shell() {
-        assert_eq!(quoted("git-hub"), "git-hub");
-        assert_eq!(quoted("Bob's \u{1b}"), r"'Bob'\''s \u{1b}'");
+        assert_eq!(plan().keep(Selection::Server("fils")).unwrap_err().exit, Exit::Usage);
     }
 }

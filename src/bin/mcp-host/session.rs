@@ -1,4 +1,4 @@
-//! One use of some servers from a shell: they are started for one command and stopped after it.
+//! Servers for one command: started for it, and stopped after it.
 
 use std::time::Duration;
 
@@ -15,26 +15,26 @@ use crate::live::{self, Bar};
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure, credentials};
-use crate::servers::{Plan, Wanted, quoted};
-use crate::text;
+use crate::servers::{Plan, Selection};
+use crate::text::{self, quoted};
 
 /// The servers of one command, each ready or failed.
 #[derive(Debug)]
 pub(crate) struct Session<'a> {
     pub(crate) host: Host,
-    /// The daemon that stands for them.
+    /// The daemon that replaces these servers, if one does.
     daemon: Option<Daemon>,
-    /// The options that mean the same servers in a hint.
+    /// The options that make a suggested command use the same servers.
     again: String,
     output: &'a Output,
 }
 
 impl<'a> Session<'a> {
-    /// Starts what is wanted for a call, during which a server may ask the user something.
+    /// Starts the selected servers for a call, during which a server may ask the user something.
     pub(crate) async fn open(
         common: &Common,
         demo: bool,
-        wanted: Wanted<'_>,
+        wanted: Selection<'_>,
         output: &'a Output,
     ) -> Result<Self, Failure> {
         let mut plan = joined::plan(common, demo).await?;
@@ -42,7 +42,7 @@ impl<'a> Session<'a> {
         Self::call(plan, common.again(demo), None, output).await
     }
 
-    /// Starts what is in a plan for a call; `patience`: what the user says it may take.
+    /// Starts the servers of a plan for a call. `patience` is the user's own timeout.
     pub(crate) async fn call(
         mut plan: Plan,
         again: String,
@@ -54,9 +54,10 @@ impl<'a> Session<'a> {
             plan = plan.alone()?;
         }
         for server in &mut plan.config.servers {
-            // A process that is told of the terminal serves the call; one without, to list early, would be a second.
+            // The call needs a server process that knows of the terminal. One that is started early, for lists, would
+            // be a second process.
             server.start = Start::Lazy;
-            // Whoever says how long it may take does not want to be cut short by the config.
+            // A timeout on the command line overrides a shorter one in the config.
             server.call_timeout = server.call_timeout.max(patience.unwrap_or_default());
             server.max_call_time = server.max_call_time.max(patience.unwrap_or_default());
         }
@@ -64,7 +65,7 @@ impl<'a> Session<'a> {
         Self::start(plan, daemon, |host| host.client_handler(terminal), again, output).await
     }
 
-    /// Starts what is in a plan, to look at it.
+    /// Starts the servers of a plan, to list what they offer.
     pub(crate) async fn look(mut plan: Plan, again: String, output: &'a Output) -> Result<Self, Failure> {
         let daemon = joined::lead(&mut plan, Purpose::List, None).await;
         if daemon.is_none() {
@@ -73,7 +74,7 @@ impl<'a> Session<'a> {
         Self::look_by(plan, daemon, again, output).await
     }
 
-    /// The same, whatever daemon runs.
+    /// Like [`Session::look`], but never uses a daemon.
     pub(crate) async fn look_alone(plan: Plan, again: String, output: &'a Output) -> Result<Self, Failure> {
         Self::look_by(plan, None, again, output).await
     }
@@ -98,11 +99,12 @@ impl<'a> Session<'a> {
         output: &'a Output,
     ) -> Result<Self, Failure> {
         for server in &mut plan.config.servers {
-            // Somebody waits at a prompt: a server has one attempt, and as long as it needs for that.
+            // A person is waiting: each server gets one attempt, with its full start timeout.
             server.restart.max_retries = 0;
             plan.config.host.startup_wait = plan.config.host.startup_wait.max(server.start_timeout);
         }
-        // A start that hangs fails by its own limit, and only then is it known why; a second process may be tried in between.
+        // A start that hangs fails by its own timeout, which gives the reason. There may be a second attempt, so the
+        // limit is twice that.
         let limit = plan.config.servers.iter().map(|server| server.start_timeout).max().unwrap_or_default() * 2 + SLACK;
         let host = with(plan.builder()?).live_lists().start().await?;
         let ready = async {
@@ -113,7 +115,7 @@ impl<'a> Session<'a> {
         Ok(Self { host, daemon, again, output })
     }
 
-    /// How the servers are: as the daemon says, where one stands for them and is there.
+    /// Returns the state of the servers: the daemon's view if a daemon replaces them and is reachable.
     pub(crate) fn status(&self) -> Vec<ServerStatus> {
         let own = self.host.status();
         let is_there = own.iter().all(|server| failure(server, "").is_none());
@@ -123,13 +125,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What the servers have of that kind.
+    /// Returns the catalog's entries of that kind that belong to these servers.
     pub(crate) fn entries<'c>(&self, kind: Kind, catalog: &'c Catalog) -> Vec<&'c Entry> {
         let entries = catalog.entries(kind).iter();
         entries.filter(|entry| self.daemon.as_ref().is_none_or(|daemon| daemon.has(kind, entry))).collect()
     }
 
-    /// The alias of the server of an entry, and what the server calls it.
+    /// Returns the alias of the server that an entry belongs to, and the server's own name for the entry.
     pub(crate) fn owner<'c>(&'c self, kind: Kind, entry: &'c Entry) -> (&'c str, &'c str) {
         match &self.daemon {
             Some(daemon) => daemon.owner(kind, entry),
@@ -137,7 +139,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What the server says of an entry.
+    /// Returns the definition of an entry as the server gave it.
     pub(crate) fn definition(&self, entry: &Entry) -> Raw {
         match &self.daemon {
             Some(_) => Daemon::plain(entry.definition()),
@@ -145,13 +147,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The options that mean the same servers in a hint.
+    /// Returns the options that make a suggested command use the same servers.
     pub(crate) fn again(&self) -> &str {
         &self.again
     }
 
-    /// Waits for an answer, with a bar while there is progress, and the time where it takes long.
-    pub(crate) async fn answer(&self, call: Call, asked: &Asked<'_>) -> Result<Raw, Failure> {
+    /// Waits for an answer. Shows a bar if there is progress, and the elapsed time if it takes long.
+    pub(crate) async fn answer(&self, call: Call, asked: &Lookup<'_>) -> Result<Raw, Failure> {
         if let [server] = self.status().as_slice()
             && let Some(failure) = failure(server, &self.again)
         {
@@ -168,15 +170,15 @@ impl<'a> Session<'a> {
                 call.await
             }
         };
-        outcome.map_err(|error| self.failed(error, asked))
+        outcome.map(Raw::from).map_err(|error| self.failed(error, asked))
     }
 
-    /// The servers that did not become ready, each as the failure it is.
+    /// Returns a failure for each server that did not become ready.
     pub(crate) fn failures(&self) -> Vec<Failure> {
         self.status().iter().filter_map(|server| failure(server, &self.again)).collect()
     }
 
-    /// Says which servers are missing. Those that the user turned off are not missed.
+    /// Warns about servers that are missing, except those that the user disabled.
     pub(crate) fn warn(&self, failures: &[Failure]) {
         failures.iter().filter(|failure| !failure.is_wanted).for_each(|failure| failure.warn(self.output));
     }
@@ -186,9 +188,9 @@ impl<'a> Session<'a> {
         self.host.shutdown_within(PATIENCE).await;
     }
 
-    /// Where nobody knows the name, it says which were near, and which servers are not there to know it.
-    fn failed(&self, error: mcp_host::Error, asked: &Asked<'_>) -> Failure {
-        // A daemon says in its answer what a host of this process would know.
+    /// Explains a failed call. For an unknown name, adds similar names and the servers that are missing.
+    fn failed(&self, error: mcp_host::Error, asked: &Lookup<'_>) -> Failure {
+        // A daemon reports an unknown name in its answer; a host in this process reports [`ErrorKind::Unknown`].
         let is_unknown = self.daemon.as_ref().is_some_and(|daemon| !daemon.leads(asked.name))
             && !asked.known.contains(&asked.name)
             && error.answer().is_some_and(|answer| UNKNOWN.contains(&answer.code));
@@ -212,28 +214,28 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn unknown(&self, asked: &Asked<'_>) -> Failure {
+    fn unknown(&self, asked: &Lookup<'_>) -> Failure {
         self.warn(&self.failures());
-        let Asked { what, name, known } = asked;
+        let Lookup { what, name, known } = asked;
         let help = question(&nearest(name, known.iter().copied()));
         Failure::new(Exit::Usage, format!("no {what} is called `{name}`"))
             .help(help.unwrap_or_else(|| format!("mcp-host {what}s{}", self.again)))
     }
 }
 
-/// Codes by which a daemon says that there is no such tool, prompt or resource.
+/// The JSON-RPC error codes in a daemon's answer about an unknown tool, prompt or resource.
 const UNKNOWN: [i64; 2] = [code::INVALID_PARAMS, code::RESOURCE_NOT_FOUND];
 
-/// What was asked for by name, and the names that there are.
+/// The name that a command asked for, and the names that exist.
 #[derive(Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct Lookup<'a> {
     /// `tool`, `resource` or `prompt`.
     pub(crate) what: &'static str,
     pub(crate) name: &'a str,
     pub(crate) known: Vec<&'a str>,
 }
 
-/// Why a server cannot be used, if it cannot.
+/// Returns why a server cannot be used; `None` if it can.
 pub(crate) fn failure(server: &ServerStatus, again: &str) -> Option<Failure> {
     let name = &server.name;
     let cause = server.last_error.as_deref();
@@ -268,7 +270,7 @@ pub(crate) fn failure(server: &ServerStatus, again: &str) -> Option<Failure> {
     Some(failure)
 }
 
-/// A process is started, what is behind a URL is connected to.
+/// Says that a server is missing: a URL cannot be connected to, or a process did not start.
 fn missing(server: &ServerStatus) -> String {
     let name = &server.name;
     if matches!(server.transport, "http" | "sse") {
@@ -278,7 +280,7 @@ fn missing(server: &ServerStatus) -> String {
     }
 }
 
-/// How a server gets variables that it may have missed.
+/// Suggests how to pass environment variables that a server may be missing.
 pub(crate) fn not_inherited(names: &[String]) -> Option<String> {
     const MOST: usize = 6;
     let (names, more) = names.split_at(names.len().min(MOST));
@@ -293,20 +295,20 @@ pub(crate) fn not_inherited(names: &[String]) -> Option<String> {
     })
 }
 
-/// A server of a project that the user has not said yes to.
+/// Returns the failure for a project's server that the user has not approved.
 fn not_approved(name: &str) -> Failure {
     let error = format!("server `{name}` is not approved: the config of a project names it");
     Failure::new(Exit::Denied, error).help(format!("mcp-host approve {}", quoted(name)))
 }
 
-/// The command that tells more about a server.
+/// Returns the command that shows more about a server.
 pub(crate) fn look_closer(name: &str, again: &str) -> String {
     format!("mcp-host check --connect {} -v{again}", quoted(name))
 }
 
-/// How long a call may be silent before a person is shown that it is still waited for.
+/// How long a call may be silent before the elapsed time is shown.
 const SILENCE: Duration = Duration::from_secs(2);
-/// How long servers have to end by themselves, once the answer is there.
+/// How long servers have to exit by themselves after the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How much longer than its starts may take a command waits for its servers.
+/// How much longer than the start timeouts a command waits for its servers.
 const SLACK: Duration = Duration::from_secs(10);

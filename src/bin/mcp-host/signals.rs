@@ -1,40 +1,40 @@
-//! What the outside tells a process: end, or read the config again.
+//! Signals, which end this process or reload its config.
 //!
-//! A hangup means one of two things. A process of a terminal is told by it that the terminal is gone, and ends, as the person
-//! who closed it expects. One without a terminal, a service, is told by it to read its config again; so is one that was
-//! started to outlive its terminal: by `nohup`, or with all its streams led elsewhere.
+//! A hangup means one of two things. For a process on a terminal, the terminal is gone, and the process ends, as the
+//! person who closed it expects. For a service without a terminal, it means to reload the config; likewise for a
+//! process that is to outlive its terminal: started by `nohup`, or with all its streams redirected.
 
 use std::io;
 
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a signal asks for.
+/// The meaning of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     End,
     #[cfg_attr(not(unix), expect(dead_code, reason = "there is no such signal"))]
     Reload,
-    /// The terminal is gone, so this process is to end.
+    /// The terminal is gone, so this process must end.
     #[cfg_attr(not(unix), expect(dead_code, reason = "there is no such signal"))]
     HangUp,
 }
 
-/// The signals of this process; from here on they no longer end it by themselves.
+/// The signals of this process, which no longer end it by default.
 #[cfg(unix)]
 #[derive(Debug)]
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
-    /// What a hangup asks for.
+    /// The meaning of a hangup.
     of_hangup: Wish,
 }
 
 #[cfg(unix)]
 impl Signals {
     pub(crate) fn listen() -> io::Result<Self> {
-        // Before we take the signal: from then on it is not ignored any more.
+        // Checked before the signal is caught: from then on it is no longer ignored.
         let of_hangup = if ends_with_its_terminal() { Wish::HangUp } else { Wish::Reload };
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -44,7 +44,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> Wish {
         tokio::select! {
             _ = self.interrupt.recv() => Wish::End,
@@ -54,16 +54,16 @@ impl Signals {
     }
 }
 
-/// Whether this process belongs to a terminal, and is to end with it.
+/// Reports whether this process belongs to a terminal and must end with it.
 #[cfg(unix)]
 fn ends_with_its_terminal() -> bool {
     use std::io::IsTerminal as _;
     let at_terminal = io::stdin().is_terminal() || io::stdout().is_terminal() || io::stderr().is_terminal();
-    // Only a process that has a controlling terminal can open this file. Without one, no hangup comes from a terminal.
+    // Only a process with a controlling terminal can open this file. Without one, no hangup comes from a terminal.
     at_terminal && std::fs::File::open("/dev/tty").is_ok() && !ignores_hangups()
 }
 
-/// Whether it was started with hangups ignored, as `nohup` does.
+/// Reports whether the process was started with hangups ignored, as by `nohup`.
 #[cfg(target_os = "linux")]
 fn ignores_hangups() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -72,14 +72,15 @@ fn ignores_hangups() -> bool {
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
-/// There is no safe way to ask. `nohup` leads what would go to the terminal elsewhere.
+/// Guesses from the streams whether the process was started with hangups ignored, because there is no safe way to ask:
+/// `nohup` redirects output from the terminal.
 #[cfg(all(unix, not(target_os = "linux")))]
 fn ignores_hangups() -> bool {
     use std::io::IsTerminal as _;
     !io::stdout().is_terminal() && !io::stderr().is_terminal()
 }
 
-/// Ctrl-C.
+/// Ctrl-C, the only signal on this system.
 #[cfg(not(unix))]
 #[derive(Debug)]
 pub(crate) struct Signals;
@@ -90,7 +91,7 @@ impl Signals {
         Ok(Self)
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> Wish {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
@@ -100,7 +101,7 @@ impl Signals {
 }
 
 impl Signals {
-    /// Waits for one by which somebody wants the program to end. A terminal that goes away may say so more than once.
+    /// Waits for an explicit request to end. Hangups do not count: a terminal that goes away may send several.
     pub(crate) async fn end(&mut self) {
         while self.next().await != Wish::End {}
     }

@@ -1,6 +1,7 @@
 //! `join: "start"`: the first process of a config starts its daemon, and all others find it.
 //!
-//! It needs no runtime: a relay has none. Nobody starts one while another process does, and all look for it meanwhile.
+//! This needs no async runtime, because a relay has none. Only one process starts a daemon at a time; all others poll
+//! for that daemon meanwhile.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,36 +14,36 @@ use mcp_host::config::{Config, Join};
 use crate::args::Common;
 use crate::servers::{Plan, state_directory};
 
-/// How long a daemon may take until it lets us in.
+/// How long to wait until a daemon lets us in.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is looked for meanwhile.
+/// How often to look for the daemon meanwhile.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long after a daemon that ended at once another one is tried: the one before it may be in its last moments.
+/// How long to wait before the next try if a daemon exited at once: an earlier one may still be shutting down.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Starts the daemon of a config where none runs.
+/// Starts the daemon of a config if none runs.
 #[derive(Debug)]
 pub(crate) struct Starter {
     launch: Launch,
     turn: Option<(Turn, Instant)>,
     child: Option<Child>,
     log: PathBuf,
-    /// Not before then.
+    /// The earliest time of the next try; `None` if there is no limit.
     next: Option<Instant>,
 }
 
-/// Why there is no daemon, in words.
+/// Why there is no daemon.
 #[derive(Debug)]
 pub(crate) enum Not {
-    /// It may still come.
+    /// The daemon may still come up.
     Yet(String),
-    /// It runs and does not let us in.
+    /// The daemon runs, but does not let us in.
     Ever(String),
 }
 
 impl Starter {
-    /// The starter for these files, if their config wants one; why it does not, where it does and that cannot be. The files are
-    /// only read whole where one of them may say so.
+    /// Returns the starter for these files, or why there can be none. Returns `None` if their config wants none. The
+    /// files are loaded only if one of them may ask for it.
     pub(crate) fn of_files(common: &Common, files: &[PathBuf]) -> Option<Result<Self, String>> {
         let says = match std::env::var("MCP_HOST_JOIN") {
             Ok(join) => join == "start",
@@ -52,7 +53,7 @@ impl Starter {
         Self::of(&plan.config)
     }
 
-    /// The same for a config.
+    /// Like [`Starter::of_files`], for a loaded config.
     pub(crate) fn of(config: &Config) -> Option<Result<Self, String>> {
         (config.host.join == Some(Join::Start)).then(|| {
             let launch = Launch::of(config)?;
@@ -60,7 +61,7 @@ impl Starter {
         })
     }
 
-    /// Whether a daemon of our own would be let in where this one did not let us.
+    /// Reports whether starting our own daemon would help after this refusal.
     pub(crate) fn helps(error: &NotJoined) -> bool {
         match error {
             NotJoined::No { no, .. } => matches!(no, Refusal::Config | Refusal::Stopping),
@@ -68,7 +69,7 @@ impl Starter {
         }
     }
 
-    /// Waits for the daemon, which it starts where nobody else does.
+    /// Waits for the daemon, and starts it unless another process does.
     pub(crate) fn wait(&mut self, client: &Introduction) -> Result<Joined, String> {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -87,7 +88,7 @@ impl Starter {
         }
     }
 
-    /// The daemon, if it is there by now. Where nobody starts it, it is started.
+    /// Joins the daemon if it is up. Otherwise starts it, unless another process does, and returns why it is not up.
     pub(crate) fn look(&mut self, client: &Introduction) -> Result<Joined, Not> {
         let error = match admin::join(client, None) {
             Ok(joined) => {
@@ -108,7 +109,7 @@ impl Starter {
             self.turn = None;
         }
         let is_time = self.child.is_none() && self.next.is_none_or(|next| next <= Instant::now());
-        // One that is busy may be the daemon of our config: it is waited for, else there would be two of them.
+        // A daemon that is too busy to answer may be ours. It is waited for; otherwise there would be two.
         let is_time = is_time && !self.may_be_ours(&error);
         if is_time && let Err(error) = self.start(client) {
             why = error;
@@ -116,12 +117,12 @@ impl Starter {
         Err(Not::Yet(why))
     }
 
-    /// Lets another process start it.
+    /// Lets another process start the daemon.
     pub(crate) fn give_way(&mut self) {
         self.turn = None;
     }
 
-    /// Whether a daemon runs that did not answer, and may serve our config.
+    /// Reports whether a daemon that did not answer may serve our config.
     fn may_be_ours(&self, error: &NotJoined) -> bool {
         match error {
             NotJoined::Silent { at: at @ At::Config(_) } => *at == self.launch.at,
@@ -134,7 +135,7 @@ impl Starter {
             let turn = self.launch.turn().map_err(|error| format!("no folder for its socket: {error}"))?;
             let Some(turn) = turn else { return Ok(()) };
             self.turn = Some((turn, Instant::now()));
-            // Whoever had the turn before may have started it.
+            // The process that had the turn before may have started the daemon.
             if admin::join(client, None).is_ok() {
                 return Ok(());
             }
@@ -155,7 +156,7 @@ impl Starter {
         Ok(())
     }
 
-    /// Where more is told, and the last line of it.
+    /// Returns the path of the daemon's log, and a quote of its last line.
     fn told(&self) -> String {
         let text = std::fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -165,7 +166,7 @@ impl Starter {
     }
 }
 
-/// Whether a config file may say that a daemon is to be started: it is read whole only then.
+/// Reports whether a config file may ask for a daemon. Only then is the file loaded.
 fn may_say_so(file: &Path) -> bool {
     let text = std::fs::read(file).unwrap_or_default();
     let has = |word: &[u8]| memchr::memmem::find(&text, word).is_some();

@@ -1,14 +1,14 @@
-//! Tables for people: as wide as the terminal, and whole where there is none.
+//! Tables for people: at most as wide as the terminal, and uncut without a terminal.
 //!
-//! Each column says what happens to it when there is no room: names stay as they are, descriptions are cut, and remedies
-//! wrap or move under their row, but are never cut. Where even that does not fit, each row becomes a block of lines.
+//! Each column says how it gives way when there is no room: names stay as they are, descriptions are cut, and remedies
+//! wrap or move under their row, but are never cut. If even that does not fit, each row becomes a block of lines.
 
 use std::borrow::Cow;
 
 use crate::paint::{Paint, Tone};
 use crate::text;
 
-/// What a column does when the table is too wide.
+/// How a column gives way in a table that is too wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fit {
     Stays,
@@ -16,7 +16,7 @@ enum Fit {
     Wraps,
 }
 
-/// One column: its heading, and whether it may be cut.
+/// One column: its heading, and how it gives way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     head: &'static str,
@@ -24,23 +24,23 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// A column that is never touched: names, states, numbers.
+    /// Creates a column that is never changed: names, states, numbers.
     pub(crate) const fn stays(head: &'static str) -> Self {
         Self { head, fit: Fit::Stays }
     }
 
-    /// A column whose end may be missing: descriptions. Cut before anything else.
+    /// Creates a column that may be cut, before any other gives way: descriptions.
     pub(crate) const fn cuts(head: &'static str) -> Self {
         Self { head, fit: Fit::Cuts }
     }
 
-    /// A column that must be read whole: causes, remedies. It takes several lines if it has to.
+    /// Creates a column that is never cut, but may take several lines: causes, remedies.
     pub(crate) const fn wraps(head: &'static str) -> Self {
         Self { head, fit: Fit::Wraps }
     }
 }
 
-/// One cell: text on one line, with the color of what it says.
+/// One cell: text on one line, and its color.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     text: String,
@@ -52,7 +52,7 @@ impl Cell {
         Self { text: text::line(text).into_owned(), tone: Tone::Plain }
     }
 
-    /// A server's state, in its color.
+    /// Creates a cell with a server's state, in its color.
     pub(crate) fn state(state: &str) -> Self {
         Self::new(state).tone(Tone::of_state(state))
     }
@@ -86,7 +86,7 @@ impl From<Cow<'_, str>> for Cell {
     }
 }
 
-/// Rows under headings. What is put in is escaped.
+/// Rows under headings. Cells are escaped.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     columns: Vec<Column>,
@@ -98,15 +98,15 @@ impl Table {
         Self { columns: columns.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a row. Missing cells are empty.
+    /// Adds a row. Missing cells stay empty.
     pub(crate) fn row<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
         let mut cells: Vec<Cell> = cells.into_iter().map(Into::into).collect();
         cells.resize(self.columns.len(), Cell::default());
         self.rows.push(cells);
     }
 
-    /// Takes out of every cell what must not be seen. It has to happen before anything is cut, since half a secret is
-    /// not found again.
+    /// Removes secrets from every cell. This must happen before anything is cut, because a secret that is cut in half
+    /// is no longer found.
     pub(super) fn scrub(&mut self, scrub: impl Fn(&str) -> Cow<'_, str>) {
         for cell in self.rows.iter_mut().flatten() {
             if let Cow::Owned(text) = scrub(&cell.text) {
@@ -115,14 +115,14 @@ impl Table {
         }
     }
 
-    /// The lines of the table; no limit, no cut.
+    /// Draws the table as lines of at most `limit` columns, if there is a limit.
     pub(crate) fn draw(&self, limit: Option<usize>, paint: Paint) -> Vec<String> {
         let natural: Vec<usize> = (0..self.columns.len()).map(|column| self.width(column)).collect();
         let Some(limit) = limit else { return self.lines(&natural, None, paint) };
         if let Some(widths) = self.fitted(natural.clone(), limit) {
             return self.lines(&widths, None, paint);
         }
-        // Causes go under their rows, and the rest has the room.
+        // The last column that wraps goes under its rows, so that the rest has room.
         let under = self.columns.iter().rposition(|column| column.fit == Fit::Wraps);
         if let Some(under) = under.filter(|&under| under > 0) {
             let mut rest = natural;
@@ -139,13 +139,13 @@ impl Table {
         cells.chain([text::width(self.columns[column].head)]).max().unwrap_or(0)
     }
 
-    /// The widths of columns that fit into a limit, if there are any. A column of width 0 is not shown.
+    /// Returns column widths that fit into a limit, if possible. A column of width 0 is not shown.
     fn fitted(&self, mut widths: Vec<usize>, limit: usize) -> Option<Vec<usize>> {
         for (fit, least) in [(Fit::Cuts, CUT_TO), (Fit::Wraps, WRAP_TO)] {
             let may = |column: usize, width: usize| {
                 self.columns[column].fit == fit && width > least.max(text::width(self.columns[column].head))
             };
-            // None gets more than all there is, so few steps are left.
+            // Widths are capped at the limit first, so that few steps are left.
             for (column, width) in widths.iter_mut().enumerate() {
                 *width = if may(column, *width) { (*width).min(limit) } else { *width };
             }
@@ -158,7 +158,7 @@ impl Table {
         (total(&widths) <= limit).then_some(widths)
     }
 
-    /// The rows under their heads; of each row the column `under` comes below it, in lines of at most that width.
+    /// Draws the rows under their headings. The column in `under` goes below each row, in lines of at most that width.
     fn lines(&self, widths: &[usize], under: Option<(usize, usize)>, paint: Paint) -> Vec<String> {
         let shown: Vec<(usize, usize)> = widths
             .iter()
@@ -190,9 +190,9 @@ impl Table {
         lines
     }
 
-    /// Each row as a block: its first cell, and the others under it.
+    /// Draws each row as a block: its first cell, and the others under it.
     fn blocks(&self, limit: usize, paint: Paint) -> Vec<String> {
-        // What a lonely second column is needs no word.
+        // A second column that is the last one needs no label.
         let label = self.columns.len() > 2;
         let mut lines = Vec::new();
         for row in &self.rows {
@@ -210,7 +210,7 @@ impl Table {
         lines
     }
 
-    /// A cell on lines of its own.
+    /// Draws a cell on lines of its own.
     fn labeled(&self, column: usize, cell: &Cell, label: bool, limit: usize, paint: Paint) -> Vec<String> {
         let Column { head, fit } = self.columns[column];
         let label = if label { format!("{}: ", head.to_lowercase()) } else { String::new() };
@@ -232,7 +232,7 @@ impl Table {
 }
 
 impl Column {
-    /// The lines of a cell in that width.
+    /// Returns the lines of a cell that has that width.
     fn fitted(self, text: &str, width: usize) -> Vec<String> {
         match self.fit {
             Fit::Stays => vec![text.to_owned()],
@@ -242,7 +242,7 @@ impl Column {
     }
 }
 
-/// Cells beside each other, padded; nothing behind the last one.
+/// Joins cells into a line, padded, without trailing blanks.
 fn joined(cells: &[(String, Tone)], widths: &[usize], paint: Paint) -> String {
     let last = cells.iter().rposition(|(text, _)| !text.is_empty());
     let mut line = String::new();
@@ -259,7 +259,7 @@ fn joined(cells: &[(String, Tone)], widths: &[usize], paint: Paint) -> String {
     line
 }
 
-/// The width of columns and what is between them.
+/// Returns the total width of the columns and of the gaps between them.
 fn total(widths: &[usize]) -> usize {
     let shown = widths.iter().filter(|width| **width > 0).count();
     widths.iter().sum::<usize>() + GAP * shown.saturating_sub(1)
@@ -268,11 +268,11 @@ fn total(widths: &[usize]) -> usize {
 /// Blanks between columns.
 const GAP: usize = 2;
 const INDENT: usize = 2;
-/// A description tells nothing in less than this.
+/// The narrowest useful description, in columns.
 const CUT_TO: usize = 24;
-/// A cause is not read in a narrower column.
+/// The narrowest readable cause, in columns.
 const WRAP_TO: usize = 32;
-/// Lines are no shorter, however narrow the terminal is.
+/// The shortest line, however narrow the terminal is.
 const LEAST: usize = 16;
 
 #[cfg(test)]

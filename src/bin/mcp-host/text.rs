@@ -1,9 +1,9 @@
-//! Text of others on a terminal: nothing in it may move the cursor, set a title, fill the clipboard or hide itself.
+//! Makes foreign text safe for a terminal: it must not move the cursor, set a title, fill the clipboard or hide itself.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The text on one line, with everything that is no visible character written out: `\n`, `\u{1b}`.
+/// Returns the text on one line, with invisible characters escaped: `\n`, `\u{1b}`.
 pub(crate) fn line(text: &str) -> Cow<'_, str> {
     if !text.chars().any(hidden) {
         return Cow::Borrowed(text);
@@ -15,7 +15,16 @@ pub(crate) fn line(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The text with its lines kept. Tabs become the spaces they stand for, since a raw one is a control character too.
+/// Quotes a word for a shell, if necessary.
+pub(crate) fn quoted(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '@');
+    if !name.is_empty() && name.chars().all(plain) {
+        return name.to_owned();
+    }
+    format!("'{}'", line(name).replace('\'', r"'\''"))
+}
+
+/// Escapes the text but keeps its lines. Tabs become spaces, because a raw tab is a control character, too.
 pub(crate) fn block(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| hidden(c) && c != '\n') {
         return Cow::Borrowed(text);
@@ -45,7 +54,8 @@ pub(crate) fn block(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The same JSON on one line without a hidden character: between tokens they are blanks, in strings `\u` escapes.
+/// Returns the same JSON on one line, without hidden characters. Between JSON tokens they become blanks, in strings
+/// `\u` escapes.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
     if !text.chars().any(hidden) {
         return Cow::Borrowed(text);
@@ -53,11 +63,11 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         match c {
-            // A string cannot hold these three, so they stand between tokens.
+            // JSON strings cannot contain these three raw, so they are between tokens.
             '\n' | '\r' | '\t' => out.push(' '),
             c if hidden(c) => {
                 for unit in c.encode_utf16(&mut [0; 2]) {
-                    // Writing to a string cannot fail.
+                    // Writing to a string never fails.
                     let _ = write!(out, "\\u{unit:04x}");
                 }
             }
@@ -67,22 +77,22 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The first line that says something, whole.
+/// Returns the first line that is not empty.
 pub(crate) fn headline(text: &str) -> String {
     line(text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()).into_owned()
 }
 
-/// How many columns of a terminal a text takes: two for wide characters and emoji, none for what combines.
+/// Returns the width of a text in columns: two for wide characters and emoji, none for combining ones.
 pub(crate) fn width(text: &str) -> usize {
     console::measure_text_width(text)
 }
 
-/// The text, with blanks behind it up to so many columns.
+/// Pads the text with blanks to `room` columns.
 pub(crate) fn pad(text: &str, room: usize) -> String {
     format!("{text}{}", " ".repeat(room.saturating_sub(width(text))))
 }
 
-/// At most `room` columns of a text, with `…` where something is gone.
+/// Cuts the text to `room` columns and marks a cut with `…`.
 pub(crate) fn cut(text: &str, room: usize) -> String {
     if width(text) <= room {
         return text.to_owned();
@@ -91,11 +101,11 @@ pub(crate) fn cut(text: &str, room: usize) -> String {
     format!("{}…", text[..end].trim_end_matches([' ', JOINER]))
 }
 
-/// The text in lines of at most `room` columns, broken between words; only a word that is wider is broken itself.
+/// Breaks the text into lines of at most `room` columns, between words. Only a wider word is broken itself.
 pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut line, mut used) = (String::new(), 0);
-    // A long word is not measured as a whole again for each of its pieces.
+    // A long word is not measured as a whole; otherwise its rest would be measured again after each piece.
     let fits = |word: &str| (word.len() <= MOST).then(|| width(word)).filter(|wide| *wide <= room);
     for mut word in text.split(' ') {
         if let Some(wide) = fits(word).filter(|wide| used > 0 && used + 1 + wide <= room) {
@@ -112,7 +122,7 @@ pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
                 break wide;
             }
             let (end, _) = fitting(word, room);
-            // One character at least, however narrow it is.
+            // Each piece has at least one character, even if it is too wide.
             let end = if end == 0 { word.chars().next().map_or(word.len(), char::len_utf8) } else { end };
             lines.push(word[..end].to_owned());
             word = &word[end..];
@@ -125,13 +135,13 @@ pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
     lines
 }
 
-/// Where the longest beginning ends that takes at most `room` columns, and how many it takes.
+/// Returns the end of the longest prefix of a text that fits into `room` columns, and the width of that prefix.
 fn fitting(text: &str, room: usize) -> (usize, usize) {
     let mut found = (0, 0);
     for (at, c) in text.char_indices() {
         let end = at + c.len_utf8();
         let wide = width(&text[..end]);
-        // What follows may join with the last character, so the first that is too wide is not the end of it.
+        // Later characters may combine with the last one, so the first prefix that is too wide does not end the search.
         if wide <= room {
             found = (end, wide);
         } else if wide > room + WIDEST || end > MOST {
@@ -141,12 +151,12 @@ fn fitting(text: &str, room: usize) -> (usize, usize) {
     found
 }
 
-/// `1 tool`, `2 tools`.
+/// Formats `1 tool`, `2 tools`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// A length of time as a person says it: `12 ms`, `1.2 s`, `3 min`, `2 h 5 min`.
+/// Formats a duration for people: `12 ms`, `1.2 s`, `3 min`, `2 h 5 min`.
 pub(crate) fn duration(millis: u64) -> String {
     match millis {
         0..1_000 => format!("{millis} ms"),
@@ -157,8 +167,9 @@ pub(crate) fn duration(millis: u64) -> String {
     }
 }
 
-/// Control characters, line separators, and what changes or hides text without being seen: direction marks and
-/// overrides, spaces of no width, tag characters. The two joiners stay: scripts and emoji need them.
+/// Reports whether a character is hidden: control characters, line separators, and invisible characters that change or
+/// hide text (direction marks and overrides, zero-width spaces, tag characters). The two joiners are not: scripts and
+/// emoji need them.
 fn hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -168,9 +179,9 @@ fn hidden(c: char) -> bool {
 const TAB: usize = 8;
 /// The zero-width joiner, which makes one emoji of several.
 const JOINER: char = '\u{200d}';
-/// Columns of one character, at most.
+/// The widest character, in columns.
 const WIDEST: usize = 2;
-/// Bytes of a line, at most, however little room they take.
+/// The longest line in bytes, however narrow its characters are.
 const MOST: usize = 4096;
 
 #[cfg(test)]
@@ -186,6 +197,12 @@ mod tests {
         assert_eq!(line("a\u{202e}b\u{e0041}"), r"a\u{202e}b\u{e0041}");
         assert_eq!(block("a\tb\r\nlong text\tc\rd\n"), "a       b\nlong text       c\\rd\n");
         assert_eq!(json("{\n\t\"a\": \"\u{9b}\u{e0041}\"\r}"), r#"{  "a": "\u009b\udb40\udc41" }"#);
+    }
+
+    #[test]
+    fn names_are_quoted_for_a_shell() {
+        assert_eq!(quoted("git-hub"), "git-hub");
+        assert_eq!(quoted("Bob's \u{1b}"), r"'Bob'\''s \u{1b}'");
     }
 
     #[test]
@@ -214,7 +231,7 @@ mod tests {
         assert_eq!(wrap("日本語", 3), ["日", "本", "語"]);
         assert_eq!(wrap("日本", 1), ["日", "本"]);
         assert_eq!(wrap("", 5), [""]);
-        // The work grows with the text, not with its square.
+        // The work is linear in the text.
         assert_eq!(wrap(&"x".repeat(1_000_000), 10), vec!["x".repeat(10); 100_000]);
     }
 

@@ -1,18 +1,45 @@
-//! A command line that is not understood: what is wrong with it, and the line that was meant.
+//! Parses the command line. If that fails, explains what is wrong and suggests the command line that was meant.
 
 use std::ffi::OsString;
 use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgMatches, CommandFactory as _};
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, ValueEnum as _};
 
 use crate::args::Cli;
 use crate::listen;
 use crate::nearest::{nearest, question};
 use crate::others;
-use crate::servers::quoted;
+use crate::paint::When;
+use crate::text::quoted;
 
-/// What is wrong, and what to do about it.
+/// Why no command runs.
+#[derive(Debug)]
+pub(crate) enum Misunderstood {
+    /// Help or the version was requested.
+    Asked(Box<clap::Error>),
+    Wrong(Mistake),
+}
+
+/// Parses a command line.
+pub(crate) fn parse(words: &[OsString]) -> Result<Cli, Misunderstood> {
+    let wrong = |error: clap::Error| match error.use_stderr() {
+        true => Misunderstood::Wrong(explain(&error, &Line::of(words))),
+        false => Misunderstood::Asked(Box::new(error)),
+    };
+    let matches = Cli::command().try_get_matches_from(words).map_err(wrong)?;
+    if let Some(mistake) = misread(&matches) {
+        return Err(Misunderstood::Wrong(mistake));
+    }
+    Cli::from_arg_matches(&matches).map_err(wrong)
+}
+
+/// Returns the value of `--color` on a command line that does not parse.
+pub(crate) fn color(words: &[OsString]) -> When {
+    Line::of(words).value(&["--color"]).and_then(|said| When::from_str(said, true).ok()).unwrap_or_default()
+}
+
+/// What is wrong with a command line, and what to do about it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mistake {
     pub(crate) wrong: String,
@@ -25,17 +52,17 @@ impl Mistake {
     }
 }
 
-/// The words behind the program's name.
+/// The words after the program's name.
 #[derive(Clone, Debug)]
-pub(crate) struct Line(Vec<String>);
+struct Line(Vec<String>);
 
 impl Line {
-    pub(crate) fn of(words: &[OsString]) -> Self {
+    fn of(words: &[OsString]) -> Self {
         Self(words.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect())
     }
 
-    /// The value of an option, in either form.
-    pub(crate) fn value(&self, options: &[&str]) -> Option<&str> {
+    /// Returns the value of an option, as `--option value` or `--option=value`.
+    fn value(&self, options: &[&str]) -> Option<&str> {
         self.0.iter().enumerate().find_map(|(at, word)| {
             if options.contains(&word.as_str()) {
                 return self.0.get(at + 1).map(String::as_str).filter(|value| !value.starts_with('-'));
@@ -44,13 +71,13 @@ impl Line {
         })
     }
 
-    /// The command, if there is one.
+    /// Returns the command, if there is one.
     fn command(&self) -> Option<&str> {
         let known = commands();
         self.0.iter().map(String::as_str).find(|word| known.iter().any(|name| name == word))
     }
 
-    /// The options that a command in a hint needs to mean the same servers.
+    /// Returns the options that make a suggested command use the same servers.
     fn again(&self) -> String {
         let demo = if self.0.iter().any(|word| word == "--demo") { " --demo" } else { "" };
         let file = self.value(&["--config", "-c"]).map(|file| format!(" --config {}", quoted(file)));
@@ -59,7 +86,7 @@ impl Line {
 }
 
 /// Explains an error of the parser.
-pub(crate) fn explain(error: &clap::Error, line: &Line) -> Mistake {
+fn explain(error: &clap::Error, line: &Line) -> Mistake {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
@@ -92,8 +119,8 @@ pub(crate) fn explain(error: &clap::Error, line: &Line) -> Mistake {
     Mistake::new(wrong, usage(error).unwrap_or_else(|| HELP.to_owned()))
 }
 
-/// A file where a server or a tool belongs, in a line that the parser has understood.
-pub(crate) fn misread(matches: &ArgMatches) -> Option<Mistake> {
+/// Returns the mistake if a command line that parses has a file where a server or tool belongs.
+fn misread(matches: &ArgMatches) -> Option<Mistake> {
     let (command, given) = matches.subcommand()?;
     let (what, file) =
         [("server", "a server"), ("of", "a server"), ("tool", "a tool")].iter().find_map(|(id, what)| {
@@ -136,7 +163,7 @@ fn unknown_argument(argument: &str, near: Option<&str>, usage: Option<String>, l
         return Mistake::new(format!("`{argument}` is one word too many for `mcp-host {named}`"), usage);
     }
     let wrong = format!("no option is called `{argument}`");
-    // The parser finds `--out` near `--port`.
+    // To the parser, `--out` is near `--port`.
     let bare = |option: &str| option.trim_start_matches('-').to_owned();
     if let Some(near) = near.filter(|near| !nearest(&bare(argument), [bare(near).as_str()]).is_empty()) {
         return Mistake::new(wrong, question(&[near]).unwrap_or(usage));
@@ -148,14 +175,14 @@ fn unknown_argument(argument: &str, near: Option<&str>, usage: Option<String>, l
     Mistake::new(wrong, meant.unwrap_or(usage))
 }
 
-/// An option in a call is most likely an argument of the tool.
+/// Suggests `key=value` for an unknown option of `call`, which is most likely an argument of the tool.
 fn argument_of_tool(option: &str, line: &Line) -> Option<String> {
     let name = option.strip_prefix("--").filter(|name| !name.is_empty())?;
     let value = line.value(&[option]).unwrap_or("VALUE");
     Some(format!("arguments are written key=value: {name}={}", quoted(value)))
 }
 
-/// What does here what an option of other programs does there.
+/// Returns our equivalent of another program's option, if we know the option.
 fn other_option(option: &str, line: &Line) -> Option<String> {
     let again = line.again();
     let command = line.command().unwrap_or("serve");
@@ -190,7 +217,7 @@ fn other_option(option: &str, line: &Line) -> Option<String> {
     })
 }
 
-/// The address that `--host` and `--port` ask for.
+/// Returns the address for `--listen` that `--host` and `--port` mean.
 fn wanted_address(line: &Line) -> String {
     let host = line.value(&["--host", "--hostname", "--bind", "--address", "--addr", "-b"]);
     let port = line.value(&["--port", "-p", "-P"]);
@@ -204,21 +231,22 @@ fn wanted_address(line: &Line) -> String {
     address.to_string()
 }
 
-/// Whether a word names a config file. A server may be called like a file that lies about, so the ending counts.
+/// Reports whether a word names a config file. A server may have the name of an existing file, so the extension counts,
+/// or a path separator.
 fn is_file(word: &str) -> bool {
     let path = Path::new(word);
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     ["json", "jsonc", "json5", "toml", "yaml", "yml"].contains(&ending) || word.contains(['/', '\\']) && path.is_file()
 }
 
-/// The commands that are shown.
+/// Returns the visible commands.
 fn commands() -> Vec<String> {
     let command = Cli::command();
     let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
     shown.map(|command| command.get_name().to_owned()).collect()
 }
 
-/// How the command is written, as the parser says it.
+/// Returns the parser's usage line of the command.
 fn usage(error: &clap::Error) -> Option<String> {
     let text = error.render().to_string();
     let usage = text.split("\n\n").find_map(|part| part.strip_prefix("Usage: "))?;
@@ -230,12 +258,11 @@ const HELP: &str = "mcp-host --help lists the commands";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args;
 
     fn told(words: &str) -> (String, String) {
         let words: Vec<OsString> = std::iter::once("mcp-host").chain(words.split(' ')).map(OsString::from).collect();
-        let mistake = args::parse(&words).map(|_| ()).unwrap_err();
-        let args::Misunderstood::Wrong(mistake) = mistake else { panic!("{words:?} asks for help") };
+        let mistake = parse(&words).map(|_| ()).unwrap_err();
+        let Misunderstood::Wrong(mistake) = mistake else { panic!("{words:?} asks for help") };
         (mistake.wrong, mistake.help)
     }
 
@@ -259,6 +286,14 @@ mod tests {
         let (wrong, help) = told("logs");
         assert_eq!(wrong, "no command is called `logs`");
         assert!(!help.contains("logout") && !help.contains("login"), "{help}");
+    }
+
+    #[test]
+    fn a_missing_argument_is_told_with_the_usage() {
+        let words = ["mcp-host", "call"].map(OsString::from);
+        let Err(Misunderstood::Wrong(mistake)) = parse(&words) else { panic!("a tool is missing") };
+        assert_eq!(mistake.wrong, "the following required arguments were not provided: <TOOL>");
+        assert_eq!(mistake.help, "mcp-host call <TOOL> [JSON | KEY=VALUE]...");
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! Who may call, and on which way: `host.auth`, `host.tls`, `host.insecureHttp`, and what a wide `host.listen` takes.
+//! Who may call the endpoint, and how: `host.auth`, `host.tls`, `host.insecureHttp`, and which of these `host.listen`
+//! requires if it is not a loopback address.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -10,33 +11,48 @@ use super::HostSettings;
 use super::oauth::{self, HostOAuth};
 use crate::config::fields::Field;
 use crate::config::report::Report;
+use crate::hex;
 
-/// How clients of the endpoint prove who they are.
+/// How clients of the endpoint authenticate.
+///
+/// ```
+/// use mcp_host::config::{BearerClient, HostAuth, HostSettings};
+///
+/// let editor = BearerClient::of_token("editor", "a-long-random-token").expect("a good name");
+/// let settings = HostSettings::default().auth(HostAuth::Bearer(vec![editor]));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HostAuth {
-    /// They do not: whoever reaches the endpoint is the local user. On loopback only.
+    /// They do not authenticate: whoever reaches the endpoint counts as the local user. Allowed on loopback only.
     #[default]
     None,
-    /// By a token of their own.
+    /// Each client has a bearer token of its own.
     Bearer(Vec<BearerClient>),
-    /// By a token that an authorization server has signed.
+    /// Each client presents an access token that is signed by an authorization server.
     OAuth(Box<HostOAuth>),
 }
 
-/// A client with a token of its own, of which only the hash is kept. Displays as the config has it: `sha256:` and the
-/// digits.
+/// A client with a bearer token of its own, of which only the hash is stored. Displays the hash as it is written in the
+/// config: `sha256:` and its hexadecimal digits.
+///
+/// ```
+/// use mcp_host::config::BearerClient;
+///
+/// let editor = BearerClient::of_token("editor", "a-long-random-token").expect("a good name");
+/// assert!(editor.to_string().starts_with("sha256:"));
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BearerClient {
-    /// What it is called here.
+    /// The client's name.
     pub name: String,
-    /// SHA-256 of the token.
+    /// The SHA-256 of the token.
     pub hash: [u8; 32],
 }
 
 impl BearerClient {
-    /// The client with that token; `None` if it cannot be called that.
+    /// Returns the client with this name and token; `None` if the name is not allowed.
     #[must_use]
     pub fn of_token(name: &str, token: &str) -> Option<Self> {
         is_name(name).then(|| Self { name: name.to_owned(), hash: Sha256::digest(token).into() })
@@ -45,12 +61,8 @@ impl BearerClient {
 
 impl fmt::Display for BearerClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::with_capacity(71);
-        text.push_str(SCHEME);
-        for byte in self.hash {
-            write!(text, "{byte:02x}")?;
-        }
-        f.write_str(&text)
+        f.write_str(SCHEME)?;
+        f.write_str(&hex::encode(&self.hash))
     }
 }
 
@@ -60,17 +72,25 @@ impl fmt::Debug for BearerClient {
     }
 }
 
-/// Files for TLS at the endpoint, in PEM.
+/// The PEM files with which the endpoint serves TLS.
+///
+/// ```
+/// use mcp_host::config::{HostSettings, HostTls};
+///
+/// let tls = HostTls { cert: "/etc/mcp/cert.pem".into(), key: "/etc/mcp/key.pem".into() };
+/// let settings = HostSettings::default().tls(tls);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostTls {
-    /// The certificate, and those between it and its root.
+    /// The certificate and its intermediates.
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
 }
 
 impl HostSettings {
-    /// What is lacking before others than this machine may reach `listen`, with what to do about it.
+    /// Returns what is missing, and advice, if these settings do not allow other machines to reach the address
+    /// `listen`; `None` if nothing is missing.
     pub(crate) fn lacks_for(&self, listen: SocketAddr) -> Option<(String, &'static str)> {
         if listen.ip().is_loopback() {
             return None;
@@ -80,15 +100,15 @@ impl HostSettings {
         let (lacks, help) = match (no_auth, no_tls) {
             (false, false) => return None,
             (true, true) => (
-                "there is neither `host.auth` to tell who calls nor `host.tls` to hide what is said",
+                "there is neither `host.auth` to identify callers nor `host.tls` to encrypt the traffic",
                 "give clients tokens (`mcp-host token NAME`) and set `host.tls`, or listen on 127.0.0.1 or [::1]",
             ),
             (true, false) => (
-                "there is no `host.auth` to tell who calls",
+                "there is no `host.auth` to identify callers",
                 "give clients tokens (`mcp-host token NAME`), or listen on 127.0.0.1 or [::1]",
             ),
             (false, true) => (
-                "there is no `host.tls` to hide tokens and all that is said",
+                "there is no `host.tls` to encrypt tokens and traffic",
                 "set `host.tls` to a certificate and its key; behind a proxy with TLS, set \"insecureHttp\": true",
             ),
         };
@@ -99,20 +119,20 @@ impl HostSettings {
 const SCHEME: &str = "sha256:";
 const MINT: &str = "run `mcp-host token NAME`, and put the line that it prints here";
 
-/// Reads `host.tls`; two empty names are none.
+/// Reads `host.tls`. Returns `None` for two empty paths, which mean no TLS, and for mistakes, which it reports.
 pub(super) fn tls(field: &Field<'_>, report: &mut Report) -> Option<HostTls> {
     let mut fields = field.fields(report)?;
     let folder = report.file(field.at.file).parent().map(PathBuf::from).unwrap_or_default();
     let [cert, key] = ["cert", "key"].map(|name| {
         let text = fields.take(&[name], report).map(|field| field.text(report));
-        // What is no text is told of already.
+        // A value that is not a text is already reported.
         text.map_or(Some(""), |text| text)
     });
     fields.finish(&["cert", "key"], report);
     match (cert?, key?) {
         ("", "") => None,
         ("", _) | (_, "") => {
-            let problem = report.problem(field.at, &field.path, "it takes both `cert` and `key`");
+            let problem = report.problem(field.at, &field.path, "both `cert` and `key` are required");
             problem.help("name two PEM files: the certificate, and its private key");
             None
         }
@@ -160,17 +180,17 @@ fn clients(field: &Field<'_>, report: &mut Report) -> Option<Vec<BearerClient>> 
     for (name, entry) in entries {
         if !is_name(name) {
             let problem = report.problem(entry.at, &entry.path, "a client cannot be called that");
-            problem.help("take up to 64 of letters, digits, - _ and .");
+            problem.help("use up to 64 letters, digits, - _ and .");
         }
         let Some(text) = entry.text(report) else { continue };
-        // The text is not shown: it may be the token itself.
+        // A wrong text is not shown in the message: it may be the token itself.
         let Some(hash) = text.strip_prefix(SCHEME).and_then(digits) else {
             let problem = report.problem(entry.at, &entry.path, "expected \"sha256:\" and 64 hex digits");
             problem.help(MINT);
             continue;
         };
         if let Some(same) = clients.iter().find(|client| client.hash == hash) {
-            let text = format!("this is the token of {:?} too: it would not tell who calls", same.name);
+            let text = format!("this is also the token of {:?}, so it would not identify the caller", same.name);
             report.problem(entry.at, &entry.path, text).help(MINT);
         }
         clients.push(BearerClient { name: name.to_owned(), hash });

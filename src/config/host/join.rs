@@ -1,23 +1,30 @@
-//! `host.join`: whether processes of one user and one config share a daemon.
+//! `host.join`: whether processes of the same user with the same config share a daemon, which is a host that keeps
+//! running.
 
 use super::super::fields::Fields;
 use super::super::report::Report;
 use super::HostSettings;
 
-/// Whether `stdio` and the commands that end by themselves use a running daemon.
+/// Whether the command `stdio` and the one-shot commands use a running daemon.
+///
+/// ```
+/// use mcp_host::config::{HostSettings, Join};
+///
+/// assert_eq!(HostSettings::default().join(Join::Never).join, Some(Join::Never));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Join {
-    /// If a daemon of the same config runs.
+    /// They use a daemon if one with the same config runs.
     #[default]
     Auto,
-    /// Never.
+    /// They never use a daemon.
     Never,
-    /// The daemon of the config, which the first of them starts.
+    /// They always use a daemon: the first of them starts it.
     Start,
 }
 
-/// Reads it.
+/// Reads `join` and `idleExit`.
 pub(super) fn fill(settings: &mut HostSettings, fields: &mut Fields<'_>, report: &mut Report) {
     if let Some(field) = fields.take(&["join"], report) {
         settings.join = field.choice(&[("auto", Join::Auto), ("never", Join::Never), ("start", Join::Start)], report);

@@ -1,10 +1,8 @@
-//! How much, how many, how long at most: `host.limits`.
+//! `host.limits`: limits on sizes, counts and times.
 
 use std::time::Duration;
 
-use super::super::fields::Fields;
-use super::super::report::Report;
-use super::layers::camel_case;
+use super::super::keys::keys;
 
 const MIB: usize = 1 << 20;
 
@@ -12,117 +10,98 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Declares the limits: field, what reads it, default. The key is the name of the field in camel case.
-macro_rules! limits {
-    ($($(#[doc = $doc:literal])+ $field:ident: $read:ident -> $kind:ty = $default:expr,)+) => {
-        /// Limits that hold for the whole host. Sizes are in bytes.
-        #[derive(Debug, Clone, PartialEq, Eq)]
-        #[non_exhaustive]
-        pub struct Limits {
-            $($(#[doc = $doc])+ pub $field: $kind,)+
-        }
-
-        impl Default for Limits {
-            fn default() -> Self {
-                Self { $($field: $default,)+ }
-            }
-        }
-
-        impl Limits {
-            /// Takes what is given over the defaults.
-            pub(super) fn fill(&mut self, mut fields: Fields<'_>, report: &mut Report) {
-                let keys = [$(camel_case(stringify!($field)),)+];
-                let mut keys = keys.iter().map(String::as_str);
-                let known: Vec<&str> = keys.clone().collect();
-                $(
-                    let field = keys.next().and_then(|key| fields.take(&[key], report));
-                    if let Some(value) = field.and_then(|field| field.$read(report)) {
-                        self.$field = value;
-                    }
-                )+
-                fields.finish(&known, report);
-            }
-        }
-    };
-}
-
-limits! {
-    /// One message: a line of stdio, an SSE event, a JSON body.
-    message: positive_size -> usize = 16 * MIB,
-    /// The body of one request to our endpoint.
-    body: positive_size -> usize = 4 * MIB,
-    /// The bodies in all that are being received.
-    bodies: positive_size -> usize = 64 * MIB,
-    /// How deep a message may nest.
-    depth: nesting -> usize = 128,
-    /// Tools of one server.
-    tools: positive_count -> usize = 1000,
-    /// The definitions of one server in all.
-    definitions: positive_size -> usize = 8 * MIB,
-    /// Requests that wait for one server.
-    pending_per_server: positive_count -> usize = 1024,
-    /// Requests of one client that wait.
-    pending_per_client: positive_count -> usize = 1024,
-    /// Requests in all that are being served.
-    pending: positive_count -> usize = 16384,
-    /// What waits to be written to one server.
-    server_queue: positive_size -> usize = 4 * MIB,
-    /// What waits to be written to one client.
-    client_queue: positive_size -> usize = 4 * MIB,
-    /// What waits to be written to all clients.
-    client_queues: positive_size -> usize = 32 * MIB,
-    /// Sessions of one client that proves who it is.
-    sessions_per_principal: positive_count -> usize = 64,
-    /// Sessions in all.
-    sessions: positive_count -> usize = 1024,
-    /// How long a session may be idle.
-    session_idle: positive_time -> Duration = seconds(15 * 60),
-    /// How long all pages of one server's lists may take.
-    list_time: positive_time -> Duration = seconds(30),
-    /// Pages of one list.
-    list_pages: positive_count -> usize = 100,
-    /// How long clients may keep lists of servers that tell of changes.
-    legacy_list_ttl: time -> Duration = seconds(30),
-    /// How long what a lost server listed last is shown.
-    stale_max: positive_time -> Duration = seconds(10 * 60),
-    /// How long a process may take to end once its stdin is closed.
-    stop_close: time -> Duration = seconds(2),
-    /// How long it may take to end once it is told to.
-    stop_term: time -> Duration = seconds(3),
-    /// How long calls may take to end at a shutdown.
-    drain: time -> Duration = seconds(10),
-    /// Connections to one server.
-    leases_per_server: positive_count -> usize = 64,
-    /// Connections to all servers.
-    leases: positive_count -> usize = 512,
-    /// Calls of one principal that wait for answers of clients without a session.
-    parked_per_principal: positive_count -> usize = 64,
-    /// Calls in all that are held for clients without a session.
-    parked: positive_count -> usize = 1024,
-    /// Resources that one client watches.
-    subscriptions: positive_count -> usize = 1000,
-    /// A URI in a request of a client; a cursor, or a name to complete for, may have as much.
-    uri: positive_size -> usize = 8 * 1024,
-    /// Headers of one request to our endpoint.
-    headers: header_count -> usize = 100,
-    /// Bytes of its head: the first line and all headers.
-    header_bytes: positive_size -> usize = 64 * 1024,
-    /// Connections of clients.
-    connections: positive_count -> usize = 2048,
-    /// How long a person may take to answer.
-    answer: positive_time -> Duration = seconds(10 * 60),
-    /// How long a server must live before its retries start anew.
-    healthy: positive_time -> Duration = seconds(60),
-    /// What an authorization server says of itself, or of a server.
-    oauth_document: positive_size -> usize = 256 * 1024,
-    /// An answer of a token endpoint.
-    oauth_token: positive_size -> usize = 64 * 1024,
-    /// All challenges of one refusal.
-    oauth_challenge: positive_size -> usize = 8 * 1024,
-    /// How long an authorization server may take to answer.
-    oauth_request: positive_time -> Duration = seconds(10),
-    /// How long a person may take to sign in.
-    login: positive_time -> Duration = seconds(10 * 60),
-    /// Steps from one URL to another of the same origin that one request to a server may take.
-    redirects: count -> usize = 3,
+keys! {
+    /// Limits for the whole host. Sizes are in bytes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mcp_host::config::{HostSettings, Limits};
+    ///
+    /// let mut limits = Limits::default();
+    /// limits.answer = Duration::from_secs(600);
+    /// let settings = HostSettings::default().limits(limits);
+    /// ```
+    #[non_exhaustive]
+    pub struct Limits {
+        /// The size of one message: a line over stdio, an SSE event, or a JSON body.
+        message: positive_size -> usize = 16 * MIB,
+        /// The size of the body of one request to our endpoint.
+        body: positive_size -> usize = 4 * MIB,
+        /// The total size of all request bodies that are being received.
+        bodies: positive_size -> usize = 64 * MIB,
+        /// How deep the JSON of a message may be nested.
+        depth: nesting -> usize = 128,
+        /// The number of tools of one server.
+        tools: positive_count -> usize = 1000,
+        /// The total size of all definitions (tools, prompts, resources) of one server.
+        definitions: positive_size -> usize = 8 * MIB,
+        /// Pending requests to one server.
+        pending_per_server: positive_count -> usize = 1024,
+        /// Pending requests of one client.
+        pending_per_client: positive_count -> usize = 1024,
+        /// Pending requests of all clients.
+        pending: positive_count -> usize = 16384,
+        /// Bytes queued for one server.
+        server_queue: positive_size -> usize = 4 * MIB,
+        /// Bytes queued for one client.
+        client_queue: positive_size -> usize = 4 * MIB,
+        /// Bytes queued for all clients.
+        client_queues: positive_size -> usize = 32 * MIB,
+        /// Sessions of one authenticated client.
+        sessions_per_principal: positive_count -> usize = 64,
+        /// Sessions of all clients.
+        sessions: positive_count -> usize = 1024,
+        /// How long a client's session may be idle before it ends.
+        session_idle: positive_time -> Duration = seconds(15 * 60),
+        /// How long it may take to fetch all pages of one server's tool list and its other lists.
+        list_time: positive_time -> Duration = seconds(30),
+        /// The number of pages of one list that are fetched from a server.
+        list_pages: positive_count -> usize = 100,
+        /// How long clients may cache the tool list and other lists of a server that announces changes to them.
+        legacy_list_ttl: time -> Duration = seconds(30),
+        /// How long clients are still shown the last tool list and other lists of a server whose connection is lost.
+        stale_max: positive_time -> Duration = seconds(10 * 60),
+        /// How long a process may take to exit after its stdin is closed.
+        stop_close: time -> Duration = seconds(2),
+        /// How long a process may take to exit after it is told to terminate.
+        stop_term: time -> Duration = seconds(3),
+        /// How long the shutdown waits for calls to finish.
+        drain: time -> Duration = seconds(10),
+        /// Connections to one server.
+        leases_per_server: positive_count -> usize = 64,
+        /// Connections to all servers.
+        leases: positive_count -> usize = 512,
+        /// Calls of one principal that wait for a client without a session to send what the server has asked of it.
+        parked_per_principal: positive_count -> usize = 64,
+        /// All calls that are held for clients without a session, whether they wait for the client or run.
+        parked: positive_count -> usize = 1024,
+        /// The number of resources that one client may watch.
+        subscriptions: positive_count -> usize = 1000,
+        /// The length in bytes of a URI in a client's request; also that of a cursor, and of the name of what to
+        /// complete for.
+        uri: positive_size -> usize = 8 * 1024,
+        /// The number of headers of one request to our endpoint.
+        headers: header_count -> usize = 100,
+        /// The size of the request line and all headers of one request to our endpoint.
+        header_bytes: positive_size -> usize = 64 * 1024,
+        /// Connections from clients to our endpoint.
+        connections: positive_count -> usize = 2048,
+        /// How long a person may take to answer what a server asks through a client.
+        answer: positive_time -> Duration = seconds(10 * 60),
+        /// How long a server that answers must stay connected before its count of retries is reset.
+        healthy: positive_time -> Duration = seconds(60),
+        /// The size of the metadata document of an authorization server or of a protected resource.
+        oauth_document: positive_size -> usize = 256 * 1024,
+        /// The size of a response from a token endpoint.
+        oauth_token: positive_size -> usize = 64 * 1024,
+        /// The total size of all `WWW-Authenticate` headers of one response.
+        oauth_challenge: positive_size -> usize = 8 * 1024,
+        /// How long an authorization server may take to answer.
+        oauth_request: positive_time -> Duration = seconds(10),
+        /// How long a person may take to sign in.
+        login: positive_time -> Duration = seconds(10 * 60),
+        /// The number of HTTP redirects that one request to a server follows; all must stay within the server's origin.
+        redirects: count -> usize = 3,
+    }
 }

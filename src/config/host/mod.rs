@@ -1,4 +1,5 @@
-//! The settings of the host itself: `host` of our files, `MCP_HOST_*`, and what was given at the command line.
+//! The settings of the host itself, which come from three sources: the key `host` in config files, `MCP_HOST_*`
+//! environment variables, and command-line flags.
 
 mod access;
 mod audit;
@@ -51,42 +52,52 @@ const KEYS: [&str; 19] = [
 ];
 
 /// The settings of the host.
+///
+/// ```
+/// use mcp_host::config::{Config, HostSettings};
+///
+/// let host = HostSettings::default().without_tasks().inherit_env(["HTTPS_PROXY"]);
+/// let config = Config::default().host(host);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HostSettings {
-    /// Where the endpoint listens. Beyond loopback it takes `auth`, and `tls` or `insecure_http`.
+    /// The address on which the endpoint listens. An address other than loopback requires `auth`, and `tls` or
+    /// `insecure_http`.
     pub listen: SocketAddr,
-    /// How long a first list waits for servers that are still starting.
+    /// How long a client's first list request waits for servers that are still starting.
     pub startup_wait: Duration,
-    /// How clients prove who they are.
+    /// How clients of the endpoint authenticate.
     pub auth: HostAuth,
-    /// TLS at the endpoint.
+    /// The files for TLS at the endpoint; `None` means plain HTTP.
     pub tls: Option<HostTls>,
-    /// Whether the endpoint may be reached from other machines without TLS.
+    /// Whether other machines may reach the endpoint without TLS.
     pub insecure_http: bool,
-    /// Values of `Host` that are answered beside our own on loopback.
+    /// Values of the header `Host` that are accepted in addition to our own loopback addresses.
     pub allowed_hosts: Vec<String>,
-    /// Values of `Origin` that are answered beside our own on loopback.
+    /// Values of the header `Origin` that are accepted in addition to our own on loopback.
     pub allowed_origins: Vec<String>,
-    /// Whether HTTP+SSE is served beside Streamable HTTP.
+    /// Whether to serve the older HTTP+SSE transport in addition to Streamable HTTP.
     pub sse: bool,
-    /// How names are made.
+    /// How the names that clients see are formed.
     pub naming: Naming,
-    /// Whether clients see which arguments servers want in HTTP headers, and those without a session must send these headers.
-    /// Of a server on `prefix: never` they always do.
+    /// Whether clients see which tool arguments servers want as HTTP headers too. If so, clients without a session must
+    /// send these headers. For a server with `prefix: never`, both are always the case.
     pub param_headers: bool,
     /// Whether clients may run tools as tasks.
     pub tasks: bool,
-    /// Variables that all servers' programs get as we have them, if we have them: names and globs.
+    /// Variables that the programs of all servers inherit from our environment if they are set: names and globs.
     pub inherit_env: Vec<String>,
-    /// Where each call is written down, if it is.
+    /// Where to log each call; `None` means nowhere.
     pub audit: Option<Audit>,
-    /// Whether other processes of this user use a running daemon of the same config; the default is `auto`.
+    /// Whether other processes of this user use a running daemon with the same config; `None` means the default,
+    /// `auto`.
     pub join: Option<Join>,
-    /// How long a daemon that was started by `join` stays after its last client.
+    /// How long a daemon that was started by `join` stays after its last client has left.
     pub idle_exit: Duration,
-    /// Where tokens of servers are kept.
+    /// Where to store the OAuth tokens for servers.
     pub secrets: Secrets,
-    /// How much, how many, how long at most.
+    /// Limits on sizes, counts and times.
     pub limits: Limits,
 }
 
@@ -115,8 +126,8 @@ impl Default for HostSettings {
 }
 
 impl HostSettings {
-    /// Another set of settings for a host that runs: those, with what counts at a start only kept as it is. Also the keys
-    /// of what is different there.
+    /// Returns the new settings as a running host can apply them: settings that only apply at startup keep their old
+    /// value. Also returns the config keys of the settings that would have changed but need a restart.
     pub(crate) fn with(&self, new: Self) -> (Self, Vec<&'static str>) {
         let mut pending = Vec::new();
         let mut new = new;
@@ -143,7 +154,8 @@ impl HostSettings {
             "host.limits.oauthRequest": limits.oauth_request,
             "host.limits.login": limits.login,
         }
-        // Other files are read at once; whether there is TLS at all decides the address that clients have.
+        // Other certificate files are used at once. But clients use another address if there is TLS than if there is
+        // none.
         if new.tls.is_some() != self.tls.is_some() {
             pending.push("host.tls");
             new.tls.clone_from(&self.tls);
@@ -152,7 +164,7 @@ impl HostSettings {
     }
 }
 
-/// Reads the settings: later files over earlier ones, the environment over files, flags over all.
+/// Reads the host settings. A later file wins over an earlier one, a variable over any file, and a flag over both.
 pub(super) fn read(files: Vec<Node>, vars: &Vars, flags: &[(String, String)], report: &mut Report) -> HostSettings {
     let mut layers = Layers::default();
     for file in files {
@@ -197,14 +209,14 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     }
     join::fill(settings, &mut fields, report);
     settings.secrets = secrets::read(fields.take(&["secrets"], report).as_ref(), vars, report);
-    if let Some(fields) = fields.take(&["limits"], report).and_then(|field| field.fields(report)) {
-        settings.limits.fill(fields, report);
+    if let Some(field) = fields.take(&["limits"], report) {
+        settings.limits.read(&field, report);
     }
     lacking(&mut fields, report);
     fields.finish(&KEYS, report);
 }
 
-/// Where we are reached, by whom, and under which names.
+/// Reads where the endpoint listens, who may call it, and by which host names.
 fn reach(settings: &mut HostSettings, fields: &mut Fields<'_>, report: &mut Report) {
     let listen = fields.take(&["listen"], report).and_then(|field| Some((listen(&field, report)?, field)));
     if let Some((listen, _)) = &listen {
@@ -221,7 +233,7 @@ fn reach(settings: &mut HostSettings, fields: &mut Fields<'_>, report: &mut Repo
     if let Some(field) = fields.take(&["allowedHosts"], report) {
         settings.allowed_hosts = field.texts(report);
     }
-    // Where one of these is wrong, that is what is to be mended first.
+    // If one of these settings is wrong, that is to be fixed first.
     if let Some((listen, field)) = &listen
         && report.problems() == before
     {
@@ -229,8 +241,8 @@ fn reach(settings: &mut HostSettings, fields: &mut Fields<'_>, report: &mut Repo
             report.problem(field.at, &field.path, message).help(help);
         } else if !listen.ip().is_loopback() && settings.allowed_hosts.is_empty() {
             let note =
-                report.note(field.at, &field.path, "clients of other machines are refused: no name of ours is known");
-            note.help("put the names by which they reach us into `host.allowedHosts`");
+                report.note(field.at, &field.path, "clients on other machines are refused: no host name is allowed");
+            note.help("add the names by which they reach this host to `host.allowedHosts`");
         }
     }
 }
@@ -247,7 +259,7 @@ fn listen(field: &Field<'_>, report: &mut Report) -> Option<SocketAddr> {
     Some(address)
 }
 
-/// Origins are compared as text, so one with a path would never match.
+/// Reads origins. They are compared as text, so an origin with a path would never match.
 fn origins(field: &Field<'_>, report: &mut Report) -> Vec<String> {
     for item in field.items(report) {
         let Some(text) = item.node.text() else { continue };
@@ -266,7 +278,7 @@ fn naming(naming: &mut Naming, mut fields: Fields<'_>, report: &mut Report) {
         if (1..=4).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-') {
             naming.separator = text.to_owned();
         } else {
-            report.problem(field.at, &field.path, "expected one to four of letters, digits, _ and -");
+            report.problem(field.at, &field.path, "expected 1 to 4 characters, each a letter, a digit, _ or -");
         }
     }
     if let Some(field) = fields.take(&["maxLength"], report) {
@@ -285,14 +297,15 @@ fn naming(naming: &mut Naming, mut fields: Fields<'_>, report: &mut Report) {
     fields.finish(&["separator", "maxLength", "resources"], report);
 }
 
-/// Refuses what this build cannot do. Ignoring it would leave open what the user believes closed.
+/// Refuses settings that this build does not support. If they were ignored, something would stay open that the user
+/// believes closed.
 fn lacking(fields: &mut Fields<'_>, report: &mut Report) {
     fields.refuse(&["sanitizeResults"], report);
     for (name, only) in [("validate", "definitions"), ("approval", "off")] {
         let Some(field) = fields.take(&[name], report) else { continue };
         if field.text(report).is_some_and(|text| text != only) {
             let problem = report.problem(field.at, &field.path, format!("this build knows \"{only}\" only"));
-            problem.help(format!("write \"{only}\", or take the key out"));
+            problem.help(format!("write \"{only}\", or remove the key"));
         }
     }
 }

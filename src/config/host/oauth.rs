@@ -1,30 +1,38 @@
-//! `host.auth` with `type: oauth`: whose tokens are taken at the endpoint, and for what they have to be made.
+//! `host.auth` with `type: oauth`: from which issuer the endpoint accepts tokens, and which audience they must have.
 
 use url::Url;
 
 use crate::config::fields::{Field, Fields};
 use crate::config::report::Report;
 use crate::config::syntax::Value;
-use crate::config::transport::is_loopback;
+use crate::loopback::is_loopback;
 
-/// Clients have tokens of an authorization server, for this endpoint and nothing else.
+/// How clients authenticate with tokens that an authorization server issues for this endpoint alone.
+///
+/// ```
+/// use mcp_host::config::{HostAuth, HostOAuth, HostSettings};
+///
+/// let oauth = HostOAuth::new("https://login.example.com", "https://mcp.example.com/mcp").expect("two URLs");
+/// let settings = HostSettings::default().auth(HostAuth::OAuth(oauth.into()));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostOAuth {
-    /// Who signs them, by the very text that they say (`iss`).
+    /// The issuer, exactly as in the token (`iss`).
     pub issuer: String,
-    /// For whom they are, by the very text that they say (`aud`).
+    /// The audience, exactly as in the token (`aud`).
     pub audience: String,
-    /// Where clients reach the endpoint: what they ask tokens for.
+    /// The URL at which clients reach the endpoint. They request tokens for this URL.
     pub resource: Url,
-    /// What each token has to be good for.
+    /// The scopes that each token must have.
     pub scopes: Vec<String>,
-    /// The resource as it is written.
+    /// The text of `resource` as written in the config.
     id: String,
 }
 
 impl HostOAuth {
-    /// Tokens of this issuer for the endpoint that is reached at this URL. `None` if one of them is no URL that is taken.
+    /// Accepts tokens from this issuer for the endpoint at the URL `resource`. Returns `None` if either URL is not
+    /// acceptable.
     #[must_use]
     pub fn new(issuer: &str, resource: &str) -> Option<Self> {
         of_issuer(issuer).ok()?;
@@ -33,20 +41,20 @@ impl HostOAuth {
         Some(Self { issuer, audience, resource: url, scopes: Vec::new(), id })
     }
 
-    /// The name of the endpoint as a resource: its URL as it is written.
+    /// Returns the endpoint's resource identifier (RFC 9728): its URL exactly as written.
     #[must_use]
     pub fn resource_id(&self) -> &str {
         &self.id
     }
 }
 
-const ISSUER: &str = "name the authorization server by its URL, as its metadata has it: \"https://auth.example.com\"";
+const ISSUER: &str =
+    "name the authorization server by its URL, exactly as in its metadata: \"https://auth.example.com\"";
 const AUDIENCE: &str =
-    "name what tokens have to be for: the URL at which clients reach us, \"https://box.example:8808/mcp\"";
-const RESOURCE: &str =
-    "`audience` is no URL: name in `resource` the one at which clients reach us, \"https://box.example:8808/mcp\"";
+    "name the audience of the tokens: the URL at which clients reach this host, \"https://box.example:8808/mcp\"";
+const RESOURCE: &str = "`audience` is not a URL: set `resource` to the URL at which clients reach this host, \"https://box.example:8808/mcp\"";
 
-/// Reads what stands beside `type`.
+/// Reads the keys of `host.auth` besides `type`.
 pub(super) fn read(of: &Field<'_>, mut fields: Fields<'_>, report: &mut Report) -> Option<HostOAuth> {
     let [issuer, audience, resource, scopes] =
         ["issuer", "audience", "resource", "scopes"].map(|name| fields.take(&[name], report));
@@ -77,7 +85,7 @@ pub(super) fn read(of: &Field<'_>, mut fields: Fields<'_>, report: &mut Report) 
     Some(HostOAuth { issuer, audience, resource, scopes, id })
 }
 
-/// A URL as it is written, and as it is meant.
+/// Reads a URL that `judge` accepts. Returns it both as written and parsed.
 fn url(field: &Field<'_>, judge: fn(&str) -> Judged, report: &mut Report) -> Option<(String, Url)> {
     let text = field.text(report)?;
     match judge(text) {
@@ -93,17 +101,17 @@ type Judged = Result<Url, &'static str>;
 
 fn of_issuer(text: &str) -> Judged {
     let url = of_resource(text)?;
-    if url.scheme() == "http" && !is_loopback(&url) { Err("is no https URL") } else { Ok(url) }
+    if url.scheme() == "http" && !is_loopback(&url) { Err("is not an https URL") } else { Ok(url) }
 }
 
-/// A URL that stands for somebody: without anything that is no name.
+/// Parses a URL that serves as an identifier: without credentials, query, or fragment.
 fn of_resource(text: &str) -> Judged {
-    let url = Url::parse(text).map_err(|_| "is no URL")?;
+    let url = Url::parse(text).map_err(|_| "is not a URL")?;
     if !matches!(url.scheme(), "https" | "http") {
-        return Err("is no https URL");
+        return Err("is not an https URL");
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("carries a user or a password");
+        return Err("contains a user or a password");
     }
     if url.query().is_some() || url.fragment().is_some() {
         return Err("has a query or a fragment");
@@ -111,7 +119,7 @@ fn of_resource(text: &str) -> Judged {
     Ok(url)
 }
 
-/// A list, or a text with blanks between them.
+/// Reads scopes from a list, or from a text separated by whitespace.
 fn scopes(field: &Field<'_>, report: &mut Report) -> Vec<String> {
     let scopes: Vec<String> = match field.node.value {
         Value::List(_) => field.texts(report),
@@ -119,7 +127,7 @@ fn scopes(field: &Field<'_>, report: &mut Report) -> Vec<String> {
     };
     let legal = |byte: u8| (0x21..=0x7e).contains(&byte) && !matches!(byte, b'"' | b'\\');
     for scope in scopes.iter().filter(|scope| scope.is_empty() || !scope.bytes().all(legal)) {
-        report.problem(field.at, &field.path, format!("{} is no scope", field.quote(scope)));
+        report.problem(field.at, &field.path, format!("{} is not a scope", field.quote(scope)));
     }
     scopes
 }

@@ -1,4 +1,4 @@
-//! Where tokens of servers are kept: `host.secrets`, and the key of the encrypted file.
+//! `host.secrets`: where to store the OAuth tokens for servers, and the key with which files of tokens are encrypted.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,40 +8,62 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use zeroize::Zeroizing;
 
 use crate::config::Secret;
+use crate::config::contents::others_may_read;
 use crate::config::fields::Field;
-use crate::config::load::others_may_read;
 use crate::config::place::quoted;
 use crate::config::report::{Place, Report};
 use crate::config::vars::Vars;
+use crate::hex;
 
-/// Where tokens of servers are kept.
+/// Where to store the OAuth tokens for servers.
+///
+/// ```
+/// use mcp_host::config::{HostSettings, Secrets, StoreKind};
+///
+/// let mut secrets = Secrets::default();
+/// secrets.store = StoreKind::Memory;
+/// let settings = HostSettings::default().secrets(secrets);
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Secrets {
-    /// Which store.
+    /// The kind of store.
     pub store: StoreKind,
-    /// The key of the encrypted file, where one is given.
+    /// The key with which files are encrypted, if the config or the environment gives one.
     pub key: Option<SecretKey>,
-    /// Where the key is looked for when none is given: a well-known file of the user, which need not be there yet.
+    /// The file in which to look for the key if none is given: the user's default key file, which need not exist yet.
     pub key_file: Option<PathBuf>,
 }
 
-/// Which store keeps tokens.
+/// The kind of store for OAuth tokens.
+///
+/// ```
+/// use mcp_host::config::StoreKind;
+///
+/// assert_eq!(StoreKind::default(), StoreKind::Auto);
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreKind {
-    /// The keyring of the system; where there is none the encrypted file, if it has a key; else memory.
+    /// The system keyring; if there is none, encrypted files; if there is no key for these either, memory.
     #[default]
     Auto,
-    /// The keyring of the system, or nothing that lasts.
+    /// Only the system keyring; without it nothing is stored.
     Keyring,
-    /// The encrypted file.
+    /// Encrypted files.
     File,
-    /// Memory: tokens are gone with the program.
+    /// Memory: tokens are lost when the program ends.
     Memory,
 }
 
-/// 32 bytes that tokens are encrypted with. `Debug` hides them.
+/// The key of 32 bytes that encrypts tokens. `Debug` hides it.
+///
+/// ```
+/// use mcp_host::config::SecretKey;
+///
+/// assert!(SecretKey::parse(&"ab".repeat(SecretKey::LENGTH)).is_some());
+/// assert!(SecretKey::parse("a word").is_none());
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretKey {
     bytes: Zeroizing<[u8; Self::LENGTH]>,
@@ -49,24 +71,28 @@ pub struct SecretKey {
 }
 
 impl SecretKey {
-    /// Bytes of a key.
+    /// The length of a key in bytes.
     pub const LENGTH: usize = 32;
 
-    /// Reads a key as it is written: 64 hexadecimal digits, or base64. `None` if it is no key of 32 bytes.
+    /// Parses a key: 64 hexadecimal digits, or base64. Returns `None` if the text is not a key of 32 bytes.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
-        let read = if text.len() == 2 * Self::LENGTH { hexadecimal(text) } else { base64(text) };
-        let bytes = <[u8; Self::LENGTH]>::try_from(read?.as_slice()).ok()?;
-        Some(Self { bytes: Zeroizing::new(bytes), written: Secret::new(text) })
+        let mut bytes = Zeroizing::new([0; Self::LENGTH]);
+        if text.len() == 2 * Self::LENGTH {
+            hex::decode(text.as_bytes(), &mut *bytes)?;
+        } else {
+            *bytes = base64(text)?.as_slice().try_into().ok()?;
+        }
+        Some(Self { bytes, written: Secret::new(text) })
     }
 
-    /// Reads the key in a file. An empty file holds none yet.
+    /// Reads the key in a file. Returns `None` if the file does not exist or is empty.
     ///
     /// # Errors
-    /// When the file is there and cannot be read, or what it holds is no key.
+    /// Fails if the file exists but cannot be read, or holds something other than a key.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>, String> {
-        // A pipe would be waited for.
+        // Reading a pipe would block.
         match std::fs::metadata(path) {
             Ok(found) if !found.is_file() => return Err("is no file".to_owned()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -79,13 +105,13 @@ impl SecretKey {
         Self::parse(&text).map(Some).ok_or_else(|| NO_KEY.to_owned())
     }
 
-    /// The key itself.
+    /// Returns the bytes of the key.
     #[must_use]
     pub fn expose(&self) -> &[u8; Self::LENGTH] {
         &self.bytes
     }
 
-    /// The key as it is written, so that it can be hidden where it shows up.
+    /// Returns the key as written, so that it can be scrubbed from output.
     pub(crate) fn written(&self) -> &Secret {
         &self.written
     }
@@ -97,28 +123,22 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-fn hexadecimal(text: &str) -> Option<Zeroizing<Vec<u8>>> {
-    let digits = text.chars().map(|c| c.to_digit(16)).collect::<Option<Vec<u32>>>()?;
-    let pairs = digits.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit));
-    pairs.map(|byte| u8::try_from(byte).ok()).collect::<Option<Vec<u8>>>().map(Zeroizing::new)
-}
-
 fn base64(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     STANDARD_NO_PAD.decode(text.trim_end_matches('=')).ok().map(Zeroizing::new)
 }
 
-/// The variable that holds the key.
+/// The environment variable that may hold the key.
 const VARIABLE: &str = "MCP_HOST_SECRET_KEY";
-/// The name under which systemd may hand it over (`LoadCredential=`).
+/// The name of the systemd credential that may hold the key (`LoadCredential=`).
 const CREDENTIAL: &str = "mcp-host-secret-key";
-/// A file with a key is no longer.
+/// How many bytes of a key file are read at most.
 const FILE_BYTES: u64 = 1024;
-/// The file that holds the key without being named, in the folder of the user's settings.
+/// The path of the default key file, below the folder of the user's settings.
 const WELL_KNOWN: &str = "mcp-host/secret.key";
-const NO_KEY: &str = "holds no key: 32 bytes in base64 or hexadecimal";
+const NO_KEY: &str = "holds no key: expected 32 bytes in base64 or hexadecimal";
 const MAKE: &str = "make one with: openssl rand -base64 32";
 
-/// Reads `host.secrets`, and the key wherever it is given.
+/// Reads `host.secrets`, and the key from the variable, file or credential that gives it.
 pub(super) fn read(field: Option<&Field<'_>>, vars: &Vars, report: &mut Report) -> Secrets {
     let mut secrets = Secrets::default();
     let mut file = None;
@@ -156,8 +176,8 @@ pub(super) fn read(field: Option<&Field<'_>>, vars: &Vars, report: &mut Report) 
     secrets
 }
 
-/// Whether the well-known file holds a key. One that holds something else is no reason to refuse the config: without it,
-/// logins are kept in memory.
+/// Reports whether the default key file holds a key. If it holds something else, the config is still accepted, and the
+/// user is told: without a key, logins are kept in memory.
 fn is_key(path: &Path, report: &mut Report) -> bool {
     let read = SecretKey::read(path);
     let wrong = match &read {
@@ -174,14 +194,14 @@ fn is_key(path: &Path, report: &mut Report) -> bool {
     read.is_ok()
 }
 
-/// The variable, else the file of the config, else the credential that systemd hands over.
+/// Reads the key from the variable, else from the file that the config names, else from the systemd credential.
 fn key(file: Option<&Field<'_>>, vars: &Vars, report: &mut Report) -> Option<SecretKey> {
     if let Some(text) = vars.get(VARIABLE).filter(|text| !text.is_empty()) {
         let key = SecretKey::parse(text);
         if key.is_none() {
             let at = report.add_file(Path::new(&format!("environment variable {VARIABLE}")));
             let at = Place { file: at, ..Place::default() };
-            report.problem(at, "", "it is no key: 32 bytes in base64 or hexadecimal").help(MAKE);
+            report.problem(at, "", "this is not a key: expected 32 bytes in base64 or hexadecimal").help(MAKE);
         }
         return key;
     }
@@ -195,7 +215,7 @@ fn key(file: Option<&Field<'_>>, vars: &Vars, report: &mut Report) -> Option<Sec
     if key.is_none() {
         let at = report.add_file(&path);
         let at = Place { file: at, ..Place::default() };
-        report.problem(at, "", "it is no key: 32 bytes in base64 or hexadecimal").help(MAKE);
+        report.problem(at, "", "this is not a key: expected 32 bytes in base64 or hexadecimal").help(MAKE);
     }
     key
 }
@@ -220,7 +240,7 @@ fn from_file(field: &Field<'_>, path: &Path, report: &mut Report) -> Option<Secr
     key
 }
 
-/// The command that makes a file with a key, for its user alone, where there is no file.
+/// Returns the shell command that creates a key file, readable by its user alone. It does not replace an existing file.
 fn make_command(path: &Path) -> String {
     format!("(umask 077; set -C; openssl rand -base64 32 > {})", quoted(&path.to_string_lossy()))
 }
@@ -253,7 +273,7 @@ mod tests {
         assert_eq!(format!("{key:?}"), "SecretKey");
     }
 
-    /// The settings, or what is wrong with them.
+    /// Returns the settings, or the problems with them.
     fn read(config: &str, vars: &[(&str, &str)]) -> Result<Secrets, String> {
         let text = format!("{{\"mcpServers\": {{\"a\": {{\"command\": \"a\"}}}}, \"host\": {{{config}}}}}");
         let vars = Vars::from_iter(vars.iter().copied());
@@ -274,10 +294,10 @@ mod tests {
         std::fs::write(&path, BASE64).unwrap();
         assert_eq!(read(file, &vars).unwrap().key_file.as_ref(), Some(&path));
         assert!(SecretKey::read(&path).unwrap().is_some());
-        // One that is named counts alone, and what keeps nothing in files needs none.
+        // A key that is given wins, and a store without files needs none.
         assert_eq!(read("", &[vars[0], (VARIABLE, HEX)]).unwrap().key_file, None);
         assert_eq!(read("\"secrets\": {\"store\": \"memory\"}", &vars).unwrap().key_file, None);
-        // What is no key refuses nothing where it was not asked for.
+        // With the store on auto, a broken key file refuses nothing.
         std::fs::write(&path, "hunter2").unwrap();
         assert_eq!(read(auto, &vars).unwrap().key_file.as_ref(), Some(&path));
         assert_eq!(SecretKey::read(&path).unwrap_err(), NO_KEY);
@@ -308,7 +328,7 @@ mod tests {
         for (config, vars, want) in [
             (file(&bad), vec![], "holds no key"),
             (file("/nowhere/key"), vec![], "cannot be read"),
-            (file(&good), vec![(VARIABLE, "hunter2")], "it is no key"),
+            (file(&good), vec![(VARIABLE, "hunter2")], "not a key"),
             ("\"secrets\": {\"store\": \"file\"}".to_owned(), vec![], "the encrypted file has no key"),
             ("\"secrets\": {\"store\": \"disk\"}".to_owned(), vec![], "\"disk\""),
         ] {

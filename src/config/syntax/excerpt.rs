@@ -1,7 +1,7 @@
-//! The line of a file that cannot be read, fit to be shown: keys and marks as they stand, values only under keys that hold
-//! no secret.
+//! Shows the line at which parsing failed: keys and punctuation as written, and values only under keys that hold no
+//! secret.
 //!
-//! Nothing could be parsed, so what is a value is told by quotes, colons and commas alone. What is in doubt is masked.
+//! Parsing has failed, so values are recognized only by quotes, colons and commas. When in doubt, they are masked.
 
 use crate::config::report::Excerpt;
 use crate::redact::{MASK, Scrubber, looks_secret, names_a_secret};
@@ -26,13 +26,14 @@ const SHOWN: [&str; 17] = [
     "uri",
     "url",
 ];
-/// So many lines before tell under which key a line stands.
+/// How many lines before the shown line are read, to find the key that its values belong to.
 const BEFORE: usize = 40;
-/// The most that is shown of a line, and how much of it in front of the mark.
+/// How many characters of a line are shown.
 const WIDTH: usize = 100;
+/// How many characters at most are shown before the mark, which points at the problem.
 const AHEAD: usize = 60;
 
-/// The line of that number with a mark at that column, both counted from one.
+/// Returns the line with this number, with its values masked, and a mark at this column; both are counted from 1.
 pub(super) fn excerpt(text: &str, line: usize, column: usize) -> Option<Excerpt> {
     let number = line.checked_sub(1)?;
     let mut reader = Reader::default();
@@ -57,28 +58,28 @@ pub(super) fn excerpt(text: &str, line: usize, column: usize) -> Option<Excerpt>
     (!line.trim().is_empty()).then(|| Excerpt { line: line.trim_end().to_owned(), caret })
 }
 
-/// What is known so far of where a text stands.
+/// Reads a text token by token, masks its values, and keeps track of where in the structure it is.
 #[derive(Default)]
 struct Reader {
     stand: Stand,
-    /// Where the text in front of a comment stands, while that comment is read. It says nothing of the values behind it.
+    /// While a comment is read, the state from before it. The comment says nothing about the values after it.
     outside: Option<Stand>,
     shown: String,
 }
 
 #[derive(Default)]
 struct Stand {
-    /// The key that the next value belongs to, if that is sure.
+    /// The key to which the next value belongs, if that is certain.
     key: Option<String>,
-    /// How many lists are open since the key.
+    /// How many lists have been opened since the key and not closed.
     lists: usize,
-    /// A key has come, and not yet its value.
+    /// Whether a key was read, but its value was not.
     awaits: bool,
-    /// The last value says that the next one is a secret: `--token`.
+    /// Whether the last value announces that a secret follows, as `--token` does.
     announced: bool,
 }
 
-/// A word, or a text in quotes.
+/// The range of a word or of a quoted text in a line.
 struct Token {
     start: usize,
     end: usize,
@@ -86,13 +87,13 @@ struct Token {
 }
 
 impl Reader {
-    /// Goes through a line; where in what is shown the mark is.
+    /// Reads a line. `mark` is a position in the line; returns the matching position in the shown text.
     fn read(&mut self, line: &str, mark: Option<usize>) -> usize {
         self.shown.clear();
         self.stand.awaits = false;
         let chars: Vec<char> = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let (mut at, mut caret) = (0, None);
-        // A comment of the line before may go on.
+        // A block comment may continue from the line before.
         let mut comment = self.outside.is_some().then(|| end_of_block(&chars, 0));
         while at < chars.len() {
             if comment.is_none() {
@@ -156,7 +157,7 @@ impl Reader {
             let name = Scrubber::default().scrub(name);
             self.shown.push_str(&format!("{open}{name}{MASK}{close}"));
         }
-        // The `-` of the next item is no value: the secret still follows.
+        // The `-` of the next YAML item is not a value: the secret is still to come.
         if !says_nothing {
             self.stand.announced = names_a_secret(text);
         }
@@ -183,10 +184,10 @@ impl Stand {
     }
 }
 
-/// Where the value of a telling name begins in a text: `X-Api-Key: …`, `TOKEN=…`, `--token …`.
+/// Finds where the value starts after a name that announces a secret, as in `X-Api-Key: …`, `TOKEN=…` and `--token …`.
 fn told_by_name(text: &str) -> Option<usize> {
     let signs: Vec<usize> = text.match_indices([':', '=']).map(|(at, _)| at).collect();
-    // What stands in front of a sign stands in front of each later one.
+    // If the text before one sign names a secret, so does the text before each later sign.
     let pair = signs.get(signs.partition_point(|at| !names_a_secret(&text[..*at]))).copied();
     let mut end = 0;
     let option = text.split_inclusive(' ').find_map(|word| {
@@ -196,7 +197,8 @@ fn told_by_name(text: &str) -> Option<usize> {
     pair.into_iter().chain(option).min().map(|at| at + 1)
 }
 
-/// Where the comment ends that begins there; behind every line, if it does not end on this one.
+/// Returns the end of the comment that starts at `start`, or `None` if none starts there. The end is beyond every line
+/// if the comment goes on after this line.
 fn end_of_comment(chars: &[char], start: usize) -> Option<usize> {
     match chars[start..] {
         ['#', ..] | ['/', '/', ..] => Some(chars.len()),
@@ -209,7 +211,7 @@ fn end_of_block(chars: &[char], start: usize) -> usize {
     chars[start..].windows(2).position(|pair| pair == ['*', '/']).map_or(usize::MAX, |at| start + at + 2)
 }
 
-/// The word or the quoted text that begins there.
+/// Returns the word or quoted text that starts at `start`, if one does.
 fn token(chars: &[char], start: usize) -> Option<Token> {
     let first = chars[start];
     if is_quote(first) {
@@ -228,12 +230,12 @@ fn token(chars: &[char], start: usize) -> Option<Token> {
     (end > start).then_some(Token { start, end, quoted: false })
 }
 
-/// Quotes, those of word processors too.
+/// Reports whether this is a quote, including those of word processors.
 pub(super) fn is_quote(c: char) -> bool {
     matches!(c, '"' | '\'') || is_curly(c)
 }
 
-/// Quotes that a word processor makes of plain ones.
+/// Reports whether this is a quote that word processors substitute for a plain one.
 pub(super) fn is_curly(c: char) -> bool {
     matches!(c, '“' | '”' | '„' | '‟' | '‘' | '’' | '‚' | '«' | '»' | '＂')
 }

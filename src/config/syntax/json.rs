@@ -8,7 +8,7 @@ use jsonc_parser::{CollectOptions, ParseOptions, ParseStringErrorKind, parse_to_
 use super::{DEPTH, Lines, Member, Node, Value, excerpt, too_deep};
 use crate::config::report::{Place, Report};
 
-/// What clients write: JSON5 would also take a forgotten comma for a good one.
+/// Accepts what clients write. All of JSON5 would be too much: it would also accept a forgotten comma.
 const OPTIONS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,
@@ -47,25 +47,25 @@ pub(super) fn parse(text: &str, file: usize, report: &mut Report) -> Option<Node
     }
 }
 
-/// What to do, where it is plain.
+/// Suggests a fix, if it is obvious.
 fn help(kind: &ParseErrorKind) -> Option<&'static str> {
     Some(match kind {
-        ParseErrorKind::ExpectedComma => "put a comma where the mark is",
+        ParseErrorKind::ExpectedComma => "put a comma at the mark",
         ParseErrorKind::ExpectedColonAfterObjectKey => "put a colon between the key and its value",
         ParseErrorKind::ExpectedObjectValue => "give the key a value",
         ParseErrorKind::ExpectedStringObjectProperty | ParseErrorKind::UnexpectedWord => "put it in double quotes",
         ParseErrorKind::SingleQuotedStringsNotAllowed => "use double quotes",
-        ParseErrorKind::String(ParseStringErrorKind::UnterminatedStringLiteral) => "close the text with \" on its line",
+        ParseErrorKind::String(ParseStringErrorKind::UnterminatedStringLiteral) => {
+            "close the string with \" on its line"
+        }
         ParseErrorKind::String(_) => "write a backslash twice: \"C:\\\\Users\"",
         ParseErrorKind::UnterminatedObject => "close it with }",
         ParseErrorKind::UnterminatedArray => "close it with ]",
         ParseErrorKind::UnterminatedCommentBlock => "close the comment with */",
-        ParseErrorKind::MultipleRootJsonValues => {
-            "keep one object in the file; what stands behind its last } is too much"
-        }
-        ParseErrorKind::UnexpectedComma => "take one comma out",
+        ParseErrorKind::MultipleRootJsonValues => "keep one object in the file; remove everything after its last }",
+        ParseErrorKind::UnexpectedComma => "remove one comma",
         ParseErrorKind::UnexpectedCloseBrace | ParseErrorKind::UnexpectedCloseBracket => {
-            "it closes nothing that is open: take it out, or open what it closes"
+            "it closes nothing: remove it, or add the opening bracket"
         }
         _ => return None,
     })

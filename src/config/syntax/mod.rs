@@ -1,6 +1,7 @@
-//! Text in, a tree with places out: the one form in which JSON, TOML and YAML are read further.
+//! Parses JSON, TOML and YAML into one kind of tree, whose values know their line and column. Later steps read only
+//! this tree.
 //!
-//! **Invariant:** nothing here knows a key. Start with [`Node`].
+//! **Invariant:** nothing here depends on the name of any config key. Start with [`Node`].
 
 mod excerpt;
 mod json;
@@ -9,13 +10,21 @@ mod yaml;
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use super::place;
 use super::report::{Place, Report};
 
-/// The deepest nesting that is read.
+/// The deepest nesting accepted.
 const DEPTH: usize = 128;
 
-/// How a config file is written.
+/// The language in which a config file is written.
+///
+/// ```
+/// use mcp_host::config::Syntax;
+///
+/// assert_eq!(Syntax::of("config.yaml".as_ref()), Syntax::Yaml);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Syntax {
@@ -28,7 +37,7 @@ pub enum Syntax {
 }
 
 impl Syntax {
-    /// What it is called, and how its files end.
+    /// Returns the name of the syntax, and its file extension.
     fn name(self) -> (&'static str, &'static str) {
         match self {
             Self::Json => ("JSON", "json"),
@@ -37,7 +46,7 @@ impl Syntax {
         }
     }
 
-    /// Tells the syntax of a file by its extension; anything unknown is JSON, as dot files such as `.mcprc` are.
+    /// Guesses the syntax of a file from its extension. Anything unknown is JSON, such as dotfiles like `.mcprc`.
     pub fn of(file: &Path) -> Self {
         let extension = file.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
         match extension.as_deref() {
@@ -48,39 +57,39 @@ impl Syntax {
     }
 }
 
-/// A value and where it stands.
-#[derive(Debug, Clone, PartialEq)]
+/// A value, and its place in the file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Node {
     pub(super) at: Place,
     pub(super) value: Value,
     pub(super) origin: Origin,
 }
 
-/// Whether a text is as written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Whether a text is as written in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) enum Origin {
-    /// As written in the file.
+    /// The text is as written in the file; nothing was substituted.
     #[default]
     Literal,
-    /// A variable was put in: never to be shown.
+    /// A variable was substituted, so the text must never be shown.
     Expanded,
-    /// A variable had no value: not to be judged.
+    /// A variable had no value, so there is no point in checking the text.
     Missing,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum Value {
     Null,
     Flag(bool),
-    /// A number as it is written.
+    /// A number, as written in the file.
     Number(String),
     Text(String),
     List(Vec<Node>),
     Object(Vec<Member>),
 }
 
-/// A member of an object. The same key may come twice.
-#[derive(Debug, Clone, PartialEq)]
+/// A member of an object. An object may have several members with the same key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Member {
     pub(super) key: String,
     pub(super) at: Place,
@@ -92,7 +101,7 @@ impl Node {
         Self { at, value, origin: Origin::Literal }
     }
 
-    /// The members, when this is an object.
+    /// Returns the members, if this is an object.
     pub(super) fn members(&self) -> Option<&[Member]> {
         match &self.value {
             Value::Object(members) => Some(members),
@@ -100,17 +109,17 @@ impl Node {
         }
     }
 
-    /// The first member with this key.
+    /// Returns the first member with this key.
     pub(super) fn member(&self, key: &str) -> Option<&Member> {
         self.members()?.iter().find(|member| member.key == key)
     }
 
-    /// The value under this key.
+    /// Returns the value under this key.
     pub(super) fn get(&self, key: &str) -> Option<&Self> {
         self.member(key).map(|member| &member.node)
     }
 
-    /// The text, when this is one.
+    /// Returns the text, if this is a text.
     pub(super) fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
@@ -118,7 +127,7 @@ impl Node {
         }
     }
 
-    /// What kind of value this is, for a message.
+    /// Returns the kind of this value, for messages.
     pub(super) fn kind(&self) -> &'static str {
         match self.value {
             Value::Null => "null",
@@ -131,7 +140,7 @@ impl Node {
     }
 }
 
-/// Reads a text. Its problems go to the report; with any there is no tree.
+/// Parses a text. Returns `None`, and adds the problems to the report, if there are any.
 pub(super) fn parse(text: &str, syntax: Syntax, file: usize, report: &mut Report) -> Option<Node> {
     // Editors on Windows still write a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -160,11 +169,11 @@ fn parse_as(text: &str, syntax: Syntax, file: usize, report: &mut Report) -> Opt
     }
 }
 
-/// In which other syntax a text is written that is not in this one.
+/// Returns the syntax in which a text is really written, or `None` if that is not clear or is the expected one.
 fn other(text: &str, syntax: Syntax) -> Option<Syntax> {
     let begins_as_json = text.trim_start().starts_with(['{', '[']);
     let is = |other: Syntax| {
-        // A line of prose is YAML too, and all JSON is.
+        // A line of prose is valid YAML, and so is all JSON.
         let likely = match other {
             Syntax::Json => begins_as_json,
             Syntax::Toml => true,
@@ -176,18 +185,18 @@ fn other(text: &str, syntax: Syntax) -> Option<Syntax> {
     [Syntax::Json, Syntax::Toml, Syntax::Yaml].into_iter().find(|other| *other != syntax && is(*other))
 }
 
-/// Says what a file is in place of what is wrong with it as what its name says.
+/// Replaces the syntax errors of a file, which begin at index `before`, by one problem: its extension is wrong.
 fn misnamed(syntax: Syntax, other: Syntax, file: usize, before: usize, report: &mut Report) {
     report.drop_from(before);
     let ((said, _), (name, ending)) = (syntax.name(), other.name());
     let path = report.file(file).to_owned();
     let quoted = |path: &Path| place::quoted(&path.to_string_lossy());
     let help = format!("mv -n {} {}", quoted(&path), quoted(&path.with_extension(ending)));
-    let message = format!("this is {name}, and the name of the file says {said}");
+    let message = format!("this is {name}, but the file name says {said}");
     report.problem(Place { file, ..Place::default() }, "", message).help(help);
 }
 
-/// Finds line and column of byte offsets.
+/// Converts byte offsets to lines and columns.
 struct Lines<'a> {
     text: &'a str,
     starts: Vec<usize>,

@@ -1,4 +1,4 @@
-//! TOML, with the places that its parser knows.
+//! TOML. Its parser tells the place of each value.
 
 use toml::de::{DeTable, DeValue};
 
@@ -21,7 +21,7 @@ pub(super) fn parse(text: &str, file: usize, report: &mut Report) -> Option<Node
 
 fn object(table: DeTable<'_>, depth: usize, lines: &Lines<'_>, report: &mut Report) -> Option<Value> {
     let mut members: Vec<_> = table.into_iter().collect();
-    // The table is sorted by key; the order of the file is the order of the servers.
+    // The table is sorted by key, but servers keep the order of the file.
     members.sort_by_key(|(key, _)| key.span().start);
     let member = |(key, value): (toml::Spanned<_>, toml::Spanned<DeValue<'_>>)| {
         let at = lines.place(key.span().start);

@@ -1,4 +1,5 @@
-//! YAML. Its parser tells places for syntax errors only, so keys are looked for in the text.
+//! YAML. Its parser tells the line and column of syntax errors, but not of values, so this file searches the text for
+//! keys.
 
 use std::collections::HashMap;
 
@@ -19,8 +20,8 @@ pub(super) fn parse(text: &str, file: usize, report: &mut Report) -> Option<Node
             let line = at.line.checked_sub(1).and_then(|line| text.lines().nth(line)).unwrap_or_default();
             if line.trim_start_matches(' ').starts_with('\t') {
                 report
-                    .problem(at, "", "not valid YAML: a tab, and YAML indents with blanks alone")
-                    .help("write two blanks for each tab");
+                    .problem(at, "", "not valid YAML: a tab, but YAML indents with spaces only")
+                    .help("write two spaces for each tab");
             } else {
                 report.problem(at, "", format!("not valid YAML: {error}"));
             }
@@ -29,7 +30,7 @@ pub(super) fn parse(text: &str, file: usize, report: &mut Report) -> Option<Node
     }
 }
 
-/// The keys and indices that lead to a value.
+/// The keys and list indices that lead to a value from the root.
 type Path = Vec<String>;
 
 struct Converter<'a> {
@@ -70,7 +71,7 @@ impl Converter<'_> {
                 Value::Object(members)
             }
             yaml::Value::Tagged(tagged) => {
-                // A tag is one more level of recursion, and nothing else to us.
+                // A tag counts as one more level of recursion, and is otherwise ignored.
                 path.push(String::new());
                 let node = self.convert(tagged.value, path)?;
                 path.pop();
@@ -80,7 +81,7 @@ impl Converter<'_> {
         Some(Node::new(at, value))
     }
 
-    /// The place of the value, or of the nearest thing around it.
+    /// Returns the place of a value, or of the nearest value around it.
     fn place(&self, path: &[String]) -> Place {
         (0..=path.len()).rev().find_map(|length| self.places.get(&path[..length])).copied().unwrap_or_default()
     }
@@ -95,16 +96,16 @@ fn name(key: yaml::Value) -> String {
     }
 }
 
-/// Where the keys stand, as far as indentation tells: one key a line, blocks only.
+/// Finds the places of keys as far as the indentation shows them: only in block style, and only one key per line.
 fn places(text: &str, file: usize) -> HashMap<Path, Place> {
     let mut found = HashMap::from([(Path::new(), Place { file, ..Place::default() })]);
-    // The open blocks: the column where each begins and the key or index that it is now at.
+    // The open blocks: the column where each starts, and its current key or index.
     let mut open: Vec<(usize, String)> = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let mut rest = line.trim_start_matches(' ');
         let mut column = line.len() - rest.len();
         while let Some(after) = rest.strip_prefix("- ").or_else(|| (rest == "-").then_some("")) {
-            // A list may stand at the column of its key, so at this column a list item closes no key.
+            // A list may start at the column of its key, so a list item at this column does not end that key's block.
             while open.last().is_some_and(|(at, key)| *at > column || (*at == column && is_index(key))) {
                 let Some((at, key)) = open.pop() else { break };
                 if at == column {
@@ -138,7 +139,7 @@ fn is_index(key: &str) -> bool {
     !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The key that a line begins with.
+/// Returns the key at the start of a line.
 fn key_of(line: &str) -> Option<&str> {
     if line.starts_with(['#', '{', '[', '&', '*', '!', '|', '>', '%', '@', '`']) {
         return None;

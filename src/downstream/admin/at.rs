@@ -1,25 +1,31 @@
-//! Where a daemon of this user is found: by the port that it serves, or by its config where it has no port.
+//! The names of this user's daemons: the port that a daemon serves or, without a port, a digest of its config's paths.
 
 use std::fmt;
 use std::path::Path;
 
-/// Which daemon.
+use crate::hex;
+
+/// The name of a daemon.
+///
+/// ```
+/// assert_eq!(mcp_host::admin::At::Port(8808).word(), "8808");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum At {
-    /// The one that serves this port.
+    /// The daemon that serves this port.
     Port(u16),
-    /// One without a port, by the name that its config gives it.
+    /// A daemon without a port; the name is derived from the paths of its config files.
     Config(String),
 }
 
-/// What the name of a daemon without a port begins with.
+/// The prefix of the name of a daemon without a port.
 const HEAD: &str = "config-";
-/// Hex digits behind that.
+/// The number of hex digits after the prefix.
 const DIGITS: usize = 16;
 
 impl At {
-    /// The daemon with that name of a config.
+    /// Parses the name of a daemon without a port; `None` if the text is no such name.
     #[must_use]
     pub fn config(name: &str) -> Option<Self> {
         let digits = name.strip_prefix(HEAD)?;
@@ -27,21 +33,21 @@ impl At {
         (digits.len() == DIGITS && digits.chars().all(is_hex)).then(|| Self::Config(name.to_owned()))
     }
 
-    /// The daemon of a config that has this digest.
-    #[cfg_attr(not(unix), expect(dead_code, reason = "there are no such sockets"))]
+    /// Names the daemon without a port that serves the config with this digest.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "this system has no local sockets"))]
     pub(super) fn of_digest(digest: &[u8]) -> Self {
-        Self::Config(format!("{HEAD}{}", &super::client::hex(digest)[..DIGITS]))
+        Self::Config(format!("{HEAD}{}", &hex::encode(digest)[..DIGITS]))
     }
 
-    /// The daemon behind a socket.
-    #[cfg_attr(not(unix), expect(dead_code, reason = "there are no such sockets"))]
+    /// Names the daemon behind the socket with this path; `None` if no daemon names a socket so.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "this system has no local sockets"))]
     pub(super) fn of_socket(path: &Path) -> Option<Self> {
         path.extension().filter(|extension| *extension == "sock")?;
         let name = path.file_stem()?.to_str()?;
         name.parse().ok().map(Self::Port).or_else(|| Self::config(name))
     }
 
-    /// The word that names it at a command line.
+    /// Returns the name as written on a command line.
     #[must_use]
     pub fn word(&self) -> String {
         match self {

@@ -1,8 +1,9 @@
-//! The request `client`: what a process of the same user says of itself before it becomes a client of the daemon, and how the
-//! daemon judges it.
+//! The request `client`: a process of the same user introduces itself in order to become a client of the daemon, and
+//! the daemon judges it.
 //!
-//! A client is let in where it would read the same config as the daemon did. **Invariant:** what it says of its surroundings is
-//! compared and never used: no path of it is opened and no variable of it is taken. Of variables only digests cross.
+//! A client is admitted if it would read the same config as the daemon. **Invariant:** what the client says about its
+//! environment is only compared: the daemon opens no path and takes no environment variable from it. The values of
+//! variables are sent only as digests.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,41 +13,56 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Config, HostAuth, Join};
 use crate::glob;
+use crate::hex;
 
-/// The revision of the request.
+/// The revision of the `client` request.
 const VERSION: u8 = 1;
-/// Variables of ours that are no settings, or say only whether to join.
+/// Our environment variables that are no settings of the daemon, or that only decide whether to join.
 const NO_SETTINGS: [&str; 3] = ["MCP_HOST_CONFIG", "MCP_HOST_SECRET_KEY", "MCP_HOST_JOIN"];
-/// No real client was asked more often.
+/// An upper bound for the ids of questions (requests to clients), which no real client reaches.
 const MOST_ASKED: u64 = 1 << 40;
 
-/// What a client says of itself.
+/// How a client introduces itself.
+///
+/// ```no_run
+/// use mcp_host::admin::Introduction;
+///
+/// if let Some(client) = Introduction::of(&["mcp.json".into()], false, None) {
+///     println!("{client:?}");
+/// }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Introduction {
     /// The revision of this request.
     v: u8,
-    /// Its config files by their real paths, in their order.
+    /// The client's config files, in order, as paths without symbolic links.
     files: Vec<PathBuf>,
-    /// Whether they were found in the working directory.
+    /// Whether the config files were found in the working directory.
     project: bool,
-    /// Its working directory.
+    /// The client's working directory.
     cwd: PathBuf,
-    /// The folder that was named to choose among the projects of a file.
+    /// The folder that the client was given to choose among the projects in a config file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scope: Option<PathBuf>,
-    /// The settings among its variables, by name.
+    /// The names of the client's environment variables that are settings.
     settings: Vec<String>,
-    /// Whether nothing is to be compared.
+    /// Whether the client accepts any daemon of its user, so that nothing is compared.
     #[serde(default)]
     any: bool,
-    /// The highest id of a question that was put to it before.
+    /// The highest request id that an earlier host used for a question to this client.
     #[serde(default)]
     asked: u64,
 }
 
+/// The first line that a client sends.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Hello {
+    pub(super) client: Introduction,
+}
+
 impl Introduction {
-    /// Of this process, with these config files; `None` where a path is not there or is no text.
+    /// Introduces this process, with these config files; `None` if a path does not exist or is not UTF-8.
     #[must_use]
     pub fn of(files: &[PathBuf], project: bool, scope: Option<&Path>) -> Option<Self> {
         let real = |path: &Path| path.canonicalize().ok().filter(|path| path.to_str().is_some());
@@ -63,24 +79,25 @@ impl Introduction {
         })
     }
 
-    /// One that wants no comparison.
+    /// Returns an introduction that asks for no comparison.
     #[must_use]
     pub fn to_any() -> Self {
         Self { v: VERSION, any: true, ..Self::default() }
     }
 
-    /// Questions with ids up to that one were put to it before.
+    /// Sets the highest request id that an earlier host used for a question to this client.
     #[must_use]
     pub fn asked(self, asked: u64) -> Self {
         Self { asked, ..self }
     }
 
-    /// Whether it has no config, and takes the daemon that there is.
+    /// Reports whether the client has no config file, and so accepts whichever daemon runs.
     pub(super) fn takes_any(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// The same, within what a client is believed.
+    /// Returns the highest request id that an earlier host used for a question to this client, capped at a plausible
+    /// value.
     pub(crate) fn asked_before(&self) -> u64 {
         self.asked.min(MOST_ASKED)
     }
@@ -90,33 +107,39 @@ fn is_setting(name: &str) -> bool {
     name.starts_with("MCP_HOST_") && !name.starts_with("MCP_HOST_INPUT_") && !NO_SETTINGS.contains(&name)
 }
 
-/// Why a client is not let in.
+/// Why a client is refused.
+///
+/// ```
+/// let refusal: mcp_host::admin::Refusal = serde_json::from_str(r#""config""#)?;
+/// assert_eq!(refusal, mcp_host::admin::Refusal::Config);
+/// # Ok::<_, serde_json::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Refusal {
     /// The daemon serves another config.
     Config,
-    /// The config is a project's for one of them and the user's own for the other.
+    /// One side treats the config as a project's, the other as the user's own.
     Project,
-    /// The config means something else in the client's working directory.
+    /// The config would mean something else in the client's working directory.
     Cwd,
-    /// A variable that the config names has another value.
+    /// An environment variable that the config names has a different value.
     Env,
-    /// Clients of the daemon prove who they are.
+    /// The daemon requires clients to authenticate, and `host.join` is not set.
     Auth,
     /// `host.join` is `never`.
     Never,
-    /// `host.limits.connections` are in use.
+    /// All `host.limits.connections` are in use.
     Full,
     /// The daemon is stopping.
     Stopping,
-    /// The daemon knows a reason that we do not.
+    /// A reason that this version does not know.
     #[serde(other)]
     Other,
 }
 
-/// What a daemon compares a client with.
+/// What a daemon compares a client's introduction with.
 #[derive(Debug)]
 pub(crate) struct Grounds {
     pub(crate) config: Config,
@@ -124,11 +147,12 @@ pub(crate) struct Grounds {
     pub(crate) cwd: PathBuf,
 }
 
-/// What is wrong, and in words.
+/// A refusal: its kind, and its reason in words.
 pub(crate) type No = (Refusal, String);
 
 impl Grounds {
-    /// Judges what a client said: the variables that it has to prove, or why it is not let in. It looks at files.
+    /// Judges an introduction. Returns the environment variables (names or patterns) whose values the client must
+    /// prove, or why it is refused. Reads the file system.
     pub(crate) fn judge(&self, client: &Introduction) -> Result<Vec<String>, No> {
         if client.v != VERSION {
             return Err((Refusal::Other, format!("this daemon knows version {VERSION} of the request")));
@@ -163,7 +187,7 @@ impl Grounds {
         }
         if self.config.project != client.project {
             let whose = if self.config.project { "a project's config" } else { "the user's own config" };
-            return Err((Refusal::Project, format!("it takes the same file as {whose}")));
+            return Err((Refusal::Project, format!("it treats this file as {whose}")));
         }
         let same = |left: &Path, right: &Path| {
             left == right || matches!((left.canonicalize(), right.canonicalize()), (Ok(l), Ok(r)) if l == r)
@@ -187,7 +211,8 @@ impl Grounds {
     }
 }
 
-/// Whether what a client proved of its variables is the same here. A variable that it does not have is equal.
+/// Compares the digests of a client's environment variables with those of the daemon's. A variable that the client
+/// lacks counts as equal.
 pub(crate) fn same_values(
     salt: &[u8],
     wanted: &[String],
@@ -203,8 +228,8 @@ pub(crate) fn same_values(
     Ok(())
 }
 
-/// The proof of each wanted variable that this process has.
-#[cfg_attr(not(unix), expect(dead_code, reason = "there are no such sockets"))]
+/// Returns the digest of each wanted environment variable that this process has.
+#[cfg_attr(not(unix), expect(dead_code, reason = "this system has no local sockets"))]
 pub(crate) fn proofs(salt: &[u8], wanted: &[String]) -> BTreeMap<String, String> {
     let is_glob = wanted.iter().any(|wanted| wanted.contains(['*', '?']));
     let named = wanted.iter().filter(|name| !name.contains(['*', '?', '=', '\0']) && !name.is_empty());
@@ -218,22 +243,10 @@ pub(crate) fn proofs(salt: &[u8], wanted: &[String]) -> BTreeMap<String, String>
     values
 }
 
-/// Half of an HMAC-SHA-256, in hex.
+/// Returns the first half of the HMAC-SHA-256 of a value, in hex.
 fn digest(salt: &[u8], value: &OsStr) -> String {
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, salt);
-    hex(&ring::hmac::sign(&key, value.as_encoded_bytes()).as_ref()[..16])
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The bytes of a text of hex digits.
-#[cfg_attr(not(unix), expect(dead_code, reason = "there are no such sockets"))]
-pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u8> =
-        text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect::<Option<_>>()?;
-    (digits.len().is_multiple_of(2)).then(|| digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+    hex::encode(&ring::hmac::sign(&key, value.as_encoded_bytes()).as_ref()[..16])
 }
 
 #[cfg(test)]
@@ -317,6 +330,5 @@ mod tests {
         let path = std::env::var_os("PATH").unwrap();
         assert_eq!(proven, [("PATH".to_owned(), digest(&salt, &path))].into());
         assert_eq!(proven["PATH"].len(), 32);
-        assert_eq!(unhex(&hex(&salt)), Some(salt.to_vec()));
     }
 }

@@ -1,4 +1,5 @@
-//! Systems without local sockets: everything says so.
+//! The stand-in for `unix.rs` on systems without local sockets: opening or asking a socket fails with `Unsupported`.
+//! The types with an `Infallible` field never have a value.
 
 use std::convert::Infallible;
 use std::io;
@@ -11,7 +12,7 @@ use super::at::At;
 use super::client::Introduction;
 use super::{AskError, Error};
 
-/// There is none.
+/// A socket, which never exists on these systems.
 #[derive(Debug)]
 pub(super) struct Socket(Infallible);
 
@@ -29,7 +30,7 @@ impl Socket {
     }
 }
 
-/// Nobody ever arrives.
+/// A client's arrival, which never happens on these systems.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(super) introduction: Introduction,

@@ -1,4 +1,4 @@
-//! The clients that came to the socket of the daemon: how many there are, and the talk by which one is let in.
+//! Clients that connect through the daemon's socket: their count, and the dialog that admits one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use super::client::{self, Grounds, Introduction, No, Refusal};
+use super::client::{self, Grounds, No, Refusal};
 use super::platform::Arrival;
+use crate::hex;
 
-/// How many there are. They count among `host.limits.connections`.
+/// The number of connected clients. They count against `host.limits.connections`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guests(Arc<Counts>);
 
@@ -20,7 +21,7 @@ struct Counts {
     so_far: AtomicUsize,
 }
 
-/// A place among them, given back when it is dropped.
+/// The place of one connected client in the count; dropping it lowers the count.
 #[derive(Debug)]
 pub(crate) struct Seat(Arc<Counts>);
 
@@ -29,12 +30,12 @@ impl Guests {
         self.0.here.load(Ordering::Relaxed)
     }
 
-    /// How many there were since the start, those that left included.
+    /// Returns how many clients connected since the start, including those that left.
     pub(crate) fn so_far(&self) -> usize {
         self.0.so_far.load(Ordering::Relaxed)
     }
 
-    /// One more.
+    /// Counts one more client.
     pub(crate) fn seat(&self) -> Seat {
         self.0.here.fetch_add(1, Ordering::Relaxed);
         self.0.so_far.fetch_add(1, Ordering::Relaxed);
@@ -48,44 +49,38 @@ impl Drop for Seat {
     }
 }
 
-/// The first line of a client.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Hello {
-    pub(super) client: Introduction,
-}
-
-/// What the daemon answers to it, and to the values.
+/// A reply from the daemon, to a client's introduction or to its proofs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Reply {
-    pub(super) client: Said,
+    pub(super) client: ReplyBody,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Said {
+pub(super) enum ReplyBody {
     Word(String),
     No { no: Refusal, why: String },
     Prove { boot: String, salt: String, compare: Vec<String> },
 }
 
-/// What the client proves of its variables.
+/// The digests of a client's environment variables, by name.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Proven {
+pub(super) struct EnvProofs {
     pub(super) env: BTreeMap<String, String>,
 }
 
-/// A client that was let in says MCP from now on.
+/// A client that was admitted. From here on it speaks MCP.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) arrival: Arrival,
-    /// The highest id of a question that was put to it before.
+    /// The highest request id that an earlier host used for a question to this client.
     pub(crate) asked: u64,
 }
 
-/// Talks with a client that has come, and lets it in or not. `grounds` is asked where blocking is fine.
+/// Runs the dialog with a new client, and admits or refuses it (`None`). `grounds` is called on the blocking pool.
 ///
 /// # Errors
-/// When the client breaks off or dawdles.
+/// When the client disconnects or takes too long.
 pub(crate) async fn receive(
     mut arrival: Arrival,
     boot: &str,
@@ -104,22 +99,25 @@ pub(crate) async fn receive(
     let mut salt = [0u8; 16];
     getrandom::fill(&mut salt).map_err(io::Error::other)?;
     let boot = boot.to_owned();
-    arrival.say(&Reply { client: Said::Prove { boot, salt: client::hex(&salt), compare: wanted.clone() } }).await?;
+    arrival
+        .say(&Reply { client: ReplyBody::Prove { boot, salt: hex::encode(&salt), compare: wanted.clone() } })
+        .await?;
     if !wanted.is_empty() {
         let line = arrival.line().await?;
-        let proven: Proven = serde_json::from_slice(&line).map_err(io::Error::other)?;
+        let proven: EnvProofs = serde_json::from_slice(&line).map_err(io::Error::other)?;
         if let Err(no) = client::same_values(&salt, &wanted, &proven.env, |name| std::env::var_os(name)) {
             return refuse(arrival, no).await;
         }
     }
-    arrival.say(&Reply { client: Said::Word(OK.to_owned()) }).await?;
+    arrival.say(&Reply { client: ReplyBody::Word(OK.to_owned()) }).await?;
     Ok(Some(Admitted { arrival, asked }))
 }
 
-async fn refuse(mut arrival: Arrival, (no, why): No) -> io::Result<Option<Admitted>> {
-    arrival.say(&Reply { client: Said::No { no, why } }).await?;
+async fn refuse(mut arrival: Arrival, refusal: No) -> io::Result<Option<Admitted>> {
+    let (no, why) = refusal;
+    arrival.say(&Reply { client: ReplyBody::No { no, why } }).await?;
     Ok(None)
 }
 
-/// The word that lets a client in.
+/// The reply that admits a client.
 pub(super) const OK: &str = "ok";

@@ -1,6 +1,6 @@
-//! A client of the daemon, from its own side: finds the sockets of this user's daemons, and has one let it in.
+//! The client side of the daemon's socket: finds the sockets of this user's daemons and asks one to admit us.
 //!
-//! It blocks, and needs no runtime: most processes that join have none yet.
+//! The code blocks and needs no async runtime: most processes that join do not have one yet.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -9,67 +9,85 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::at::At;
-use super::client::{self, Introduction, Refusal};
-use super::guests::{Hello, OK, Proven, Reply, Said};
+use super::client::{self, Hello, Introduction, Refusal};
+use super::guests::{EnvProofs, OK, Reply, ReplyBody};
+use crate::hex;
 
-/// How long a daemon may take for each of its lines.
+/// How long a daemon may take for each line.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Bytes of such a line.
+/// The longest line from a daemon, in bytes.
 const LINE: usize = 16 * 1024;
-/// Characters that are told of its no.
+/// How many characters of a refusal are shown.
 const MOST_WORDS: usize = 500;
 
-/// A connection to a daemon that let us in: what follows is MCP.
+/// A connection to a daemon that admitted us. MCP follows on it.
+///
+/// ```
+/// # fn show(joined: &mcp_host::admin::Joined) {
+/// println!("{} speaks MCP over {:?}", joined.at, joined.stream);
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Joined {
-    /// The connection.
+    /// The connection to the daemon.
     pub stream: UnixStream,
-    /// Tells this daemon from the one before it.
+    /// Identifies this run of the daemon.
     pub boot: String,
     /// Which daemon it is.
     pub at: At,
-    /// Its socket.
+    /// The path of the daemon's socket.
     pub path: PathBuf,
 }
 
-/// Why there is no connection.
+/// Why joining failed.
+///
+/// ```no_run
+/// use mcp_host::admin::{Introduction, NotJoined, join};
+///
+/// match join(&Introduction::to_any(), None) {
+///     Ok(joined) => println!("joined {}", joined.at),
+///     Err(NotJoined::NotRunning) => println!("no daemon runs"),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotJoined {
     /// No daemon runs.
     #[error("no mcp-host is running")]
     NotRunning,
-    /// It did not answer.
+    /// The daemon did not answer.
     #[error("{at} did not answer")]
     Silent {
-        /// Which one.
+        /// Which daemon.
         at: At,
     },
-    /// It did not answer as daemons of this version do.
-    #[error("{at} is of another version and takes no clients here")]
+    /// The daemon's answer does not fit this version's dialog.
+    #[error("{at} is a different version and takes no clients of this one")]
     Old {
-        /// Which one.
+        /// Which daemon.
         at: At,
     },
-    /// It said no.
+    /// The daemon refused.
     #[error("{at} cannot be used: {why}")]
     No {
-        /// Which one.
+        /// Which daemon.
         at: At,
-        /// Why.
+        /// The kind of refusal.
         no: Refusal,
-        /// In its words.
+        /// The reason, in the daemon's words.
         why: String,
     },
-    /// We have no config that tells which of several daemons is ours.
+    /// Several daemons run, and we have no config to tell which is ours.
     #[error("more than one mcp-host is running")]
     Several,
 }
 
-/// Joins the first daemon that lets us in, or the one that is named.
+/// Joins the named daemon, or the first that admits us.
 ///
 /// # Errors
-/// When there is none. Of several that said no, it is told what the nearest one said.
+/// When no daemon admits us. If several refuse, the error is from the closest match: a daemon with our config rather
+/// than another.
 pub fn join(client: &Introduction, named: Option<&At>) -> Result<Joined, NotJoined> {
     join_in(&directories(), client, named)
 }
@@ -90,7 +108,7 @@ pub(super) fn join_in(directories: &[PathBuf], client: &Introduction, named: Opt
     for (stream, at, path) in living {
         match talk(stream, client, at, path) {
             Ok(joined) => return Ok(joined),
-            // A daemon of this config says more than one of another.
+            // The refusal by a daemon with our config says more than that by a daemon with another config.
             Err(error) if nearest == NotJoined::NotRunning || is_other_config(&nearest) => nearest = error,
             Err(_) => {}
         }
@@ -102,8 +120,8 @@ fn is_other_config(error: &NotJoined) -> bool {
     matches!(error, NotJoined::No { no: Refusal::Config, .. })
 }
 
-/// Where a daemon of this user may have its socket. Programs that start us hand down few variables, so the places that are
-/// known without them are looked at, too.
+/// Lists the directories where a daemon of this user may have its socket. Programs that start us pass on few
+/// environment variables, so this includes the directory that is known without any.
 fn directories() -> Vec<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let runtime = PathBuf::from(format!("/run/user/{}", rustix::process::geteuid().as_raw()));
@@ -118,7 +136,7 @@ fn directories() -> Vec<PathBuf> {
     directories
 }
 
-/// The sockets there are, living or not; the lowest port of the first place first.
+/// Lists the sockets, live or stale: directories in order and, in each directory, the lowest port first.
 fn sockets(directories: &[PathBuf]) -> Vec<(At, PathBuf)> {
     let mut found = Vec::new();
     for directory in directories {
@@ -131,7 +149,7 @@ fn sockets(directories: &[PathBuf]) -> Vec<(At, PathBuf)> {
     found
 }
 
-/// A connection to a socket of this user behind which somebody of this user is.
+/// Connects to a socket that belongs to this user and has a process of this user behind it.
 fn connect(path: &Path) -> Option<UnixStream> {
     let own = rustix::process::geteuid().as_raw();
     if std::fs::symlink_metadata(path).ok()?.uid() != own {
@@ -141,7 +159,7 @@ fn connect(path: &Path) -> Option<UnixStream> {
     (peer(&stream)? == own).then_some(stream)
 }
 
-/// One that is stopped takes no more connections at some time, and must not stop us.
+/// Connects without blocking: a suspended daemon accepts no connections, and its queue may be full.
 #[cfg(target_os = "linux")]
 fn open(path: &Path) -> io::Result<UnixStream> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -158,13 +176,14 @@ fn open(path: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(path)
 }
 
-/// The user at the other end.
+/// Returns the user id of the process at the other end.
 #[cfg(target_os = "linux")]
 fn peer(stream: &UnixStream) -> Option<u32> {
     rustix::net::sockopt::socket_peercred(stream).ok().map(|peer| peer.uid.as_raw())
 }
 
-/// The folder is closed to others, and the socket is ours.
+/// Assumes our own user: on this system, the protection is that the folder is closed to other users and the socket is
+/// ours.
 #[cfg(not(target_os = "linux"))]
 fn peer(_: &UnixStream) -> Option<u32> {
     Some(rustix::process::geteuid().as_raw())
@@ -179,32 +198,33 @@ fn talk(mut stream: UnixStream, client: &Introduction, at: At, path: PathBuf) ->
     }
 }
 
-/// It is for a terminal.
+/// Escapes text for a terminal, and shortens it to [`MOST_WORDS`] characters.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars().take(MOST_WORDS) {
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = crate::protocol::escape(&mut out, c);
     }
     out
 }
 
-/// The boot of the daemon that let us in, or its no.
+/// Returns the boot id of the daemon that admitted us, or its refusal.
 fn introduced(stream: &mut UnixStream, client: &Introduction) -> io::Result<Result<String, (Refusal, String)>> {
     say(stream, &Hello { client: client.clone() })?;
     let mut rest = Vec::new();
     let (boot, salt, compare) = match said(stream, &mut rest)? {
-        Said::No { no, why } => return Ok(Err((no, why))),
-        Said::Prove { boot, salt, compare } => (boot, salt, compare),
-        Said::Word(_) => return Err(io::ErrorKind::InvalidData.into()),
+        ReplyBody::No { no, why } => return Ok(Err((no, why))),
+        ReplyBody::Prove { boot, salt, compare } => (boot, salt, compare),
+        ReplyBody::Word(_) => return Err(io::ErrorKind::InvalidData.into()),
     };
     if !compare.is_empty() {
-        let salt = client::unhex(&salt).ok_or(io::ErrorKind::InvalidData)?;
-        say(stream, &Proven { env: client::proofs(&salt, &compare) })?;
+        let mut bytes = vec![0; salt.len() / 2];
+        hex::decode(salt.as_bytes(), &mut bytes).ok_or(io::ErrorKind::InvalidData)?;
+        say(stream, &EnvProofs { env: client::proofs(&bytes, &compare) })?;
     }
     match said(stream, &mut rest)? {
-        Said::Word(word) if word == OK && rest.is_empty() => {}
-        Said::No { no, why } => return Ok(Err((no, why))),
+        ReplyBody::Word(word) if word == OK && rest.is_empty() => {}
+        ReplyBody::No { no, why } => return Ok(Err((no, why))),
         _ => return Err(io::ErrorKind::InvalidData.into()),
     }
     stream.set_read_timeout(None)?;
@@ -219,8 +239,8 @@ fn say(stream: &mut UnixStream, what: &impl serde::Serialize) -> io::Result<()> 
     stream.write_all(&line)
 }
 
-/// The next line of the daemon. What comes behind it stays in `rest`.
-fn said(stream: &mut UnixStream, rest: &mut Vec<u8>) -> io::Result<Said> {
+/// Reads the daemon's next line. Bytes after it stay in `rest`.
+fn said(stream: &mut UnixStream, rest: &mut Vec<u8>) -> io::Result<ReplyBody> {
     let end = Instant::now() + PATIENCE;
     loop {
         if let Some(at) = rest.iter().position(|byte| *byte == b'\n') {

@@ -1,11 +1,11 @@
-//! A daemon without a port, started for a config by the first process that wants one (`join: "start"`).
+//! How the first process that needs a daemon starts one, without a port, for its config (`join: "start"`).
 //!
-//! It starts under a lock, in a session of its own, in the user's home, and with few variables. Its socket is named by
-//! a digest of the config's paths, in a place that only the user's home decides, so every process that serves the same
-//! files finds it. It ends when it was unused for a while (`host/socket.rs`).
+//! The daemon starts under a lock, in its own session, in the user's home, and with few environment variables. Its
+//! socket is named by a digest of the config's paths, in a directory that depends only on the user's home, so every
+//! process with the same config files finds it. It exits when it has been unused for a while (`host/socket.rs`).
 //!
-//! **Invariant:** the starter passes on what any program gets, what the config names, and our settings, and nothing
-//! else: the daemon outlives the starter and serves others.
+//! **Invariant:** the starter passes on only the environment variables that any program gets, those that the config
+//! names, and our settings: the daemon outlives the starter and serves others.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -15,49 +15,65 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest as _, Sha256};
 
 use super::at::At;
 use super::platform;
 use crate::config::{Config, inherits};
+use crate::keep;
 use crate::transport::is_inherited;
 
-/// How such a daemon is started.
+/// How to start a daemon without a port.
+///
+/// ```
+/// # fn start(config: &mcp_host::Config) -> Result<(), Box<dyn std::error::Error>> {
+/// let launch = mcp_host::admin::Launch::of(config)?;
+/// println!("the daemon will be {}", launch.at);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// What it is called.
+    /// The name of the daemon.
     pub at: At,
-    /// The files that it serves, and the folder that chooses among their projects.
+    /// The config files that it serves.
     pub files: Vec<PathBuf>,
-    /// That folder.
+    /// The folder that chooses among the projects in the config files.
     pub project: Option<PathBuf>,
-    /// Where it runs.
+    /// The daemon's working directory, the user's home.
     pub home: PathBuf,
-    /// All of its environment.
+    /// The daemon's whole environment.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// The right to start it. It goes with the file, however the process ends.
+/// The right to start the daemon, which one process has at a time. It ends when dropped, or when the process ends in
+/// any way.
+///
+/// ```
+/// # fn start(launch: &mcp_host::admin::Launch) -> std::io::Result<()> {
+/// let Some(_turn) = launch.turn()? else { return Ok(()) };
+/// println!("this process starts {}", launch.at);
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Turn {
     _lock: File,
 }
 
-/// A longer log is begun anew at the next start.
+/// The size in bytes above which the next start truncates the log.
 const LOG: u64 = 1 << 20;
 
 impl Launch {
-    /// How the daemon of a config is started.
+    /// Works out how to start the daemon for a config.
     ///
     /// # Errors
-    /// In words, when a daemon elsewhere would not be the same: the config is a project's, or depends on this folder.
+    /// The reason, as text, when a daemon would not behave the same elsewhere: the config is a project's, or depends on
+    /// this folder. Also when HOME, the folder, or a config file cannot be determined.
     pub fn of(config: &Config) -> Result<Self, String> {
         if config.project {
             return Err("a project's config starts no daemon".to_owned());
         }
         let home = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-        let home = home.ok_or("HOME is not set, where a daemon would run")?;
+        let home = home.ok_or("HOME is not set, and a daemon would run there")?;
         let here = env::current_dir().map_err(|error| format!("the working directory cannot be read: {error}"))?;
         if here != home
             && let Some(server) = config.depends_on(&[&home, &here])
@@ -77,24 +93,20 @@ impl Launch {
         }
         let at = At::of_digest(&digest.finalize());
         let names: Vec<String> = config.names().map(str::to_owned).collect();
-        let environment = environment(env::vars_os(), &names, (&here, &home));
+        let environment = environment(env::vars_os(), &names, &here, &home);
         Ok(Self { at, files, project, home, environment })
     }
 
-    /// The turn to start it; none while another process has it.
+    /// Takes the right to start the daemon; `None` while another process has it.
     ///
     /// # Errors
-    /// When there is no folder for its socket.
+    /// When the directory of the socket cannot be prepared.
     pub fn turn(&self) -> io::Result<Option<Turn>> {
         let lock = self.open("start")?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Turn { _lock: lock })),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        Ok(keep::try_lock(&lock)?.then_some(Turn { _lock: lock }))
     }
 
-    /// What it writes to standard error.
+    /// Opens the file for the daemon's standard error.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -108,7 +120,7 @@ impl Launch {
         Ok((path, log))
     }
 
-    /// A file beside its socket.
+    /// Opens a file beside the daemon's socket.
     fn open(&self, extension: &str) -> io::Result<File> {
         let directories = platform::directories_of(&self.at);
         let directory = directories.first().ok_or(io::ErrorKind::NotFound)?;
@@ -118,11 +130,12 @@ impl Launch {
     }
 }
 
-/// What a daemon gets of our variables.
+/// Selects the environment variables that a daemon inherits.
 fn environment(
     all: impl Iterator<Item = (OsString, OsString)>,
     names: &[String],
-    (here, home): (&Path, &Path),
+    here: &Path,
+    home: &Path,
 ) -> Vec<(OsString, OsString)> {
     let passes = |name: &str| name.starts_with("MCP_HOST_") || is_inherited(name) || inherits(names, name);
     let passing = all.filter(|(name, _)| name.to_str().is_some_and(passes));
@@ -133,9 +146,9 @@ fn environment(
     passing.map(clean).collect()
 }
 
-/// A search path without folders that depend on where the starter is: relative ones, and those below its working directory
-/// (`node_modules/.bin`), which are a project's. Where the user's home lies below it, it is no project, and what is there is
-/// the user's own (`~/.local/bin`).
+/// Removes from a search path the folders that depend on where the starter runs: relative ones, and those below its
+/// working directory (`node_modules/.bin`), which belong to a project. If the working directory is the user's home or
+/// above it, it is no project, and folders below it are the user's own (`~/.local/bin`).
 fn path(value: &OsStr, here: &Path, home: &Path) -> OsString {
     let is_project = !home.starts_with(here);
     let is_fine = |folder: &PathBuf| {
@@ -166,7 +179,7 @@ mod tests {
         ];
         let all = all.into_iter().map(|(name, value)| (name.into(), value.into()));
         let names = ["TOKEN".to_owned(), "AWS_*".to_owned()];
-        let given = environment(all, &names, (Path::new("/u/p"), Path::new("/u")));
+        let given = environment(all, &names, Path::new("/u/p"), Path::new("/u"));
         let given: Vec<(&str, &str)> =
             given.iter().map(|(name, value)| (name.to_str().unwrap(), value.to_str().unwrap())).collect();
         assert_eq!(

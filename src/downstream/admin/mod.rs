@@ -1,8 +1,9 @@
-//! The status socket: a local socket beside the HTTP door that tells one line about all servers, and the lock that keeps
-//! two daemons from one address (`docs/hazards.md` H83, H94).
+//! The status socket: a daemon's local socket for reports, reloads, logins, and clients of the same user, and the lock
+//! that keeps two daemons off one address (`docs/hazards.md` H83, H94).
 //!
-//! A word comes in, `status`, `reload` or `forget SERVER`, one line of JSON goes out. **Invariant:** only the user who runs the daemon gets
-//! an answer, and nothing can be changed here but by files that are this user's.
+//! A request is one line: `status`, `owners`, `reload`, `forget SERVER`, or the JSON of a [`SignIn`]; one line of JSON
+//! answers it (`replies.rs`). A line that introduces a client (`client.rs`) is followed by MCP. **Invariant:** only the
+//! user who runs the daemon gets an answer, and no request carries a config: it changes only through that user's files.
 
 mod at;
 mod client;
@@ -14,6 +15,7 @@ mod joining;
 #[cfg(unix)]
 mod launch;
 mod owners;
+mod replies;
 #[cfg(unix)]
 mod unix;
 
@@ -22,6 +24,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 pub use self::at::At;
@@ -36,115 +39,141 @@ pub use self::joining::{Joined, NotJoined, join};
 pub use self::launch::{Launch, Turn};
 pub use self::owners::Owners;
 pub(crate) use self::platform::Arrival;
+pub use self::replies::{
+    Abandoned, AsksForgotten, CodeBegun, DaemonStatus, Holdings, LimitUsage, LoginBegun, Pending, Refused, Reloaded,
+    ServerHolding, SignInReply, SignedIn, SignedOut,
+};
 #[cfg(unix)]
 use self::unix as platform;
-use crate::manager::{ConfigStatus, Reload, ServerStatus};
-use crate::router::{ClientStatus, Gauges, Router, Usage};
+use crate::hex;
+use crate::manager::Reload;
+pub use crate::router::Gauges;
+use crate::router::Router;
 
-/// Why there is no status socket.
+/// Why the status socket could not be opened.
+///
+/// ```
+/// let error = mcp_host::admin::Error::Running { listen: "127.0.0.1:8808".to_owned(), pid: None };
+/// assert_eq!(error.to_string(), "another mcp-host serves 127.0.0.1:8808 already");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another daemon serves this address, or another address on this port.
+    /// Another daemon serves this address, or another address with the same port.
     #[error("another mcp-host{} serves {listen} already", pid.map(|pid| format!(", process {pid},")).unwrap_or_default())]
     Running {
-        /// Its address.
+        /// The other daemon's address.
         listen: String,
-        /// Its process.
+        /// The other daemon's process id, if known.
         pid: Option<u32>,
     },
-    /// The socket or its lock could not be made.
+    /// The socket or its lock could not be created.
     #[error("cannot make {}", path.display())]
     Make {
-        /// What.
+        /// The path that failed.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// There is no directory for it.
+    /// No directory for the socket is known.
     #[error("no directory for the status socket: set XDG_RUNTIME_DIR or HOME")]
     NoDirectory,
-    /// This system has no such sockets.
+    /// This system has no local sockets.
     #[error("the status socket is not supported on this system")]
     Unsupported,
 }
 
-/// Why a daemon did not tell its status.
+/// Why a daemon did not answer.
+///
+/// ```no_run
+/// # async fn example() {
+/// use mcp_host::admin::{self, AskError, DaemonStatus};
+///
+/// match admin::ask::<DaemonStatus>(None).await {
+///     Ok(status) => println!("process {}", status.pid),
+///     Err(AskError::NotRunning { .. }) => println!("no daemon runs"),
+///     Err(error) => println!("{error}"),
+/// }
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
-    /// There is none, or none on that port.
+    /// No daemon runs, or no daemon runs on that port.
     #[error("no mcp-host is running{}", port.map(|port| format!(" on port {port}")).unwrap_or_default())]
     NotRunning {
         /// The port that was asked for.
         port: Option<u16>,
     },
-    /// There is more than one, and none was named.
+    /// Several daemons run, and the request names no port.
     #[error("more than one mcp-host is running: {}", listen.join(", "))]
     Several {
-        /// Their addresses.
+        /// The daemons' addresses.
         listen: Vec<String>,
     },
-    /// It broke off, or did not answer in time.
+    /// The daemon disconnected, or did not answer in time.
     #[error("{} does not answer", path.display())]
     Silent {
-        /// Its socket.
+        /// The path of the daemon's socket.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// This system has no such sockets.
+    /// The answer does not fit the request: the daemon may be a different version.
+    #[error("the running mcp-host sent an unexpected answer: {0}")]
+    Strange(#[source] serde_json::Error),
+    /// This system has no local sockets.
     #[error("the status socket is not supported on this system")]
     Unsupported,
 }
 
-/// The socket of this daemon, and its lock on the address. Both end with it.
+/// The socket of this daemon, and its lock on the address. Dropping this removes the socket and releases the lock.
 #[derive(Debug)]
-pub struct StatusSocket {
+pub(crate) struct StatusSocket {
     inner: platform::Socket,
     listen: Option<SocketAddr>,
     since: Instant,
-    /// Tells this daemon from the one before it: a client that was cut off meets the same one again.
+    /// Identifies this run of the daemon: a client that reconnects can tell whether it meets the same run.
     boot: String,
 }
 
 impl StatusSocket {
-    /// Takes the lock of that address and opens the socket. Must be called inside a Tokio runtime.
+    /// Locks this address and opens the socket. Must be called inside a Tokio runtime.
     ///
     /// # Errors
-    /// When another daemon has the lock, or the socket cannot be made.
-    pub fn open(listen: SocketAddr) -> Result<Self, Error> {
+    /// When another daemon holds the lock, or the socket cannot be created.
+    pub(crate) fn open(listen: SocketAddr) -> Result<Self, Error> {
         let at = At::Port(listen.port());
         let socket = platform::Socket::open(&platform::directories(), &at, &listen.to_string())?;
         Ok(Self::of(socket, Some(listen)))
     }
 
-    /// The same of a daemon without a port.
+    /// Opens the socket of a daemon without a port.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn open_at(at: &At) -> Result<Self, Error> {
+    pub(crate) fn open_at(at: &At) -> Result<Self, Error> {
         Ok(Self::of(platform::Socket::open(&platform::directories_of(at), at, &at.word())?, None))
     }
 
     fn of(inner: platform::Socket, listen: Option<SocketAddr>) -> Self {
         let mut bytes = [0u8; 8];
-        // Without chance each daemon has its process at least.
+        // Without random bytes, the process id still tells daemons apart.
         if getrandom::fill(&mut bytes).is_err() {
             bytes = u64::from(std::process::id()).to_be_bytes();
         }
-        Self { inner, listen, since: Instant::now(), boot: client::hex(&bytes) }
+        Self { inner, listen, since: Instant::now(), boot: hex::encode(&bytes) }
     }
 
-    /// Tells this daemon from every other one.
+    /// Returns the id of this run of the daemon.
     pub(crate) fn boot(&self) -> &str {
         &self.boot
     }
 
-    /// Answers until `stop`; `reload` reads the config again, `sign_in` answers what concerns logins, `guest` serves one who
-    /// wants to be a client.
+    /// Answers requests until `stop`. `reload` reloads the config, `sign_in` answers requests about logins, and `guest`
+    /// serves a process that wants to become a client.
     pub(crate) async fn serve<F, G, H>(
         &self,
         router: &Router,
@@ -154,121 +183,132 @@ impl StatusSocket {
         stop: &CancellationToken,
     ) where
         F: Future<Output = Result<Reload, String>>,
-        G: Future<Output = String>,
+        G: Future<Output = Result<SignInReply, Refused>>,
         H: Future<Output = ()>,
     {
         let (reload, sign_in, router) = (&reload, &sign_in, &router);
         let answer = |request: Vec<u8>| async move {
             match request.trim_ascii() {
-                b"status" => self.line(router),
-                // Nothing in it can fail to be written.
-                b"owners" => serde_json::to_string(&Owners::of(&router.manager().hint())).unwrap_or_default(),
-                b"reload" => reloaded(&reload().await),
-                request if request.starts_with(FORGET) => forgotten(router, &request[FORGET.len()..]),
+                b"status" => replies::line(&self.status(router)),
+                b"owners" => replies::line(&Owners::of(&router.manager().hint())),
+                b"reload" => replies::line(&Reloaded::from(reload().await)),
+                request if request.starts_with(FORGET) => {
+                    replies::line_of(&forgotten(router, &request[FORGET.len()..]))
+                }
                 request => match serde_json::from_slice(request) {
-                    Ok(request) => sign_in(request).await,
-                    Err(_) => {
-                        r#"{"error":"unknown request; there are: status, reload, forget SERVER, and those of logins"}"#
-                            .to_owned()
-                    }
+                    Ok(request) => replies::line_of(&sign_in(request).await),
+                    Err(_) => replies::line(&Refused::because(UNKNOWN)),
                 },
             }
         };
         self.inner.serve(answer, guest, stop).await;
     }
 
-    fn line(&self, router: &Router) -> String {
-        let status = Status {
+    fn status(&self, router: &Router) -> DaemonStatus {
+        DaemonStatus {
             pid: std::process::id(),
             listen: self.listen,
             uptime_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
-            version: env!("CARGO_PKG_VERSION"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             config: router.manager().config_status().borrow().clone(),
-            servers: router.status(),
-            clients: router.roster(),
-            gauges: router.gauges(),
-            limits: router.usage(),
-        };
-        // Nothing in it can fail to be written.
-        serde_json::to_string(&status).unwrap_or_default()
+            servers: router.manager().status(),
+            clients: router.clients().list(),
+            gauges: router.meter().gauges(),
+            limits: router.meter().usage().into_iter().map(LimitUsage::from).collect(),
+        }
     }
 }
 
-/// Asks the daemon on that port, or the only one there is, and gives back its line of JSON.
+/// Asks a daemon for its status: a [`DaemonStatus`], or the part of it that `T` reads. Without a port, asks the only
+/// daemon.
 ///
 /// # Errors
-/// When there is none, more than one, or it does not answer.
-pub async fn ask(port: Option<u16>) -> Result<String, AskError> {
-    platform::ask(&platform::directories(), port, "status").await
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
+pub async fn ask<T: DeserializeOwned>(port: Option<u16>) -> Result<T, AskError> {
+    read(&platform::ask(&platform::directories(), port, "status").await?)
 }
 
-/// Asks the daemon behind a socket that let us in.
+/// Asks the daemon that admitted us; `what` is `status` for a [`DaemonStatus`], or `owners` for [`Owners`].
 ///
 /// # Errors
-/// When it does not answer.
+/// When the daemon does not answer.
 #[cfg(unix)]
-pub async fn ask_joined(joined: &Joined, what: &str) -> Result<String, AskError> {
-    platform::ask_at(&joined.path, what).await
+pub async fn ask_joined<T: DeserializeOwned>(joined: &Joined, what: &str) -> Result<T, AskError> {
+    read(&platform::ask_at(&joined.path, what).await?)
 }
 
-/// Has the daemon on that port, or the only one there is, read its config again; its answer is a line of JSON.
+/// Makes a daemon reload its config. Without a port, asks the only daemon.
 ///
 /// # Errors
-/// When there is none, more than one, or it does not answer.
-pub async fn reload(port: Option<u16>) -> Result<String, AskError> {
-    platform::ask(&platform::directories(), port, "reload").await
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
+pub async fn reload(port: Option<u16>) -> Result<Reloaded, AskError> {
+    read(&platform::ask(&platform::directories(), port, "reload").await?)
 }
 
-/// The process of the daemon that serves this address, or another address on this port; `None` if there is none, or it is
-/// another user's.
+fn read<T: DeserializeOwned>(line: &str) -> Result<T, AskError> {
+    serde_json::from_str(line).map_err(AskError::Strange)
+}
+
+/// Returns the process id of the daemon that serves this port, at this or another address; `None` if there is none, or
+/// it belongs to another user.
 #[must_use]
 pub fn serving(listen: SocketAddr) -> Option<u32> {
     platform::serving(&platform::directories(), listen)
 }
 
-/// A request that concerns a login.
+/// A request about logins, or about the access tokens that they brought.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), mcp_host::admin::AskError> {
+/// use mcp_host::admin::{self, Holdings, SignIn};
+///
+/// if let Ok(Holdings { servers, .. }) = admin::sign_in(None, &SignIn::Holdings {}).await? {
+///     servers.iter().for_each(|server| println!("{}: {:?}", server.name, server.holding));
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, serde::Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum SignIn {
-    /// Begin one: the answer has `login`, its number, and `page`, to be opened in a browser.
+    /// Starts a browser login. The reply has the login's number, `login`, and the `page` to open in a browser.
     Begin {
         /// The server.
         server: String,
-        /// Where the browser is to be sent back to.
+        /// Where to redirect the browser.
         redirect: String,
     },
-    /// End one that has begun.
+    /// Completes a browser login that was started.
     Finish {
-        /// Its number.
+        /// The login's number.
         login: u64,
-        /// What the browser was sent back to.
+        /// The URL that the browser was redirected to.
         url: String,
     },
-    /// Begin one by a code: the answer has `login`, its number, `page` and `code` to be shown, and maybe the page with the
-    /// code in it, `complete`.
+    /// Starts a device-code login. The reply has the login's number, `login`, the `page` and `code` to show, and maybe
+    /// `complete`, the page with the code filled in.
     BeginByCode {
         /// The server.
         server: String,
     },
-    /// Let one by a code go on: the answer says that it is `pending`, or what came of it. To be asked again and again.
+    /// Polls a device-code login. The reply says that it is pending, or that it is done.
     Look {
-        /// Its number.
+        /// The login's number.
         login: u64,
     },
-    /// Forget one by a code.
+    /// Cancels a device-code login.
     Abandon {
-        /// Its number.
+        /// The login's number.
         login: u64,
     },
-    /// Forget the token of a server.
+    /// Forgets the access token for a server.
     Forget {
         /// The server.
         server: String,
     },
-    /// Tell what is held.
+    /// Reports the access tokens that are held.
     Holdings {},
-    /// Tell where a login would be kept that is made now.
+    /// Reports where the access token from a login made now would be stored.
     Keeping {
         /// The server.
         server: String,
@@ -277,65 +317,38 @@ pub enum SignIn {
 
 impl std::fmt::Debug for SignIn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // A code is in one of them.
+        // The URL in `Finish` contains an authorization code, which is a secret.
         f.write_str("SignIn")
     }
 }
 
-/// Asks the daemon on that port, or the only one there is, something that concerns a login; its answer is a line of JSON.
+/// Sends a daemon a request about logins. Without a port, asks the only daemon. `T` is the type of the reply to this
+/// request, as [`SignInReply`] lists them.
 ///
 /// # Errors
-/// When there is none, more than one, or it does not answer.
-pub async fn sign_in(port: Option<u16>, request: &SignIn) -> Result<String, AskError> {
-    let line = serde_json::to_string(request).unwrap_or_default();
-    platform::ask(&platform::directories(), port, &line).await
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
+pub async fn sign_in<T: DeserializeOwned>(port: Option<u16>, request: &SignIn) -> Result<Result<T, Refused>, AskError> {
+    let answer = platform::ask(&platform::directories(), port, &replies::line(request)).await?;
+    replies::read(&answer).map_err(AskError::Strange)
 }
 
 const FORGET: &[u8] = b"forget ";
+const UNKNOWN: &str = "unknown request; expected status, reload, forget SERVER, or a sign-in request";
 
-/// Has the daemon on that port, or the only one there is, forget what a server asks its clients; its answer is a line of JSON.
+/// Makes a daemon forget which kinds of questions a server has asked its clients. Without a port, asks the only daemon.
 ///
 /// # Errors
-/// When there is none, more than one, or it does not answer.
-pub async fn forget(port: Option<u16>, server: &str) -> Result<String, AskError> {
-    platform::ask(&platform::directories(), port, &format!("forget {server}")).await
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
+pub async fn forget(port: Option<u16>, server: &str) -> Result<Result<AsksForgotten, Refused>, AskError> {
+    let answer = platform::ask(&platform::directories(), port, &format!("forget {server}")).await?;
+    replies::read(&answer).map_err(AskError::Strange)
 }
 
-fn forgotten(router: &Router, name: &[u8]) -> String {
+fn forgotten(router: &Router, name: &[u8]) -> Result<AsksForgotten, Refused> {
     let name = String::from_utf8_lossy(name);
-    let answer = match router.manager().forget_asks(name.trim()) {
-        Some(asked) => serde_json::json!({ "forgotten": asked }),
-        None => serde_json::json!({ "error": format!("no server {:?}", name.trim()) }),
-    };
-    answer.to_string()
-}
-
-fn reloaded(done: &Result<Reload, String>) -> String {
-    let answer = match done {
-        Ok(Reload { added, removed, changed, pending, .. }) => serde_json::json!({
-            "reloaded": true, "added": added, "removed": removed, "changed": changed, "pending": pending,
-        }),
-        Err(error) => serde_json::json!({ "reloaded": false, "error": error }),
-    };
-    answer.to_string()
-}
-
-/// What is told.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Status {
-    pid: u32,
-    /// None where it has no port.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    listen: Option<SocketAddr>,
-    uptime_ms: u64,
-    version: &'static str,
-    config: ConfigStatus,
-    servers: Vec<ServerStatus>,
-    clients: Vec<ClientStatus>,
-    gauges: Gauges,
-    /// How much of each limit is taken.
-    limits: Vec<Usage>,
+    let asked = router.manager().forget_asks(name.trim());
+    let asked = asked.ok_or_else(|| Refused::unknown(format!("no server {:?}", name.trim())))?;
+    Ok(AsksForgotten { forgotten: asked.into_iter().map(str::to_owned).collect() })
 }
 
 #[cfg(all(test, unix))]
@@ -345,7 +358,7 @@ mod tests_only {
     use super::*;
 
     impl StatusSocket {
-        /// A socket in a directory of the test's own.
+        /// Opens a socket in a directory of the test's own.
         pub(crate) fn open_in(directory: &std::path::Path, listen: SocketAddr) -> Result<Self, Error> {
             let at = At::Port(listen.port());
             let inner = platform::Socket::open(&[directory.to_owned()], &at, &listen.to_string())?;

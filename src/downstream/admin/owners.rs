@@ -1,14 +1,22 @@
-//! The request `owners`: whose the names and URIs are that clients of the daemon see. A one-shot command that has its lists
-//! from the daemon tells by it which server each entry is of, and what the server itself calls it.
+//! The request `owners`: maps the names and URIs that clients of the daemon see back to servers. A one-shot command
+//! that gets its tool, prompt and resource lists from the daemon uses the reply to name each entry's server, and the
+//! server's own name for the entry.
 
 use serde::{Deserialize, Serialize};
 
 use crate::registry::{Catalog, Kind};
 
-/// A name or URI as clients see it, the alias of its server, and what the server calls it.
+/// A name or URI as clients see it, the alias of its server, and the server's own name for it.
 type Owned = (String, String, String);
 
-/// What each list has, in no order.
+/// The owning servers of all tools, prompts, resources and resource templates, in no particular order.
+///
+/// ```
+/// use mcp_host::admin::Owners;
+/// use mcp_host::registry::Kind;
+///
+/// assert_eq!(Owners::default().owner(Kind::Tools, "files__read"), None);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owners {
     tools: Vec<Owned>,
@@ -34,7 +42,8 @@ impl Owners {
         }
     }
 
-    /// The alias of the server of an entry, and what the server calls it.
+    /// Returns the alias of an entry's server, and the server's own name for the entry; `None` if there is no such
+    /// entry.
     #[must_use]
     pub fn owner(&self, kind: Kind, name: &str) -> Option<(&str, &str)> {
         let list = match kind {

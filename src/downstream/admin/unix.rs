@@ -1,4 +1,4 @@
-//! The socket on Unix: `<directory>/<port>.sock`, beside a lock file that names its holder.
+//! The status socket on Unix: `<directory>/<port>.sock`, beside a lock file that names its holder.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use rustix::fs::{FlockOperation, flock};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
@@ -16,36 +15,37 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::at::At;
-use super::client::Introduction;
-use super::guests::Hello;
+use super::client::{Hello, Introduction};
 use super::{AskError, Error};
+use crate::keep;
 
-/// How long one side waits for the other.
+/// How long to wait for the reply to a request that the daemon answers by itself.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long an answer may take for which others are asked, each with a limit of its own.
+/// How long the daemon may take for any request, and how long to wait for the reply if it asks authorization servers,
+/// each with its own timeout.
 const ASKING: Duration = Duration::from_secs(60);
-/// How long each line of somebody may take who comes.
+/// How long a new connection may take for each line that introduces it.
 const TALK: Duration = Duration::from_secs(1);
-/// How many may be heard out at once; more wait.
+/// How many new connections are read at once; others wait.
 const COMERS: usize = 64;
-/// How many are answered at once; more wait, and beyond so many nobody is heard who asks.
+/// How many requests are answered at once. `WAITING` may be unanswered in all; requests beyond that are dropped.
 const ASKERS: usize = 8;
 const WAITING: usize = 64;
-/// How long nobody is let in after that failed.
+/// How long to stop accepting after `accept` failed.
 const PAUSE: Duration = Duration::from_millis(100);
 const REQUEST_BYTES: u64 = 16 * 1024;
 const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 
-/// An open socket and the lock.
+/// An open socket and its lock.
 #[derive(Debug)]
 pub(super) struct Socket {
     listener: UnixListener,
     path: PathBuf,
-    /// The lock goes when the file is closed, however the process ends.
+    /// The lock is released when the file is closed, however the process ends.
     _lock: File,
 }
 
-/// Where sockets may be, best first.
+/// Lists the directories for sockets, best first.
 pub(super) fn directories() -> Vec<PathBuf> {
     let named = ["XDG_RUNTIME_DIR", "XDG_STATE_HOME"].into_iter().filter_map(variable);
     let mut directories: Vec<PathBuf> = Vec::new();
@@ -57,8 +57,9 @@ pub(super) fn directories() -> Vec<PathBuf> {
     directories
 }
 
-/// Where the socket of that daemon may be, best first. One without a port has one place, which all who serve its config know
-/// whatever else they were handed down: else two of them would start a daemon each.
+/// Lists the directories for the socket of a daemon, best first. A daemon without a port has only one, in the user's
+/// home, which every process with its config knows whatever other environment variables it inherited: otherwise two
+/// such processes would start a daemon each.
 pub(super) fn directories_of(at: &At) -> Vec<PathBuf> {
     match at {
         At::Port(_) => directories(),
@@ -75,7 +76,7 @@ fn variable(name: &str) -> Option<PathBuf> {
 }
 
 impl Socket {
-    /// Opens the socket in the first directory that can be used.
+    /// Opens the socket in the first usable directory. `note` is the address or name that the lock file states.
     pub(super) fn open(directories: &[PathBuf], at: &At, note: &str) -> Result<Self, Error> {
         let mut result = Err(Error::NoDirectory);
         for directory in directories {
@@ -91,7 +92,7 @@ impl Socket {
         let lock = lock(&directory.join(format!("{}.lock", at.word())), note)?;
         let path = directory.join(format!("{}.sock", at.word()));
         let make = || {
-            // With the lock in hand, what lies there is left over from a daemon that did not come to its end.
+            // We hold the lock, so an existing socket is left over from a daemon that crashed.
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -106,7 +107,7 @@ impl Socket {
         }
     }
 
-    /// Answers until `stop`, and then until the last guest has left.
+    /// Answers until `stop`, then waits until the last guest leaves.
     pub(super) async fn serve<F, G>(
         &self,
         reply: impl Fn(Vec<u8>) -> F,
@@ -132,7 +133,7 @@ impl Socket {
                         pause = Some(Instant::now() + PAUSE);
                     }
                 },
-                // One who hangs up or dawdles gets no answer, and needs none.
+                // A connection that closes early or takes too long gets no answer.
                 Some(come) = comers.next() => match come {
                     Ok(Ok(Some(Came::Guest(arrival)))) => guests.push(guest(arrival)),
                     Ok(Ok(Some(Came::Asker(stream, request)))) if askers.len() < WAITING => {
@@ -144,7 +145,7 @@ impl Socket {
                 Some(()) = guests.next() => {}
             }
         }
-        // Nobody finds it from now on. Those who came are told, and leave.
+        // From here on no new client finds the socket. Connected guests are told that the daemon stops, and leave.
         let _ = std::fs::remove_file(&self.path);
         while guests.next().await.is_some() {}
     }
@@ -157,7 +158,7 @@ impl Drop for Socket {
     }
 }
 
-/// Makes the directory, for us alone.
+/// Creates the directory if necessary, and makes it accessible to this user only.
 pub(super) fn prepare(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let found = directory.metadata()?;
@@ -174,13 +175,9 @@ fn lock(path: &Path, listen: &str) -> Result<File, Error> {
     let make = |source: io::Error| Error::Make { path: path.to_owned(), source };
     let mut file =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(make)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let (pid, at) = holder(&mut file);
-            return Err(Error::Running { listen: at.unwrap_or_else(|| listen.to_owned()), pid });
-        }
-        Err(error) => return Err(make(error.into())),
+    if !keep::try_lock(&file).map_err(make)? {
+        let (pid, at) = holder(&mut file);
+        return Err(Error::Running { listen: at.unwrap_or_else(|| listen.to_owned()), pid });
     }
     let note = || {
         file.set_len(0)?;
@@ -192,37 +189,34 @@ fn lock(path: &Path, listen: &str) -> Result<File, Error> {
     Ok(file)
 }
 
-/// The process that serves an address, if one does: it holds the lock.
+/// Returns the id of the process that holds the lock on an address's port, if one does.
 pub(super) fn serving(directories: &[PathBuf], listen: SocketAddr) -> Option<u32> {
     directories.iter().find_map(|directory| {
         let mut lock = File::open(directory.join(format!("{}.lock", listen.port()))).ok()?;
-        match flock(&lock, FlockOperation::NonBlockingLockShared) {
-            Err(rustix::io::Errno::WOULDBLOCK) => holder(&mut lock).0,
-            _ => None,
-        }
+        if keep::is_held(&lock) { holder(&mut lock).0 } else { None }
     })
 }
 
-/// Who holds a lock, by its own note.
+/// Returns the process id and the address of a lock's holder, as the lock file states them.
 fn holder(lock: &mut File) -> (Option<u32>, Option<String>) {
     let mut note = String::new();
-    // The note is short; without one the holder stays unknown.
+    // The text is short; if it cannot be read, the holder stays unknown.
     let _ = lock.take(128).read_to_string(&mut note);
     let mut words = note.split_whitespace();
     (words.next().and_then(|pid| pid.parse().ok()), words.next().map(str::to_owned))
 }
 
-/// Somebody who wants to be a client of the daemon.
+/// A process that wants to become a client of the daemon.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(super) introduction: Introduction,
     stream: UnixStream,
-    /// What came behind the line that was read last.
+    /// Bytes after the last line that was read.
     rest: Vec<u8>,
 }
 
 impl Arrival {
-    /// Says a line.
+    /// Sends a line.
     pub(super) async fn say(&mut self, what: &impl serde::Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(what).map_err(io::Error::other)?;
         line.push(b'\n');
@@ -237,14 +231,15 @@ impl Arrival {
         Ok(line)
     }
 
-    /// The two ends of what follows.
+    /// Returns the reading and writing ends of the connection, on which MCP follows.
     pub(crate) fn pipes(self) -> (impl tokio::io::AsyncRead + Unpin + Send, impl tokio::io::AsyncWrite + Unpin + Send) {
         let (input, output) = self.stream.into_split();
         (tokio::io::AsyncReadExt::chain(io::Cursor::new(self.rest), input), output)
     }
 }
 
-/// A line and what came behind it. The first of a connection may have no end: the end of what is sent will do.
+/// Returns the next line, and the bytes read after it. A line may lack its newline: the end of the stream, or
+/// `REQUEST_BYTES`, ends it.
 async fn line(stream: &mut UnixStream, mut read: Vec<u8>) -> io::Result<(Vec<u8>, Vec<u8>)> {
     loop {
         if let Some(at) = read.iter().position(|byte| *byte == b'\n') {
@@ -258,13 +253,13 @@ async fn line(stream: &mut UnixStream, mut read: Vec<u8>) -> io::Result<(Vec<u8>
     }
 }
 
-/// Who has come, by the first line.
+/// A new connection, classified by its first line.
 enum Came {
     Guest(Arrival),
     Asker(UnixStream, Vec<u8>),
 }
 
-/// Hears the first line, if it is one of our user who says it.
+/// Reads the first line, if the connection is from our user.
 async fn come(mut stream: UnixStream) -> io::Result<Option<Came>> {
     if stream.peer_cred()?.uid() != rustix::process::geteuid().as_raw() {
         return Ok(None);
@@ -285,7 +280,7 @@ async fn answer<F>(
 where
     F: Future<Output = String>,
 {
-    // Nobody closes them.
+    // The semaphore is never closed.
     let _place = places.acquire().await.map_err(io::Error::other)?;
     let answer = reply(request).await;
     stream.write_all(answer.as_bytes()).await?;
@@ -293,7 +288,7 @@ where
     stream.shutdown().await
 }
 
-/// Asks the daemon on that port, or the only one.
+/// Asks the daemon on this port or, without a port, the only daemon.
 pub(super) async fn ask(directories: &[PathBuf], port: Option<u16>, what: &str) -> Result<String, AskError> {
     let mut living = Vec::new();
     for path in directories.iter().flat_map(|directory| sockets(directory, port)) {
@@ -310,7 +305,7 @@ pub(super) async fn ask(directories: &[PathBuf], port: Option<u16>, what: &str) 
     put(stream, path, what).await
 }
 
-/// Asks the daemon behind that socket.
+/// Asks the daemon behind this socket.
 pub(super) async fn ask_at(path: &Path, what: &str) -> Result<String, AskError> {
     let stream =
         UnixStream::connect(path).await.map_err(|source| AskError::Silent { path: path.to_owned(), source })?;
@@ -323,7 +318,7 @@ async fn put(stream: UnixStream, path: PathBuf, what: &str) -> Result<String, As
     answer.map_err(|source| AskError::Silent { path, source })
 }
 
-/// The sockets there are, living or not.
+/// Lists the sockets in a directory, live or stale.
 fn sockets(directory: &Path, port: Option<u16>) -> Vec<PathBuf> {
     if let Some(port) = port {
         return vec![directory.join(format!("{port}.sock"))];
@@ -333,7 +328,7 @@ fn sockets(directory: &Path, port: Option<u16>) -> Vec<PathBuf> {
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "sock")).collect()
 }
 
-/// The address of the daemon behind a socket, or what is known of it.
+/// Returns the address of the daemon behind a socket, or else the socket's name.
 fn address(socket: &Path) -> String {
     let noted = File::open(socket.with_extension("lock")).ok().and_then(|mut lock| holder(&mut lock).1);
     noted.unwrap_or_else(|| socket.file_stem().unwrap_or_default().to_string_lossy().into_owned())

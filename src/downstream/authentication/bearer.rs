@@ -1,14 +1,14 @@
-//! Clients with tokens of ours, of which the config has the hashes.
+//! Clients with static bearer tokens. The config holds hashes of the tokens.
 
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use sha2::{Digest as _, Sha256};
 use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 
-use super::{Asker, Lack, Proven, challenged, token};
+use super::{AuthResult, Lack, Proven, challenged, token};
 use crate::config::BearerClient;
 use crate::router::Principal;
 
-/// The clients that have a token.
+/// The clients and the hashes of their tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct Bearer(Vec<(Principal, [u8; 32])>);
 
@@ -17,12 +17,12 @@ const INVALID: HeaderValue = HeaderValue::from_static(r#"Bearer error="invalid_t
 const MALFORMED: HeaderValue = HeaderValue::from_static(r#"Bearer error="invalid_request""#);
 
 impl Bearer {
-    /// These clients and no others.
+    /// Accepts these clients and no others.
     pub(super) fn new(clients: &[BearerClient]) -> Self {
         Self(clients.iter().map(|client| (Principal::bearer(&client.name), client.hash)).collect())
     }
 
-    /// Whether the client has the token that it had.
+    /// Reports whether the token of this principal is the same as in `before`.
     pub(super) fn keeps(&self, before: &Self, principal: &Principal) -> bool {
         self.hash(principal).is_some_and(|hash| before.hash(principal) == Some(hash))
     }
@@ -31,7 +31,7 @@ impl Bearer {
         self.0.iter().find(|(known, _)| known == principal).map(|(_, hash)| hash)
     }
 
-    pub(super) fn authenticate(&self, headers: &HeaderMap) -> Asker {
+    pub(super) fn authenticate(&self, headers: &HeaderMap) -> AuthResult {
         let token = token(headers).map_err(|lack| match lack {
             Lack::Missing | Lack::NotBearer => challenged(StatusCode::UNAUTHORIZED, lack.reason(), CHALLENGE),
             Lack::Twice => challenged(StatusCode::BAD_REQUEST, lack.reason(), MALFORMED),
@@ -41,7 +41,8 @@ impl Bearer {
             .ok_or_else(|| challenged(StatusCode::UNAUTHORIZED, "no client has this token", INVALID))
     }
 
-    /// The client with that token. Every hash is compared to its end, so that time tells nothing of any of them.
+    /// Returns the principal whose client has this token. Every hash is compared in full, so that timing reveals
+    /// nothing about any of them.
     fn find(&self, token: &[u8]) -> Option<Principal> {
         let hash: [u8; 32] = Sha256::digest(token).into();
         let mut found = u64::MAX;

@@ -1,8 +1,9 @@
-//! One token of an issuer, judged: who signed it, for whom, until when (RFC 7519, RFC 8725, RFC 9068). Pure but for the clock
-//! outside.
+//! Judges one access token from an issuer: its signature, audience, and expiry (RFC 7519, RFC 8725, RFC 9068). It does
+//! no I/O, and reads only the wall clock.
 //!
-//! Form and claims are read by `jsonwebtoken`, signatures checked by `ring`, which is here for TLS. Only algorithms with a
-//! public key are known, so that nobody signs with what everybody may read; which key it is says our set, never the token.
+//! `jsonwebtoken` parses the token and checks its claims; `ring`, which TLS needs anyway, checks signatures. Only
+//! public-key algorithms are accepted, so that no published key can sign. Each key comes from our key set, never from
+//! the token.
 
 use std::time::Duration;
 
@@ -18,42 +19,42 @@ use ring::signature::{RsaPublicKeyComponents, UnparsedPublicKey};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The keys of an issuer that sign tokens.
+/// The keys with which an issuer signs tokens.
 #[derive(Debug, Default)]
-pub(super) struct KeySet(Vec<Known>);
+pub(super) struct KeySet(Vec<VerifyingKey>);
 
 #[derive(Debug)]
-struct Known {
+struct VerifyingKey {
     id: Option<String>,
-    /// The one algorithm it is for, where the issuer says so.
+    /// The only algorithm for the key, if the issuer names one.
     algorithm: Option<Algorithm>,
     key: DecodingKey,
 }
 
-/// What a token has to say.
+/// What a token must claim.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct TokenPolicy {
     pub(super) issuer: String,
-    /// One of these.
+    /// The accepted audiences; the token must name one.
     pub(super) audiences: Vec<String>,
 }
 
-/// What a good token says.
+/// The claims of a valid token that are used here.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct TokenClaims {
     pub(super) subject: Option<String>,
     pub(super) client: Option<String>,
     pub(super) scopes: Vec<String>,
-    /// Until when it is taken, in seconds since 1970: its end, and what clocks may be apart.
+    /// When the token stops being accepted, in seconds since 1970: its expiry plus the allowed clock skew.
     pub(super) until: u64,
 }
 
-/// Why a token is not good.
+/// Why a token is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// It is none of ours, whichever keys there are.
+    /// The token is invalid for this reason, whatever keys the issuer has.
     Token(&'static str),
-    /// It is signed by a key that the set does not have.
+    /// The token is signed with a key that the key set lacks.
     UnknownKey,
 }
 
@@ -62,11 +63,11 @@ struct Claims {
     exp: Option<Value>,
     sub: Option<String>,
     client_id: Option<String>,
-    /// Where issuers say it that are older than RFC 9068.
+    /// The client, as issuers older than RFC 9068 name it.
     azp: Option<String>,
     scope: Option<Scopes>,
     scp: Option<Scopes>,
-    /// A key that the sender has to prove to hold.
+    /// A key that the token's sender would have to prove to hold.
     cnf: Option<Value>,
 }
 
@@ -77,28 +78,28 @@ enum Scopes {
     List(Vec<String>),
 }
 
-/// Keys of one issuer that are looked at.
+/// How many keys of one issuer are read at most.
 const KEYS: usize = 64;
-/// Bytes of a token.
+/// The longest token, in bytes.
 const TOKEN: usize = 16 * 1024;
-/// Bytes of a name in it.
+/// The longest subject or client name in a token, in bytes.
 const NAME: usize = 1024;
-/// How far clocks may be apart, in seconds.
+/// The allowed clock skew, in seconds.
 const LEEWAY: u64 = 30;
 
 impl KeySet {
-    /// The keys among these that sign, by an algorithm that is known here. A strange one does no harm to the others.
+    /// Reads the signing keys with a known algorithm from JSON Web Keys. An unreadable key does not affect the others.
     pub(super) fn read(keys: &[Value]) -> Self {
-        Self(keys.iter().take(KEYS).filter_map(Known::read).collect())
+        Self(keys.iter().take(KEYS).filter_map(VerifyingKey::read).collect())
     }
 
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The keys that may have signed what stands under this header.
+    /// Returns the keys that may have signed a token with this header.
     fn matching<'a>(&'a self, header: &'a Header) -> impl Iterator<Item = &'a DecodingKey> {
-        let fits = |known: &&Known| {
+        let fits = |known: &&VerifyingKey| {
             let named = header.kid.is_none() || header.kid == known.id;
             named && known.algorithm.is_none_or(|of| of == header.alg) && known.key.family() == header.alg.family()
         };
@@ -106,7 +107,7 @@ impl KeySet {
     }
 }
 
-impl Known {
+impl VerifyingKey {
     fn read(key: &Value) -> Option<Self> {
         let jwk = Jwk::deserialize(key).ok()?;
         let signs = matches!(&jwk.common.public_key_use, None | Some(PublicKeyUse::Signature));
@@ -116,7 +117,7 @@ impl Known {
             AlgorithmParameters::RSA(_) => true,
             AlgorithmParameters::EllipticCurve(key) => matches!(key.curve, EllipticCurve::P256 | EllipticCurve::P384),
             AlgorithmParameters::OctetKeyPair(key) => key.curve == EllipticCurve::Ed25519,
-            // A secret that is published is none.
+            // A symmetric key in a published set is no secret.
             _ => false,
         };
         let algorithm = jwk.common.key_algorithm.map(Algorithm::try_from).transpose().ok()?;
@@ -125,21 +126,22 @@ impl Known {
     }
 }
 
-/// Judges a token by these keys.
-pub(super) fn judge(token: &[u8], keys: &KeySet, wanted: &Wanted) -> Result<Told, Wrong> {
+/// Judges a token by these keys and this policy.
+pub(super) fn judge(token: &[u8], keys: &KeySet, wanted: &TokenPolicy) -> Result<TokenClaims, Wrong> {
     let header = header(token)?;
     let mut validation = Validation::new(header.alg);
     validation.set_issuer(&[&wanted.issuer]);
     validation.set_audience(&wanted.audiences);
     validation.set_required_spec_claims(&["exp", "iss", "aud"]);
     (validation.leeway, validation.validate_nbf) = (LEEWAY, true);
-    // Before it is used; whichever was chosen first stays, and knows these algorithms as well.
+    // The provider must be installed before its first use. If another one was installed earlier, that one stays; it
+    // knows these algorithms, too.
     let _ = RING.install_default();
     let mut judged = Err(Wrong::UnknownKey);
     for key in keys.matching(&header) {
         match decode::<Claims>(token, key, &validation) {
             Ok(token) => return told(token.claims),
-            // One without a name may be of any of the keys.
+            // A token without a key id may be signed with any of the keys, so the next one is tried.
             Err(error) if header.kid.is_none() && *error.kind() == ErrorKind::InvalidSignature => {}
             Err(error) => judged = Err(Wrong::Token(reason(&error))),
         }
@@ -147,71 +149,71 @@ pub(super) fn judge(token: &[u8], keys: &KeySet, wanted: &Wanted) -> Result<Told
     judged
 }
 
-/// What a token says of itself before anything of it is believed.
+/// Reads and checks a token's header, before anything in the token is trusted.
 pub(super) fn header(token: &[u8]) -> Result<Header, Wrong> {
     let visible = token.iter().all(|byte| (0x21..=0x7e).contains(byte));
     if token.len() > TOKEN || !visible {
-        return Err(Wrong::Token("the token is no JWT, or longer than 16 KiB"));
+        return Err(Wrong::Token("the token is not a JWT, or longer than 16 KiB"));
     }
     let header =
-        decode_header(token).map_err(|_| Wrong::Token("the token is no JWT that is signed by a known algorithm"))?;
+        decode_header(token).map_err(|_| Wrong::Token("the token is not a JWT signed with a known algorithm"))?;
     if Way::of(header.alg).is_none() {
         return Err(Wrong::Token("the token is not signed with a private key"));
     }
     if header.crit.is_some() {
-        return Err(Wrong::Token("the token wants something understood that is not (`crit`)"));
+        return Err(Wrong::Token("the token requires an unknown extension (`crit`)"));
     }
     let kinds = ["jwt", "at+jwt", "application/at+jwt"];
     let fits = |kind: &str| kinds.iter().any(|known| known.eq_ignore_ascii_case(kind));
     if header.typ.as_deref().is_some_and(|kind| !fits(kind)) {
-        return Err(Wrong::Token("the token is no access token (`typ`)"));
+        return Err(Wrong::Token("the token is not an access token (`typ`)"));
     }
     Ok(header)
 }
 
-fn told(claims: Claims) -> Result<Told, Wrong> {
+fn told(claims: Claims) -> Result<TokenClaims, Wrong> {
     if claims.cnf.is_some() {
-        return Err(Wrong::Token("the token is bound to a key (`cnf`), of which no proof is taken here"));
+        return Err(Wrong::Token("the token is bound to a key (`cnf`), which is not supported here"));
     }
     let (subject, client) = (claims.sub, claims.client_id.or(claims.azp));
     let names = [&subject, &client].map(|name| name.as_ref().map(String::len));
     if names == [None, None] || names.iter().flatten().any(|length| !(1..=NAME).contains(length)) {
-        return Err(Wrong::Token("the token does not say whose it is (`sub`, `client_id`)"));
+        return Err(Wrong::Token("the token names no subject and no client (`sub`, `client_id`)"));
     }
     let scopes = match claims.scope.or(claims.scp) {
         Some(Scopes::Text(text)) => text.split(' ').map(str::to_owned).collect(),
         Some(Scopes::List(list)) => list,
         None => Vec::new(),
     };
-    // That it is there, and a number, was judged along with the rest.
+    // Validation has already checked that `exp` exists and is a number.
     let end = claims.exp.and_then(|end| {
         let parts = || Duration::try_from_secs_f64(end.as_f64()?.round()).ok();
         end.as_u64().or_else(|| Some(parts()?.as_secs()))
     });
-    Ok(Told { subject, client, scopes, until: end.unwrap_or_default().saturating_add(LEEWAY) })
+    Ok(TokenClaims { subject, client, scopes, until: end.unwrap_or_default().saturating_add(LEEWAY) })
 }
 
-/// What is wrong, in words that say nothing of the token's content.
+/// Describes an error in words that do not repeat the token's content.
 fn reason(error: &Error) -> &'static str {
     match error.kind() {
         ErrorKind::ExpiredSignature => "the token has expired",
         ErrorKind::ImmatureSignature => "the token is not valid yet",
-        ErrorKind::InvalidAudience => "the token is for somebody else: `aud` is not host.auth.audience",
-        ErrorKind::InvalidIssuer => "the token is of another issuer: `iss` is not host.auth.issuer",
-        ErrorKind::InvalidSignature => "the token was changed, or is signed by another key than it names",
+        ErrorKind::InvalidAudience => "the token is for another audience: `aud` is not host.auth.audience",
+        ErrorKind::InvalidIssuer => "the token is from another issuer: `iss` is not host.auth.issuer",
+        ErrorKind::InvalidSignature => "the token was altered, or is signed with a different key than it names",
         ErrorKind::MissingRequiredClaim(_) => "the token lacks one of `iss`, `aud` and `exp`",
         _ => "the token cannot be read",
     }
 }
 
-/// How `ring` checks the signatures of an algorithm.
+/// How `ring` checks signatures with an algorithm.
 enum Way {
     Rsa(&'static ring_signature::RsaParameters),
     Point(&'static dyn ring_signature::VerificationAlgorithm),
 }
 
 impl Way {
-    /// None for what is no signature, but a secret of two.
+    /// Returns how to check an algorithm's signatures; `None` for algorithms that use a shared secret.
     fn of(algorithm: Algorithm) -> Option<Self> {
         Some(match algorithm {
             Algorithm::RS256 => Self::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA256),
@@ -228,7 +230,7 @@ impl Way {
     }
 }
 
-/// Checks signatures, and does nothing else.
+/// The provider for `jsonwebtoken` that checks signatures, and supports nothing else.
 static RING: CryptoProvider = CryptoProvider {
     signer_factory: |_, _| Err(ErrorKind::UnsupportedAlgorithm.into()),
     verifier_factory: |algorithm, key| {
@@ -273,7 +275,7 @@ impl JwtVerifier for Ring {
     }
 }
 
-/// A number without the zeros that some issuers write before it.
+/// Strips the leading zeros that some issuers write in a number.
 fn number(bytes: &[u8]) -> &[u8] {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     bytes.get(zeros..).unwrap_or_default()

@@ -1,8 +1,9 @@
-//! The keys of an issuer as they were last seen, and when they are asked for anew (`docs/hazards.md` H80).
+//! The keys with which an issuer signs tokens, as last fetched, and when to fetch them again (`docs/hazards.md` H80).
 //!
-//! One task asks, once at the start and then when somebody wants it: because a token names a key that is not known, or
-//! because the keys are old. However many want it, it asks once, and not again before a pause is over, so nobody who makes up
-//! tokens makes us a nuisance to the issuer. Keys outlive an issuer that is away, for an hour; after that there are none.
+//! One task fetches them: at the start, when a token names an unknown key, and when a token arrives while the keys are
+//! old. Concurrent requests share one fetch, and a pause follows each fetch, so that forged tokens cannot make us flood
+//! the issuer. If the issuer is unreachable, the last keys stay in use until they are an hour old; after that there are
+//! none.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,53 +16,53 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::jwt::KeySet;
 
-/// Asks the issuer.
+/// Fetches the keys from the issuer.
 pub(super) type Fetch = Box<dyn Fn() -> BoxFuture<'static, Result<Vec<Value>, String>> + Send + Sync>;
 
-/// The keys of one issuer. The task ends with it.
+/// The keys of one issuer. Dropping this ends the task that fetches them.
 #[derive(Debug)]
 pub(super) struct Keys {
-    seen: watch::Receiver<Seen>,
+    seen: watch::Receiver<FetchedKeys>,
     wanted: watch::Sender<u64>,
-    /// How long all documents together may take.
+    /// The timeout for one fetch, with all documents that it needs.
     patience: Duration,
     _task: JoinSet<()>,
 }
 
-/// No keys can be had.
+/// No keys are available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unavailable;
 
 #[derive(Debug)]
-struct Seen {
-    /// How often the issuer was asked.
+struct FetchedKeys {
+    /// How many fetches have ended.
     turn: u64,
     keys: Option<(Arc<KeySet>, Instant)>,
-    /// Whether it gave them when it was asked last.
+    /// Whether the last fetch succeeded.
     answered: bool,
-    /// When it may be asked again.
+    /// The earliest time for the next fetch.
     next: Instant,
 }
 
-/// When keys are asked for anew, and how long they are used where that fails.
+/// The age at which keys are fetched again, and the age at which they expire if all fetches fail.
 const FRESH: Duration = Duration::from_secs(10 * 60);
 const LASTING: Duration = Duration::from_secs(60 * 60);
-/// Between one answer and the next question; shorter where there was no answer.
+/// The pause after a successful fetch, and after a failed one.
 const PAUSE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(2);
 
 impl Keys {
-    /// The keys of an issuer, which is asked at once.
+    /// Starts to fetch the keys of an issuer.
     pub(super) fn new(issuer: String, fetch: Fetch, patience: Duration) -> Self {
-        let start = Seen { turn: 0, keys: None, answered: false, next: Instant::now() };
+        let start = FetchedKeys { turn: 0, keys: None, answered: false, next: Instant::now() };
         let (known, seen) = watch::channel(start);
         let (wanted, wants) = watch::channel(1);
         let mut task = JoinSet::new();
-        task.spawn(follow(issuer, (fetch, patience), wants, known));
+        task.spawn(follow(issuer, fetch, patience, wants, known));
         Self { seen, wanted, patience, _task: task }
     }
 
-    /// The keys as far as they are known. Old ones are asked for anew meanwhile.
+    /// Returns the last fetched keys, unless they expired. Old keys trigger a fetch in the background.
     pub(super) fn known(&self) -> Option<Arc<KeySet>> {
         let seen = self.seen.borrow();
         let (keys, at) = seen.keys.as_ref()?;
@@ -72,7 +73,7 @@ impl Keys {
         (age <= LASTING).then(|| keys.clone())
     }
 
-    /// The keys after the issuer was asked once more, unless that was done a moment ago.
+    /// Returns the keys after one more fetch; during the pause after a fetch, returns its result.
     pub(super) async fn anew(&self) -> Result<Arc<KeySet>, Unavailable> {
         let mut seen = self.seen.clone();
         let (turn, next) = {
@@ -81,7 +82,7 @@ impl Keys {
         };
         if Instant::now() >= next {
             self.want(turn + 1);
-            // In vain, if the issuer takes longer than it may: then it has not answered.
+            // After a timeout, the result of the last complete fetch counts.
             let _ = timeout(self.patience, seen.wait_for(|seen| seen.turn > turn)).await.map_err(drop);
         }
         let seen = seen.borrow();
@@ -102,9 +103,10 @@ impl Keys {
 
 async fn follow(
     issuer: String,
-    (fetch, patience): (Fetch, Duration),
+    fetch: Fetch,
+    patience: Duration,
     mut wanted: watch::Receiver<u64>,
-    known: watch::Sender<Seen>,
+    known: watch::Sender<FetchedKeys>,
 ) {
     let mut turn = 0;
     while wanted.wait_for(|wanted| *wanted > turn).await.is_ok() {
@@ -116,21 +118,26 @@ async fn follow(
         match answer {
             Ok(keys) => {
                 let keys = KeySet::read(&keys);
-                tracing::debug!(issuer, keys = keys.len(), "the keys of the issuer");
+                tracing::debug!(issuer, keys = keys.len(), "fetched the keys of the issuer");
                 if keys.len() == 0 {
-                    tracing::error!(issuer, "the issuer has no key that signs tokens: all of them are refused");
+                    tracing::error!(issuer, "the issuer has no signing key: all tokens are refused");
                 }
                 let keys = Some((Arc::new(keys), now));
-                known.send_replace(Seen { turn, keys, answered: true, next });
+                known.send_replace(FetchedKeys { turn, keys, answered: true, next });
             }
             Err(error) => known.send_modify(|seen| {
                 let left = seen.keys.as_ref().map(|(_, at)| LASTING.saturating_sub(at.elapsed()));
                 match left.filter(|left| !left.is_zero()) {
-                    Some(left) => tracing::warn!(issuer, error, ?left, "the issuer gives no keys: older ones are used"),
+                    Some(left) => tracing::warn!(
+                        issuer,
+                        error,
+                        ?left,
+                        "cannot fetch the keys of the issuer: older ones stay in use"
+                    ),
                     None => tracing::error!(
                         issuer,
                         error,
-                        "the issuer gives no keys: no token can be checked, clients get 503"
+                        "cannot fetch the keys of the issuer: no token can be checked, clients get 503"
                     ),
                 }
                 (seen.turn, seen.answered, seen.next) = (turn, false, next);

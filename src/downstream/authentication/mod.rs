@@ -1,12 +1,12 @@
-//! Who asks: the principal of a request, proven by what the request itself carries (`docs/hazards.md` H60, H80). Asked
-//! for every request after the guard and before routing, before a byte of the body is read.
+//! Determines the principal (identity) behind an HTTP request from what the request itself carries (`docs/hazards.md`
+//! H60, H80). Runs for every request, after the guard, before routing, and before any byte of the body is read. The
+//! headers and the owner of the process at the other end come in; a [`Principal`], or the reason for a refusal, goes
+//! out. A stream that was opened with an issuer's token ends when the token expires ([`Proven`]): its session stays,
+//! messages wait in the session, and a running call is still answered on its own stream.
 //!
-//! In: headers, and whose process is at the other end. Out: a [`Principal`], or why the request goes no further. A
-//! stream that was opened with a token of an issuer ends with the token ([`Proven`]): its session stays, messages wait
-//! in it, and a running call is answered on its own stream.
-//!
-//! **Invariant:** a session, a cookie, an address, or a header of a proxy proves nothing here, and what cannot be
-//! checked is refused. `bearer.rs` is for tokens of ours, `oauth.rs` for those of an issuer; start reading there.
+//! **Invariant:** a session, a cookie, an address, or a proxy's header proves nothing here, and a token that cannot be
+//! checked is refused. `bearer.rs` handles the static tokens in our config, `oauth.rs` those from an issuer; start
+//! reading there.
 
 mod bearer;
 mod jwt;
@@ -15,69 +15,70 @@ mod oauth;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use futures_util::future::BoxFuture;
+use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::time::{Instant, sleep_until};
 
 use self::bearer::Bearer;
 use self::oauth::ResourceServer;
-use super::guard::Refused;
-use super::http::peer::Peer;
+use super::guard::Denied;
+use super::peer::Peer;
 use crate::config::{HostAuth, HostSettings};
 use crate::router::Principal;
 
-/// How clients prove who they are.
+/// How clients authenticate.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Authentication {
-    /// They do not: everybody on this machine is the local user, but for whom the system knows as another one.
+    /// Clients do not authenticate. Every process counts as the local user, except one that the operating system
+    /// attributes to another user.
     #[default]
     None,
-    /// By a token of their own, of which the hash is known.
+    /// By a static bearer token whose hash is in the config.
     Bearer(Bearer),
-    /// By a token that an issuer has signed.
+    /// By an access token that an issuer signed.
     OAuth(ResourceServer),
 }
 
-/// Whose request it is, or why it goes no further.
-pub(super) type Asker = Result<Proven, Refused>;
+/// The authenticated principal, or why the request is refused.
+pub(super) type AuthResult = Result<Proven, Denied>;
 
-/// Whose request it is, and for how long that is proven.
+/// The authenticated principal, and how long the proof is valid.
 #[derive(Clone, Debug)]
 pub(super) struct Proven {
     pub(super) principal: Principal,
-    /// None: until the config says something else.
+    /// When the proof expires; `None` if it is valid until the config changes.
     until: Option<Until>,
 }
 
-/// When a proof is good no longer, by the clock of this process and by that outside: while the machine sleeps only the
-/// latter goes on.
+/// When a proof expires, by the monotonic clock and by the wall clock: only the wall clock advances while the machine
+/// sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Until {
     at: Instant,
     outside: SystemTime,
 }
 
-/// So often is looked at the clock outside.
+/// How often to check the wall clock.
 const LOOK: Duration = Duration::from_secs(15);
-/// A proof that is good for longer has to be shown again all the same.
+/// The longest time that a proof is valid, whatever the token says.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// What is known of the asker at once.
-pub(super) enum Asked {
-    /// All.
-    Known(Asker),
-    /// An issuer has to be asked for its keys first.
-    Later(Asking),
+/// The result of authentication so far.
+pub(super) enum AuthProgress {
+    /// The result is final.
+    Done(AuthResult),
+    /// The issuer's keys must be fetched before the result is known.
+    Pending(PendingAuth),
 }
 
-pub(super) type Asking = BoxFuture<'static, Asker>;
+pub(super) type PendingAuth = BoxFuture<'static, AuthResult>;
 
 const SCHEME: &str = "Bearer";
 
 impl Authentication {
-    /// As the config says, after what it said before: keys of an issuer that are known stay. For tokens of an issuer it must be
-    /// called inside a Tokio runtime.
+    /// Creates the authentication that the config asks for. If `before` already has the keys of the same issuer, they
+    /// are kept. If the config names an issuer, must be called inside a Tokio runtime.
     pub(super) fn new(settings: &HostSettings, before: &Self) -> Self {
         let limits = &settings.limits;
         match (&settings.auth, before) {
@@ -88,18 +89,18 @@ impl Authentication {
         }
     }
 
-    /// Tokens of an issuer, with keys from somewhere else.
+    /// Accepts tokens from an issuer, and gets its keys from `fetch`.
     #[cfg(test)]
     pub(super) fn with_keys(settings: &crate::config::HostOAuth, fetch: keys::Fetch) -> Self {
         Self::OAuth(ResourceServer::with(settings, &crate::config::Limits::default(), fetch))
     }
 
-    /// Whether it matters whose process is at the other end.
+    /// Reports whether the owner of the process at the other end matters.
     pub(super) fn wants_peer(&self) -> bool {
         matches!(self, Self::None)
     }
 
-    /// Whether what proved to `before` who that is proves it still.
+    /// Reports whether these rules still accept a proof by this principal that `before` accepted.
     pub(super) fn keeps(&self, before: &Self, principal: &Principal) -> bool {
         match (self, before) {
             (Self::None, Self::None) => true,
@@ -109,25 +110,25 @@ impl Authentication {
         }
     }
 
-    /// Whether clients prove who they are in another way than before.
+    /// Reports whether clients authenticate in a different way than before.
     pub(super) fn is_another_way(&self, before: &Self) -> bool {
         std::mem::discriminant(self) != std::mem::discriminant(before)
     }
 
-    /// Tells whose request it is.
-    pub(super) fn authenticate(&self, headers: &HeaderMap, peer: Peer) -> Asked {
-        Asked::Known(match (self, peer) {
+    /// Authenticates a request.
+    pub(super) fn authenticate(&self, headers: &HeaderMap, peer: Peer) -> AuthProgress {
+        AuthProgress::Done(match (self, peer) {
             (Self::None, Peer::Local) => Ok(Proven::lasting(Principal::local())),
             (Self::None, Peer::Stranger) => {
-                let reason = "another user of this machine: without a token only its owner is served (host.auth)";
-                Err(Refused { status: StatusCode::FORBIDDEN, reason, more: None })
+                let reason = "the client runs as another user of this machine: without a token, only the user who runs mcp-host is served (host.auth)";
+                Err(Denied { status: StatusCode::FORBIDDEN, reason, more: None })
             }
             (Self::Bearer(bearer), _) => bearer.authenticate(headers),
             (Self::OAuth(server), _) => return server.authenticate(headers),
         })
     }
 
-    /// What the endpoint says of its tokens at that path, to everybody (RFC 9728).
+    /// Returns the public resource metadata at this path (RFC 9728); `None` if this path has none.
     pub(super) fn metadata(&self, path: &str) -> Option<&str> {
         match self {
             Self::OAuth(server) => server.metadata(path),
@@ -137,12 +138,12 @@ impl Authentication {
 }
 
 impl Proven {
-    /// By what has no end.
+    /// Creates a proof without expiry.
     fn lasting(principal: Principal) -> Self {
         Self { principal, until: None }
     }
 
-    /// By what is good until then, in seconds of the clock outside.
+    /// Creates a proof that is valid until `end`, in seconds since 1970.
     fn until(principal: Principal, end: u64) -> Self {
         let now = SystemTime::now();
         let left = Duration::from_secs(end).saturating_sub(now.duration_since(UNIX_EPOCH).unwrap_or_default());
@@ -150,18 +151,18 @@ impl Proven {
         Self { principal, until: Some(Until { at: Instant::now() + left, outside: now + left }) }
     }
 
-    /// Whether it will not be proven for ever.
+    /// Reports whether the proof expires.
     pub(super) fn has_end(&self) -> bool {
         self.until.is_some()
     }
 
-    /// Whether it is proven no longer.
+    /// Reports whether the proof has expired.
     pub(super) fn is_over(&self) -> bool {
         self.until.is_some_and(Until::is_over)
     }
 
-    /// Waits until it is proven no longer: whatever tells its client something new from then on ends. For ever, where there
-    /// is no end to it.
+    /// Waits until the proof expires; forever if it does not. Streams that would bring the client anything new end at
+    /// that time.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -179,7 +180,7 @@ impl Until {
     }
 }
 
-/// Why a request has no token that could be looked at.
+/// Why a request has no usable token.
 enum Lack {
     Missing,
     NotBearer,
@@ -190,13 +191,13 @@ impl Lack {
     fn reason(&self) -> &'static str {
         match self {
             Self::Missing => "a token is missing: send `Authorization: Bearer TOKEN`; it is not taken from a URL",
-            Self::NotBearer => "`Authorization` is no `Bearer TOKEN`",
+            Self::NotBearer => "`Authorization` is not `Bearer TOKEN`",
             Self::Twice => "more than one `Authorization`",
         }
     }
 }
 
-/// The token of a request.
+/// Returns the bearer token of a request.
 fn token(headers: &HeaderMap) -> Result<&[u8], Lack> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().ok_or(Lack::Missing)?;
@@ -206,13 +207,13 @@ fn token(headers: &HeaderMap) -> Result<&[u8], Lack> {
     behind_scheme(value.as_bytes()).ok_or(Lack::NotBearer)
 }
 
-/// The token behind the scheme, whose case does not matter (RFC 9110, 11.1).
+/// Returns the token after the scheme `Bearer`, whose case does not matter (RFC 9110, 11.1).
 fn behind_scheme(value: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = value.split_at_checked(SCHEME.len())?;
     let token = rest.strip_prefix(b" ")?.trim_ascii();
     (scheme.eq_ignore_ascii_case(SCHEME.as_bytes()) && !token.is_empty()).then_some(token)
 }
 
-fn challenged(status: StatusCode, reason: &'static str, challenge: HeaderValue) -> Refused {
-    Refused { status, reason, more: Some((WWW_AUTHENTICATE, challenge)) }
+fn challenged(status: StatusCode, reason: &'static str, challenge: HeaderValue) -> Denied {
+    Denied { status, reason, more: Some((WWW_AUTHENTICATE, challenge)) }
 }

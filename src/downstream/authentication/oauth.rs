@@ -1,36 +1,36 @@
-//! The endpoint as a resource server of OAuth: tokens of one issuer for one audience, and what is said to who has none
-//! (RFC 6750, RFC 9728).
+//! The endpoint as an OAuth resource server: it accepts access tokens from one issuer for one audience, and challenges
+//! clients without such a token (RFC 6750, RFC 9728).
 
 use std::sync::Arc;
 
-use axum::http::header::RETRY_AFTER;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::json;
 
-use super::jwt::{self, KeySet, Told, Wanted, Wrong};
+use super::jwt::{self, KeySet, TokenClaims, TokenPolicy, Wrong};
 use super::keys::{Fetch, Keys, Unavailable};
-use super::{Asked, Asker, Lack, Proven, challenged, token};
+use super::{AuthProgress, AuthResult, Lack, Proven, challenged, token};
 use crate::auth::{IssuerKeys, well_known};
 use crate::config::{HostOAuth, Limits};
-use crate::downstream::guard::Refused;
+use crate::downstream::guard::Denied;
 use crate::router::Principal;
 
-/// Who takes tokens of an issuer.
+/// Accepts the access tokens from one issuer.
 #[derive(Clone, Debug)]
 pub(crate) struct ResourceServer(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     settings: HostOAuth,
-    wanted: Wanted,
+    wanted: TokenPolicy,
     keys: Arc<Keys>,
     challenges: Challenges,
     metadata: String,
-    /// Where it lies.
+    /// The paths at which the metadata document is served.
     paths: Vec<String>,
 }
 
-/// What `WWW-Authenticate` says.
+/// The values for `WWW-Authenticate`, one for each kind of refusal.
 #[derive(Debug)]
 struct Challenges {
     plain: HeaderValue,
@@ -40,11 +40,11 @@ struct Challenges {
 }
 
 const PROTECTED: &str = "oauth-protected-resource";
-/// Where it lies whichever name the endpoint has: a proxy may have taken off the rest.
+/// The paths that always serve the metadata, whatever the endpoint's public URL: a proxy may have stripped a prefix.
 const PATHS: [&str; 2] = ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"];
 
 impl ResourceServer {
-    /// As the config says; the issuer is asked for its keys at once.
+    /// Applies the config, and starts to fetch the issuer's keys.
     pub(super) fn new(settings: &HostOAuth, limits: &Limits) -> Self {
         let keys = IssuerKeys::new(&settings.issuer, limits);
         Self::with(
@@ -57,12 +57,12 @@ impl ResourceServer {
         )
     }
 
-    /// With keys from somewhere else.
+    /// Applies the config, and gets the keys from `fetch`.
     pub(super) fn with(settings: &HostOAuth, limits: &Limits, fetch: Fetch) -> Self {
         Self::by(settings, Arc::new(Keys::new(settings.issuer.clone(), fetch, limits.oauth_request)))
     }
 
-    /// By other settings. The keys of an issuer stay known.
+    /// Applies other settings. The keys are kept if the issuer stays the same.
     pub(super) fn anew(&self, settings: &HostOAuth, limits: &Limits) -> Self {
         if self.0.settings == *settings {
             self.clone()
@@ -73,7 +73,7 @@ impl ResourceServer {
         }
     }
 
-    /// Whether the same tokens are good.
+    /// Reports whether both accept the same tokens.
     pub(super) fn is_as(&self, other: &Self) -> bool {
         self.0.settings == other.0.settings
     }
@@ -90,7 +90,7 @@ impl ResourceServer {
         if !settings.scopes.is_empty() {
             metadata["scopes_supported"] = json!(settings.scopes);
         }
-        // The names of an origin are one with and without the slash.
+        // If the audience is an origin, it is accepted with and without a trailing slash: both name the same resource.
         let audience = settings.audience.as_str();
         let bare = settings.resource.path() == "/" && settings.resource_id() == audience;
         let twin = bare.then(|| format!("{}/", audience.trim_end_matches('/')));
@@ -98,7 +98,7 @@ impl ResourceServer {
         audiences.extend(twin.iter().map(|twin| twin.trim_end_matches('/').to_owned()));
         audiences.extend(twin);
         Self(Arc::new(Inner {
-            wanted: Wanted { issuer: settings.issuer.clone(), audiences },
+            wanted: TokenPolicy { issuer: settings.issuer.clone(), audiences },
             keys,
             challenges: Challenges::new(at.as_str(), &settings.scopes),
             metadata: metadata.to_string(),
@@ -107,34 +107,36 @@ impl ResourceServer {
         }))
     }
 
-    /// The document, if it is at that path.
+    /// Returns the metadata document, if this is one of its paths.
     pub(super) fn metadata(&self, path: &str) -> Option<&str> {
         self.0.paths.iter().any(|known| known == path).then_some(&*self.0.metadata)
     }
 
-    /// Tells whose request it is. It waits for nothing but keys that are not known, and not for those if the token cannot be
-    /// good whatever they are.
-    pub(super) fn authenticate(&self, headers: &HeaderMap) -> Asked {
+    /// Authenticates a request. The result is pending only if the token's key is unknown, and not if no key could make
+    /// the token valid.
+    pub(super) fn authenticate(&self, headers: &HeaderMap) -> AuthProgress {
         let inner = &self.0;
         let token = match token(headers) {
             Ok(token) => token,
-            Err(lack) => return Asked::Known(Err(inner.lacks(&lack))),
+            Err(lack) => return AuthProgress::Done(Err(inner.lacks(&lack))),
         };
         let judged = match inner.keys.known() {
             Some(keys) => inner.judge(token, &keys),
             None => jwt::header(token).and(Err(Wrong::UnknownKey)),
         };
         match judged {
-            Ok(told) => Asked::Known(inner.admit(&told)),
-            Err(Wrong::Token(reason)) => Asked::Known(Err(inner.invalid(reason))),
+            Ok(told) => AuthProgress::Done(inner.admit(&told)),
+            Err(Wrong::Token(reason)) => AuthProgress::Done(Err(inner.invalid(reason))),
             Err(Wrong::UnknownKey) => {
                 let (inner, token) = (inner.clone(), token.to_owned());
-                Asked::Later(Box::pin(async move {
+                AuthProgress::Pending(Box::pin(async move {
                     let keys = inner.keys.anew().await.map_err(|Unavailable| unavailable())?;
                     match inner.judge(&token, &keys) {
                         Ok(told) => inner.admit(&told),
                         Err(Wrong::Token(reason)) => Err(inner.invalid(reason)),
-                        Err(Wrong::UnknownKey) => Err(inner.invalid("the token is signed by no key of the issuer")),
+                        Err(Wrong::UnknownKey) => {
+                            Err(inner.invalid("the token is not signed with a key of the issuer"))
+                        }
                     }
                 }))
             }
@@ -143,12 +145,12 @@ impl ResourceServer {
 }
 
 impl Inner {
-    fn judge(&self, token: &[u8], keys: &KeySet) -> Result<Told, Wrong> {
+    fn judge(&self, token: &[u8], keys: &KeySet) -> Result<TokenClaims, Wrong> {
         jwt::judge(token, keys, &self.wanted)
     }
 
-    /// Whether a good token is enough.
-    fn admit(&self, told: &Told) -> Asker {
+    /// Checks the scopes of a valid token.
+    fn admit(&self, told: &TokenClaims) -> AuthResult {
         if !self.settings.scopes.iter().all(|scope| told.scopes.contains(scope)) {
             let reason = "the token lacks a scope that the endpoint wants (host.auth.scopes)";
             return Err(challenged(StatusCode::FORBIDDEN, reason, self.challenges.insufficient.clone()));
@@ -157,7 +159,7 @@ impl Inner {
         Ok(Proven::until(principal, told.until))
     }
 
-    fn lacks(&self, lack: &Lack) -> Refused {
+    fn lacks(&self, lack: &Lack) -> Denied {
         match lack {
             Lack::Missing | Lack::NotBearer => {
                 challenged(StatusCode::UNAUTHORIZED, lack.reason(), self.challenges.plain.clone())
@@ -166,19 +168,15 @@ impl Inner {
         }
     }
 
-    fn invalid(&self, reason: &'static str) -> Refused {
+    fn invalid(&self, reason: &'static str) -> Denied {
         challenged(StatusCode::UNAUTHORIZED, reason, self.challenges.invalid.clone())
     }
 }
 
-/// Nobody is let in because somebody else is away.
-fn unavailable() -> Refused {
+/// Returns the refusal while the issuer's keys are unavailable: without them, no client is let in.
+fn unavailable() -> Denied {
     let reason = "the token cannot be checked: its issuer gives no keys (the log says why)";
-    Refused {
-        status: StatusCode::SERVICE_UNAVAILABLE,
-        reason,
-        more: Some((RETRY_AFTER, HeaderValue::from_static("5"))),
-    }
+    Denied { status: StatusCode::SERVICE_UNAVAILABLE, reason, more: Some((RETRY_AFTER, HeaderValue::from_static("5"))) }
 }
 
 impl Challenges {
@@ -187,7 +185,7 @@ impl Challenges {
         let challenge = |error: &str| {
             let error = if error.is_empty() { String::new() } else { format!(r#", error="{error}""#) };
             let text = format!(r#"Bearer resource_metadata="{metadata}"{scope}{error}"#);
-            // A URL and scopes hold nothing that a header does not take.
+            // URLs and scopes contain only characters that a header allows.
             HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(super::SCHEME))
         };
         Self {

@@ -1,27 +1,31 @@
-//! Reads a request: what its headers promise, and its body up to a cap.
+//! Checks the headers of a request, and reads its body up to a limit.
 
 use std::pin::Pin;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::header::{ACCEPT, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body::Body as _;
 use tokio::time::timeout;
 
 use super::answer::Refusal;
+use super::halved::Arriving;
 use super::receipt::Bodies;
 use crate::router::Principal;
 
+/// A request whose body is still arriving.
+pub(super) type Request = http::Request<Arriving>;
+
 /// How long a client may take to send a body.
 const BODY_TIME: Duration = Duration::from_secs(30);
-/// A body that is refused is read and dropped up to that many times the cap, and while pauses in it are no longer than
-/// that: a client that is still writing when the connection closes sees a broken connection and not the refusal.
+/// A refused body is read and discarded, up to this many times the size limit and as long as no pause in it exceeds
+/// `QUIET`. Otherwise a client that is still writing when the connection closes would see a broken connection, not the
+/// refusal.
 const DROPPED: usize = 4;
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Refuses a body that is not said to be JSON: a form on a web page cannot send that type (`docs/hazards.md` H81).
+/// Refuses a body whose `Content-Type` is not JSON, which a form on a web page cannot send (`docs/hazards.md` H81).
 pub(super) fn check_type(headers: &HeaderMap) -> Result<(), Refusal> {
     let value = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let media = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
@@ -31,7 +35,7 @@ pub(super) fn check_type(headers: &HeaderMap) -> Result<(), Refusal> {
     Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "`Content-Type` must be application/json"))
 }
 
-/// Refuses a client that would not understand an answer of one of these types. One that names no types takes any.
+/// Refuses a request whose `Accept` does not allow all of these media types. A request without `Accept` allows any.
 pub(super) fn check_accept(headers: &HeaderMap, types: &[&str]) -> Result<(), Refusal> {
     if !headers.contains_key(ACCEPT) || types.iter().all(|wanted| accepts(headers, wanted)) {
         return Ok(());
@@ -48,7 +52,7 @@ fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
     })
 }
 
-/// The one value of a header; `None` if it is absent.
+/// Returns the only value of a header; `None` if it is absent.
 pub(super) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, Refusal> {
     let mut values = headers.get_all(name).iter();
     let first = values.next();
@@ -58,8 +62,9 @@ pub(super) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Op
     Ok(first)
 }
 
-/// Reads a whole body. One that comes in one piece is neither copied nor counted.
-pub(super) async fn read(mut body: Body, cap: usize, of: &Principal, bodies: &Bodies) -> Result<Bytes, Refusal> {
+/// Reads a whole body of at most `cap` bytes. A body that arrives in one piece is neither copied nor counted in
+/// `bodies`.
+pub(super) async fn read(mut body: Arriving, cap: usize, of: &Principal, bodies: &Bodies) -> Result<Bytes, Refusal> {
     let promised = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let most = cap.saturating_mul(DROPPED);
     if promised > most {
@@ -74,7 +79,7 @@ pub(super) async fn read(mut body: Body, cap: usize, of: &Principal, bodies: &Bo
             }
             Read::GivenUp => {
                 drop_rest(&mut body, most, bodies).await;
-                let reason = "too many bodies are being received (host.limits.bodies): send it again, in less time";
+                let reason = "too many bodies are being received (host.limits.bodies): send it again, faster";
                 Err(Refusal::busy(reason))
             }
         }
@@ -85,14 +90,14 @@ pub(super) async fn read(mut body: Body, cap: usize, of: &Principal, bodies: &Bo
     }
 }
 
-/// What became of a body. Of one that is not whole nothing is held any more.
+/// The outcome of reading a body. Unless the body is whole, none of its bytes are held any more.
 enum Read {
     Whole(Bytes),
     TooLarge,
     GivenUp,
 }
 
-async fn collect(body: &mut Body, cap: usize, of: &Principal, bodies: &Bodies) -> Result<Read, Refusal> {
+async fn collect(body: &mut Arriving, cap: usize, of: &Principal, bodies: &Bodies) -> Result<Read, Refusal> {
     let Some(first) = piece(body).await? else { return Ok(Read::Whole(Bytes::new())) };
     let mut length = first.len();
     if length > cap {
@@ -125,10 +130,10 @@ async fn collect(body: &mut Body, cap: usize, of: &Principal, bodies: &Bodies) -
     Ok(kept.and_then(|()| receipt.take()).map_or(Read::GivenUp, Read::Whole))
 }
 
-/// The next piece; `None` at the end.
-async fn piece(body: &mut Body) -> Result<Option<Bytes>, Refusal> {
+/// Returns the next piece of a body; `None` at its end.
+async fn piece(body: &mut Arriving) -> Result<Option<Bytes>, Refusal> {
     while let Some(part) = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
-        let part = part.map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, "the body is broken off"))?;
+        let part = part.map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, "the body is incomplete"))?;
         if let Ok(part) = part.into_data() {
             return Ok(Some(part));
         }
@@ -136,8 +141,8 @@ async fn piece(body: &mut Body) -> Result<Option<Bytes>, Refusal> {
     Ok(None)
 }
 
-/// Reads on and keeps nothing, while there comes more and not too many others do the same.
-async fn drop_rest(body: &mut Body, most: usize, bodies: &Bodies) {
+/// Reads and discards the rest of a body, unless too many other bodies are being discarded.
+async fn drop_rest(body: &mut Arriving, most: usize, bodies: &Bodies) {
     let Some(_place) = bodies.dropping() else { return };
     let mut left = most;
     while let Ok(Ok(Some(piece))) = timeout(QUIET, piece(body)).await {

@@ -1,8 +1,9 @@
-//! One connection, from its first byte to its end: TLS or not, HTTP/1.1 or HTTP/2.
+//! One connection, from its first byte to its end: with or without TLS, HTTP/1.1 or HTTP/2.
 //!
-//! A plain connection shows which HTTP it speaks in its first three bytes. They are peeked at, so that HTTP/1.1 runs on
-//! the bare socket and its requests in the connection's own task. Over HTTP/2 each request has a task, because its
-//! frames come between those of others; the task ends with its connection.
+//! The first three bytes of a connection without TLS show which HTTP version it speaks. They are only peeked at and
+//! stay in the socket, so that HTTP/1.1 runs directly on the socket, with its requests in the connection's own task.
+//! Over HTTP/2 each request has its own task, because frames of different requests interleave; that task ends with its
+//! connection.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -21,66 +22,66 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::halved::Halved;
-use super::peer::Peer;
 use super::routes::Service;
-use super::wires::{Listed, Wire};
+use super::wires::{BUFFER, HttpWire, Listed};
 use super::{Door, tls};
+use crate::downstream::peer::Peer;
 
-/// How long a client may take to its first request, TLS included.
+/// How long a new connection may take until the head of its first request has arrived, TLS handshake included.
 const FIRST_REQUEST: Duration = Duration::from_secs(10);
-/// How long the head of a later one may take.
+/// How long the head (request line and headers) of a request may take.
 const HEADER_TIME: Duration = Duration::from_secs(10);
-/// As many headers as hyper takes without an allocation of their own.
+/// The number of headers that hyper parses without an extra allocation.
 const USUAL_HEADERS: usize = 100;
 
-/// What a connection reads ahead, and what it takes over to write beside the message that it is writing.
-pub(super) const BUFFER: usize = 128 * 1024;
-
-/// What HTTP/2 allows one connection: streams at once.
+/// HTTP/2: the most concurrent streams of one connection.
 pub(in crate::downstream) const STREAMS: u32 = 256;
-/// Streams that were reset before they were looked at (rapid reset), and streams that we had to reset: more end the
+/// HTTP/2: how many streams may wait that the client reset before we accepted them (rapid reset). More of them end the
 /// connection.
 const RESETS_TAKEN: usize = 20;
+/// HTTP/2: how many streams we may have to reset because of client errors. More of them end the connection.
 const RESETS_MADE: usize = 256;
-/// What a client may send that was not taken yet, on one stream and on all of them: as much as is read ahead over HTTP/1.1.
+/// HTTP/2: how many unread bytes a client may send, per stream and per connection: as many as HTTP/1.1 reads ahead.
 const WINDOW: u32 = 128 * 1024;
-/// What waits in one stream for a client that does not read.
+/// HTTP/2: how many bytes may wait in one stream for a client that does not read.
 const SEND_BUFFER: usize = 64 * 1024;
-/// How often a quiet connection is asked whether it lives, and how long it may take to say so. A client in the middle of
-/// endless headers may say nothing else, so this is the deadline of headers, too.
+/// HTTP/2: how often to ping an idle connection, and how long its answer may take. A client that sends endless headers
+/// cannot answer, so these are the deadline for headers, too.
 const PING: Duration = Duration::from_secs(5);
 const PONG: Duration = Duration::from_secs(5);
 
-/// How a connection over HTTP/2 begins, and no request over HTTP/1.1 does (RFC 9113, 3.4).
+/// The first bytes of an HTTP/2 connection; no HTTP/1.1 request starts with them (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI";
-/// How often it is looked whether there is more of it; nearly always all is there at once.
+/// How often to check for more of the preface, which nearly always arrives at once.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A connection at its begin.
+/// A connection before its first request.
 struct Opened {
     peer: Peer,
-    /// When the first request has to be here.
+    /// The time by which the first request must have arrived.
     deadline: Instant,
-    /// Cancelled when a client does not take what is there for it, and when it gives way to another.
-    wire: Wire,
+    /// Its token is canceled when the client does not read, and when the connection gives way to another.
+    wire: HttpWire,
     kill: CancellationToken,
 }
 
-/// Serves until the client goes, or the door closes and what runs is over, or `kill`.
+/// Serves until the client disconnects, until the door closes and running requests finish, or until `kill`.
 pub(super) async fn serve(
     door: Arc<Door>,
     stream: TcpStream,
-    // Since before the rules are looked at: when others come, those that are listed are judged by them.
-    (wire, _listed): (Wire, Listed),
+    wire: HttpWire,
+    // The connection is listed before the access rules are read: if the rules change, listed connections are judged
+    // again.
+    _listed: Listed,
     kill: CancellationToken,
 ) {
-    // Small answers must not wait for the acknowledgement of the ones before.
+    // Without this option, small answers would wait until the client acknowledges earlier ones.
     let _ = stream.set_nodelay(true);
     let rules = door.rules();
     let peer = if rules.authentication.wants_peer() { Peer::of(&stream) } else { Peer::Local };
     let opened = Opened { peer, deadline: Instant::now() + FIRST_REQUEST, wire, kill };
     if let Some(acceptor) = rules.tls.clone() {
-        // It is large, and plain connections are many.
+        // The future of a TLS connection is large, and the many plain connections shall not pay for it.
         return Box::pin(secure(door, acceptor, stream, opened)).await;
     }
     match begun(&door, &opened, begins_h2(&stream)).await {
@@ -90,11 +91,12 @@ pub(super) async fn serve(
     }
 }
 
-/// Serves HTTP/1.1 on what is no socket.
+/// Serves HTTP/1.1 on a stream other than a socket.
 #[cfg(feature = "fuzzing")]
 pub(super) async fn bare(door: Arc<Door>, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
     let deadline = Instant::now() + FIRST_REQUEST;
-    let opened = Opened { peer: Peer::Local, deadline, wire: Wire::default(), kill: CancellationToken::new() };
+    let (wire, _listed) = door.wires.open();
+    let opened = Opened { peer: Peer::Local, deadline, wire, kill: CancellationToken::new() };
     one(door, io, opened).await;
 }
 
@@ -107,7 +109,7 @@ async fn secure(door: Arc<Door>, acceptor: TlsAcceptor, stream: TcpStream, opene
     }
 }
 
-/// What comes before the first request, unless that is late, or it is over before.
+/// Runs the steps before the first request; `None` if they time out, or the connection or the door ends first.
 async fn begun<T>(door: &Door, opened: &Opened, begin: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         begun = timeout_at(opened.deadline, begin) => begun.ok(),
@@ -116,7 +118,7 @@ async fn begun<T>(door: &Door, opened: &Opened, begin: impl Future<Output = T>) 
     }
 }
 
-/// Looks at the first bytes, and leaves them where they are.
+/// Reports whether the first bytes are those of HTTP/2, and leaves them in the socket.
 async fn begins_h2(stream: &TcpStream) -> io::Result<bool> {
     let mut first = [0; PREFACE.len()];
     loop {
@@ -128,7 +130,7 @@ async fn begins_h2(stream: &TcpStream) -> io::Result<bool> {
         if seen.len() == PREFACE.len() {
             return Ok(true);
         }
-        // What was said stays there to be seen again, whether more follows or not.
+        // The peeked bytes keep the socket readable, so readiness does not tell whether more follows.
         if stream.ready(Interest::READABLE).await?.is_read_closed() {
             return Ok(false);
         }
@@ -157,7 +159,7 @@ async fn one<I: AsyncRead + AsyncWrite + Unpin>(door: Arc<Door>, io: I, opened: 
 async fn two<I: AsyncRead + AsyncWrite + Unpin>(door: Arc<Door>, io: I, opened: Opened) {
     let streams = Streams { tasks: door.streams.clone(), over: CancellationToken::new() };
     let _over = streams.over.clone().drop_guard();
-    // The size that is named is itself one too many.
+    // hyper refuses a header list of exactly the given size.
     let header_bytes = u32::try_from(door.router.limits().header_bytes).unwrap_or(u32::MAX).saturating_add(1);
     let mut builder = http2::Builder::new(streams);
     builder
@@ -178,7 +180,8 @@ async fn two<I: AsyncRead + AsyncWrite + Unpin>(door: Arc<Door>, io: I, opened: 
     run(&door, connection, http2::Connection::graceful_shutdown, &used, &opened).await;
 }
 
-/// Drives a connection. Errors are the client's: it went away, or what it sent is no HTTP.
+/// Drives a connection; `end` begins its graceful shutdown. Errors are ignored: the client disconnected, or does not
+/// speak HTTP.
 async fn run<C: Future>(door: &Door, connection: C, end: fn(Pin<&mut C>), used: &AtomicBool, opened: &Opened) {
     let mut connection = pin!(connection);
     let is_used = || used.load(Ordering::Relaxed);
@@ -192,7 +195,7 @@ async fn run<C: Future>(door: &Door, connection: C, end: fn(Pin<&mut C>), used: 
         _ = connection.as_mut() => return,
         () = opened.wire.ended() => return,
         () = door.stopping.cancelled() => {}
-        // Who has said nothing whole by then has no place here.
+        // No request head has arrived in time.
         () = idle => return,
     }
     if is_used() {
@@ -205,7 +208,7 @@ async fn run<C: Future>(door: &Door, connection: C, end: fn(Pin<&mut C>), used: 
     }
 }
 
-/// Runs the requests of one connection, each in a task of its own, and none of them longer than the connection.
+/// Runs each request of one HTTP/2 connection in its own task, and none longer than the connection.
 #[derive(Clone)]
 struct Streams {
     tasks: TaskTracker,

@@ -1,12 +1,12 @@
-//! What the fuzzers see of the door.
+//! The parts of the HTTP door that the fuzzers use.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::http::header::{HOST, ORIGIN};
-use axum::http::{HeaderMap, HeaderValue, Uri, Version};
+use http::header::{HOST, ORIGIN};
+use http::{HeaderMap, HeaderValue, Uri, Version};
 use tokio::io::DuplexStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -22,12 +22,12 @@ use crate::router::Router;
 
 const OWN: Own = Own { port: 8808, default_port: 80 };
 
-/// What the value of a header stands for.
+/// Decodes a header value, which may be base64.
 pub(crate) fn decode(value: &str) -> Option<Cow<'_, str>> {
     headers::decode(value)
 }
 
-/// Whether a door at port 8808 that allows nobody more lets such a request in.
+/// Reports whether a door at port 8808 without extra allowed hosts admits this request.
 pub(crate) fn admits(host: &[u8], origin: Option<&[u8]>, target: Option<&[u8]>) -> bool {
     let mut heads = HeaderMap::new();
     let Ok(host) = HeaderValue::from_bytes(host) else { return false };
@@ -41,7 +41,7 @@ pub(crate) fn admits(host: &[u8], origin: Option<&[u8]>, target: Option<&[u8]>) 
     Guard::new(OWN, &[], &[]).check(Version::HTTP_11, &uri, &heads).is_ok()
 }
 
-/// A door without a listener, at what would be port 8808.
+/// A door without a listener, which behaves as if at port 8808.
 pub(crate) struct Door(Arc<super::Door>);
 
 impl fmt::Debug for Door {

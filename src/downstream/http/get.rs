@@ -1,17 +1,15 @@
-//! GET: the stream of a session that belongs to no request, or a stream taken up again after its connection broke; and
-//! DELETE: the end of a session.
+//! GET opens a session's standalone stream (for messages outside of calls), or resumes a stream whose connection broke.
+//! DELETE ends a session.
 
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::answer::{self, Refusal};
+use super::answer::{self, Body, Refusal, Response};
 use super::replay::{self, From, Reader, Record};
 use super::session::{STANDALONE, Session, Use};
 use super::stream::{Events, Source, Work};
-use super::wires::Wire;
+use super::wires::HttpWire;
 use super::{Door, body, headers};
 use crate::downstream::authentication::Proven;
 use crate::downstream::classify::{self, Eras};
@@ -21,7 +19,12 @@ use crate::router::Principal;
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Serves a GET.
-pub(super) fn get(door: &Arc<Door>, proven: &Proven, headers: &HeaderMap, wire: &Wire) -> Result<Response, Refusal> {
+pub(super) fn get(
+    door: &Arc<Door>,
+    proven: &Proven,
+    headers: &HeaderMap,
+    wire: &HttpWire,
+) -> Result<Response, Refusal> {
     body::check_accept(headers, &["text/event-stream"])?;
     check_version(door, headers)?;
     let in_use = door.session(&proven.principal, headers)?;
@@ -30,14 +33,14 @@ pub(super) fn get(door: &Arc<Door>, proven: &Proven, headers: &HeaderMap, wire: 
     }
     in_use.session().note_use();
     match body::single(headers, &LAST_EVENT)? {
-        Some(value) => resume(door, in_use, value, (proven, wire)),
+        Some(value) => resume(door, in_use, value, proven, wire),
         None => {
             let record = standalone_record(door, in_use.session());
             let reader = record.read(From::Untaken).map_err(refuse)?;
             if in_use.session().client.revision() >= ProtocolVersion::V2025_11_25 {
                 record.push(None);
             }
-            Ok(standalone(door, in_use, (&record, reader), (proven, wire)))
+            Ok(standalone(door, in_use, &record, reader, proven, wire))
         }
     }
 }
@@ -47,10 +50,10 @@ pub(super) fn delete(door: &Arc<Door>, principal: &Principal, headers: &HeaderMa
     check_version(door, headers)?;
     let in_use = door.session(principal, headers)?;
     door.end(in_use.session());
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok(answer::bare(StatusCode::NO_CONTENT))
 }
 
-/// Refuses what belongs to no session.
+/// Refuses requests whose header names a revision without sessions, where GET and DELETE do not exist.
 fn check_version(door: &Door, headers: &HeaderMap) -> Result<(), Refusal> {
     let version = headers::version(headers);
     if door.eras == Eras::Modern || (door.eras == Eras::Both && classify::is_modern(version)) {
@@ -59,22 +62,24 @@ fn check_version(door: &Door, headers: &HeaderMap) -> Result<(), Refusal> {
     classify::check_legacy(version).map_err(Refusal::judged)
 }
 
-/// Only streams of the asker's own session are looked through, so an id of somebody else's is as unknown as any.
+/// Resumes a stream after the last event that the client saw. Only streams of the caller's own session are searched, so
+/// an event id of another client is unknown.
 fn resume(
     door: &Arc<Door>,
     in_use: Use,
     last_event: &HeaderValue,
-    (proven, wire): (&Proven, &Wire),
+    proven: &Proven,
+    wire: &HttpWire,
 ) -> Result<Response, Refusal> {
-    let unknown = || refuse(replay::Refused::Unknown);
+    let unknown = || refuse(replay::ReadRefused::Unknown);
     let (stream, event) = parse(last_event).ok_or_else(unknown)?;
     let record = in_use.session().stream(stream).ok_or_else(unknown)?;
     let reader = record.read(From::After(event)).map_err(refuse)?;
     if stream == STANDALONE {
-        return Ok(standalone(door, in_use, (&record, reader), (proven, wire)));
+        return Ok(standalone(door, in_use, &record, reader, proven, wire));
     }
     let outlet = wire.outlet(in_use.session().client.account());
-    Ok(answer::events(Body::new(Events::new(reader, Source::None, in_use, outlet).with_comment())))
+    Ok(answer::events(Body::record(Events::new(reader, Source::None, in_use, outlet).with_comment())))
 }
 
 fn standalone_record(door: &Door, session: &Session) -> Arc<Record> {
@@ -84,16 +89,18 @@ fn standalone_record(door: &Door, session: &Session) -> Arc<Record> {
 fn standalone(
     door: &Arc<Door>,
     in_use: Use,
-    (record, reader): (&Arc<Record>, Reader),
-    (proven, wire): (&Proven, &Wire),
+    record: &Arc<Record>,
+    reader: Reader,
+    proven: &Proven,
+    wire: &HttpWire,
 ) -> Response {
     let work = deliver(Arc::clone(door), in_use.again(), Arc::clone(record));
     let outlet = wire.outlet(in_use.session().client.account());
     let events = Events::new(reader, Source::Mailbox(work), in_use, outlet).with_comment();
-    answer::events(Body::new(events.until(proven)))
+    answer::events(Body::record(events.until(proven)))
 }
 
-/// Moves what the session has for its client into the stream.
+/// Moves the session's messages from its mailbox into the stream.
 fn deliver(door: Arc<Door>, in_use: Use, record: Arc<Record>) -> Work {
     Box::pin(async move {
         let session = in_use.session();
@@ -109,12 +116,12 @@ fn deliver(door: Arc<Door>, in_use: Use, record: Arc<Record>) -> Work {
     })
 }
 
-fn refuse(why: replay::Refused) -> Refusal {
+fn refuse(why: replay::ReadRefused) -> Refusal {
     match why {
-        replay::Refused::Taken => {
-            Refusal::new(StatusCode::CONFLICT, "this stream is open already; a session has one, on one connection")
+        replay::ReadRefused::Taken => {
+            Refusal::new(StatusCode::CONFLICT, "this stream is already open on another connection")
         }
-        replay::Refused::Unknown => {
+        replay::ReadRefused::Unknown => {
             Refusal::new(StatusCode::BAD_REQUEST, "`Last-Event-ID` names no event of this session that is still kept")
         }
     }

@@ -1,30 +1,29 @@
-//! Clients that shut their sending side and read on (`docs/hazards.md` H106). hyper takes the end of what a client sends for
-//! the end of the client; so that end is held back from it while a request is served that does not end with it.
+//! Support for clients that shut down their sending side and still read (`docs/hazards.md` H106). hyper treats the end
+//! of a connection's input as a disconnect. So that end is hidden from hyper while a request that should survive it is
+//! served.
 //!
-//! What holds it back is the [`Wire`]: from the head of a request on, until its answer is written or it turns out to be one
-//! that its client withdraws by going. An error is passed on at once.
+//! The [`HttpWire`] decides: the end is hidden from the head of a request until its answer is written, or until the
+//! request turns out to be one that a disconnect withdraws. Errors are passed on at once.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use axum::BoxError;
-use axum::body::Body;
 use bytes::Bytes;
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::wires::{Serving, Wire};
+use super::wires::{HttpWire, Serving};
 
-/// A connection's bytes.
+/// A connection's bytes, whose end the [`HttpWire`] may hold back.
 pub(super) struct Halved<I> {
     io: I,
-    wire: Wire,
+    wire: HttpWire,
 }
 
 impl<I> Halved<I> {
-    pub(super) fn new(io: I, wire: Wire) -> Self {
+    pub(super) fn new(io: I, wire: HttpWire) -> Self {
         Self { io, wire }
     }
 }
@@ -55,7 +54,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Halved<I> {
         self.io.is_write_vectored()
     }
 
-    /// hyper calls it when it has handed over all that it has.
+    /// Flushes. hyper calls this when it has handed over all bytes that it has.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let ends = self.wire.writes();
         let flushed = Pin::new(&mut self.io).poll_flush(cx);
@@ -70,17 +69,21 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Halved<I> {
     }
 }
 
-/// The body of a request. One that is not whole when its client has sent all that it will is broken off.
+/// The body of a request. Reading it fails if the client shuts down its sending side before the body is complete.
 pub(super) struct Arriving {
     incoming: Incoming,
-    wire: Wire,
-    /// Whether that it came whole proves something of its connection.
+    wire: HttpWire,
+    /// Whether the complete body marks its connection as proven.
     proves: bool,
 }
 
+/// The body of a request is incomplete.
+#[derive(Debug)]
+pub(super) struct BrokenOff;
+
 impl Arriving {
-    pub(super) fn new(incoming: Incoming, wire: Wire, proves: bool) -> Self {
-        // There is nothing of it to wait for.
+    pub(super) fn new(incoming: Incoming, wire: HttpWire, proves: bool) -> Self {
+        // The request has no body to wait for.
         if proves && incoming.is_end_stream() {
             wire.proves();
         }
@@ -88,19 +91,20 @@ impl Arriving {
     }
 }
 
-impl http_body::Body for Arriving {
+impl Body for Arriving {
     type Data = Bytes;
-    type Error = BoxError;
+    type Error = BrokenOff;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         match Pin::new(&mut self.incoming).poll_frame(cx) {
-            Poll::Pending if self.wire.was_left() => Poll::Ready(Some(Err("the client sends no more".into()))),
+            // The client sends no more, so the rest never arrives.
+            Poll::Pending if self.wire.was_left() => Poll::Ready(Some(Err(BrokenOff))),
             polled => {
-                // Its end may come with its last piece, and who has that asks no more.
+                // The end may arrive with the last piece; the body is not polled again after it.
                 if self.proves && (matches!(polled, Poll::Ready(None)) || self.incoming.is_end_stream()) {
                     self.wire.proves();
                 }
-                polled.map(|part| part.map(|part| part.map_err(Into::into)))
+                polled.map(|part| part.map(|part| part.map_err(|_| BrokenOff)))
             }
         }
     }
@@ -114,23 +118,23 @@ impl http_body::Body for Arriving {
     }
 }
 
-/// The body of an answer. Its request is being served as long as it is there.
-pub(super) struct Served {
-    body: Body,
+/// The body of a response. The request counts as being served while the body exists.
+pub(super) struct Served<B> {
+    body: B,
     _serving: Serving,
 }
 
-impl Served {
-    pub(super) fn new(body: Body, serving: Serving) -> Self {
+impl<B> Served<B> {
+    pub(super) fn new(body: B, serving: Serving) -> Self {
         Self { body, _serving: serving }
     }
 }
 
-impl http_body::Body for Served {
-    type Data = Bytes;
-    type Error = axum::Error;
+impl<B: Body + Unpin> Body for Served<B> {
+    type Data = B::Data;
+    type Error = B::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 

@@ -1,11 +1,11 @@
-//! What the headers of a request without a session must say again: its revision, its method, its target (2026-07-28,
+//! The headers in which a modern request (without a session) must repeat its revision, method, and target (2026-07-28,
 //! transports, "Standard MCP Request Headers").
 
 use std::borrow::Cow;
 
-use axum::http::{HeaderMap, HeaderName};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use http::{HeaderMap, HeaderName};
 use serde_json::value::RawValue;
 
 use crate::downstream::classify::Header;
@@ -16,7 +16,7 @@ const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-/// What the header `MCP-Protocol-Version` says.
+/// Reads the header `MCP-Protocol-Version`.
 pub(super) fn version(headers: &HeaderMap) -> Header<'_> {
     match single(headers, &VERSION) {
         Ok(None) => Header::Absent,
@@ -25,30 +25,31 @@ pub(super) fn version(headers: &HeaderMap) -> Header<'_> {
     }
 }
 
-/// Compares the standard headers with the request.
+/// Compares the headers for method and target with the request.
 ///
 /// # Errors
-/// `-32020` where they say something else, or nothing.
+/// With `-32020` if a header differs from the body or is missing.
 pub(super) fn check(headers: &HeaderMap, request: &Request) -> Result<(), ErrorObject> {
     let method = single(headers, &METHOD)?.ok_or_else(|| lacking(&METHOD))?;
     if method != request.method.as_str() {
-        return Err(mismatch("the header `Mcp-Method` names another method than the body"));
+        return Err(mismatch("the header `Mcp-Method` names a different method than the body"));
     }
     let Some(member) = target(&request.method) else { return Ok(()) };
-    // A body without its target is refused for that, by whoever reads the params.
+    // Params without the target are refused later, when they are read.
     let Some(wanted) = request.params.as_ref().and_then(|params| params.text(member)) else { return Ok(()) };
     let named = decode(single(headers, &NAME)?.ok_or_else(|| lacking(&NAME))?).ok_or_else(|| malformed(&NAME))?;
     if *named != *wanted {
-        let text = format!("the header `Mcp-Name` names something else than `params.{member}`");
+        let text = format!("the header `Mcp-Name` differs from `params.{member}`");
         return Err(mismatch(&text));
     }
     Ok(())
 }
 
-/// Compares the headers that repeat arguments of a tool: each argument that is there stands in its header, no other does.
+/// Compares the headers that repeat tool arguments: each argument in `wanted` that is present must have its header, and
+/// vice versa.
 ///
 /// # Errors
-/// `-32020` where they differ.
+/// With `-32020` if they differ.
 pub(super) fn check_arguments(
     headers: &HeaderMap,
     request: &Request,
@@ -58,14 +59,14 @@ pub(super) fn check_arguments(
     let mut opened = Opened::default();
     for ParamHeader { path, header } in wanted {
         let name = format!("mcp-param-{}", header.to_ascii_lowercase());
-        // An annotation that is no header name was refused where it was read.
+        // A tool's annotation that is not a header name was already refused when the tool was read.
         let Ok(name) = HeaderName::try_from(name) else { continue };
         let argument = arguments.and_then(|all| path.iter().try_fold(all, |value, step| opened.member(value, step)));
         match (single(headers, &name)?, argument.filter(|value| value.get() != "null")) {
             (None, None) => {}
             (None, Some(_)) => return Err(lacking(&name)),
             (Some(_), None) => {
-                return Err(mismatch(&format!("the header `{name}` repeats an argument that is not there")));
+                return Err(mismatch(&format!("the header `{name}` repeats an argument that is missing")));
             }
             (Some(text), Some(argument)) => {
                 if !repeats(&decode(text).ok_or_else(|| malformed(&name))?, argument) {
@@ -77,7 +78,7 @@ pub(super) fn check_arguments(
     Ok(())
 }
 
-/// Whether a header's text says the same as the argument; `42.0` is `42`.
+/// Reports whether a header's text equals the argument; numbers are compared by value, so `42.0` equals `42`.
 fn repeats(text: &str, argument: &RawValue) -> bool {
     match raw::string(argument) {
         Some(value) => *text == *value,
@@ -89,7 +90,7 @@ fn repeats(text: &str, argument: &RawValue) -> bool {
     }
 }
 
-/// The param that names what a request is about.
+/// Returns the name of the param that holds the target of a request with this method; `None` if it has no target.
 fn target(method: &Method) -> Option<&'static str> {
     match method {
         Method::ToolsCall | Method::PromptsGet => Some("name"),
@@ -99,18 +100,19 @@ fn target(method: &Method) -> Option<&'static str> {
     }
 }
 
-/// The one value of a header, without the blanks around it; `None` if it is absent.
+/// Returns the only value of a header, trimmed; `None` if it is absent.
 pub(super) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ErrorObject> {
     let mut values = headers.get_all(name).iter();
     let Some(first) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(mismatch(&format!("the header `{name}` must stand once")));
+        return Err(mismatch(&format!("the header `{name}` must occur once")));
     }
     let text = first.to_str().map_err(|_| malformed(name))?;
     Ok(Some(text.trim_matches([' ', '\t'])))
 }
 
-/// What a value stands for: itself, or the text in `=?base64?…?=`; `None` if that is no base64 of a text.
+/// Decodes a header value: the text within `=?base64?…?=`, or else the value itself; `None` if that text is not the
+/// base64 of UTF-8.
 pub(super) fn decode(value: &str) -> Option<Cow<'_, str>> {
     let Some(encoded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
         return Some(Cow::Borrowed(value));
@@ -145,8 +147,8 @@ mod tests {
             header: header.to_owned(),
         };
         let wanted = [header(&["region"], "Region"), header(&["deep", "n"], "N")];
-        type Given = &'static [(&'static str, &'static str)];
-        let cases: [(&str, Given, bool); 12] = [
+        type HeaderPairs = &'static [(&'static str, &'static str)];
+        let cases: [(&str, HeaderPairs, bool); 12] = [
             (r#"{}"#, &[], true),
             (r#"{"region":null,"deep":{}}"#, &[], true),
             (r#"{"region":"a b"}"#, &[("mcp-param-region", " a b ")], true),
@@ -212,7 +214,7 @@ mod tests {
             ("=?base64?SGVsbG8?=", None),
             ("=?base64?SGVs!!!bG8=?=", None),
             ("=?base64?/w==?=", None),
-            // The marks of begin and end do not share their characters.
+            // The prefix and the suffix must not overlap.
             ("=?base64?=", Some("=?base64?=")),
         ];
         for (value, text) in cases {

@@ -1,8 +1,8 @@
-//! The HTTP door: Streamable HTTP of all revisions at `/mcp`, HTTP+SSE at `/sse` and `/messages`, and two routes for
-//! supervisors.
+//! The HTTP door: Streamable HTTP of all MCP revisions at `/mcp`, HTTP+SSE at `/sse` and `/messages`, two routes for
+//! supervisors, and a page for browsers.
 //!
-//! Connections come in, requests go to the router, answers and streams go out. A request is served in the task of its
-//! connection; only a call whose connection broke gets a task of its own. Start reading at `post.rs`.
+//! Connections come in; requests go to the router; answers and event streams go out. Over HTTP/1.1, a request is served
+//! in the task of its connection; a call whose connection broke gets its own task. Start reading at `post.rs`.
 
 mod answer;
 mod body;
@@ -14,7 +14,6 @@ mod halved;
 mod headers;
 mod outlet;
 mod page;
-pub(super) mod peer;
 mod post;
 mod receipt;
 mod replay;
@@ -31,7 +30,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderMap, HeaderName, StatusCode};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -43,29 +42,29 @@ use self::answer::Refusal;
 pub(super) use self::connection::STREAMS;
 use self::receipt::Bodies;
 use self::rules::{Now, Rules};
-use self::session::{Caps, Full, Key, Place, Session, Sessions, Use};
+use self::session::{Caps, Full, Key, Session, SessionPlace, Sessions, Use};
 use self::wires::Wires;
 use super::admin::Guests;
 use super::classify::Eras;
 use crate::queues::STUCK;
-use crate::router::{Held, Holds, Principal, Router};
+use crate::router::{DoorLoad, Holds, Principal, Router};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-/// How long the door waits when it cannot accept, most likely for want of file descriptors.
+/// How long the door pauses after `accept` fails, most likely for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long answers may take to be written once every call is over.
+/// How long answers may take to be written after the last call ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// What the config says about the door.
+/// The door's settings.
 #[derive(Clone)]
 pub(crate) struct Settings {
-    /// TLS, if it is spoken.
+    /// The TLS acceptor, if TLS is on.
     pub(crate) tls: Option<TlsAcceptor>,
-    /// The eras that are spoken.
+    /// The eras of MCP revisions that are served.
     pub(crate) eras: Eras,
     /// Whether HTTP+SSE is served.
     pub(crate) sse: bool,
-    /// The clients at the status socket: they count among the connections.
+    /// The clients at the status socket, which count as connections.
     pub(crate) guests: Guests,
 }
 
@@ -75,27 +74,27 @@ impl Default for Settings {
     }
 }
 
-/// What all requests share.
+/// The state that all requests share.
 struct Door {
     router: Router,
     eras: Eras,
     rules: Rules,
-    /// The connections there are.
+    /// The open connections.
     wires: Wires,
     guests: Guests,
     bodies: Bodies,
     sessions: Sessions,
-    /// Sessions over HTTP+SSE, if that is served.
+    /// The sessions over HTTP+SSE, if that transport is served.
     sse: Option<sse::Table>,
-    /// Calls whose connection broke.
+    /// The tasks of calls whose connection broke.
     tasks: TaskTracker,
-    /// Requests over HTTP/2.
+    /// The tasks of requests over HTTP/2.
     streams: TaskTracker,
     stopping: CancellationToken,
 }
 
-/// Serves until `stop`, then lets running calls finish for as long as the limits say. Whether clients of other machines may
-/// reach the listener is the caller's to know.
+/// Serves until `stop`, then lets running calls finish for as long as the limits say. The caller decides whether other
+/// machines may reach the listener.
 ///
 /// # Errors
 /// When the listener has no address.
@@ -122,20 +121,20 @@ pub(crate) async fn serve(
         eras: settings.eras,
         router,
     });
-    door.router.ask_of(&door);
+    door.router.meter().ask_of(&door);
     let connections = TaskTracker::new();
     let kill = CancellationToken::new();
     accept(&door, listener, &connections, &kill).await;
     door.drain(&connections, limits.drain).await;
     kill.cancel();
     connections.wait().await;
-    // What is left of requests ends with their connections.
+    // Remaining requests end with their connections.
     door.streams.close();
     door.streams.wait().await;
     Ok(())
 }
 
-/// Accepts connections until the door stops; the listener is closed then.
+/// Accepts connections until the door stops, then closes the listener.
 async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTracker, kill: &CancellationToken) {
     let limits = door.router.limits();
     let mut cuts = door.router.queues().cuts();
@@ -156,7 +155,8 @@ async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTrack
                 }
             }
             accepted = next(door, &listener) => match accepted {
-                // Those that gave way are gone in a moment; where they are not, nobody more comes in.
+                // Evicted connections end within a moment. If twice as many as the limit are still open, no new one is
+                // served.
                 Ok(stream)
                     if connections.len() / 2 >= limits.connections
                         || !door.wires.make_room(limits.connections.saturating_sub(door.guests.count())) =>
@@ -166,8 +166,8 @@ async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTrack
                     }
                 }
                 Ok(stream) => {
-                    let place = door.wires.open();
-                    connections.spawn(connection::serve(Arc::clone(door), stream, place, kill.clone()));
+                    let (wire, listed) = door.wires.open();
+                    connections.spawn(connection::serve(Arc::clone(door), stream, wire, listed, kill.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -178,14 +178,14 @@ async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTrack
     }
 }
 
-/// The next connection. It takes of the room that bodies have; until they have made it, newcomers wait where they cost
-/// us nothing.
+/// Accepts the next connection. Its memory is taken from that for request bodies; until bodies have freed it, new
+/// connections wait in the listen queue, where they cost us nothing.
 async fn next(door: &Door, listener: &TcpListener) -> io::Result<TcpStream> {
     door.bodies.make_way().await;
     Ok(listener.accept().await?.0)
 }
 
-/// Says, if that can be done at once, that there are too many connections.
+/// Tells a client, if that is possible without waiting, that there are too many connections.
 fn turn_away(stream: &TcpStream) {
     const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\n\
         connection: close\r\n\r\n";
@@ -193,9 +193,9 @@ fn turn_away(stream: &TcpStream) {
 }
 
 impl Holds for Door {
-    fn held(&self) -> Held {
+    fn held(&self) -> DoorLoad {
         let (sessions, sessions_of_one) = self.sessions.counts();
-        Held {
+        DoorLoad {
             connections: self.wires.count() + self.guests.count(),
             sessions,
             sessions_of_one,
@@ -205,7 +205,7 @@ impl Holds for Door {
 }
 
 impl Door {
-    /// The session that a request names, if it is the asker's.
+    /// Returns the session that a request's headers name, if the session belongs to the principal.
     fn session(&self, principal: &Principal, headers: &HeaderMap) -> Result<Use, Refusal> {
         let Some(value) = body::single(headers, &SESSION)? else {
             let reason = "`Mcp-Session-Id` is missing: send `initialize` first and name its session from then on";
@@ -216,8 +216,8 @@ impl Door {
         })
     }
 
-    /// A place for one more session of that principal.
-    fn reserve(&self, principal: &Principal) -> Result<Place, Refusal> {
+    /// Reserves a place for one more session of this principal; an idle session may have to end for it.
+    fn reserve(&self, principal: &Principal) -> Result<SessionPlace, Refusal> {
         self.check_room()?;
         let (place, evicted) = self.sessions.reserve(principal).map_err(|full| {
             Refusal::busy(match full {
@@ -244,22 +244,24 @@ impl Door {
         }
     }
 
-    /// Refuses new work while more waits for clients than may, those who are cut off included.
+    /// Refuses new work while too many bytes wait for clients, including bytes for clients that were disconnected
+    /// because they do not read.
     fn check_room(&self) -> Result<(), Refusal> {
         if self.router.queues().is_swamped() {
-            return Err(Refusal::busy("too much waits for clients that do not take it (host.limits.clientQueues)"));
+            return Err(Refusal::busy("too much waits for clients that do not read (host.limits.clientQueues)"));
         }
         Ok(())
     }
 
-    /// Ends the sessions whose time is over, and those whose clients were cut off.
+    /// Ends the sessions that expired, and those whose clients were disconnected because they do not read.
     fn sweep(&self) {
         for session in self.sessions.sweep() {
             self.close(&session);
         }
     }
 
-    /// The rules that the config means now. What is open of whoever proved who it is by what no longer counts ends first.
+    /// Returns the current access rules. If they changed, first ends the sessions and connections whose authentication
+    /// no longer holds.
     fn rules(&self) -> Arc<Now> {
         loop {
             if let Some(now) = self.rules.now() {
@@ -276,19 +278,19 @@ impl Door {
         }
     }
 
-    /// Ends a session whose client does not take what is there for it (`docs/hazards.md` H49).
+    /// Ends a session because its client does not read (`docs/hazards.md` H49).
     fn cut_off(&self, session: &Session) {
-        tracing::warn!(session = ?session.key, "client takes no messages; its session ends");
+        tracing::warn!(session = ?session.key, "client reads no messages; its session ends");
         self.end(session);
     }
 
-    /// The last steps of a session that is out of the table.
+    /// Cleans up after a session that was removed from the table.
     fn close(&self, session: &Session) {
-        self.router.close(&session.client);
+        self.router.clients().close(&session.client);
         session.end_streams();
     }
 
-    /// Lets running calls finish, then ends every session and lets the last answers out.
+    /// Lets running calls finish, then ends every session and writes the last answers.
     async fn drain(&self, connections: &TaskTracker, patience: Duration) {
         self.router.close_doors();
         connections.close();

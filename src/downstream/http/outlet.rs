@@ -1,35 +1,39 @@
-//! The way out of one answer: what goes through it counts for its client until the connection has written it.
+//! The way out for one response: its bytes count against the client's account until the connection has written them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::wires::Wire;
+use super::wires::HttpWire;
 use crate::protocol::Frame;
-use crate::queues::Way;
+use crate::queues::{Account, Way};
 
-/// Where an answer goes out.
+/// The way out for one response.
 #[derive(Clone, Debug)]
 pub(super) struct Outlet {
     way: Arc<Way>,
-    wire: Wire,
+    wire: HttpWire,
 }
 
-/// What a message costs beside its bytes.
+/// The bytes that a message costs in addition to its length.
 const OVERHEAD: usize = 128;
 
-impl Outlet {
-    pub(super) fn new(way: Arc<Way>, wire: Wire) -> Self {
-        Self { way, wire }
+impl HttpWire {
+    /// Returns the outlet to the client with this account. If the client is cut off (because it does not read), the
+    /// connection ends.
+    pub(super) fn outlet(&self, account: &Account) -> Outlet {
+        Outlet { way: account.way(self.end_token()), wire: self.clone() }
     }
+}
 
-    /// The connection.
-    pub(super) fn wire(&self) -> &Wire {
+impl Outlet {
+    /// Returns the connection.
+    pub(super) fn wire(&self) -> &HttpWire {
         &self.wire
     }
 
-    /// A message in pieces.
+    /// Returns the pieces of a message, counted against the account.
     pub(super) fn pieces(&self, frame: Frame) -> VecDeque<Bytes> {
         let size = OVERHEAD + frame.len();
         let [head, body, tail] = frame.pieces();
@@ -44,7 +48,7 @@ impl Outlet {
         pieces
     }
 
-    /// Writes an event that begins with `head`; a large message stays in its own piece.
+    /// Adds the pieces of an event that starts with `head`; a large message stays in its own piece.
     pub(super) fn event(&self, pieces: &mut VecDeque<Bytes>, head: &[u8], frame: Option<Frame>) {
         let size = OVERHEAD + head.len() + frame.as_ref().map_or(0, Frame::len);
         let [start, body, tail] = frame.map_or_else(Default::default, Frame::pieces);

@@ -1,16 +1,17 @@
-//! What a browser finds at `/`: one sentence, and how to connect a client. It names no server and holds no token.
+//! The page that a browser gets at `/`: one sentence, and how to connect a client. The page names no server and holds
+//! no token.
 
-use axum::http::header::{
+use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderMap, HeaderName, Uri};
+use http::{HeaderMap, HeaderName, Uri};
 
-/// A page without anything that loads, runs, or is framed.
+/// A content security policy for a page that loads nothing, runs nothing, and cannot be framed.
 const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The page, as whoever asks reaches us.
+/// Returns the response headers and the page, which shows the URL by which the browser reached us.
 pub(super) fn page(is_tls: bool, uri: &Uri, headers: &HeaderMap) -> ([(HeaderName, &'static str); 5], String) {
-    // The guard has let in only hosts that are ours, and both name the same one.
+    // The guard has admitted only our own host names, so both sources can be trusted.
     let host = uri.authority().map(|host| host.as_str());
     let host = host.or_else(|| headers.get(HOST)?.to_str().ok()).unwrap_or("127.0.0.1");
     let url = escaped(&format!("{}://{host}/mcp", if is_tls { "https" } else { "http" }));

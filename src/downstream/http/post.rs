@@ -1,43 +1,41 @@
-//! POST: one message of a client. A request is served by the future of its own handler, and how it is answered is
-//! decided late: as JSON if the answer comes before anything else, else as a stream of events. Only where the server may
-//! ask a client that can come back to a stream, the stream is opened at once.
+//! POST: one message from a client. The HTTP handler's own future serves the request, and the form of the response is
+//! decided late: JSON if the answer comes first, an event stream otherwise. The stream opens at once only if the server
+//! may ask questions (send the client requests) and the client can resume a stream.
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::Request as HttpRequest;
-use axum::http::{HeaderMap, HeaderValue};
-use axum::response::Response as HttpResponse;
 use bytes::Bytes;
 use futures_util::future::join_all;
+use http::{HeaderMap, HeaderValue};
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use super::answer::{self, Refusal};
+use super::answer::{self, Body, Refusal, Response as HttpResponse};
+use super::body::Request as HttpRequest;
 use super::outlet::Outlet;
 use super::replay::{From, Record};
 use super::session::{Key, Use};
-use super::stream::{Events, Source};
-use super::wires::Wire;
+use super::stream::{DECIDE, Events, Source};
+use super::wires::HttpWire;
 use super::{Door, SESSION, body, headers, stateless};
 use crate::downstream::authentication::Proven;
 use crate::downstream::classify::{self, Eras, Route};
 use crate::protocol::{ErrorObject, Malformed, Message, Method, ProtocolVersion, Request, Response, batch};
 use crate::router::{Client, Mailbox, Principal, Via};
 
-/// How long an answer may take and still come as JSON: a client behind a stream sees that its connection lives.
-pub(super) const DECIDE: Duration = Duration::from_millis(1500);
-
-/// What answers a request, or the requests of a batch.
+/// Resolves to the answer to a request, or to the answers to all requests in a batch.
 type Replies = Pin<Box<dyn Future<Output = Vec<Response>> + Send>>;
 
 /// Serves a POST.
-pub(super) async fn post(door: &Arc<Door>, proven: &Proven, request: HttpRequest) -> Result<HttpResponse, Refusal> {
+pub(super) async fn post(
+    door: &Arc<Door>,
+    wire: &HttpWire,
+    proven: &Proven,
+    request: HttpRequest,
+) -> Result<HttpResponse, Refusal> {
     let principal = &proven.principal;
     let (head, body) = request.into_parts();
-    let wire = Wire::of(&head.extensions);
     let headers = head.headers;
     body::check_type(&headers)?;
     body::check_accept(&headers, &["application/json", "text/event-stream"])?;
@@ -47,7 +45,7 @@ pub(super) async fn post(door: &Arc<Door>, proven: &Proven, request: HttpRequest
         Ok(message) => message,
         Err(malformed) => {
             return match batch(&bytes).filter(|_| door.eras != Eras::Modern) {
-                Some(items) => self::items(door, principal, &headers, &items, &wire).await,
+                Some(items) => self::items(door, principal, &headers, &items, wire).await,
                 None => Err(malformed.into()),
             };
         }
@@ -57,32 +55,32 @@ pub(super) async fn post(door: &Arc<Door>, proven: &Proven, request: HttpRequest
         _ => None,
     };
     let about = |refusal: Refusal| refusal.about(id.clone());
-    // Answers and cancellations still come through: they make room.
-    if id.is_some() && door.router.is_full() {
+    // Responses and cancellations still pass: they free room.
+    if id.is_some() && door.router.clients().is_full() {
         return Err(about(Refusal::busy("too many requests at once (host.limits.pending)")));
     }
     let route = classify::route(message, version, door.eras);
     match route.map_err(|error| about(Refusal::judged(error)))? {
-        Route::Session(message) => session(door, principal, &headers, message, &wire).await.map_err(about),
+        Route::Session(message) => session(door, principal, &headers, message, wire).await.map_err(about),
         Route::Stateless(request, envelope) => {
             wire.lets_go();
-            stateless::serve(door, proven, &headers, (request, envelope), &wire).await
+            stateless::serve(door, proven, &headers, request, envelope, wire).await
         }
-        // Over HTTP the end of the connection is what withdraws a request.
+        // Over HTTP a client withdraws a modern request by closing its stream, so the notification has no effect.
         Route::Notice(_) => Ok(answer::accepted()),
     }
 }
 
-/// A message of a session, or one that makes a session.
+/// Handles a message that belongs to a session, or opens one.
 async fn session(
     door: &Arc<Door>,
     principal: &Principal,
     headers: &HeaderMap,
     message: Message,
-    wire: &Wire,
+    wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
     let message = match message {
-        // Whatever session the client names: this makes a new one, and the id is ours.
+        // Whatever session id the client sends, `initialize` opens a new session with an id of ours.
         Message::Request(request) if request.method == Method::Initialize => {
             return initialize(door, principal, &request, wire);
         }
@@ -99,7 +97,7 @@ async fn session(
         Message::Notification(notice) => door.router.notify(client, notice),
         Message::Response(response) => {
             in_use.session().note_use();
-            door.router.answer(client, response);
+            client.answer(response);
         }
     }
     Ok(answer::accepted())
@@ -109,7 +107,7 @@ fn initialize(
     door: &Arc<Door>,
     principal: &Principal,
     request: &Request,
-    wire: &Wire,
+    wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
     let about = |refusal: Refusal| refusal.about(Some(request.id.clone()));
     if door.stopping.is_cancelled() {
@@ -118,10 +116,10 @@ fn initialize(
     let place = door.reserve(principal).map_err(about)?;
     let key = Key::mint().map_err(|error| {
         tracing::error!(%error, "no randomness for a session id");
-        about(Refusal::busy("no session id could be made"))
+        about(Refusal::busy("no session id could be created"))
     })?;
     let id = Some(request.id.clone());
-    let account = door.router.account();
+    let account = door.router.queues().account();
     let outlet = wire.outlet(&account);
     let (client, result) = match door.router.open(principal.clone(), request.params.as_ref(), account) {
         Ok(opened) => opened,
@@ -131,13 +129,13 @@ fn initialize(
     if let Ok(value) = HeaderValue::try_from(key.to_string()) {
         response.headers_mut().insert(SESSION, value);
     }
-    door.router.welcome(&client, Via::Http);
+    door.router.clients().roster().welcome(&client, Via::Http);
     door.sessions.add(key, place, client);
     Ok(response)
 }
 
-/// A call whose answer has not begun. Dropped, it goes on: a lost connection is no cancel (2025-11-25, transports). No
-/// event id was sent, so nobody can come back for the answer.
+/// A call whose response has not started. If this is dropped, the call continues as a task: a lost connection does not
+/// cancel a request (2025-11-25, transports). No event id was sent, so the client cannot come back for the answer.
 struct Undecided {
     answer: Option<(Replies, Use)>,
     tasks: TaskTracker,
@@ -157,13 +155,13 @@ impl Drop for Undecided {
     }
 }
 
-/// A batch: its requests run side by side and are answered together (2025-03-26).
+/// Handles a batch: its requests run concurrently, and one response has all answers (2025-03-26).
 async fn items(
     door: &Arc<Door>,
     principal: &Principal,
     headers: &HeaderMap,
     items: &[Bytes],
-    wire: &Wire,
+    wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
     let messages = classify::batch(items, headers::version(headers)).map_err(Refusal::judged)?;
     let in_use = door.session(principal, headers)?;
@@ -172,7 +170,7 @@ async fn items(
         return Err(Refusal::judged(classify::no_batches()));
     }
     in_use.session().note_use();
-    let leg = door.router.leg(client);
+    let leg = client.leg(door.router.limits());
     let outlet = wire.outlet(leg.account());
     let mut calls = Vec::new();
     let mut malformed = Vec::new();
@@ -180,7 +178,7 @@ async fn items(
         match message {
             Ok(Message::Request(request)) => calls.push(reply(door, client, request, &leg)),
             Ok(Message::Notification(notice)) => door.router.notify(client, notice),
-            Ok(Message::Response(response)) => door.router.answer(client, response),
+            Ok(Message::Response(response)) => client.answer(response),
             Err(Malformed { id, code, reason }) => {
                 malformed.push(Response { id, outcome: Err(ErrorObject::new(code, reason)) });
             }
@@ -193,21 +191,22 @@ async fn items(
         let answered = join_all(calls).await;
         malformed.into_iter().chain(answered.into_iter().flatten()).collect()
     });
-    Ok(serve(door, in_use, (leg, outlet), replies, Shape::Array).await)
+    Ok(serve(door, in_use, leg, outlet, replies, Shape::Array).await)
 }
 
-async fn call(door: &Arc<Door>, in_use: Use, request: Request, wire: &Wire) -> HttpResponse {
+async fn call(door: &Arc<Door>, in_use: Use, request: Request, wire: &HttpWire) -> HttpResponse {
     let client = &in_use.session().client;
-    let leg = door.router.leg(client);
+    let leg = client.leg(door.router.limits());
     let outlet = wire.outlet(leg.account());
-    // During such a call a person may be asked, which takes its time: an event id lets the client come back for the answer.
+    // A call that asks a person takes time: a stream opened at once has an event id, with which the client can come
+    // back for the answer.
     let at_once = request.method.may_ask() && client.can_be_asked() && can_return(client);
     let reply = reply(door, client, request, &leg);
     let replies = Box::pin(async move { reply.await.into_iter().collect() });
-    serve(door, in_use, (leg, outlet), replies, if at_once { Shape::Stream } else { Shape::Single }).await
+    serve(door, in_use, leg, outlet, replies, if at_once { Shape::Stream } else { Shape::Single }).await
 }
 
-/// The answer to one request; `None` where none is due.
+/// Resolves to the answer to one request; `None` if none is due.
 fn reply(
     door: &Door,
     client: &Arc<Client>,
@@ -215,25 +214,26 @@ fn reply(
     leg: &Arc<Mailbox>,
 ) -> impl Future<Output = Option<Response>> + Send + use<> {
     let id = request.id.clone();
-    // It is large, and each future around it would hold it twice.
+    // The future is large, and each future around it would hold it twice.
     let answer = Box::pin(door.router.request(client, request, leg));
     async move { answer.await.map(|outcome| Response { id: Some(id), outcome }) }
 }
 
-/// How replies that come before anything else are written.
+/// The form of the response if the answer comes before any other message.
 enum Shape {
-    /// As one JSON object.
+    /// One JSON object.
     Single,
-    /// As one JSON array.
+    /// One JSON array.
     Array,
-    /// As a stream, whatever comes when.
+    /// An event stream opens at once. An answer that is already there is still sent as JSON.
     Stream,
 }
 
 async fn serve(
     door: &Arc<Door>,
     in_use: Use,
-    (leg, outlet): (Arc<Mailbox>, Outlet),
+    leg: Arc<Mailbox>,
+    outlet: Outlet,
     replies: Replies,
     shape: Shape,
 ) -> HttpResponse {
@@ -254,60 +254,61 @@ async fn serve(
     match (replied, shape) {
         (Some(mut replied), Shape::Single | Shape::Stream) if early.is_none() => match replied.pop() {
             Some(response) => answer::json(outlet.pieces(response.frame())),
-            // The client withdrew the request, so no answer is due; and a stream may end without one, but JSON may not.
-            None => answer::events(Body::empty()),
+            // The client withdrew the request, so no answer is due. An event stream may end without an answer; JSON may
+            // not be empty.
+            None => answer::events(Body::Empty),
         },
         (Some(replied), Shape::Array) if early.is_none() && !replied.is_empty() => {
             answer::json_array(&replied, &outlet)
         }
-        (replied, _) => stream(door, Call { leg, early, replies, replied, in_use }, outlet),
+        (replied, _) => stream(door, StreamedCall { leg, early, replies, replied, in_use }, outlet),
     }
 }
 
-/// A call that is answered as a stream.
-struct Call {
+/// A call that is answered with an event stream.
+struct StreamedCall {
     leg: Arc<Mailbox>,
-    /// The first message, if it was taken already.
+    /// The first message, if it was already taken.
     early: Option<Message>,
     replies: Replies,
-    /// What they are, if they are there already.
+    /// The answers, if they are already known.
     replied: Option<Vec<Response>>,
     in_use: Use,
 }
 
-fn stream(door: &Arc<Door>, call: Call, outlet: Outlet) -> HttpResponse {
+fn stream(door: &Arc<Door>, call: StreamedCall, outlet: Outlet) -> HttpResponse {
     let session = call.in_use.session();
     let record = session.call_stream(door.router.limits().client_queue);
-    let Ok(reader) = record.read(From::Untaken) else { return answer::events(Body::empty()) };
+    let Ok(reader) = record.read(From::Untaken) else { return answer::events(Body::Empty) };
     reader.is_on(outlet.wire());
     let can_return = can_return(&session.client);
     if can_return {
         record.push(None);
     }
     let in_use = call.in_use.again();
-    let work = Box::pin(call.drive(Arc::clone(door), Ending(record), can_return));
-    let body = Events::new(reader, Source::Call(work, door.tasks.clone()), in_use, outlet);
-    answer::events(Body::new(body))
+    let work = Box::pin(call.drive(Arc::clone(door), EndOnDrop(record), can_return));
+    let events = Events::new(reader, Source::Call(work, door.tasks.clone()), in_use, outlet);
+    answer::events(Body::record(events))
 }
 
-/// Whether the client can come back to a stream. Clients of older revisions take the empty data of the first event for a
-/// broken message.
+/// Reports whether the client can resume a stream, which starts with an event without data. Clients with older
+/// revisions take that event for a broken message.
 fn can_return(client: &Client) -> bool {
     client.revision() >= ProtocolVersion::V2025_11_25
 }
 
-/// Ends a stream when it goes, whatever happened.
-struct Ending(Arc<Record>);
+/// Ends the stream of this record when dropped.
+struct EndOnDrop(Arc<Record>);
 
-impl Drop for Ending {
+impl Drop for EndOnDrop {
     fn drop(&mut self) {
         self.0.end();
     }
 }
 
-impl Call {
-    /// Writes what belongs to the call into its stream, last what answers it.
-    async fn drive(mut self, door: Arc<Door>, ending: Ending, can_return: bool) {
+impl StreamedCall {
+    /// Writes the call's messages into its stream, and the answer last.
+    async fn drive(mut self, door: Arc<Door>, ending: EndOnDrop, can_return: bool) {
         let record = &ending.0;
         if let Some(message) = self.early.take() {
             record.push(Some(message.frame().on_one_line()));
@@ -358,5 +359,5 @@ impl Call {
     }
 }
 
-/// The client did not take what its call had for it.
+/// The client did not read its call's messages, so some were dropped.
 struct Overflowed;

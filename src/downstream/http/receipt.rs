@@ -1,18 +1,18 @@
-//! The bodies in receipt, and what they hold in all (`host.limits.bodies`).
+//! The request bodies that are being received, and the limit on their total memory (`host.limits.bodies`).
 //!
-//! A body that comes in one piece is not counted: nothing holds it while it is waited for. Bodies have the cap less
-//! what connections and queues to clients hold, and a sixth of it in any case. A closed connection counts for four
-//! seconds more, because its memory is not back at once. While bodies that were given up have not left, no connection
-//! is accepted.
+//! A body that arrives in one piece is not counted, because nothing is held while waiting for it. Bodies may use the
+//! limit minus the memory of connections and of queues to clients, but always at least a sixth of the limit. A closed
+//! connection counts for four more seconds, because its memory is not returned to the system at once. While the tasks
+//! of many dropped bodies are still running, no connection is accepted.
 //!
-//! **Invariant:** all counted bodies together are within the cap, except that a single one may have any size. Over it
-//! one body is given up at once, and its memory with it: the costliest one (bytes times time on the way) of the
-//! principal whose bodies have cost most so far. So a sender that holds much for long makes room, and small and quick
-//! bodies get in (`docs/hazards.md` H103).
+//! **Invariant:** all counted bodies together stay within the limit, except that a single one may have any size. Above
+//! the limit, one body after another is dropped with its memory at once: the costliest one (bytes times time since its
+//! start) of the principal whose bodies have cost the most. So a sender that holds much for long makes room, and small,
+//! quick bodies get through (`docs/hazards.md` H103).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,35 +20,37 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use super::connection::BUFFER;
-use super::wires::Wires;
+use super::wires::{BUFFER, Wires};
+use crate::lock::lock;
 use crate::protocol::whole::Whole;
 use crate::queues::Queues;
 use crate::router::Principal;
 
-/// Bodies always have this part of their cap, however much connections and queues hold: a sixth.
+/// Bodies always have one in this many bytes of the limit, however much connections and queues hold: a sixth.
 const LEAST: usize = 6;
-/// Each connection counts as so much: its task, and its buffers to read into and to write from.
+/// The memory that each connection costs, in bytes: its task, and its read and write buffers.
 const CONNECTION: usize = 32 * 1024;
-/// How long the system may wait for what connections held, once they are gone. The program gives the last of it back after
-/// three seconds.
+/// How long a closed connection still counts: the program returns the last of its memory to the system after three
+/// seconds.
 const BACK: Duration = Duration::from_secs(4);
-/// What a body costs beside its bytes: its task, and what its connection reads into. It bounds how many there are.
+/// What a body costs in addition to its bytes: its task, and the connection's read buffer. This also bounds the number
+/// of bodies.
 const PLACE: usize = 16 * 1024;
-/// Room for the first bytes of a body; it doubles.
+/// The initial capacity for a body's bytes, which then doubles as needed.
 const FIRST: usize = 4 * 1024;
-/// From this size on a body has memory of its own, which the system gives in pages.
+/// A body above this size has its own memory mapping, which the system fills page by page.
 const SMALL: usize = 128 * 1024;
 const PAGE: usize = 4 * 1024;
-/// Large bodies that read on in one turn of the runtime: each reads all that has come, and others wait meanwhile.
+/// How many large bodies are read in one turn of the runtime: each reads all that has arrived while the others wait.
 const AT_ONCE: usize = 4;
-/// Refused bodies that are read on, so that their clients see the refusal. Each costs what a connection reads ahead.
+/// How many refused bodies may still be read and discarded, so that their clients see the refusal. Each costs a
+/// connection's read buffer.
 const DROPPED: usize = 16;
-/// Bodies that were given up and whose tasks have not heard of it: as long as there are more, nobody reads on, and no
-/// connection is accepted. Each costs what its connection has read ahead, which is no longer counted.
+/// How many dropped bodies may exist whose tasks have not noticed yet: above this number, no body is read and no
+/// connection is accepted. Each costs its connection's read buffer, which is no longer counted.
 const LEAVING: usize = 16;
 
-/// All of them.
+/// All bodies that are being received.
 #[derive(Debug)]
 pub(super) struct Bodies {
     cap: usize,
@@ -56,48 +58,49 @@ pub(super) struct Bodies {
     queues: Queues,
     used: AtomicUsize,
     count: AtomicU64,
-    open: Mutex<HashMap<u64, Arc<Entry>>>,
+    open: Mutex<HashMap<u64, Arc<OpenBody>>>,
     dropped: Semaphore,
-    /// For the large ones that read on.
+    /// Admits the large bodies that are read in this turn.
     gate: Semaphore,
     leaving: AtomicUsize,
-    /// One of those has left.
+    /// Notified when the task of a dropped body has ended.
     left: Notify,
-    /// The most connections of late, and when there were so many.
+    /// The recent maximum of open connections, and its time.
     most: Mutex<(usize, Instant)>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct OpenBody {
     principal: Principal,
     begun: Instant,
     held: AtomicUsize,
-    /// What has come; `None` once it is given up.
+    /// The bytes so far; `None` once the body is dropped.
     kept: Mutex<Option<Kept>>,
     given_up: Notify,
 }
 
-/// What has come of a body: a small one in the heap, where it doubles, a large one in a mapping as long as it may become.
+/// The bytes of a body so far. A small body is on the heap, where its capacity doubles; a large one is in a mapping of
+/// its maximum length.
 #[derive(Debug, Default)]
 struct Kept {
     small: Vec<u8>,
     large: Option<Whole>,
 }
 
-/// One of them, until it is dropped.
+/// One body that is being received. It is no longer counted once this is dropped.
 #[derive(Debug)]
 pub(super) struct Receipt<'a> {
     bodies: &'a Bodies,
     number: u64,
-    entry: Arc<Entry>,
+    entry: Arc<OpenBody>,
 }
 
-/// The body was given up.
+/// The body was dropped to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GivenUp;
 
 impl Bodies {
-    /// None so far, and `cap` bytes for all of them, less what those connections hold, and what waits in those queues.
+    /// Creates the account of all bodies, which may have `cap` bytes minus the memory of these connections and queues.
     pub(super) fn new(cap: usize, wires: Wires, queues: Queues) -> Self {
         Self {
             cap,
@@ -114,31 +117,33 @@ impl Bodies {
         }
     }
 
-    /// Bytes that they hold now.
+    /// Returns the bytes that bodies hold now.
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// What they may hold now. Clients hold connections and what waits for them, too: the more that is, the less is received.
+    /// Returns the bytes that bodies may hold now. The more memory connections and queues hold, the fewer bytes are
+    /// received.
     fn room(&self) -> usize {
         let others = self.queues.used().saturating_add(self.connections() * CONNECTION);
         self.cap.saturating_sub(others).max(self.cap / LEAST)
     }
 
-    /// The most connections of the last [`BACK`]. The system does not have the memory of closed ones at once.
+    /// Returns the most connections that were open within [`BACK`]: the memory of closed ones is not returned to the
+    /// system at once.
     fn connections(&self) -> usize {
         let now = (self.wires.count(), Instant::now());
-        let mut most = self.most.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut most = lock(&self.most);
         if now.0 >= most.0 || now.1 >= most.1 + BACK {
             *most = now;
         }
         most.0
     }
 
-    /// One more, of that principal.
+    /// Starts to receive a body from this principal.
     pub(super) fn begin(&self, principal: &Principal) -> Receipt<'_> {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
-        let entry = Arc::new(Entry {
+        let entry = Arc::new(OpenBody {
             principal: principal.clone(),
             begun: Instant::now(),
             held: AtomicUsize::new(0),
@@ -151,13 +156,13 @@ impl Bodies {
         receipt
     }
 
-    /// A place among the refused bodies that are read on, if there is one.
+    /// Reserves a place to discard the rest of a refused body, if one is free.
     pub(super) fn dropping(&self) -> Option<SemaphorePermit<'_>> {
         self.dropped.try_acquire().ok()
     }
 
-    /// Waits until no more than a few were given up and have not left. Each new body may make another one leave, so
-    /// without that wait a crowd that comes at once would be held twice.
+    /// Waits until the tasks of few dropped bodies remain. Each new body may displace another one, so without this wait
+    /// many bodies that arrive at once would be held twice.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -171,7 +176,7 @@ impl Bodies {
         }
     }
 
-    /// Makes room for one more connection, and waits until it is there.
+    /// Makes room for one more connection, and waits until that room is free.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -182,7 +187,7 @@ impl Bodies {
         self.settled().await;
     }
 
-    /// Gives up as many as it takes.
+    /// Drops as many bodies as necessary, except the last one.
     fn relieve(&self) {
         let mut open = self.table();
         while self.used() > self.room() && open.len() > 1 {
@@ -196,12 +201,12 @@ impl Bodies {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, HashMap<u64, Arc<OpenBody>>> {
+        lock(&self.open)
     }
 }
 
-fn costliest(open: &HashMap<u64, Arc<Entry>>) -> Option<u64> {
+fn costliest(open: &HashMap<u64, Arc<OpenBody>>) -> Option<u64> {
     let now = Instant::now();
     let mut of_each: HashMap<&Principal, (u128, u128, u64)> = HashMap::new();
     for (number, entry) in open {
@@ -215,14 +220,14 @@ fn costliest(open: &HashMap<u64, Arc<Entry>>) -> Option<u64> {
     of_each.into_values().max().map(|(_, _, number)| number)
 }
 
-impl Entry {
-    /// What it has cost so far.
+impl OpenBody {
+    /// Returns the body's cost so far, in bytes times milliseconds.
     fn cost(&self, now: Instant) -> u128 {
         (now.saturating_duration_since(self.begun).as_millis() + 1) * self.held.load(Ordering::Relaxed) as u128
     }
 
     fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept)
     }
 }
 
@@ -231,19 +236,19 @@ impl Kept {
         self.large.as_ref().map_or(self.small.len(), Whole::len)
     }
 
-    /// How much memory the first `length` bytes of a body of `most` take.
+    /// Returns the memory for the first `length` bytes of a body of at most `most` bytes.
     fn room(length: usize, most: usize) -> usize {
         if length > SMALL { length.next_multiple_of(PAGE) } else { length.next_power_of_two().max(FIRST).min(most) }
     }
 
-    /// What they cost with what the connection holds beside them: it reads ahead as much as came at once, up to its buffer.
-    /// What both had in the heap, as they grew, leaves holes of the same size.
+    /// Returns what the first `length` bytes cost, with the connection's read buffer, which grows with the arriving
+    /// pieces up to its maximum. Growing heap buffers leaves holes of the same size.
     fn costs(length: usize, most: usize) -> usize {
         let room = Self::room(length, most);
         room + room.min(BUFFER) + 2 * room.min(SMALL)
     }
 
-    /// Adds a piece of a body of `most` bytes at most.
+    /// Adds a piece to a body of at most `most` bytes.
     fn push(&mut self, piece: &[u8], most: usize) {
         let length = self.len() + piece.len();
         if length <= SMALL {
@@ -265,17 +270,17 @@ impl Kept {
 }
 
 impl Receipt<'_> {
-    /// Keeps one more piece of a body of `most` bytes at most.
+    /// Adds one more piece to a body of at most `most` bytes.
     pub(super) fn put(&self, piece: &[u8], most: usize) -> Result<(), GivenUp> {
         let before = self.entry.kept().as_ref().ok_or(GivenUp)?.len();
-        // Room is counted before it is taken.
+        // Memory is counted before it is used.
         let holds = |length| if length == 0 { 0 } else { Kept::costs(length, most) };
         self.hold(holds(before + piece.len()) - holds(before));
         self.entry.kept().as_mut().ok_or(GivenUp)?.push(piece, most);
         Ok(())
     }
 
-    /// Waits until it is given up.
+    /// Waits until the body is dropped.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -283,7 +288,7 @@ impl Receipt<'_> {
         self.entry.given_up.notified().await;
     }
 
-    /// Waits until there is time to read on.
+    /// Waits until the body may be read again.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -295,13 +300,13 @@ impl Receipt<'_> {
         }
     }
 
-    /// The whole.
+    /// Returns all bytes of the body.
     pub(super) fn take(self) -> Result<Bytes, GivenUp> {
         self.entry.kept().take().map(Kept::whole).ok_or(GivenUp)
     }
 
     fn hold(&self, more: usize) {
-        // In this order the sum never falls below what is held.
+        // In this order the sum never falls below the bytes that the bodies hold.
         let before = self.bodies.used.fetch_add(more, Ordering::Relaxed);
         self.entry.held.fetch_add(more, Ordering::Relaxed);
         if before.saturating_add(more) > self.bodies.room() {
@@ -327,22 +332,22 @@ mod tests {
     use super::*;
 
     const KIB: usize = 1024;
-    /// What a body of a hundred kibibytes holds that says how long it is.
+    /// The cost of a body of a hundred kibibytes with a known length.
     const EACH: usize = PLACE + 400 * KIB;
 
-    /// With queues in which nothing waits.
+    /// Creates an account whose queues are empty.
     fn of(cap: usize) -> Bodies {
         Bodies::new(cap, Wires::default(), Queues::new(usize::MAX))
     }
 
-    /// One of a hundred kibibytes.
+    /// Receives a body of a hundred kibibytes.
     fn one<'a>(bodies: &'a Bodies, name: &str) -> Receipt<'a> {
         let receipt = bodies.begin(&Principal::named(name));
         let _ = receipt.put(&[b'x'; 100 * KIB], 100 * KIB);
         receipt
     }
 
-    /// Which of them are still held.
+    /// Reports which of them are still held.
     fn held<const N: usize>(receipts: [&Receipt<'_>; N]) -> [bool; N] {
         receipts.map(|receipt| receipt.entry.kept().is_some())
     }
@@ -385,7 +390,7 @@ mod tests {
         assert_eq!(gone.take(), Err(GivenUp));
         drop(fourth);
         assert_eq!(bodies.used(), 0);
-        // Whatever the cap: there is always room for one.
+        // Whatever the limit, there is room for one.
         let bodies = of(1);
         let (first, second) = (one(&bodies, "ann"), bodies.begin(&Principal::local()));
         assert_eq!(held([&first, &second]), [false, true]);
@@ -399,13 +404,13 @@ mod tests {
         advance(Duration::from_secs(5)).await;
         let greedy = [(); 3].map(|()| one(&bodies, "ann"));
         advance(Duration::from_secs(5)).await;
-        // His is on its way for longer than any of hers, and hers cost more together. A small one of anybody stays.
+        // His body takes longer than any of hers, but hers cost more together. A small body stays, whoever sends it.
         let small = bodies.begin(&Principal::named("ann"));
         assert_eq!(small.put(b"{", 2), Ok(()));
         let [first, second, third] = &greedy;
         assert_eq!(held([first, second, third]).iter().filter(|held| **held).count(), 2);
         assert_eq!(held([&slow, &small]), [true; 2]);
-        // What comes quickly is not given up for what does not.
+        // A quick body is not dropped in favor of a slow one.
         for _ in 0..20 {
             let quick = one(&bodies, "eve");
             assert_eq!(quick.take().unwrap().len(), 100 * KIB);

@@ -1,94 +1,96 @@
-//! One stream of a session: what was and is to be sent on it, kept for a client that lost its connection.
+//! One event stream of a session: its events, sent and unsent, are kept for a client that loses its connection.
 //!
-//! A writer pushes messages, at most one reader takes them in order; the reader's place survives its connection, so that
-//! a new one begins after what the last took, or after the event the client saw last (2025-11-25, transports,
-//! "Resumability and Redelivery"). **Invariant:** what nobody took yet is dropped last, and the newest of it never; what was
-//! taken is kept as long as there is plenty of room for the queues of all clients.
+//! A writer pushes messages, and at most one reader takes them in order. The reader's position survives its connection:
+//! the reader of a new connection starts after the last event taken, or after the last event that the client saw
+//! (2025-11-25, transports, "Resumability and Redelivery"). **Invariant:** events that no reader has taken are dropped
+//! last, and the newest of them never. Taken events are kept for redelivery while the queues of all clients have plenty
+//! of room.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::wires::Wire;
+use super::wires::HttpWire;
+use crate::lock::lock;
 use crate::protocol::Frame;
 use crate::queues::{Account, Share, Spare};
 
 /// How long a stream is kept after its last event.
 pub(super) const KEPT_FOR: Duration = Duration::from_secs(5 * 60);
-/// How many bytes and events that were taken already are kept for another try.
+/// The most bytes and events that are kept for redelivery after they were taken.
 const TAKEN_BYTES: usize = 1024 * 1024;
 const TAKEN_EVENTS: usize = 256;
-/// What an event costs beside its bytes.
+/// The bytes that an event costs in addition to its length.
 const OVERHEAD: usize = 128;
 
-/// A stream.
+/// A stream: its events, and the state of its reader.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// The first part of its event ids.
+    /// The stream's number, the first part of its event ids.
     pub(super) number: u32,
-    /// Most bytes that wait while no one reads.
+    /// The most bytes that may wait while there is no reader.
     cap: usize,
-    state: Mutex<State>,
+    state: Mutex<RecordState>,
 }
 
 #[derive(Debug)]
-struct State {
-    /// The events up to `next`, without gaps.
-    kept: VecDeque<Event>,
+struct RecordState {
+    /// The newest events, without gaps; `next` is the number of the one that will follow.
+    kept: VecDeque<RecordEvent>,
     next: u64,
     /// The first event that no reader took.
     untaken: u64,
-    /// What those from there on hold, and what those before do.
+    /// The bytes of the untaken events (`waiting`), and of the taken ones (`taken`).
     waiting: Share,
     taken: Spare,
     reading: bool,
-    /// How many have read before, and the connection of who does.
+    /// How many readers have left, and the connection of the current one.
     turn: u64,
-    wire: Option<Wire>,
+    wire: Option<HttpWire>,
     waker: Option<Waker>,
     poked: bool,
     hang_up: Option<Duration>,
     ended: Option<Instant>,
 }
 
-/// A message, or nothing: an event that only gives the client an id to come back with.
-type Event = Option<Frame>;
+/// A message; `None` is an event without a message, which only gives the client an id to resume from.
+type RecordEvent = Option<Frame>;
 
-/// What a reader gets.
+/// The next thing for a reader to do.
 #[derive(Debug)]
 pub(super) enum Item {
-    /// An event and the second part of its id.
-    Event(u64, Event),
-    /// Somebody wants to know whether the reader's connection lives: write a comment.
+    /// Send an event; the number is the second part of its id.
+    Event(u64, RecordEvent),
+    /// Write a comment: another connection wants to read, and the write shows whether the reader's connection is alive.
     Poke,
-    /// Close the connection and tell the client to come back after that time.
+    /// Close the connection, and tell the client to reconnect after this time.
     HangUp(Duration),
-    /// That was all.
+    /// The stream has ended.
     End,
 }
 
-/// Where a reader begins.
+/// Where a reader starts.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum From {
-    /// At the first event that no reader took.
+    /// At the first event that no reader has taken.
     Untaken,
-    /// Behind the event with that number.
+    /// After the event with this number.
     After(u64),
 }
 
 /// Why a stream cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
-    /// It has a reader.
+pub(super) enum ReadRefused {
+    /// The stream already has a reader.
     Taken,
-    /// There is no such event.
+    /// The event from which to resume does not exist.
     Unknown,
 }
 
-/// The reader of a record, until it is dropped.
+/// The reader of a record. Dropping it frees the record for another reader.
 #[derive(Debug)]
 pub(super) struct Reader {
     record: Arc<Record>,
@@ -96,9 +98,9 @@ pub(super) struct Reader {
 }
 
 impl Record {
-    /// A stream that counts for that account.
+    /// Creates a stream whose bytes count against this account; at most `cap` bytes wait while there is no reader.
     pub(super) fn new(number: u32, cap: usize, account: &Account) -> Self {
-        let state = State {
+        let state = RecordState {
             kept: VecDeque::new(),
             next: 0,
             untaken: 0,
@@ -115,8 +117,8 @@ impl Record {
         Self { number, cap, state: Mutex::new(state) }
     }
 
-    /// Adds a message; `None` adds an event without one.
-    pub(super) fn push(&self, event: Event) {
+    /// Adds a message, or an event without one.
+    pub(super) fn push(&self, event: RecordEvent) {
         let mut state = self.lock();
         state.waiting.add(weight(&event));
         state.next += 1;
@@ -125,14 +127,15 @@ impl Record {
         state.wake();
     }
 
-    /// No more events.
+    /// Ends the stream: no more events follow.
     pub(super) fn end(&self) {
         let mut state = self.lock();
         state.ended.get_or_insert_with(Instant::now);
         state.wake();
     }
 
-    /// Sends the reader away once it took everything; the stream goes on.
+    /// Disconnects the reader once it has taken all events; the client may reconnect after `retry`, and the stream
+    /// continues.
     pub(super) fn hang_up(&self, retry: Duration) {
         let mut state = self.lock();
         if state.reading {
@@ -141,22 +144,24 @@ impl Record {
         }
     }
 
-    /// Begins to read.
-    pub(super) fn read(self: &Arc<Self>, from: From) -> Result<Reader, Refused> {
+    /// Starts to read.
+    pub(super) fn read(self: &Arc<Self>, from: From) -> Result<Reader, ReadRefused> {
         let mut state = self.lock();
-        if matches!(from, From::After(seen) if seen < state.next) && state.wire.as_ref().is_some_and(Wire::was_left) {
-            // Its client sends no more there, and has come back: it reads here from now on.
+        if matches!(from, From::After(seen) if seen < state.next) && state.wire.as_ref().is_some_and(HttpWire::was_left)
+        {
+            // The client sends no more on the old connection and has reconnected, so the new connection reads from now
+            // on.
             state.leave();
         }
         if state.reading {
-            // A connection that died unseen dies of the next write.
+            // If the current reader's connection is dead, writing to it reveals that.
             state.poked = true;
             state.wake();
-            return Err(Refused::Taken);
+            return Err(ReadRefused::Taken);
         }
         if let From::After(seen) = from {
             if seen >= state.next {
-                return Err(Refused::Unknown);
+                return Err(ReadRefused::Unknown);
             }
             let first = state.first();
             state.go_to((seen + 1).max(first));
@@ -167,18 +172,19 @@ impl Record {
         Ok(Reader { record: Arc::clone(self), turn })
     }
 
-    /// What the stream keeps, if it ended and nobody reads: bytes and when it ended.
+    /// Returns the bytes that the stream keeps, and when it ended; `None` if it has not ended or has a reader.
     pub(super) fn rest(&self) -> Option<(usize, Instant)> {
         let state = self.lock();
         state.ended.filter(|_| !state.reading).map(|at| (state.waiting.bytes() + state.taken.bytes(), at))
     }
 
-    fn trim(&self, state: &mut State) {
+    fn trim(&self, state: &mut RecordState) {
         while state.kept.len() > 1 {
             let over = if state.first() < state.untaken {
                 state.taken.bytes() > TAKEN_BYTES || state.kept.len() > TAKEN_EVENTS
             } else {
-                // Events for a reader are bounded where they come from; without one they end here.
+                // While there is a reader, untaken events are bounded at their source; without a reader, they are
+                // bounded here.
                 !state.reading && state.waiting.bytes() > self.cap
             };
             if !over {
@@ -188,18 +194,18 @@ impl Record {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, RecordState> {
+        lock(&self.state)
     }
 }
 
-impl State {
-    /// The number of the oldest event that is kept.
+impl RecordState {
+    /// Returns the number of the oldest kept event.
     fn first(&self) -> u64 {
         self.next - self.kept.len() as u64
     }
 
-    /// Forgets the oldest event.
+    /// Drops the oldest event.
     fn drop_first(&mut self) {
         let taken = self.first() < self.untaken;
         let size = self.kept.pop_front().map_or(0, |event| weight(&event));
@@ -211,8 +217,8 @@ impl State {
         }
     }
 
-    /// The first event that no reader took, if there is one: now one has.
-    fn take(&mut self) -> Option<(u64, Event)> {
+    /// Takes the first untaken event, if there is one.
+    fn take(&mut self) -> Option<(u64, RecordEvent)> {
         if self.untaken >= self.next {
             return None;
         }
@@ -222,7 +228,7 @@ impl State {
         let size = weight(&event);
         self.waiting.take(size);
         self.untaken += 1;
-        // What was taken before makes room for it.
+        // Events taken earlier make room for the one taken now.
         while !self.taken.try_add(size) {
             if self.untaken - self.first() == 1 {
                 self.kept.pop_front();
@@ -233,7 +239,7 @@ impl State {
         Some((number, event))
     }
 
-    /// Has the next reader begin at an event that is kept.
+    /// Makes the next reader start at the event with this number, which must still be kept.
     fn go_to(&mut self, number: u64) {
         while self.untaken < number && self.take().is_some() {}
         while self.untaken > number {
@@ -245,7 +251,7 @@ impl State {
         }
     }
 
-    /// The reader reads no more.
+    /// Detaches the reader.
     fn leave(&mut self) {
         self.wake();
         self.turn += 1;
@@ -263,17 +269,17 @@ impl State {
 }
 
 impl Reader {
-    /// Names the connection of a reader whose going may be seen late.
-    pub(super) fn is_on(&self, wire: &Wire) {
+    /// Sets the connection of a reader whose disconnect we may notice late.
+    pub(super) fn is_on(&self, wire: &HttpWire) {
         self.record.lock().wire = Some(wire.clone());
     }
 
-    /// The first part of the event ids.
+    /// Returns the first part of the event ids.
     pub(super) fn number(&self) -> u32 {
         self.record.number
     }
 
-    /// Waits for the next thing to do.
+    /// Polls for the next thing to do.
     pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<Item> {
         let mut state = self.record.lock();
         if state.turn != self.turn {
@@ -309,7 +315,7 @@ impl Drop for Reader {
     }
 }
 
-fn weight(event: &Event) -> usize {
+fn weight(event: &RecordEvent) -> usize {
     OVERHEAD + event.as_ref().map_or(0, Frame::len)
 }
 
@@ -318,12 +324,12 @@ mod tests {
     use super::*;
     use crate::protocol::{Method, Notification, Raw};
 
-    fn event(size: usize) -> Event {
+    fn event(size: usize) -> RecordEvent {
         let params = Some(Raw::from_value(&"x".repeat(size)));
         Some(Notification { method: Method::LogMessage, params }.frame())
     }
 
-    /// The number of the first event that a reader gets now, and how many it gets.
+    /// Returns the number of the first event that a reader gets now, and how many it gets.
     fn taken(reader: &Reader) -> (Option<u64>, usize) {
         let cx = Context::from_waker(Waker::noop());
         let next = || match reader.poll(&cx) {

@@ -1,7 +1,7 @@
-//! The routes, and what stands before them: the guard, then who asks.
+//! The HTTP routes, and the checks before them: first the guard (hosts and origins), then authentication.
 //!
-//! **Invariant:** nothing is served that is not in [`ROUTES`], and nothing there changes the host itself: what does has
-//! its place on the local socket (`docs/hazards.md` H83).
+//! **Invariant:** only the paths in [`ROUTES`] and those of the OAuth resource metadata are served, and none of them
+//! changes the host itself: such requests belong on the local socket (`docs/hazards.md` H83).
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -10,27 +10,25 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::body::Body;
-use axum::extract::Request;
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Version};
-use axum::response::{IntoResponse, Response};
 use futures_util::future::Either;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, Method, StatusCode, Version};
 use hyper::body::Incoming;
 
-use super::answer::Refusal;
+use super::answer::{self, Body, Refusal, Response};
+use super::body::Request;
 use super::halved::{Arriving, Served};
-use super::peer::Peer;
 use super::rules::Now;
-use super::wires::Wire;
+use super::wires::HttpWire;
 use super::{Door, get, page, post, sse};
-use crate::downstream::authentication::{Asked, Asker, Asking, Proven};
+use crate::downstream::authentication::{AuthProgress, AuthResult, PendingAuth, Proven};
 use crate::downstream::classify::Eras;
+use crate::downstream::peer::Peer;
 use crate::upstream::StateName;
 
-/// What is served at a path.
+/// A route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Route {
+enum Endpoint {
     Page,
     Mcp,
     Sse,
@@ -39,68 +37,69 @@ enum Route {
     Readyz,
 }
 
-/// All there is, but for the document on tokens of an issuer, where they are taken.
-const ROUTES: [(&str, Route); 6] = [
-    ("/", Route::Page),
-    ("/mcp", Route::Mcp),
-    ("/sse", Route::Sse),
-    ("/messages", Route::Messages),
-    ("/healthz", Route::Healthz),
-    ("/readyz", Route::Readyz),
+/// All routes, except for the OAuth resource metadata, which is served if tokens from an issuer are accepted.
+const ROUTES: [(&str, Endpoint); 6] = [
+    ("/", Endpoint::Page),
+    ("/mcp", Endpoint::Mcp),
+    ("/sse", Endpoint::Sse),
+    ("/messages", Endpoint::Messages),
+    ("/healthz", Endpoint::Healthz),
+    ("/readyz", Endpoint::Readyz),
 ];
 
 const JSON: [(HeaderName, &str); 1] = [(CONTENT_TYPE, "application/json")];
 
-impl Route {
+impl Endpoint {
     fn of(path: &str) -> Option<Self> {
         ROUTES.iter().find(|(known, _)| *known == path).map(|(_, route)| *route)
     }
 
-    /// Whether a supervisor may ask it that has no token.
+    /// Reports whether a client may use the route without a token, such as a supervisor.
     fn is_open(self) -> bool {
         matches!(self, Self::Healthz | Self::Readyz)
     }
 
-    /// Whether the answer is a stream that is there for as long as its client is.
+    /// Reports whether the response is an event stream that lasts as long as its client stays.
     fn streams(self, method: &Method) -> bool {
         matches!(self, Self::Mcp | Self::Sse) && *method == Method::GET
     }
 }
 
-/// What a connection serves: nothing that the guard refuses, and nothing to who has not said who it is.
+/// The HTTP service of one connection. It serves nothing that the guard refuses, and an unauthenticated client gets
+/// only the open routes.
 #[derive(Clone)]
 pub(super) struct Service {
     door: Arc<Door>,
     peer: Peer,
     used: Arc<AtomicBool>,
-    wire: Wire,
+    wire: HttpWire,
 }
 
 impl Service {
-    /// A service for one connection, which notes that it was used.
-    pub(super) fn new(door: Arc<Door>, peer: Peer, wire: Wire, used: Arc<AtomicBool>) -> Self {
+    /// Creates the service of one connection, which sets `used` at the first request.
+    pub(super) fn new(door: Arc<Door>, peer: Peer, wire: HttpWire, used: Arc<AtomicBool>) -> Self {
         Self { door, peer, used, wire }
     }
 }
 
-type Answer = hyper::Response<Served>;
-type Routed = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
+type ServedResponse = http::Response<Served<Body>>;
+type Routed = Pin<Box<dyn Future<Output = Result<ServedResponse, Infallible>> + Send>>;
 
-impl hyper::service::Service<hyper::Request<Incoming>> for Service {
-    type Response = Answer;
+impl hyper::service::Service<http::Request<Incoming>> for Service {
+    type Response = ServedResponse;
     type Error = Infallible;
-    type Future = Either<Ready<Result<Answer, Infallible>>, Routed>;
+    type Future = Either<Ready<Result<ServedResponse, Infallible>>, Routed>;
 
-    fn call(&self, mut request: hyper::Request<Incoming>) -> Self::Future {
+    fn call(&self, request: http::Request<Incoming>) -> Self::Future {
         self.used.store(true, Ordering::Relaxed);
-        request.extensions_mut().insert(self.wire.clone());
         let (uri, headers) = (request.uri(), request.headers());
-        // Over HTTP/1.1 hyper leaves the body out by itself.
+        // Over HTTP/1.1 hyper itself leaves out the body of a response to HEAD.
         let head_only = request.method() == Method::HEAD && request.version() >= Version::HTTP_2;
-        // Until it is known to be a request that ends with its client. Over HTTP/2 that is told for each apart.
+        // The end of the client's input is held back until it is clear that this request ends with it. Over HTTP/2
+        // every stream has its own end.
         let serving = self.wire.serve(request.version() < Version::HTTP_2);
         let answer = move |response: Response| cut(response, head_only).map(|body| Served::new(body, serving));
-        let at_once = |answer: Answer| Either::Left(ready(Ok(answer)));
+        let at_once = |answer: ServedResponse| Either::Left(ready(Ok(answer)));
         let rules = self.door.rules();
         if let Err(refused) = rules.guard.check(request.version(), uri, headers) {
             return at_once(answer(Refusal::from(refused).into_response()));
@@ -110,16 +109,17 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Service {
             let refusal = Refusal::new(status, "too many headers (host.limits.headers)");
             return at_once(answer(refusal.into_response()));
         }
-        let route = Route::of(uri.path());
+        let route = Endpoint::of(uri.path());
         if let Some(metadata) = rules.authentication.metadata(uri.path()) {
-            let metadata = only_read(request.method(), (JSON, metadata.to_owned()));
+            let metadata = only_read(request.method(), answer::text(JSON, metadata.to_owned()));
             return at_once(answer(metadata.unwrap_or_else(Refusal::into_response)));
         }
         let is_closed = route.is_some_and(|route| !route.is_open());
-        // Where everybody is let in, a request proves as much as it is work to make: it has to be whole.
+        // Where no token is needed, a connection is proven only by the work of sending a request, so the request must
+        // arrive whole.
         let needs_all = rules.authentication.wants_peer();
         let (asked, rules) = match self.ask(rules, headers) {
-            (Asked::Known(Err(refused)), _) if !route.is_some_and(Route::is_open) => {
+            (AuthProgress::Done(Err(refused)), _) if !route.is_some_and(Endpoint::is_open) => {
                 return at_once(answer(Refusal::from(refused).into_response()));
             }
             asked => asked,
@@ -127,19 +127,19 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Service {
         if route.is_some_and(|route| route.streams(request.method())) {
             self.wire.lets_go();
         }
-        let is_known = matches!(asked, Asked::Known(Ok(_)));
+        let is_known = matches!(asked, AuthProgress::Done(Ok(_)));
         if is_closed && is_known && !needs_all {
             self.wire.proves();
         }
         let service = self.clone();
         Either::Right(Box::pin(async move {
             let proves = is_closed && is_known && needs_all;
-            let request = request.map(|body| Body::new(Arriving::new(body, service.wire.clone(), proves)));
+            let request = request.map(|body| Arriving::new(body, service.wire.clone(), proves));
             let asker = match asked {
-                // Whoever only wants to know whether we live waits for nobody.
-                _ if route == Some(Route::Healthz) => None,
-                Asked::Known(asker) => Some(asker),
-                Asked::Later(asker) => {
+                // A health check does not wait for an issuer.
+                _ if route == Some(Endpoint::Healthz) => None,
+                AuthProgress::Done(asker) => Some(asker),
+                AuthProgress::Pending(asker) => {
                     let asker = service.known(asker, rules, request.headers()).await;
                     if is_closed && asker.is_ok() {
                         service.wire.proves();
@@ -147,17 +147,18 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Service {
                     Some(asker)
                 }
             };
-            Ok(answer(serve(&service.door, route, asker, request).await))
+            Ok(answer(serve(&service.door, &service.wire, route, asker, request).await))
         }))
     }
 }
 
 impl Service {
-    /// Who asks. What they have open is known from here on, so that it ends with what they proved it by.
-    fn ask(&self, mut rules: Arc<Now>, headers: &HeaderMap) -> (Asked, Arc<Now>) {
+    /// Authenticates a request, and returns the access rules that were applied. The connection records the principal,
+    /// so that it ends when the proof no longer holds.
+    fn ask(&self, mut rules: Arc<Now>, headers: &HeaderMap) -> (AuthProgress, Arc<Now>) {
         loop {
             let asked = rules.authentication.authenticate(headers, self.peer);
-            if let Asked::Known(Ok(proven)) = &asked {
+            if let AuthProgress::Done(Ok(proven)) = &asked {
                 self.wire.carries(&proven.principal);
             }
             let now = self.door.rules();
@@ -168,8 +169,9 @@ impl Service {
         }
     }
 
-    /// The same, where somebody else has to be asked first: by the rules that hold when the answer is there.
-    async fn known(&self, mut asker: Asking, mut rules: Arc<Now>, headers: &HeaderMap) -> Asker {
+    /// Finishes an authentication that must fetch keys first. The result is by the access rules that hold when it is
+    /// done.
+    async fn known(&self, mut asker: PendingAuth, mut rules: Arc<Now>, headers: &HeaderMap) -> AuthResult {
         loop {
             let known = asker.await;
             if let Ok(proven) = &known {
@@ -180,36 +182,43 @@ impl Service {
                 return known;
             }
             match self.ask(now, headers) {
-                (Asked::Known(known), _) => return known,
-                (Asked::Later(again), now) => (asker, rules) = (again, now),
+                (AuthProgress::Done(known), _) => return known,
+                (AuthProgress::Pending(again), now) => (asker, rules) = (again, now),
             }
         }
     }
 }
 
-/// The answer to HEAD has no body.
+/// Removes the body from a response to HEAD.
 fn cut(response: Response, head_only: bool) -> Response {
-    if head_only { response.map(|_| Body::empty()) } else { response }
+    if head_only { response.map(|_| Body::Empty) } else { response }
 }
 
-async fn serve(door: &Arc<Door>, route: Option<Route>, asker: Option<Asker>, request: Request) -> Response {
+async fn serve(
+    door: &Arc<Door>,
+    wire: &HttpWire,
+    route: Option<Endpoint>,
+    asker: Option<AuthResult>,
+    request: Request,
+) -> Response {
     let Some(asker) = asker else {
-        return only_read(request.method(), "ok\n").unwrap_or_else(Refusal::into_response);
+        return only_read(request.method(), answer::text([], "ok\n")).unwrap_or_else(Refusal::into_response);
     };
     let answer = match (route, &door.sse, asker) {
-        (Some(Route::Readyz), _, asker) => only_read(request.method(), readyz(door, asker.is_ok())),
+        (Some(Endpoint::Readyz), _, asker) => only_read(request.method(), readyz(door, asker.is_ok())),
         (_, _, Err(refused)) => Err(refused.into()),
-        (Some(Route::Page), _, Ok(_)) => {
+        (Some(Endpoint::Page), _, Ok(_)) => {
             let is_tls = door.rules().tls.is_some();
-            only_read(request.method(), page::page(is_tls, request.uri(), request.headers()))
+            let (head, page) = page::page(is_tls, request.uri(), request.headers());
+            only_read(request.method(), answer::text(head, page))
         }
-        (Some(Route::Mcp), _, Ok(proven)) => mcp(door, &proven, request).await,
-        (Some(Route::Sse), Some(table), Ok(proven)) => match *request.method() {
-            Method::GET => sse::get(door, table, &proven, request.headers(), &Wire::of(request.extensions())),
-            // Clients that try Streamable HTTP first learn from this that it is not here.
+        (Some(Endpoint::Mcp), _, Ok(proven)) => mcp(door, wire, &proven, request).await,
+        (Some(Endpoint::Sse), Some(table), Ok(proven)) => match *request.method() {
+            Method::GET => sse::get(door, table, &proven, request.headers(), wire),
+            // A client that tries Streamable HTTP first learns from this status that it is not served at this path.
             _ => Err(Refusal::only("GET")),
         },
-        (Some(Route::Messages), Some(table), Ok(proven)) => match *request.method() {
+        (Some(Endpoint::Messages), Some(table), Ok(proven)) => match *request.method() {
             Method::POST => sse::post(door, table, &proven.principal, request).await,
             _ => Err(Refusal::only("POST")),
         },
@@ -218,49 +227,53 @@ async fn serve(door: &Arc<Door>, route: Option<Route>, asker: Option<Asker>, req
     answer.unwrap_or_else(Refusal::into_response)
 }
 
-async fn mcp(door: &Arc<Door>, proven: &Proven, request: Request) -> Result<Response, Refusal> {
+async fn mcp(door: &Arc<Door>, wire: &HttpWire, proven: &Proven, request: Request) -> Result<Response, Refusal> {
     match *request.method() {
-        Method::POST => post::post(door, proven, request).await,
-        Method::GET => get::get(door, proven, request.headers(), &Wire::of(request.extensions())),
+        Method::POST => post::post(door, wire, proven, request).await,
+        Method::GET => get::get(door, proven, request.headers(), wire),
         Method::DELETE => get::delete(door, &proven.principal, request.headers()),
         _ if door.eras == Eras::Modern => Err(Refusal::post_only()),
         _ => Err(Refusal::method()),
     }
 }
 
-/// What is there to be read.
-fn only_read(method: &Method, answer: impl IntoResponse) -> Result<Response, Refusal> {
+/// Answers GET and HEAD, and refuses other methods.
+fn only_read(method: &Method, answer: Response) -> Result<Response, Refusal> {
     match *method {
-        Method::GET => Ok(answer.into_response()),
-        Method::HEAD => Ok(answer.into_response().map(|_| Body::empty())),
+        Method::GET => Ok(answer),
+        Method::HEAD => Ok(cut(answer, true)),
         _ => Err(Refusal::only("GET, HEAD")),
     }
 }
 
-/// Whether every required server is ready, or will never be. Only to who may call them it is told which they are.
-fn readyz(door: &Door, known: bool) -> (StatusCode, String) {
-    let servers = door.router.status();
-    let (status, text) = readiness(servers.iter().filter(|server| server.required).map(|server| {
-        let why = server.last_error.as_deref().or(server.waiting_for.as_deref());
-        (server.name.as_str(), server.state, why.unwrap_or_default())
-    }));
+/// Returns 200 once every required server is ready or will never be, and 503 before. Only authenticated callers see
+/// which servers are not ready.
+fn readyz(door: &Door, known: bool) -> Response {
+    let servers = door.router.manager().states();
+    let required = servers.iter().filter(|server| server.required);
+    let (status, text) = readiness(
+        required.map(|server| (server.name.as_str(), server.state, server.why.as_deref().unwrap_or_default())),
+    );
     let first = |text: &str| text.split_inclusive('\n').next().unwrap_or_default().to_owned();
-    (status, if known { text } else { first(&text) })
+    let mut answer = answer::text([], if known { text } else { first(&text) });
+    *answer.status_mut() = status;
+    answer
 }
 
-/// What `/readyz` says about the required servers: name, state and why.
+/// Returns the status and text of `/readyz` for the required servers, each given by name, state, and the reason for the
+/// state.
 fn readiness<'a>(required: impl Iterator<Item = (&'a str, StateName, &'a str)>) -> (StatusCode, String) {
     let mut waiting = String::new();
     let mut failed = String::new();
     for (name, state, why) in required {
         let text = match state {
-            // A lazy server is as ready as it gets before somebody calls it.
+            // A lazy server is as ready as it gets before its first call.
             StateName::Connected | StateName::Idle => continue,
             StateName::Failed | StateName::Disabled => &mut failed,
             _ => &mut waiting,
         };
         let colon = if why.is_empty() { "" } else { ": " };
-        // Writing to a string cannot fail. What a server said is shown escaped.
+        // Writing to a string cannot fail. Text from a server is escaped.
         let _ = writeln!(text, "{name}: {state}{colon}{}", why.escape_debug());
     }
     if waiting.is_empty() {

@@ -1,12 +1,12 @@
-//! Who may come in, as the config says now: the guard, how clients prove who they are, the certificate. Taken anew with the
-//! config.
+//! The access rules from the current config: the guard, the authentication, and the TLS certificate. They are rebuilt
+//! when the config is reloaded.
 //!
-//! **Invariant:** once a reload is told to be done, no request is judged by what was before it, and whoever proved who it is
-//! by what no longer counts has nothing open.
+//! **Invariant:** once a reload is reported as done, no request is judged by the old rules, and all sessions and
+//! connections whose authentication no longer holds have been ended.
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, Guard as Loaded};
 use tokio_rustls::TlsAcceptor;
@@ -15,10 +15,11 @@ use super::tls;
 use crate::config::HostSettings;
 use crate::downstream::authentication::Authentication;
 use crate::downstream::guard::{Guard, Own};
+use crate::lock::lock;
 use crate::manager::Manager;
 use crate::router::Principal;
 
-/// The rules of a door.
+/// The access rules of a door, and the means to rebuild them.
 pub(super) struct Rules {
     manager: Manager,
     address: SocketAddr,
@@ -28,26 +29,26 @@ pub(super) struct Rules {
 
 /// One set of rules.
 pub(super) struct Now {
-    /// What they are made of.
+    /// The settings that the rules were built from.
     of: Arc<HostSettings>,
     pub(super) guard: Guard,
     pub(super) authentication: Authentication,
     pub(super) tls: Option<TlsAcceptor>,
 }
 
-/// Other rules came.
+/// A change of the access rules.
 pub(super) struct Change {
     before: Arc<Now>,
     after: Arc<Now>,
 }
 
 impl Change {
-    /// Whether what proved who that is proves it still.
+    /// Reports whether a proof by this principal still holds after the change.
     pub(super) fn keeps(&self, principal: &Principal) -> bool {
         self.after.authentication.keeps(&self.before.authentication, principal)
     }
 
-    /// Whether clients prove who they are in another way altogether.
+    /// Reports whether clients now authenticate in a different way.
     pub(super) fn is_another_way(&self) -> bool {
         self.after.authentication.is_another_way(&self.before.authentication)
     }
@@ -60,29 +61,30 @@ impl fmt::Debug for Rules {
 }
 
 impl Rules {
-    /// Those of the config, for a door at that address which speaks TLS by `tls`.
+    /// Builds the rules from the config, for a door at this address with this TLS acceptor.
     pub(super) fn new(manager: Manager, address: SocketAddr, tls: Option<TlsAcceptor>) -> Self {
         let now = Now::new(manager.settings(), address, tls, &Authentication::None);
         Self { manager, address, now: ArcSwap::from_pointee(now), taking: Mutex::default() }
     }
 
-    /// As they are, if the config is what it was.
+    /// Returns the rules; `None` if the config has changed since they were built.
     pub(super) fn now(&self) -> Option<Loaded<Arc<Now>>> {
         let now = self.now.load();
         self.manager.has_settings(&now.of).then_some(now)
     }
 
-    /// Makes them of the config of now; `None` if somebody else did.
+    /// Rebuilds the rules from the current config, and returns the change; `None` if the rules stay the same.
     pub(super) fn take(&self) -> Option<Change> {
-        let _one_at_a_time = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = lock(&self.taking);
         let before = self.now.load_full();
         let of = self.manager.settings();
         if Arc::ptr_eq(&before.of, &of) {
             return None;
         }
-        // A config is refused for this where it is read; a listener of the embedding program may be elsewhere.
+        // The config loader refuses a config that lacks protection for its own address, but the listener of an
+        // embedding program may be at another address.
         if let Some((lacks, help)) = of.lacks_for(self.address) {
-            tracing::error!("the endpoint goes by the rules from before: {lacks}; {help}");
+            tracing::error!("the endpoint keeps its old access rules: {lacks}; {help}");
             self.now.store(Arc::new(before.as_of(of)));
             return None;
         }
@@ -103,18 +105,19 @@ impl Now {
         }
     }
 
-    /// The same, judged to be what those settings come to.
+    /// Returns the same rules, marked as up to date with these settings.
     fn as_of(&self, of: Arc<HostSettings>) -> Self {
         Self { of, guard: self.guard.clone(), authentication: self.authentication.clone(), tls: self.tls.clone() }
     }
 
-    /// The certificate as its files are now: they are renewed under the same names. One that cannot be used changes nothing.
+    /// Reads the certificate again: files are renewed under the same names. If the new certificate is unusable, the old
+    /// one stays.
     fn certificate(&self, of: &HostSettings) -> Option<TlsAcceptor> {
         let read = of.tls.as_ref().filter(|_| self.tls.is_some()).map(tls::acceptor);
         match read {
             Some(Ok(acceptor)) => Some(acceptor),
             Some(Err(error)) => {
-                tracing::warn!("the certificate from before stays: {error}");
+                tracing::warn!("the old certificate stays in use: {error}");
                 self.tls.clone()
             }
             None => self.tls.clone(),

@@ -1,17 +1,19 @@
-//! Sessions of the HTTP door: unguessable ids, who they belong to, their streams, and their end.
+//! The sessions of the HTTP door: their unguessable ids, principals (owners), and streams, and when they end.
 //!
-//! **Invariant:** an id is made here from the system's randomness and never taken from a client; a session that is not
-//! the asker's looks as if it was not there (`docs/hazards.md` H60).
+//! **Invariant:** session ids are made here from the system's randomness and never taken from a client. To a client, a
+//! session of another principal looks as if it did not exist (`docs/hazards.md` H60).
 
 use std::collections::HashMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::replay::{KEPT_FOR, Record};
+use crate::hex;
+use crate::lock::lock;
 use crate::router::{Client, Principal};
 
 /// A session id: 256 random bits, written in hex.
@@ -20,45 +22,45 @@ pub(super) struct Key([u8; 32]);
 
 /// One session.
 ///
-/// It is used from the first request on that its client sends beside `initialize`, the first stream that it opens by GET, or
-/// the first answer to a question. What comes later, of any kind, is a use, too; a call and a stream are one to their end.
-/// A session that was used within [`BUSY`] never makes room for another (`docs/hazards.md` H104).
+/// A session counts as used from its first request after `initialize`, its first GET stream, or its first response to a
+/// question (a request to the client). From then on, anything the client sends is a use; a call or a stream is a use
+/// until it ends. A session used within [`BUSY`] never makes room for another (`docs/hazards.md` H104).
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) key: Key,
     principal: Principal,
     pub(super) client: Arc<Client>,
     streams: Mutex<Streams>,
-    /// Running calls and open streams.
+    /// How many calls are running and streams are open.
     active: AtomicUsize,
-    /// Whether it was ever used; a handshake alone is no use.
+    /// Whether the session was ever used; a handshake alone does not count.
     was_used: AtomicBool,
-    /// When anything came of its client last, in milliseconds of the table's clock.
+    /// The end of the last use, in milliseconds of the table's clock.
     used: AtomicU64,
     clock: Instant,
 }
 
 #[derive(Debug, Default)]
 struct Streams {
-    /// The one that belongs to no request, made when it is first opened.
+    /// The standalone stream (for messages outside of calls), created when the client first opens it.
     standalone: Option<Arc<Record>>,
-    /// Those of requests, oldest first.
+    /// The streams that answer requests, oldest first.
     calls: Vec<Arc<Record>>,
     count: u32,
 }
 
-/// The number of the stream that belongs to no request.
+/// The standalone stream's number in event ids.
 pub(super) const STANDALONE: u32 = 0;
-/// How many ended streams, and bytes in them, a session keeps; the newest stays whatever its size.
+/// The most ended streams that a session keeps, and the most bytes in them; the newest is kept whatever its size.
 const ENDED: usize = 16;
 const ENDED_BYTES: usize = 1024 * 1024;
 
-/// For so long after its last use a session is in use.
+/// How long after its last use a session still counts as in use.
 const BUSY: Duration = Duration::from_secs(60);
-/// For so long after its handshake a session is more likely to be used soon than to be forgotten.
+/// How long after its handshake an unused session is more likely to be used soon than abandoned.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// A host that ends may be one that starts again.
+/// How long clients should wait before they reconnect when the host stops: it may be restarting.
 const COME_BACK: Duration = Duration::from_secs(3);
 
 /// All sessions of the door.
@@ -71,92 +73,77 @@ pub(super) struct Sessions {
     clock: Instant,
 }
 
-/// How many sessions there may be.
+/// The limits on sessions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caps {
     pub(super) all: usize,
-    /// Of one principal that has proven who it is.
+    /// The limit for one authenticated principal.
     pub(super) of_one: usize,
 }
 
-/// Places that are taken by sessions which are not in the table: of another kind, or about to be made.
+/// How many sessions outside the table each principal has: HTTP+SSE sessions, and sessions being created.
 type Places = Arc<Mutex<HashMap<Principal, usize>>>;
 
-/// Every place is taken by a session in use: with a running call or an open stream, or used within [`BUSY`].
+/// No session can make room, because each has a running call or an open stream, or was used within [`BUSY`]. Says which
+/// limit is reached: that on all sessions, or that on one principal's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
     All,
     OfOne,
 }
 
-/// The place of a session that is not in the table, until it is dropped.
+/// A session's place under the limits while the session is outside the table. Dropping this frees the place.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SessionPlace {
     places: Places,
     principal: Principal,
 }
 
-/// While it lives, its session is in use.
+/// Keeps its session in use while it exists.
 #[derive(Debug)]
 pub(super) struct Use(Arc<Session>);
 
 impl Key {
-    /// A new id.
+    /// Creates a new id.
     pub(super) fn mint() -> Result<Self, getrandom::Error> {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes)?;
         Ok(Self(bytes))
     }
 
-    /// Reads an id of ours.
+    /// Parses an id; `None` if the text is no id.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
-        let (pairs, rest) = text.as_chunks::<2>();
-        if pairs.len() != 32 || !rest.is_empty() {
-            return None;
-        }
         let mut bytes = [0; 32];
-        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-            *byte = digit(*high)? << 4 | digit(*low)?;
-        }
-        Some(Self(bytes))
-    }
-}
-
-fn digit(hex: u8) -> Option<u8> {
-    match hex {
-        b'0'..=b'9' => Some(hex - b'0'),
-        b'a'..=b'f' => Some(hex - b'a' + 10),
-        _ => None,
+        hex::decode(text, &mut bytes)?;
+        // An id has only one spelling: in lower case.
+        (!text.iter().any(u8::is_ascii_uppercase)).then_some(Self(bytes))
     }
 }
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::with_capacity(64);
-        for byte in self.0 {
-            write!(text, "{byte:02x}")?;
-        }
-        f.write_str(&text)
+        f.write_str(&hex::encode(&self.0))
     }
 }
 
 impl fmt::Debug for Key {
-    /// An id is a secret of its client: the first digits tell sessions apart.
+    /// Shows only the first digits, which tell sessions apart: the whole id is its client's secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:02x}{:02x}..", self.0[0], self.0[1])
+        write!(f, "{}..", hex::encode(&self.0[..2]))
     }
 }
 
 impl Sessions {
-    /// An empty table for so many sessions, each of which ends when not used for `idle`.
+    /// Creates an empty table, whose sessions end when unused for `idle`.
     pub(super) fn new(caps: Caps, idle: Duration) -> Self {
         Self { table: Mutex::default(), places: Places::default(), caps, idle, clock: Instant::now() }
     }
 
-    /// Takes a place for one more. At a cap one leaves that is not in use, and has to be closed by the caller.
-    pub(super) fn reserve(&self, principal: &Principal) -> Result<(Place, Option<Arc<Session>>), Full> {
+    /// Reserves a place for one more session. At a limit, removes an idle session and returns it; the caller must close
+    /// it.
+    pub(super) fn reserve(&self, principal: &Principal) -> Result<(SessionPlace, Option<Arc<Session>>), Full> {
         let mut table = self.lock();
-        let mut places = locked(&self.places);
+        let mut places = lock(&self.places);
         let is_own = |session: &&Arc<Session>| session.principal == *principal;
         let own = || table.values().filter(is_own).count() + places.get(principal).copied().unwrap_or_default();
         let own_full = !principal.is_local() && own() >= self.caps.of_one;
@@ -171,11 +158,11 @@ impl Sessions {
             evicted = table.remove(&key);
         }
         *places.entry(principal.clone()).or_default() += 1;
-        Ok((Place { places: Arc::clone(&self.places), principal: principal.clone() }, evicted))
+        Ok((SessionPlace { places: Arc::clone(&self.places), principal: principal.clone() }, evicted))
     }
 
-    /// Adds a session in that place.
-    pub(super) fn add(&self, key: Key, place: Place, client: Arc<Client>) {
+    /// Adds a session in a reserved place.
+    pub(super) fn add(&self, key: Key, place: SessionPlace, client: Arc<Client>) {
         let session = Arc::new(Session {
             key: key.clone(),
             principal: place.principal.clone(),
@@ -192,7 +179,7 @@ impl Sessions {
         drop(place);
     }
 
-    /// The session of that id, if it is the principal's; it is in use from here on.
+    /// Finds the session with this id if it belongs to the principal, and marks it as in use.
     pub(super) fn find(&self, key: &Key, principal: &Principal) -> Option<Use> {
         let table = self.lock();
         let session = table.get(key).filter(|session| session.principal == *principal && !session.is_cut())?;
@@ -200,12 +187,13 @@ impl Sessions {
         Some(Use(Arc::clone(session)))
     }
 
-    /// Takes a session out; false if it was out already.
+    /// Removes a session; returns false if it was already removed.
     pub(super) fn remove(&self, session: &Session) -> bool {
         self.lock().remove(&session.key).is_some()
     }
 
-    /// Takes out what has not been used for too long and what was cut off, and drops what is kept of streams nobody came back for.
+    /// Removes and returns the sessions that were idle too long or whose clients were disconnected because they do not
+    /// read; drops old streams that no client has resumed.
     pub(super) fn sweep(&self) -> Vec<Arc<Session>> {
         let now = Instant::now();
         let (time, idle) = (millis(now - self.clock), millis(self.idle));
@@ -223,15 +211,16 @@ impl Sessions {
         gone
     }
 
-    /// Every session there is.
+    /// Returns every session.
     pub(super) fn all(&self) -> Vec<Arc<Session>> {
         self.lock().values().cloned().collect()
     }
 
-    /// How many there are, those of HTTP+SSE included, and how many the principal has that has most and proved who it is.
+    /// Returns the number of all sessions, HTTP+SSE included, and the number that the busiest authenticated principal
+    /// has.
     pub(super) fn counts(&self) -> (usize, usize) {
         let table = self.lock();
-        let mut of_each = locked(&self.places).clone();
+        let mut of_each = lock(&self.places).clone();
         for session in table.values() {
             *of_each.entry(session.principal.clone()).or_default() += 1;
         }
@@ -240,29 +229,30 @@ impl Sessions {
         (of_each.values().sum(), proven.map(|(_, count)| *count).max().unwrap_or_default())
     }
 
-    /// How often [`sweep`](Self::sweep) is worth its while.
+    /// Returns how often to call [`sweep`](Self::sweep).
     pub(super) fn sweep_period(&self) -> Duration {
         (self.idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(30))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Session>>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 }
 
 impl Session {
-    /// Whose it is.
+    /// Returns the principal that owns the session.
     pub(super) fn principal(&self) -> &Principal {
         &self.principal
     }
 
-    /// Notes that it is used, and not only there.
+    /// Records that the session was used for more than its handshake.
     pub(super) fn note_use(&self) {
         self.was_used.store(true, Ordering::Relaxed);
     }
 
-    /// When it is its turn to make room, the smallest first: handshakes that nothing came after; then what was used longest
-    /// ago; then handshakes that something may come after yet. `None` while it is in use.
+    /// Returns this session's rank in the order in which sessions make room, smallest first: sessions with only a
+    /// handshake; then the least recently used; then those whose handshake is fresh. `None` while the session is in
+    /// use.
     fn leaves(&self, now: u64) -> Option<(u8, u64)> {
         if !self.is_idle() {
             return None;
@@ -275,7 +265,7 @@ impl Session {
         self.used.store(millis(self.clock.elapsed()), Ordering::Relaxed);
     }
 
-    /// A new stream for a request.
+    /// Creates a stream to answer a request; at most `cap` bytes wait in it while no one reads.
     pub(super) fn call_stream(&self, cap: usize) -> Arc<Record> {
         let mut streams = self.streams();
         streams.forget(None);
@@ -285,14 +275,14 @@ impl Session {
         record
     }
 
-    /// The stream that belongs to no request.
+    /// Returns the standalone stream; creates it if necessary, as [`Self::call_stream`] does.
     pub(super) fn standalone(&self, cap: usize) -> Arc<Record> {
         let (mut streams, account) = (self.streams(), self.client.account());
         let record = streams.standalone.get_or_insert_with(|| Arc::new(Record::new(STANDALONE, cap, account)));
         Arc::clone(record)
     }
 
-    /// The stream with that number, if it is still kept.
+    /// Returns the stream with this number, if it is still kept.
     pub(super) fn stream(&self, number: u32) -> Option<Arc<Record>> {
         let streams = self.streams();
         let known = streams.standalone.iter().chain(&streams.calls).find(|record| record.number == number);
@@ -302,13 +292,13 @@ impl Session {
     /// Ends the standalone stream.
     pub(super) fn end_standalone(&self) {
         if let Some(record) = &self.streams().standalone {
-            // Its last frame says when it is worth to come back.
+            // The last frame tells the client when to reconnect.
             record.hang_up(COME_BACK);
             record.end();
         }
     }
 
-    /// Ends every stream and keeps none of them.
+    /// Ends every stream and forgets it.
     pub(super) fn end_streams(&self) {
         let streams = std::mem::take(&mut *self.streams());
         for record in streams.standalone.iter().chain(&streams.calls) {
@@ -316,7 +306,7 @@ impl Session {
         }
     }
 
-    /// Whether its client was cut off.
+    /// Reports whether the client was disconnected because it does not read.
     fn is_cut(&self) -> bool {
         self.client.account().is_cut()
     }
@@ -330,11 +320,12 @@ impl Session {
     }
 
     fn streams(&self) -> MutexGuard<'_, Streams> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.streams)
     }
 }
 
-/// Whose turn it is of those that are quiet for so many milliseconds.
+/// Returns the eviction rank (0 goes first) of a session that has been quiet for this many milliseconds; `None` if it
+/// may not be evicted.
 fn turn(was_used: bool, quiet: u64) -> Option<u8> {
     match was_used {
         true if quiet < millis(BUSY) => None,
@@ -345,7 +336,7 @@ fn turn(was_used: bool, quiet: u64) -> Option<u8> {
 }
 
 impl Streams {
-    /// Drops ended streams over the caps, and with a time those that ended long before.
+    /// Drops ended streams above the limits and, if `now` is given, those that ended long ago.
     fn forget(&mut self, now: Option<Instant>) {
         let (mut count, mut bytes) = (0, 0);
         let mut newest_first: Vec<Arc<Record>> = std::mem::take(&mut self.calls);
@@ -364,21 +355,21 @@ impl Streams {
 }
 
 impl Use {
-    /// The session in use.
+    /// Returns the session in use.
     pub(super) fn session(&self) -> &Arc<Session> {
         &self.0
     }
 
-    /// Another use of the same session.
+    /// Creates another use of the same session.
     pub(super) fn again(&self) -> Self {
         self.0.active.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(&self.0))
     }
 }
 
-impl Drop for Place {
+impl Drop for SessionPlace {
     fn drop(&mut self) {
-        let mut places = locked(&self.places);
+        let mut places = lock(&self.places);
         if let Some(count) = places.get_mut(&self.principal) {
             *count -= 1;
             if *count == 0 {
@@ -391,13 +382,9 @@ impl Drop for Place {
 impl Drop for Use {
     fn drop(&mut self) {
         self.0.touch();
-        // Whoever sees that it is idle sees when it was used.
+        // With this ordering, any thread that sees the session idle also sees the time of its last use.
         self.0.active.fetch_sub(1, Ordering::Release);
     }
-}
-
-fn locked(places: &Places) -> MutexGuard<'_, HashMap<Principal, usize>> {
-    places.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn millis(duration: Duration) -> u64 {

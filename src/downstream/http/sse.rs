@@ -1,81 +1,81 @@
-//! HTTP+SSE, the transport of revision 2024-11-05, for clients that know nothing newer: GET `/sse` opens a session and is
-//! all that is said to the client, answers included; what the client says comes by POST to the address that its first
-//! event names.
+//! HTTP+SSE, the transport of MCP revision 2024-11-05, for clients that know nothing newer. GET `/sse` opens a session,
+//! and its event stream carries everything to the client, answers included. The client sends messages by POST to the
+//! address in the stream's first event.
 //!
-//! The body of the stream owns the session and drives its calls, so that the end of the stream, however it comes, is the
-//! end of both. Any revision with a handshake may be agreed on.
+//! The stream's response body owns the session and drives its calls, so that all end together, however the stream ends.
+//! Client and host may negotiate any revision with a handshake.
 
 use std::collections::{HashMap, VecDeque};
-use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::Request as HttpRequest;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response as HttpResponse;
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, Fuse, FusedFuture as _, FutureExt as _};
 use futures_util::stream;
+use http::{HeaderMap, StatusCode};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{self, Refusal};
+use super::answer::{self, Body, Refusal, Response as HttpResponse};
+use super::body::Request as HttpRequest;
 use super::outlet::Outlet;
 use super::rules::Change;
-use super::session::{Key, Place};
+use super::session::{Key, SessionPlace};
 use super::stream::{COMMENT, KEEP_ALIVE};
-use super::wires::Wire;
+use super::wires::HttpWire;
 use super::{Door, body, headers};
 use crate::downstream::authentication::Proven;
 use crate::downstream::calls::Calls;
 use crate::downstream::classify::{self, Eras, Header, Route};
+use crate::lock::lock;
 use crate::protocol::{ErrorObject, Frame, Message, Method, ProtocolVersion, Request, Response, batch, code};
 use crate::queues::Account;
 use crate::router::{Client, Principal, Via};
 
 /// How long a client may take from its GET to `initialize`.
 const HELLO: Duration = Duration::from_secs(60);
-/// Messages of a client that may wait while its stream is not read; their bytes are bounded as what waits for a client is.
+/// How many messages from a client may wait while its stream is not read. Their bytes are limited by
+/// `host.limits.clientQueue`.
 const WAITING: usize = 256;
-/// How long a client that has more waiting than its queue holds may take nothing of it, and still be served.
+/// How long a client whose queue is over its limit may read nothing before its messages are refused.
 const BEHIND: Duration = Duration::from_secs(2);
 
-/// The sessions that are open.
+/// The open sessions.
 #[derive(Debug, Default)]
-pub(super) struct Table(Mutex<HashMap<Key, Arc<Entry>>>);
+pub(super) struct Table(Mutex<HashMap<Key, Arc<SseEntry>>>);
 
-/// What a POST finds of a session.
+/// The part of a session that POST requests use. The table holds it.
 #[derive(Debug)]
-struct Entry {
-    /// Whose it is; when that is proven no longer, nothing new begins and the stream ends with what has begun.
+struct SseEntry {
+    /// The owner. When the proof expires, no new request starts, and the stream ends once the running ones are
+    /// answered.
     proven: Proven,
     said: mpsc::Sender<(usize, Message)>,
-    /// Bytes that wait in `said`.
+    /// The bytes that wait in `said`.
     bytes: AtomicUsize,
-    /// Who it is, from `initialize` on.
+    /// The router's client, once `initialize` was answered.
     client: OnceLock<Arc<Client>>,
-    /// What waits for the client.
+    /// The account that counts the bytes waiting for the client.
     account: Account,
     end: CancellationToken,
 }
 
-/// A session, in the hands of its stream.
-struct Session {
+/// A session, owned by its stream's response body.
+struct SseSession {
     door: Arc<Door>,
     key: Key,
-    entry: Arc<Entry>,
+    entry: Arc<SseEntry>,
     said: mpsc::Receiver<(usize, Message)>,
     calls: Calls,
     outlet: Outlet,
-    /// Pieces of the event being written.
+    /// The pieces of the event being written.
     pieces: VecDeque<Bytes>,
     tick: Interval,
     over: Fuse<BoxFuture<'static, ()>>,
     opened: Instant,
-    _place: Place,
+    _place: SessionPlace,
 }
 
 /// Serves GET `/sse`.
@@ -84,7 +84,7 @@ pub(super) fn get(
     table: &Table,
     proven: &Proven,
     headers: &HeaderMap,
-    wire: &Wire,
+    wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
     body::check_accept(headers, &["text/event-stream"])?;
     check_version(headers)?;
@@ -94,12 +94,12 @@ pub(super) fn get(
     let place = door.reserve(&proven.principal)?;
     let key = Key::mint().map_err(|error| {
         tracing::error!(%error, "no randomness for a session id");
-        Refusal::busy("no session id could be made")
+        Refusal::busy("no session id could be created")
     })?;
     let (sender, said) = mpsc::channel(WAITING);
-    let account = door.router.account();
+    let account = door.router.queues().account();
     let outlet = wire.outlet(&account);
-    let entry = Arc::new(Entry {
+    let entry = Arc::new(SseEntry {
         proven: proven.clone(),
         said: sender,
         bytes: AtomicUsize::new(0),
@@ -112,7 +112,7 @@ pub(super) fn get(
     let mut tick = interval_at(now + KEEP_ALIVE, KEEP_ALIVE);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let first = format!("event: endpoint\ndata: /messages?sessionId={key}\n\n");
-    let session = Session {
+    let session = SseSession {
         door: Arc::clone(door),
         key,
         entry,
@@ -127,9 +127,9 @@ pub(super) fn get(
     };
     let pieces = stream::unfold(session, |mut session| async move {
         let piece = session.next().await?;
-        Some((Ok::<_, Infallible>(piece), session))
+        Some((piece, session))
     });
-    Ok(answer::events(Body::from_stream(pieces)))
+    Ok(answer::events(Body::stream(pieces)))
 }
 
 /// Serves POST `/messages`.
@@ -155,7 +155,7 @@ pub(super) async fn post(
         Message::Request(request) => Some(request.id.clone()),
         _ => None,
     };
-    // What claims a revision without sessions has its place at the other endpoint.
+    // Only the legacy era is served here: a message that claims a revision without sessions belongs at `/mcp`.
     let route = classify::route(message, headers::version(&head.headers), Eras::Legacy);
     let route = route.map_err(|error| Refusal::judged(error).about(id))?;
     let Route::Session(message) = route else { return Ok(answer::accepted()) };
@@ -168,8 +168,8 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 impl Table {
-    /// The session that a query names, if it is the principal's.
-    fn find(&self, query: Option<&str>, principal: &Principal) -> Result<Arc<Entry>, Refusal> {
+    /// Returns the session that a URL's query names, if the session belongs to the principal.
+    fn find(&self, query: Option<&str>, principal: &Principal) -> Result<Arc<SseEntry>, Refusal> {
         let mut members = query.unwrap_or_default().split('&');
         let Some(id) = members.find_map(|member| member.strip_prefix("sessionId=")) else {
             let reason = "`sessionId` is missing: open /sse first and post to the address that its first event names";
@@ -180,21 +180,21 @@ impl Table {
         entry.filter(|entry| entry.proven.principal == *principal && !entry.account.is_cut()).cloned().ok_or_else(gone)
     }
 
-    /// Cuts off clients that do not take what is there for them (`docs/hazards.md` H49). One that does not read at all keeps
-    /// its stream from noticing.
+    /// Ends the sessions whose clients do not read (`docs/hazards.md` H49). If a client reads nothing at all, its
+    /// stream is not polled and cannot notice that itself.
     pub(super) fn sweep(&self, door: &Door) {
         let slow = |client: &&Arc<Client>| client.mailbox().overflowed();
-        let entries: Vec<Arc<Entry>> = self.lock().values().cloned().collect();
+        let entries: Vec<Arc<SseEntry>> = self.lock().values().cloned().collect();
         for entry in entries {
             if let Some(client) = entry.client.get().filter(slow) {
                 tracing::warn!("client takes no messages; its session ends");
-                door.router.close(client);
+                door.router.clients().close(client);
                 entry.end.cancel();
             }
         }
     }
 
-    /// Ends those of whom the change does not keep.
+    /// Ends the sessions whose owner's proof no longer holds after a change of the access rules.
     pub(super) fn end_unless_kept(&self, change: &Change) {
         for entry in self.lock().values().filter(|entry| !change.keeps(&entry.proven.principal)) {
             entry.end.cancel();
@@ -208,8 +208,8 @@ impl Table {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Entry>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<SseEntry>>> {
+        lock(&self.0)
     }
 }
 
@@ -217,15 +217,16 @@ fn gone() -> Refusal {
     Refusal::new(StatusCode::NOT_FOUND, "there is no such session (any more): open /sse again")
 }
 
-impl Entry {
-    /// Hands the messages of a batch to the stream's side, one by one (2025-03-26).
+impl SseEntry {
+    /// Hands the messages of a batch to the session's stream, one by one (2025-03-26).
     fn put_all(&self, items: &[Bytes], version: Header<'_>, room: usize) -> Result<HttpResponse, Refusal> {
         let is_fine = |client: &&Arc<Client>| client.revision() == ProtocolVersion::V2025_03_26;
         if self.client.get().filter(is_fine).is_none() {
             return Err(Refusal::judged(classify::no_batches()));
         }
         let messages = classify::batch(items, version).map_err(Refusal::judged)?;
-        // One that is no message has nobody on the stream to tell: the whole is refused before any of it is done.
+        // The stream cannot report the error for a malformed message, so the whole batch is refused before any of it
+        // runs.
         let messages = messages.into_iter().collect::<Result<Vec<_>, _>>()?;
         for (message, size) in messages.into_iter().zip(items.iter().map(Bytes::len)) {
             self.put(size, message, room)?;
@@ -233,9 +234,9 @@ impl Entry {
         Ok(answer::accepted())
     }
 
-    /// Hands a message to the stream's side.
+    /// Hands a message of `size` bytes to the session's stream, unless more than `room` bytes would wait.
     fn put(&self, size: usize, message: Message, room: usize) -> Result<(), Refusal> {
-        // Answers, and what withdraws a request, help what has begun to its end.
+        // Responses and cancellations help running requests to finish, so they pass even when the proof has expired.
         let begins = matches!(message, Message::Request(_));
         if self.end.is_cancelled() || (begins && self.proven.is_over()) {
             return Err(gone());
@@ -256,14 +257,14 @@ impl Entry {
     }
 }
 
-impl Session {
-    /// The next piece of the stream; `None` when the session is over.
+impl SseSession {
+    /// Returns the next piece of the stream; `None` when the session has ended.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(piece) = self.pieces.pop_front() {
                 return Some(piece);
             }
-            // A client whose calls are over is let go at a shutdown, and when it has to show anew who it is.
+            // At a shutdown, and when the owner's proof expires, the client is disconnected once its calls are done.
             let stopping = self.door.stopping.is_cancelled();
             let over = self.over.is_terminated();
             if (stopping || over) && self.calls.is_empty() && self.said.is_empty() {
@@ -283,7 +284,7 @@ impl Session {
                 message = mail(client), if !over => match message {
                     Some(message) => self.write(message.frame()),
                     None => {
-                        tracing::warn!("client takes no messages; its session ends");
+                        tracing::warn!("client reads no messages; its session ends");
                         return None;
                     }
                 },
@@ -296,20 +297,20 @@ impl Session {
     fn take(&mut self, message: Message) {
         match (message, self.entry.client.get()) {
             (Message::Request(request), Some(_)) if request.method == Method::Initialize => {
-                let reason = "`initialize` again: this stream has its session already";
+                let reason = "second `initialize`: this stream already has a session";
                 let outcome = Err(ErrorObject::new(code::INVALID_REQUEST, reason));
                 self.write(Response { id: Some(request.id), outcome }.frame());
             }
             (Message::Request(request), Some(client)) => self.calls.begin(&self.door.router, client, request),
             (Message::Request(request), None) => self.first(request),
             (Message::Notification(notice), Some(client)) => self.door.router.notify(client, notice),
-            (Message::Response(response), Some(client)) => self.door.router.answer(client, response),
-            // Nobody is there yet whom it could concern.
+            (Message::Response(response), Some(client)) => client.answer(response),
+            // Without a session, no request or question is open.
             (Message::Notification(_) | Message::Response(_), None) => {}
         }
     }
 
-    /// A request before `initialize` was answered.
+    /// Handles a request before `initialize` was answered.
     fn first(&mut self, request: Request) {
         let outcome = match request.method {
             Method::Ping => Ok(classify::pong()),
@@ -320,9 +321,10 @@ impl Session {
                     self.entry.account.clone(),
                 );
                 opened.map(|(client, result)| {
-                    // It has a stream for as long as it lives.
+                    // Forgetting the guard means that the mailbox counts as read, by the stream, as long as the session
+                    // lives.
                     std::mem::forget(client.mailbox().read());
-                    self.door.router.welcome(&client, Via::Sse);
+                    self.door.router.clients().roster().welcome(&client, Via::Sse);
                     let _ = self.entry.client.set(client);
                     result
                 })
@@ -337,7 +339,8 @@ impl Session {
     }
 }
 
-/// What the session has for its client outside of calls; never, before there is one.
+/// Waits for the session's next message outside of calls (`None` if the client reads too slowly); forever if there is
+/// no session.
 async fn mail(client: Option<&Arc<Client>>) -> Option<Message> {
     match client {
         Some(client) => client.mailbox().next().await,
@@ -345,15 +348,15 @@ async fn mail(client: Option<&Arc<Client>>) -> Option<Message> {
     }
 }
 
-impl Drop for Session {
+impl Drop for SseSession {
     fn drop(&mut self) {
         if let Some(table) = &self.door.sse {
             table.lock().remove(&self.key);
         }
-        // Servers hear of the calls that are broken off before they are given back.
+        // Dropping the calls first lets servers learn that they are canceled before the client closes.
         self.calls = Calls::default();
         if let Some(client) = self.entry.client.get() {
-            self.door.router.close(client);
+            self.door.router.clients().close(client);
         }
     }
 }

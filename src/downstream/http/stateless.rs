@@ -1,28 +1,24 @@
-//! A request that speaks for itself (since 2026-07-28), served by the future of its own handler. A client that goes
-//! away has cancelled it.
+//! A modern request (since 2026-07-28, without a session), served by the HTTP handler's own future. A client that
+//! disconnects cancels its request.
 //!
-//! The form of the answer is decided late: JSON with a status that says whose fault it is, or a stream once something
-//! comes before the answer or the answer takes its time.
+//! The form of the response is decided late: JSON whose HTTP status fits the error, or an event stream if a message
+//! precedes the answer or the answer takes long.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response as HttpResponse;
 use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{self, Refusal};
+use super::answer::{self, Body, Refusal, Response as HttpResponse};
 use super::outlet::Outlet;
-use super::post::DECIDE;
-use super::stream::{COMMENT, KEEP_ALIVE};
-use super::wires::Wire;
+use super::stream::{COMMENT, DECIDE, KEEP_ALIVE};
+use super::wires::HttpWire;
 use super::{Door, headers};
 use crate::downstream::authentication::Proven;
-use crate::downstream::call::{Answer, Call, Progress, Step};
+use crate::downstream::call::{PendingOutcome, Progress, RunningCall, Step};
 use crate::downstream::classify::Envelope;
 use crate::protocol::{Message, Method, Outcome, Request, Response, code};
 use crate::router::{Mailbox, Via};
@@ -32,8 +28,9 @@ pub(super) async fn serve(
     door: &Arc<Door>,
     proven: &Proven,
     headers: &HeaderMap,
-    (request, envelope): (Request, Envelope),
-    wire: &Wire,
+    request: Request,
+    envelope: Envelope,
+    wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
     let id = request.id.clone();
     let about = |refusal: Refusal| refusal.about(Some(id.clone()));
@@ -44,18 +41,21 @@ pub(super) async fn serve(
     door.check_room().map_err(about)?;
     let client = door
         .router
-        .modern_apart(proven.principal.clone(), &envelope.capabilities, envelope.affinity.as_deref())
+        .pool()
+        .get(proven.principal.clone(), &envelope.capabilities, envelope.affinity.as_deref())
         .map_err(|error| about(Refusal::busy(&error.message)))?;
-    headers::check_arguments(headers, &request, &door.router.param_headers(&client, &request))
+    let routed = door.router.look_up(&client, request);
+    let request = &routed.request;
+    headers::check_arguments(headers, request, &routed.param_headers())
         .map_err(|error| about(Refusal::judged(error)))?;
-    door.router.seen(&proven.principal, envelope.info.as_ref(), &request.method, Via::Http);
+    door.router.clients().roster().seen(&proven.principal, envelope.info.as_ref(), &request.method, Via::Http);
     let at_once = request.method == Method::Listen;
     let served_elsewhere = request.method.may_ask() || request.method == Method::Complete;
-    let account = door.router.account();
+    let account = door.router.queues().account();
     let outlet = wire.outlet(&account);
-    let leg = door.router.modern_leg_of(envelope.level.as_deref(), account);
+    let leg = Mailbox::of_modern(door.router.limits(), account, envelope.level.as_deref());
     let closing = door.stopping.child_token();
-    let mut answer = door.router.stateless(&client, request, &leg, &closing);
+    let mut answer = door.router.stateless(&client, routed, &leg, &closing);
     if at_once && proven.has_end() {
         answer = while_proven(proven.clone(), answer, closing);
     }
@@ -72,17 +72,18 @@ pub(super) async fn serve(
             let status = status(&outcome, served_elsewhere);
             Ok(json(&Response { id: Some(id), outcome }, status, &outlet))
         }
-        // Only the end of the host leaves a request without an answer while somebody waits for it.
+        // Only at a shutdown does a request get no answer while its client waits.
         Some(None) => Err(about(Refusal::busy("shutting down"))),
         outcome => {
-            let call = Call::new(id, leg.clone(), answer).answered(outcome);
+            let call = RunningCall::new(id, leg.clone(), answer).answered(outcome);
             Ok(stream(call, leg, early, outlet))
         }
     }
 }
 
-/// A stream of changes, which closes when it is no longer proven whose it is. Its client listens anew, with another token.
-fn while_proven(proven: Proven, mut answer: Answer, closing: CancellationToken) -> Answer {
+/// Ends a change stream (`subscriptions/listen`) when its client's proof of authentication expires. The client listens
+/// again with another token.
+fn while_proven(proven: Proven, mut answer: PendingOutcome, closing: CancellationToken) -> PendingOutcome {
     Box::pin(async move {
         tokio::select! {
             biased;
@@ -93,14 +94,15 @@ fn while_proven(proven: Proven, mut answer: Answer, closing: CancellationToken) 
     })
 }
 
-/// The answer as a whole.
+/// Returns a response with the answer as JSON.
 fn json(response: &Response, status: StatusCode, outlet: &Outlet) -> HttpResponse {
     let mut answer = answer::json(outlet.pieces(response.frame()));
     *answer.status_mut() = status;
     answer
 }
 
-/// A few errors have a status of their own. `served_elsewhere`: the method itself is known, whatever a server says of it.
+/// Returns the HTTP status for an answer: 200, except for a few errors. With `served_elsewhere`, servers serve the
+/// method, so one that does not know it causes no 404.
 fn status(outcome: &Outcome, served_elsewhere: bool) -> StatusCode {
     match outcome.as_ref().map_err(|error| error.code) {
         Err(code::METHOD_NOT_FOUND) if !served_elsewhere => StatusCode::NOT_FOUND,
@@ -109,31 +111,31 @@ fn status(outcome: &Outcome, served_elsewhere: bool) -> StatusCode {
     }
 }
 
-/// A stream under way.
+/// An event stream in progress.
 struct Flow {
-    /// What the call does next; `None` once its answer is out.
+    /// The next step of the call; `None` once its answer is sent.
     step: Option<Step>,
     leg: Arc<Mailbox>,
     outlet: Outlet,
-    /// What is to be written before that.
+    /// The pieces to write before the next step.
     pieces: VecDeque<Bytes>,
-    /// When a comment is due, so that the connection shows whether it lives.
+    /// When a comment is due, to show that the connection is alive.
     alive: Instant,
 }
 
-fn stream(call: Box<Call>, leg: Arc<Mailbox>, early: Option<Message>, outlet: Outlet) -> HttpResponse {
+fn stream(call: Box<RunningCall>, leg: Arc<Mailbox>, early: Option<Message>, outlet: Outlet) -> HttpResponse {
     let (step, alive) = (Some(call.step()), Instant::now() + KEEP_ALIVE);
     let mut flow = Flow { step, leg, outlet, pieces: VecDeque::new(), alive };
     match early {
         Some(message) => flow.put(&message),
-        // The client sees its stream open before there is anything to send.
+        // The comment shows the client an open stream before there is anything to send.
         None => flow.pieces.push_back(COMMENT),
     }
     let pieces = futures_util::stream::unfold(flow, |mut flow| async move {
         let piece = flow.next().await?;
-        Some((Ok::<_, Infallible>(piece), flow))
+        Some((piece, flow))
     });
-    answer::events(Body::from_stream(pieces))
+    answer::events(Body::stream(pieces))
 }
 
 impl Flow {
@@ -154,7 +156,7 @@ impl Flow {
             };
             self.step = None;
             match progress {
-                // The client did not take what its call had for it: there is nothing whole left to give.
+                // The client did not read its call's messages, and some were dropped: the stream would have a gap.
                 _ if self.leg.overflowed() => return None,
                 Progress::Message(message, call) => {
                     self.step = Some(call.step());

@@ -1,5 +1,5 @@
-//! The body of an event stream: it reads a [`Record`](super::replay::Record), and while it lives it also drives what
-//! fills the record, so that a call needs no task of its own.
+//! The response body of a session's event stream. It reads a [`Record`](super::replay::Record), and also drives the
+//! work that fills this record, so that a call needs no task of its own.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -18,55 +18,59 @@ use super::replay::{Item, Reader};
 use super::session::Use;
 use crate::downstream::authentication::Proven;
 
-/// How often a comment shows that the connection lives, and finds out whether it does (`docs/hazards.md` H62).
+/// How long an answer may take before the response becomes a stream, whose comments show the client that the connection
+/// is alive.
+pub(super) const DECIDE: Duration = Duration::from_millis(1500);
+/// How often a comment is written, which shows the client that the connection is alive, and us if it is not
+/// (`docs/hazards.md` H62).
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(super) const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 
-/// A client whose token is over may come back with another as soon as that.
+/// How long a client whose token expired should wait before it reconnects with another one.
 const ANEW: Duration = Duration::from_secs(1);
 
-/// Fills a record; ready when there is nothing more to fill in.
+/// Fills a record with events; resolves when no more follow.
 pub(super) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Who fills the record.
+/// The source of the record's events.
 pub(super) enum Source {
-    /// A call. It outlives the connection (a disconnect is no cancel): then it goes on as a task of this tracker.
+    /// A call. If the connection breaks, which does not cancel the call, it continues as a task of this tracker.
     Call(Work, TaskTracker),
-    /// What the session has for its client. Without a connection it waits in the mailbox.
+    /// The session's mailbox. Without a connection, messages wait in it.
     Mailbox(Work),
-    /// Somebody else does, or nobody any more.
+    /// No source: something else fills the record, or it is complete.
     None,
 }
 
-/// The body.
+/// The response body that sends the events of one record.
 pub(super) struct Events {
-    /// Taken out when the stream is over.
+    /// The record's reader; `None` once the stream has ended.
     reader: Option<Reader>,
     source: Source,
     outlet: Outlet,
-    /// Pieces of the event being written.
+    /// The pieces of the event being written.
     pieces: VecDeque<Bytes>,
     tick: Interval,
-    /// When its client has to show again who it is. A call is answered all the same.
+    /// Resolves when the client's proof of authentication expires. Not set for a call, which is answered in any case.
     over: Option<Work>,
     _in_use: Use,
 }
 
 impl Events {
-    /// A body that reads what `source` writes.
+    /// Creates a body that sends the events of `reader`, which `source` provides.
     pub(super) fn new(reader: Reader, source: Source, in_use: Use, outlet: Outlet) -> Self {
         let mut tick = interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self { reader: Some(reader), source, outlet, pieces: VecDeque::new(), tick, over: None, _in_use: in_use }
     }
 
-    /// Begins with a comment, so that the client sees its stream open before there is anything to send.
+    /// Starts with a comment, so that the client sees an open stream before there is anything to send.
     pub(super) fn with_comment(mut self) -> Self {
         self.pieces.push_back(COMMENT);
         self
     }
 
-    /// Ends when it is no longer proven whose stream it is; what is there for the client waits for it to come back.
+    /// Ends the stream when the proof of authentication expires; messages wait until the client returns.
     pub(super) fn until(mut self, proven: &Proven) -> Self {
         self.over = proven.has_end().then(|| Box::pin(proven.clone().over()) as Work);
         self
@@ -84,8 +88,8 @@ impl Events {
             return Poll::Ready(Some(hang_up(ANEW)));
         }
         let Some(reader) = &self.reader else { return Poll::Ready(None) };
-        // What is in the record goes first: the source is asked only when the connection took everything, so that a slow
-        // client fills its mailbox, which has a cap, and not the record.
+        // The record is polled first, and its source only after the connection has taken all events, so that a slow
+        // client fills its mailbox, which is bounded, and not the record.
         let mut item = reader.poll(cx);
         if item.is_pending() && self.source.poll(cx) {
             item = reader.poll(cx);
@@ -109,7 +113,7 @@ impl Events {
         }
     }
 
-    /// Leaves the record to others; a call goes on elsewhere.
+    /// Ends reading, which frees the record for another reader; a call continues as a task.
     fn leave(&mut self) {
         self.reader = None;
         if let Source::Call(work, tasks) = std::mem::replace(&mut self.source, Source::None)
@@ -120,13 +124,13 @@ impl Events {
     }
 }
 
-/// The last piece of a stream whose client is to come back after that time.
+/// Returns the last piece of a stream, which tells the client to reconnect after this time.
 fn hang_up(retry: Duration) -> Bytes {
     format!("retry: {}\n\n", retry.as_millis()).into()
 }
 
 impl Source {
-    /// Does some work; whether the record may have news.
+    /// Polls the source; returns whether the record may have new events.
     fn poll(&mut self, cx: &mut Context<'_>) -> bool {
         let (Self::Call(work, _) | Self::Mailbox(work)) = self else { return false };
         if work.as_mut().poll(cx).is_ready() {

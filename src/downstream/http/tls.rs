@@ -1,4 +1,4 @@
-//! TLS of the door: the certificate and its key, read once.
+//! TLS for the HTTP door: reads the certificate and its private key.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::HostTls;
 
-/// Why there is no TLS; each says which file it is and what to do.
+/// Why TLS cannot be set up. Each message names the file and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("host.tls: {path:?} cannot be read: {reason}")]
@@ -20,12 +20,12 @@ pub(crate) enum Error {
     #[error("host.tls.key: {path:?} holds no private key; it has to be PEM, without a passphrase")]
     NoKey { path: PathBuf },
     #[error(
-        "host.tls: the key in {key:?} does not go with the certificate in {cert:?} ({reason}); name the files of one pair"
+        "host.tls: the key in {key:?} does not match the certificate in {cert:?} ({reason}); name the files of one pair"
     )]
     Pair { cert: PathBuf, key: PathBuf, reason: String },
 }
 
-/// Reads the files.
+/// Reads the certificate and key files, and creates the TLS acceptor.
 ///
 /// # Errors
 /// When they are not a certificate and its key.
@@ -50,10 +50,10 @@ pub(crate) fn acceptor(tls: &HostTls) -> Result<TlsAcceptor, Error> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// What ALPN calls HTTP/2.
+/// The name of HTTP/2 in ALPN (the TLS extension that negotiates the protocol).
 pub(super) const HTTP2: &[u8] = b"h2";
 
-/// `None` where the file can be read and does not hold it.
+/// Returns what was read from a PEM file; `None` if the file is readable but does not contain it.
 fn read<T>(path: &Path, read: Result<T, pem::Error>) -> Result<Option<T>, Error> {
     match read {
         Ok(found) => Ok(Some(found)),

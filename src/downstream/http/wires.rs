@@ -1,114 +1,93 @@
-//! The open connections, each with the principals whose requests it carries, and which of them gives way to a newcomer
-//! (`docs/hazards.md` H107).
+//! The open connections (wires), the principals whose requests each one carries, and the choice of a connection that is
+//! closed to make room for a new one (`docs/hazards.md` H107).
 //!
-//! A connection that proved nothing gives way, the oldest first, once such connections hold a quarter of `connections`
-//! or no slot is left. If there is none, the connection that was idle longest gives way.
+//! A connection is proven once it has carried an authenticated request. Unproven connections give way, oldest first,
+//! once they hold a quarter of `connections` or no slot is left. If all are proven, the one that was idle longest gives
+//! way.
 //!
-//! **Invariant:** a connection that proved who it is gives way only where none is left that did not, and never while a
-//! request of it is being served or its answer is not written.
+//! **Invariant:** a proven connection gives way only if no unproven one is left, and never while one of its requests is
+//! being served or an answer is not fully written.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::Context;
 use std::time::Duration;
 
-use axum::http::Extensions;
 use futures_util::task::AtomicWaker;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::outlet::Outlet;
 use super::rules::Change;
-use crate::queues::Account;
+use crate::lock::lock;
 use crate::router::Principal;
 
-/// A connection: cancelled, it ends.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Wire(Arc<Inner>);
+/// A connection, which its token can end. Only [`Wires::open`] creates one, so each connection is listed and can be
+/// ended.
+#[derive(Clone, Debug)]
+pub(super) struct HttpWire(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     end: CancellationToken,
     carried: Mutex<Vec<Principal>>,
-    /// Where it is listed, and as which.
+    /// The table that lists the connection, and its number there.
     table: Weak<Mutex<Table>>,
     number: u64,
     opened: Instant,
-    /// Whether it carried a request of whom the rules let in.
+    /// Whether the connection carried an authenticated request.
     proven: AtomicBool,
-    /// Requests that are being served.
+    /// The number of requests that are being served.
     serving: AtomicUsize,
-    /// Whether the end of an answer is not written yet.
+    /// Whether the end of an answer is still to be written.
     unwritten: AtomicBool,
-    /// When the last request was over, in microseconds since it was opened.
+    /// When the last served request ended, in microseconds since the connection was opened.
     used: AtomicU64,
-    /// Whether the end of what the client sends does not end what is being served.
+    /// Whether the end of the client's input is held back, so that running requests survive it.
     held: AtomicBool,
-    /// Whether that end came while it was held back.
+    /// Whether the end of the client's input arrived while it was held back.
     left: AtomicBool,
-    /// Who waits for it to be held back no longer.
+    /// Wakes the reading side once the end is no longer held back.
     reader: AtomicWaker,
 }
 
-/// All of them.
+/// All open connections.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wires(Arc<Mutex<Table>>);
 
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    /// In the order in which they were opened.
-    unproven: BTreeMap<u64, Wire>,
-    proven: HashMap<u64, Wire>,
+    /// The unproven connections, in the order in which they were opened.
+    unproven: BTreeMap<u64, HttpWire>,
+    proven: HashMap<u64, HttpWire>,
 }
 
-/// A place among them, given back when it is dropped.
+/// The listing of a connection. Dropping this removes the connection from the table.
 #[derive(Debug)]
 pub(super) struct Listed {
     wires: Arc<Mutex<Table>>,
     number: u64,
 }
 
-/// A request that is being served, until its answer is with hyper.
+/// A request that is being served, until hyper has its whole response.
 #[derive(Debug)]
-pub(super) struct Serving(Wire);
+pub(super) struct Serving(HttpWire);
 
-/// Those of more clients on one connection are not told apart: all of them leave with the first.
+/// The bytes that a connection reads ahead, and those that it buffers for writing in addition to the message being
+/// written.
+pub(super) const BUFFER: usize = 128 * 1024;
+
+/// The most principals recorded for one connection. At this number, any change of the access rules ends the connection.
 const CARRIED: usize = 64;
 
-/// Those that proved nothing have one slot of so many at most.
+/// Unproven connections may hold one slot in this many.
 const SHARE: usize = 4;
-/// So long a connection has for its first request before it counts for that, while there are slots: many clients may come
-/// at once.
+/// How long an unproven connection is safe from that share, while slots are free: many clients may connect at once.
 const GRACE: Duration = Duration::from_secs(1);
 
-impl Default for Inner {
-    fn default() -> Self {
-        Self {
-            end: CancellationToken::new(),
-            carried: Mutex::default(),
-            table: Weak::new(),
-            number: 0,
-            opened: Instant::now(),
-            proven: AtomicBool::new(false),
-            serving: AtomicUsize::new(0),
-            unwritten: AtomicBool::new(false),
-            used: AtomicU64::new(0),
-            held: AtomicBool::new(false),
-            left: AtomicBool::new(false),
-            reader: AtomicWaker::new(),
-        }
-    }
-}
-
-impl Wire {
-    /// That of the request with these extensions.
-    pub(super) fn of(extensions: &Extensions) -> Self {
-        extensions.get::<Self>().cloned().unwrap_or_default()
-    }
-
-    /// Waits for its end.
+impl HttpWire {
+    /// Waits until the connection's token ends it.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -116,29 +95,34 @@ impl Wire {
         self.0.end.cancelled().await;
     }
 
-    /// Notes whose request it carries.
+    /// Returns the cancellation token that ends the connection.
+    pub(super) fn end_token(&self) -> &CancellationToken {
+        &self.0.end
+    }
+
+    /// Records the principal of a request.
     pub(super) fn carries(&self, principal: &Principal) {
-        let mut carried = locked(&self.0.carried);
+        let mut carried = lock(&self.0.carried);
         if !carried.contains(principal) && carried.len() < CARRIED {
             carried.push(principal.clone());
         }
     }
 
-    /// Notes that it carried a request of whom the rules let in.
+    /// Records that the connection carried an authenticated request.
     pub(super) fn proves(&self) {
         if self.0.proven.load(Ordering::Relaxed) {
             return;
         }
         self.0.proven.store(true, Ordering::Relaxed);
         let Some(table) = self.0.table.upgrade() else { return };
-        let mut table = locked(&table);
+        let mut table = lock(&table);
         if let Some(wire) = table.unproven.remove(&self.0.number) {
             table.proven.insert(self.0.number, wire);
         }
     }
 
-    /// Notes a request, which is under way until that is dropped. `held`: until then the client that sends no more may be
-    /// there to read.
+    /// Records a request, which is being served until the result is dropped. If `held`, the client may shut down its
+    /// sending side and still read the answer.
     pub(super) fn serve(&self, held: bool) -> Serving {
         self.0.serving.fetch_add(1, Ordering::AcqRel);
         if held {
@@ -147,13 +131,13 @@ impl Wire {
         Serving(self.clone())
     }
 
-    /// The end of what the client sends is its end, from now on.
+    /// From now on, lets the end of the client's input end the connection.
     pub(super) fn lets_go(&self) {
         self.0.held.store(false, Ordering::Release);
         self.0.reader.wake();
     }
 
-    /// Whether the end of what the client sends is held back for now; then `cx` is woken when it is so no longer.
+    /// Reports whether the end of the client's input is held back for now; if so, `cx` is woken when that changes.
     pub(super) fn holds_back(&self, cx: &Context<'_>) -> bool {
         if !self.0.held.load(Ordering::Acquire) {
             return false;
@@ -163,17 +147,17 @@ impl Wire {
         self.0.held.load(Ordering::Acquire)
     }
 
-    /// Whether the client sends no more, or is gone.
+    /// Reports whether the client's input has ended: the client sends no more, or is gone.
     pub(super) fn was_left(&self) -> bool {
         self.0.left.load(Ordering::Acquire)
     }
 
-    /// Begins to write all there is; whether that has the end of an answer.
+    /// Records that everything is about to be written; returns whether that includes the end of an answer.
     pub(super) fn writes(&self) -> bool {
         self.0.unwritten.load(Ordering::Acquire) && self.0.unwritten.swap(false, Ordering::AcqRel)
     }
 
-    /// Notes how that went.
+    /// Records whether the end of an answer was written, with all bytes before it.
     pub(super) fn wrote(&self, all: bool) {
         if !all {
             self.0.unwritten.store(true, Ordering::Release);
@@ -182,13 +166,8 @@ impl Wire {
         }
     }
 
-    /// The way to the client of that account. When it is cut off, the connection ends.
-    pub(super) fn outlet(&self, account: &Account) -> Outlet {
-        Outlet::new(account.way(&self.0.end), self.clone())
-    }
-
     fn stays(&self, change: &Change) -> bool {
-        let carried = locked(&self.0.carried);
+        let carried = lock(&self.0.carried);
         !change.is_another_way() && carried.len() < CARRIED && carried.iter().all(|principal| change.keeps(principal))
     }
 
@@ -212,24 +191,37 @@ impl Drop for Serving {
 }
 
 impl Wires {
-    /// One more.
-    pub(super) fn open(&self) -> (Wire, Listed) {
-        let mut table = locked(&self.0);
+    /// Adds a connection.
+    pub(super) fn open(&self) -> (HttpWire, Listed) {
+        let mut table = lock(&self.0);
         let number = table.next;
         table.next += 1;
-        let wire = Wire(Arc::new(Inner { table: Arc::downgrade(&self.0), number, ..Inner::default() }));
+        let wire = HttpWire(Arc::new(Inner {
+            end: CancellationToken::new(),
+            carried: Mutex::default(),
+            table: Arc::downgrade(&self.0),
+            number,
+            opened: Instant::now(),
+            proven: AtomicBool::new(false),
+            serving: AtomicUsize::new(0),
+            unwritten: AtomicBool::new(false),
+            used: AtomicU64::new(0),
+            held: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+            reader: AtomicWaker::new(),
+        }));
         table.unproven.insert(number, wire.clone());
         (wire, Listed { wires: Arc::clone(&self.0), number })
     }
 
-    /// How many there are.
+    /// Returns how many connections are open.
     pub(super) fn count(&self) -> usize {
-        locked(&self.0).count()
+        lock(&self.0).count()
     }
 
-    /// Has others give way, so that there is room for one more among so many; whether there is.
+    /// Makes connections give way until there is room for one more under the limit; returns whether there is room.
     pub(super) fn make_room(&self, cap: usize) -> bool {
-        let mut table = locked(&self.0);
+        let mut table = lock(&self.0);
         let now = Instant::now();
         while table.unproven.len() >= (cap / SHARE).max(1)
             && let Some(oldest) = table.unproven.first_entry()
@@ -245,11 +237,11 @@ impl Wires {
         true
     }
 
-    /// Ends those that carry anybody whom the change does not keep. Who clients are may have been asked of the system, once
-    /// for each connection: where they prove it in another way from now on, all of them end.
+    /// Ends the connections that carry a principal whose proof no longer holds. If the way to authenticate changed, all
+    /// of them end: the owner of the process at the other end is determined only when a connection opens.
     pub(super) fn end_unless_kept(&self, change: &Change) {
-        let open: Vec<Wire> = {
-            let table = locked(&self.0);
+        let open: Vec<HttpWire> = {
+            let table = lock(&self.0);
             table.unproven.values().chain(table.proven.values()).cloned().collect()
         };
         for wire in open.iter().filter(|wire| !wire.stays(change)) {
@@ -263,9 +255,9 @@ impl Table {
         self.unproven.len() + self.proven.len()
     }
 
-    /// Takes out the one that misses least: of those that proved nothing the oldest, whatever it did since; where there is
-    /// none, of those that do nothing the one idle longest.
-    fn least(&mut self) -> Option<Wire> {
+    /// Removes the connection that matters least: the oldest unproven one, whatever it is doing; if there is none, the
+    /// proven one that has been idle longest. `None` if none of those is idle.
+    fn least(&mut self) -> Option<HttpWire> {
         if let Some((_, oldest)) = self.unproven.pop_first() {
             return Some(oldest);
         }
@@ -277,12 +269,8 @@ impl Table {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        let mut table = locked(&self.wires);
+        let mut table = lock(&self.wires);
         table.unproven.remove(&self.number);
         table.proven.remove(&self.number);
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

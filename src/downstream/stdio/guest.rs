@@ -1,28 +1,29 @@
-//! A client that came to the socket of a daemon: a process of the same user that passes on what its own client says.
+//! A guest: a client that connects through the daemon's socket. It is a process of the same user that forwards its own
+//! client's messages.
 //!
-//! Such a client outlives the daemon. When the daemon stops it is told how many of its messages the daemon has taken; it
-//! gives the others to the next daemon, so none is lost and none is done twice.
+//! A guest may outlive the daemon. A daemon that stops tells the guest how many of its messages it took; the guest
+//! sends the others to the next daemon, so that none is lost and none is handled twice.
 
 use tokio_util::sync::CancellationToken;
 
 use crate::protocol::{Message, Method, Notification, Raw};
 use crate::router::Principal;
 
-/// Who it is, and what it was told.
+/// A guest's principal, and how far its messages were handled.
 #[derive(Debug)]
 pub(crate) struct Guest {
     pub(crate) principal: Principal,
-    /// The highest id of a question that an earlier daemon put to it.
+    /// The highest request id that an earlier daemon used for a question (a request to the client).
     pub(crate) asked: u64,
-    /// Ends what still runs for it, with answers.
+    /// Ends the guest's running requests when canceled; each still gets an answer.
     pub(super) ending: CancellationToken,
-    /// Messages that were taken.
+    /// How many of the guest's messages this daemon took.
     taken: u64,
-    /// Whether it was told to go elsewhere with what it says from then on.
+    /// Whether the guest was told to send later messages elsewhere.
     left: bool,
 }
 
-/// What it is told then.
+/// The notification that tells a guest to leave.
 const LEAVING: &str = "notifications/mcp-host/leaving";
 
 impl Guest {
@@ -30,7 +31,7 @@ impl Guest {
         Self { principal, asked, ending: CancellationToken::new(), taken: 0, left: false }
     }
 
-    /// Whether one more message is taken.
+    /// Counts one more message; returns false if the guest was told to leave, so that the message is no longer taken.
     pub(super) fn takes(&mut self) -> bool {
         if !self.left {
             self.taken += 1;
@@ -38,7 +39,7 @@ impl Guest {
         !self.left
     }
 
-    /// Takes no more; what it is told.
+    /// Takes no more messages from now on; returns the notification that says so.
     pub(super) fn leave(&mut self) -> Notification {
         self.left = true;
         let params = Raw::from_value(&serde_json::json!({ "taken": self.taken }));
@@ -46,7 +47,7 @@ impl Guest {
     }
 }
 
-/// Whether it belongs to a call that was taken before: the answer to a question of it, or its end.
+/// Reports whether a message may belong to a call that was already taken: a response to a question, or a cancellation.
 pub(super) fn is_of_a_call(message: &Message) -> bool {
     match message {
         Message::Response(_) => true,

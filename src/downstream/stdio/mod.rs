@@ -1,7 +1,8 @@
-//! The stdio door: one client, a message a line, on our own stdin and stdout or any pair of pipes.
+//! The stdio door: one client, one message per line, on our own stdin and stdout or any pair of pipes.
 //!
-//! One task reads, drives the calls and writes, so that a small call wakes nobody else. What waits to be written is
-//! bounded: over the cap nothing more is taken from calls, mailbox or client. Start reading at [`serve`].
+//! One task reads, drives the calls, and writes, so that a small call wakes no other task. The bytes waiting to be
+//! written are bounded: above the limit, the door takes no messages from calls, mailbox, or client. Start reading at
+//! [`serve`].
 
 #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only a daemon has guests"))]
 mod guest;
@@ -21,7 +22,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::guest::Guest;
-use super::call::{Answer, Call, Ending, Progress, Step};
+use super::call::{Ending, PendingOutcome, Progress, RunningCall, Step};
 use super::classify::{self, Envelope, Eras, Header, OURS, Route};
 use super::outbox::Outbox;
 use crate::protocol::lines::{ENDLESS, Line, Lines};
@@ -29,30 +30,31 @@ use crate::protocol::{
     ErrorObject, Message, Method, Notification, ProtocolVersion, Request, RequestId, Response, Theirs, batch, code,
 };
 use crate::queues::Account;
-use crate::router::{Client, Place, Principal, Router, Via};
+use crate::router::{Client, ClientStay, Mailbox, Principal, Router, Via};
 
-/// As soon as that much waits to be written it is written, though more may be ready.
+/// The number of waiting bytes that triggers a write even though more may be ready.
 const BATCH: usize = 64 * 1024;
-/// How long answers may take to be written once every call is over.
+/// How long answers may take to be written after the last call ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long calls under way may take once the client has closed its side: it may be a script that waits for their answers.
+/// How long calls in flight may take after the end of the input: the client may be a script that waits for their
+/// answers.
 const LAST_CALLS: Duration = Duration::from_millis(2500);
-/// Sets of capabilities that one pipe may come with, before the oldest may be forgotten.
+/// How many sets of client capabilities one pipe may present before the oldest may be forgotten.
 const PLACES: usize = 16;
-/// Counts pipes, so that each has a word of its own.
+/// Counts pipes, so that each gets its own affinity word (`classify.rs`).
 static PIPES: AtomicU64 = AtomicU64::new(0);
 
-/// Serves the client on our own stdin and stdout until stdin ends, stdout breaks or `stop`.
+/// Serves the client on our own stdin and stdout until stdin ends, stdout breaks, or `stop`.
 ///
 /// # Errors
-/// When reading or writing fails in another way than by the end of the other side.
+/// When reading or writing fails, except when the other side disconnects.
 pub(crate) async fn serve_process(router: Router, eras: Eras, stop: CancellationToken) -> io::Result<()> {
     let (input, output) = standard::pipes();
     serve(router, eras, input, output, stop).await
 }
 
-/// The same for a client that has come to the socket of this daemon. At `stop` it is told how many of its messages are
-/// answered here: the others are for another daemon.
+/// Serves a client that connected through this daemon's socket. At `stop`, the client learns how many of its messages
+/// were taken here: the others are for another daemon.
 ///
 /// # Errors
 /// As [`serve`].
@@ -61,23 +63,24 @@ pub(crate) async fn serve_guest<R, W>(
     router: Router,
     eras: Eras,
     guest: Guest,
-    (input, output): (R, W),
+    input: R,
+    output: W,
     stop: CancellationToken,
 ) -> io::Result<()>
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
-    let asked = guest.asked;
-    open(router, eras, Some(guest), asked, (input, output), stop).await
+    let origin = Origin { asked: guest.asked, guest: Some(guest) };
+    open(router, eras, origin, input, output, stop).await
 }
 
-/// Serves one client on a pair of pipes until the input ends, the output breaks or `stop`. After the end of the input its
-/// running calls have [`LAST_CALLS`] to finish (`docs/hazards.md` H106), after `stop` as long as the limits say, and where
-/// the output is broken they are cancelled.
+/// Serves one client on a pair of pipes until the input ends, the output breaks, or `stop`. After the end of the input,
+/// running calls have [`LAST_CALLS`] to finish (`docs/hazards.md` H106); after `stop`, as long as the limits say; if
+/// the output breaks, they are canceled.
 ///
 /// # Errors
-/// When reading or writing fails in another way than by the end of the other side.
+/// When reading or writing fails, except when the other side disconnects.
 pub(crate) async fn serve<R, W>(
     router: Router,
     eras: Eras,
@@ -89,10 +92,10 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
-    open(router, eras, None, 0, (input, output), stop).await
+    open(router, eras, Origin::default(), input, output, stop).await
 }
 
-/// As [`serve`] for a client that another host served before: it was put questions with ids up to `asked`.
+/// Like [`serve`], serves a client that another host served before and sent requests with ids up to `asked`.
 ///
 /// # Errors
 /// As [`serve`].
@@ -101,29 +104,40 @@ pub(crate) async fn serve_on<R, W>(
     router: Router,
     eras: Eras,
     asked: u64,
-    (input, output): (R, W),
+    input: R,
+    output: W,
     stop: CancellationToken,
 ) -> io::Result<()>
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
-    open(router, eras, None, asked, (input, output), stop).await
+    open(router, eras, Origin { guest: None, asked }, input, output, stop).await
+}
+
+/// What is known about a client before its first message.
+#[derive(Default)]
+struct Origin {
+    /// The client's state as a guest, if it connected through the daemon's socket.
+    guest: Option<Guest>,
+    /// The highest request id that another host used for a question (a request to the client).
+    asked: u64,
 }
 
 async fn open<R, W>(
     router: Router,
     eras: Eras,
-    guest: Option<Guest>,
-    asked: u64,
-    (input, output): (R, W),
+    origin: Origin,
+    input: R,
+    output: W,
     stop: CancellationToken,
 ) -> io::Result<()>
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
-    let account = router.account();
+    let Origin { guest, asked } = origin;
+    let account = router.queues().account();
     let pipe = format!("{OURS}pipe {}", PIPES.fetch_add(1, Ordering::Relaxed));
     let mut door = Door {
         lines: Lines::new(router.limits().body),
@@ -151,56 +165,56 @@ where
     let end = door.run(&stop).await;
     let (router, pipe) = (door.session.router.clone(), door.session.pipe.clone());
     let result = door.finish(end).await;
-    router.leave(&pipe);
+    router.pool().leave(&pipe);
     result
 }
 
 struct Door<R, W> {
     lines: Lines,
-    /// Most bytes that wait to be written before nothing more is taken.
+    /// How many bytes may wait to be written before the door takes no more messages.
     room: usize,
     session: Session,
     input: R,
-    /// Whether the client may still say something.
+    /// Whether the client may still send messages.
     hears: bool,
     output: W,
 }
 
-/// The client, what runs for it and what waits to be written to it.
+/// The client, its running calls, and the bytes waiting for it.
 struct Session {
     router: Router,
     eras: Eras,
     principal: Principal,
-    /// What is special about a client that came to the socket of a daemon.
+    /// The state of a client that connected through the daemon's socket.
     guest: Option<Guest>,
-    /// The highest id of a question that another host put to it: ours begin above.
+    /// The highest request id that another host used for a question to this client: our ids start above it.
     asked: u64,
-    /// Who said `initialize`, if somebody did. Requests that speak for themselves need nobody to.
+    /// The client of the session, after `initialize`. Modern requests need no session.
     client: Option<Arc<Client>>,
     out: Outbox,
-    /// What waits for the client.
+    /// The account that counts the bytes waiting for the client.
     account: Account,
-    /// By which requests without a session are those of this pipe: all that comes through it is of one conversation.
+    /// The affinity word of this pipe's modern requests: all of them belong to one conversation.
     pipe: String,
     calls: FuturesUnordered<Step>,
-    /// Who sends requests without a session: one client, unless its capabilities change. It stays as long as the pipe.
-    places: VecDeque<Place>,
-    /// What withdraws the running requests without a session.
+    /// Keeps the router's clients behind modern requests as long as the pipe: one, unless the capabilities change.
+    places: VecDeque<ClientStay>,
+    /// Cancellation tokens that withdraw the running modern requests.
     stateless: HashMap<RequestId, CancellationToken>,
-    /// Withdraws those among them that are streams of changes, which have no end of their own.
+    /// The parent of the tokens that withdraw change streams (`subscriptions/listen`), which do not end by themselves.
     listens: CancellationToken,
     stop: CancellationToken,
 }
 
-/// How a client's service came to its end.
+/// Why serving a client ended.
 enum End {
-    /// It closed its side, and may still read.
+    /// The client closed our input, and may still read.
     Closed,
-    /// It takes nothing more.
+    /// The client reads no more. Holds the error, if it did not simply disconnect.
     Gone(io::Result<()>),
-    /// Its line has no end, so nothing that it says can be understood any more.
+    /// A line exceeded every limit without ending, so nothing after it can be parsed.
     Endless,
-    /// It took too little of what was there for it: what waits is dropped, in the midst of a message maybe.
+    /// The client read too slowly: the waiting bytes are dropped, perhaps in the middle of a message.
     Cut,
     /// We were told to stop.
     Stopped,
@@ -226,7 +240,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
                 message = mail(session.client.as_ref()), if has_room => match message {
                     Some(message) => session.out.push(message.frame()),
                     None => {
-                        tracing::warn!("client takes no messages; its session ends");
+                        tracing::warn!("client reads no messages; its session ends");
                         return End::Gone(Ok(()));
                     }
                 },
@@ -246,7 +260,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
         }
     }
 
-    /// Ends the session, and writes what is still due.
+    /// Ends the session, and writes the answers that are still due.
     async fn finish(mut self, end: End) -> io::Result<()> {
         let patience = self.session.router.limits().drain;
         let mut last_words = LAST_WORDS;
@@ -256,7 +270,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
                 last_words = patience;
                 self.session.listens.cancel();
                 let _ = timeout(LAST_CALLS, self.drain()).await;
-                // What has no answer by now gets none, as at a host of its own: a guest makes up none either.
+                // Calls that are unanswered by now get no answer, as if the guest were its own host: the guest does not
+                // make one up either.
                 self.session.leave();
                 Ok(())
             }
@@ -284,7 +299,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
             }
         };
         if let Some(client) = self.session.client.take() {
-            self.session.router.close(&client);
+            self.session.router.clients().close(&client);
         }
         for withdrawn in self.session.stateless.values() {
             withdrawn.cancel();
@@ -293,8 +308,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
         result
     }
 
-    /// Lets the running calls end after we were told to stop. Those of a guest end for themselves: it may be the only one that
-    /// is to go, and others are served on.
+    /// Lets the running calls finish after we were told to stop, and ends those that take too long. Only this client's
+    /// calls end if it is a guest: it may be the only one that leaves while others are still served.
     async fn stopped(&mut self, patience: Duration) {
         let ending = self.session.guest.as_ref().map(|guest| guest.ending.clone());
         if ending.is_some() {
@@ -314,21 +329,21 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
         }
     }
 
-    /// Lets the running calls end and writes everything. What is said meanwhile is heard: an answer to a question lets a
-    /// call end, and a new request is refused.
+    /// Lets the running calls finish, and writes everything. Messages are still read: the response to a question lets a
+    /// call finish, and a new request is refused.
     async fn drain(&mut self) {
         let session = &mut self.session;
         let (mut writable, mut readable) = (true, self.hears);
-        // Who has closed its side and takes nothing more is gone.
+        // A client that sends no more and no longer reads is gone.
         while (!session.calls.is_empty() && (writable || self.hears)) || (writable && !session.out.is_empty()) {
             session.advance();
-            // A call that is over without an answer leaves nothing to wait for.
+            // A call that ended without an answer leaves nothing to wait for.
             if session.calls.is_empty() && (!writable || session.out.is_empty()) {
                 break;
             }
             tokio::select! {
                 written = write(&mut self.output, &mut session.out), if writable && !session.out.is_empty() => {
-                    // The calls come to their end even if nobody hears of it.
+                    // The calls finish even if nothing can be written.
                     writable = written.is_ok();
                 }
                 Some(progress) = session.calls.next() => session.take(progress),
@@ -346,7 +361,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
 }
 
 impl Session {
-    /// Takes what the calls have ready now, so that one write carries it all.
+    /// Takes the messages and answers that the calls have ready, so that one write carries them all.
     fn advance(&mut self) {
         while self.out.len() < BATCH
             && let Some(Some(progress)) = self.calls.next().now_or_never()
@@ -372,7 +387,7 @@ impl Session {
         }
     }
 
-    /// Tells a guest that what it says from here on is for another daemon.
+    /// Tells a guest that its later messages are for another daemon.
     fn leave(&mut self) {
         if let Some(notice) = self.guest.as_mut().map(Guest::leave) {
             self.out.push(Message::Notification(notice).frame());
@@ -382,7 +397,7 @@ impl Session {
     fn line(&mut self, line: Line) {
         let bytes = match line {
             Line::Whole(bytes) => bytes,
-            // It was refused when it was too long, and whoever reads ends with it.
+            // A too long line was refused before it became endless, and reading stops with it.
             Line::Endless => return,
             Line::TooLong(_) => {
                 if !self.guest.as_mut().is_none_or(Guest::takes) {
@@ -424,7 +439,7 @@ impl Session {
         }
     }
 
-    /// A batch: each of its messages on its own, for answers may come singly (2025-03-26).
+    /// Handles each message in a batch by itself; the answers may be sent separately (2025-03-26).
     fn batch(&mut self, items: &[Bytes]) {
         let is_fine = |client: &&Arc<Client>| client.revision() == ProtocolVersion::V2025_03_26;
         if self.client.as_ref().filter(is_fine).is_none() {
@@ -442,7 +457,7 @@ impl Session {
         }
     }
 
-    /// A message of the session.
+    /// Handles a message of the legacy era, which belongs to the session or opens it.
     fn message(&mut self, message: Message) {
         match (message, self.client.clone()) {
             (Message::Request(request), Some(client)) => self.request(&client, request),
@@ -452,13 +467,13 @@ impl Session {
                     self.router.notify(&client, notice);
                 }
             }
-            (Message::Response(response), Some(client)) => self.router.answer(&client, response),
-            // Nobody is there yet whom it could concern.
+            (Message::Response(response), Some(client)) => client.answer(response),
+            // Without a session, no question is open.
             (Message::Response(_), None) => {}
         }
     }
 
-    /// A request that speaks for itself, whether there is a session beside it or not.
+    /// Handles a modern request, whether or not there is also a session.
     fn stateless(&mut self, request: Request, envelope: &Envelope) {
         let id = request.id.clone();
         if self.stateless.contains_key(&id) {
@@ -466,7 +481,7 @@ impl Session {
             return self.refuse(Some(id), ErrorObject::new(code::INVALID_REQUEST, text));
         }
         let word = envelope.affinity.as_deref().unwrap_or(&self.pipe);
-        let client = match self.router.modern_apart(self.principal.clone(), &envelope.capabilities, Some(word)) {
+        let client = match self.router.pool().get(self.principal.clone(), &envelope.capabilities, Some(word)) {
             Ok(client) => client,
             Err(error) => return self.refuse(Some(id), error),
         };
@@ -476,18 +491,18 @@ impl Session {
             }
             self.places.push_back(client.stay());
         }
-        self.router.seen(&self.principal, envelope.info.as_ref(), &request.method, Via::Stdio);
-        let leg = self.router.modern_leg_of(envelope.level.as_deref(), self.account.clone());
+        self.router.clients().roster().seen(&self.principal, envelope.info.as_ref(), &request.method, Via::Stdio);
+        let leg = Mailbox::of_modern(self.router.limits(), self.account.clone(), envelope.level.as_deref());
         let is_listen = request.method == Method::Listen;
         let method = request.method.clone();
         let answer = self.router.stateless(&client, request, &leg, &self.stop);
         let answer = self.until_ended(&client, method, answer);
         let withdrawn = if is_listen { self.listens.child_token() } else { CancellationToken::new() };
         self.stateless.insert(id.clone(), withdrawn.clone());
-        self.calls.push(Call::new(id, leg, answer).until(withdrawn).step());
+        self.calls.push(RunningCall::new(id, leg, answer).until(withdrawn).step());
     }
 
-    /// Withdraws the request without a session that a notification names; what concerns none is given back.
+    /// Withdraws the modern request that a notification cancels; returns any other notification.
     fn withdraw(&self, notice: Notification) -> Option<Notification> {
         if notice.method == Method::Cancelled
             && let Some(id) = notice.params.as_ref().and_then(|params| params.member("requestId")?.read().ok())
@@ -499,7 +514,7 @@ impl Session {
         Some(notice)
     }
 
-    /// A request before there is a session.
+    /// Handles a request before there is a session.
     fn first(&mut self, request: Request) {
         let id = Some(request.id);
         let outcome = match request.method {
@@ -507,9 +522,9 @@ impl Session {
             Method::Initialize => {
                 let opened = self.router.open(self.principal.clone(), request.params.as_ref(), self.account.clone());
                 opened.map(|(client, result)| {
-                    // A pipe has a reader as long as its session lives.
+                    // Forgetting the guard means that the mailbox counts as read as long as the pipe's session lives.
                     std::mem::forget(client.mailbox().read());
-                    self.router.welcome(&client, Via::Stdio);
+                    self.router.clients().roster().welcome(&client, Via::Stdio);
                     client.has_asked(self.asked);
                     self.client = Some(client);
                     result
@@ -522,18 +537,17 @@ impl Session {
 
     fn request(&mut self, client: &Arc<Client>, request: Request) {
         if request.method == Method::Initialize {
-            let error =
-                ErrorObject::new(code::INVALID_REQUEST, "`initialize` again: this pipe has its session already");
+            let error = ErrorObject::new(code::INVALID_REQUEST, "second `initialize`: this pipe already has a session");
             return self.refuse(Some(request.id), error);
         }
-        let leg = self.router.leg(client);
+        let leg = client.leg(self.router.limits());
         let (id, method) = (request.id.clone(), request.method.clone());
         let answer = self.until_ended(client, method, Box::pin(self.router.request(client, request, &leg)));
-        self.calls.push(Call::new(id, leg, answer).step());
+        self.calls.push(RunningCall::new(id, leg, answer).step());
     }
 
-    /// The answer to a request; where it is a guest's, it ends with what runs for that guest.
-    fn until_ended(&self, client: &Arc<Client>, method: Method, answer: Answer) -> Answer {
+    /// Wraps the answer to a guest's request, so that it resolves when the guest's requests are ended.
+    fn until_ended(&self, client: &Arc<Client>, method: Method, answer: PendingOutcome) -> PendingOutcome {
         match &self.guest {
             Some(guest) => Box::pin(self.router.until(client, method, answer, guest.ending.clone())),
             None => answer,
@@ -545,7 +559,8 @@ impl Session {
     }
 }
 
-/// What the session has for its client outside of calls; never, before there is one.
+/// Waits for the session's next message outside of calls (`None` if the client reads too slowly); forever if there is
+/// no session.
 async fn mail(client: Option<&Arc<Client>>) -> Option<Message> {
     match client {
         Some(client) => client.mailbox().next().await,
@@ -553,10 +568,10 @@ async fn mail(client: Option<&Arc<Client>>) -> Option<Message> {
     }
 }
 
-/// Writes some of what waits.
+/// Writes some of the waiting bytes.
 ///
 /// # Cancel safety
-/// What was written is out of the box.
+/// If the wait is dropped, exactly the written bytes have left the outbox.
 async fn write<W: AsyncWrite + Unpin>(output: &mut W, out: &mut Outbox) -> io::Result<()> {
     if output.write_buf(out).await? == 0 {
         return Err(io::ErrorKind::WriteZero.into());
@@ -567,7 +582,7 @@ async fn write<W: AsyncWrite + Unpin>(output: &mut W, out: &mut Outbox) -> io::R
     Ok(())
 }
 
-/// The other side's end is no error.
+/// Turns an error that only means that the client disconnected into success.
 fn broken(error: io::Error) -> io::Result<()> {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof, WriteZero};
     match error.kind() {

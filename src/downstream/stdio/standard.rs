@@ -1,7 +1,8 @@
-//! Our own stdin and stdout as pipes that the runtime waits on.
+//! Our own stdin and stdout as pipes that the runtime can wait on.
 //!
-//! `tokio::io::stdin` reads on a thread beside the runtime: every message costs two switches, and a read that waits keeps
-//! the process from ending. Where stdin and stdout are pipes or sockets, as every client makes them, neither is needed.
+//! `tokio::io::stdin` reads on a separate thread: every message costs two context switches, and a pending read keeps
+//! the process from exiting. Where stdin and stdout are pipes or sockets, as every client sets them up, this module
+//! avoids both.
 
 use std::io;
 use std::pin::Pin;
@@ -11,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub(super) type Input = Pin<Box<dyn AsyncRead + Send>>;
 pub(super) type Output = Pin<Box<dyn AsyncWrite + Send>>;
 
-/// Our stdin and stdout.
+/// Returns our stdin and stdout; where the runtime cannot wait on them, Tokio's own.
 pub(super) fn pipes() -> (Input, Output) {
     #[cfg(unix)]
     {
@@ -48,8 +49,8 @@ mod unix {
         })
     }
 
-    /// What can be waited on. Not a terminal or a file: the shell behind a terminal shares its settings with us, and a
-    /// file is never waited for.
+    /// The kinds of file that the runtime can wait on. Terminals and regular files are not among them: setting a
+    /// terminal nonblocking would affect the shell behind it, and regular files cannot be waited on.
     enum Kind {
         Pipe(OwnedFd),
         Socket(tokio::net::UnixStream),

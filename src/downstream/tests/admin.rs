@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::support::stage;
-use crate::downstream::admin::{AskError, Error, StatusSocket, ask_in};
+use crate::downstream::admin::{AskError, Error, SignInReply, StatusSocket, ask_in};
 
 const FIRST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8808);
 const SECOND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8809);
@@ -28,7 +28,8 @@ async fn h83_status_is_told() {
         let stop = stop.clone();
         async move {
             let reload = || async { Err("mcp.json:1: no".to_owned()) };
-            socket.serve(&stage.router, reload, |_| async { String::new() }, |_| async {}, &stop).await
+            let sign_in = |_| async { Ok(SignInReply::abandoned(false)) };
+            socket.serve(&stage.router, reload, sign_in, |_| async {}, &stop).await
         }
     });
     for port in [Some(8808), None] {
@@ -77,7 +78,7 @@ async fn h94_one_daemon_per_address() {
     assert!(matches!(ask_in(home.path(), Some(1)).await, Err(AskError::NotRunning { port: Some(1) })));
 
     drop(first);
-    // A daemon that was killed leaves its socket behind.
+    // A killed daemon leaves its socket behind.
     drop(std::os::unix::net::UnixListener::bind(home.path().join("8808.sock")).unwrap());
     StatusSocket::open_in(home.path(), FIRST).unwrap();
 }

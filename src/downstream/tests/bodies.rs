@@ -1,4 +1,4 @@
-//! Bodies that are on their way: what all of them may hold, and who makes room for whom.
+//! Request bodies that are being received: their total memory, and which of them make room.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use super::support::*;
 use super::two::*;
 
 const KIB: usize = 1024;
-/// What one body may have, and all of them.
+/// The limit for one body, and for all together.
 const BODY: usize = 256 * KIB;
-/// Of which the 26 connections of a test hold 32 KiB each: 1120 KiB are left for bodies.
+/// The 26 connections of a test hold 32 KiB each, so 1120 KiB are left for bodies.
 const BODIES: usize = 1952 * KIB;
 
 fn narrow(limits: &mut crate::config::Limits) {
@@ -19,16 +19,16 @@ fn narrow(limits: &mut crate::config::Limits) {
 }
 
 fn held(house: &House) -> usize {
-    house.stage.router.usage().iter().find(|usage| usage.limit == "bodies").expect("it is told").used
+    house.stage.router.meter().usage().iter().find(|usage| usage.limit == "bodies").expect("it is told").used
 }
 
-/// A ping of so many bytes.
+/// A ping of this many bytes.
 fn ping(length: usize) -> String {
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     format!("{ping}{}", " ".repeat(length - ping.len()))
 }
 
-/// A request of that peer without its last byte.
+/// Sends a request without its last byte.
 async fn all_but_a_byte(house: &House, peer: &mut Peer, request: &str) {
     let request = request.replace("HOST", &format!("127.0.0.1:{}", house.port));
     peer.stream.write_all(&request.as_bytes()[..request.len() - 1]).await.unwrap();
@@ -43,7 +43,7 @@ fn chunked(peer: &Peer, body: &str) -> String {
     format!("{head}\r\n{chunks}0\r\n\r\n")
 }
 
-/// What the peer is answered. One that is not refused is served once its last byte is there.
+/// Returns the status of the answer. A body that is not refused is completed by its last byte.
 async fn outcome(mut peer: Peer, last: u8) -> u16 {
     let head = match tokio::time::timeout(Duration::from_secs(3), peer.head()).await {
         Ok(head) => head,
@@ -75,7 +75,7 @@ async fn h103_bodies_in_receipt_have_a_cap_in_all() {
         };
         all_but_a_byte(&house, &mut peer, &request).await;
         outcomes.push(tokio::spawn(outcome(peer, *request.as_bytes().last().unwrap())));
-        // A client whose requests come at once, or nearly, is served all the while.
+        // A client whose requests arrive at once, or nearly, is served all the while.
         assert!(held(&house) <= BODIES, "{} bytes are held", held(&house));
         assert_eq!(healthy.ask(&call(number, "echo")).await["id"], number);
         let head = healthy.post(&ping(BODY)).await;
@@ -102,7 +102,7 @@ async fn h103_bodies_of_one_connection_over_http2_have_the_same_cap() {
         let mut send = two.send.clone().ready().await.unwrap();
         let (answer, mut stream) = send.send_request(two.posting(&[]), false).unwrap();
         stream.send_data(Bytes::from(ping(BODY - 1)), false).unwrap();
-        // All of it is out once there is room for more.
+        // Everything is sent once there is capacity for more.
         stream.reserve_capacity(1);
         until_capacity(&mut stream).await;
         assert!(held(&house) <= BODIES, "{} bytes are held", held(&house));
@@ -112,7 +112,7 @@ async fn h103_bodies_of_one_connection_over_http2_have_the_same_cap() {
     assert!(held(&house) > BODY, "what is on its way is counted");
     let mut refused = 0;
     for (answer, mut stream) in streams {
-        // One that was refused is read no further.
+        // A refused body is read no further.
         let _ = stream.send_data(Bytes::from_static(b" "), true);
         let answer = Answer::of(answer).await;
         assert_eq!(answer.headers.contains_key("retry-after"), answer.status == 503);
@@ -123,7 +123,7 @@ async fn h103_bodies_of_one_connection_over_http2_have_the_same_cap() {
     until(|| held(&house) == 0).await;
 }
 
-/// Waits until all that was given to a stream is sent, or will not be.
+/// Waits until everything given to a stream is sent, or never will be.
 async fn until_capacity(stream: &mut h2::SendStream<Bytes>) {
     while let Some(Ok(0)) = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await {}
 }

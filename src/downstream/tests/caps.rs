@@ -1,4 +1,4 @@
-//! How many sessions there may be, how long they stay, and which stream is whose.
+//! The limits on sessions, their lifetime, and the ownership of streams.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::support::*;
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
-/// What `initialize` of that client comes to.
+/// Returns the result of a client's `initialize`.
 async fn opens(house: &House, token: Option<&'static str>) -> (u16, bool) {
     let mut peer = house.connect().await;
     peer.token = token;
@@ -17,7 +17,7 @@ async fn opens(house: &House, token: Option<&'static str>) -> (u16, bool) {
     (head.status, head.headers.contains_key("retry-after"))
 }
 
-/// A client with a call under way.
+/// Connects a client with a call in flight.
 async fn busy(house: &House, token: Option<&'static str>) -> Peer {
     let mut peer = house.client_as(token, "2025-11-25").await;
     let running = house.stage.running();
@@ -45,7 +45,7 @@ async fn h62_the_session_that_is_idle_longest_makes_room_first() {
     let mut peers = Vec::new();
     for _ in 0..3 {
         peers.push(house.client("2025-11-25").await);
-        // Uses are told apart by the millisecond.
+        // Uses are ordered by the millisecond.
         rest(Duration::from_millis(5)).await;
     }
     assert_eq!(peers[0].post(PING).await.status, 200);
@@ -61,7 +61,7 @@ async fn h62_one_that_proves_who_it_is_has_a_cap_of_its_own() {
     let house = house_of(bearer(stage_with(limits).await)).await;
     let mut idle = house.client_as(Some(ANN), "2025-11-25").await;
     let mut kept = busy(&house, Some(ANN)).await;
-    // At the cap the one that is idle makes room, and nobody else's does.
+    // At the limit the idle session of the same principal makes room, and no other.
     let mut other = house.client_as(Some(BOB), "2025-11-25").await;
     let _third = busy(&house, Some(ANN)).await;
     assert_eq!(idle.post(PING).await.status, 404);
@@ -80,7 +80,7 @@ async fn h62_one_that_proves_who_it_is_has_a_cap_of_its_own() {
     assert_eq!(house.again(&other).await.post(PING).await.status, 200);
 }
 
-/// For so long after its last use a session is in use.
+/// How long after its last use a session counts as in use.
 const MINUTE: Duration = Duration::from_secs(60);
 /// More than anything takes here.
 const SOON: Duration = Duration::from_secs(10);
@@ -102,7 +102,7 @@ async fn h104_a_session_used_within_the_last_minute_stays() {
         assert!(head.status == 200 || head.status == 202, "{what}: {}", head.status);
         assert_eq!(opens(&house, None).await, (503, true), "{what}");
         if what == "a stream" {
-            // It is a use for as long as it is open.
+            // An open stream counts as a use.
             rest(3 * MINUTE).await;
             assert_eq!(opens(&house, None).await, (503, true), "{what}");
             let session = peer.session.clone();
@@ -129,10 +129,10 @@ async fn h104_a_handshake_is_no_use_and_the_oldest_makes_room_first() {
         let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         assert_eq!(peer.post(initialized).await.status, 202);
         opened.push(peer);
-        // Uses are told apart by the millisecond.
+        // Uses are ordered by the millisecond.
         rest(Duration::from_millis(5)).await;
     }
-    // One that was used long ago goes before those that may be used in a moment, and after those that were forgotten.
+    // A session used long ago goes before fresh ones, and after abandoned ones.
     rest(2 * MINUTE).await;
     let mut fresh = house.client("2025-11-25").await;
     for status in [404, 200] {
@@ -242,7 +242,7 @@ async fn h62_quiet_streams_of_other_kinds_show_it_as_well() {
             assert!(passed >= Duration::from_secs(15 * turn - 1), "{turn}: {passed:?}");
         }
     }
-    // Whoever opens a stream of messages and says nothing loses it after a minute.
+    // A client that opens a stream and sends nothing loses it after a minute.
     while messages.chunk().await.is_some() {}
     assert_eq!(begun.elapsed().as_secs().div_ceil(5) * 5, 60, "{:?}", begun.elapsed());
 }
@@ -295,7 +295,7 @@ async fn h65_an_event_id_is_good_in_its_session_and_for_its_principal_only() {
     let mut bob = house.client_as(Some(BOB), "2025-11-25").await;
     bob.post(&call(1, "quick")).await;
     bob.events().await;
-    // In a session of one's own the same id means one's own stream.
+    // In a client's own session, the same id means its own stream.
     let mut stolen = house.again(&bob).await;
     stolen.session.clone_from(&ann.session);
     let mut sessions = vec![(stolen, 404)];
@@ -340,7 +340,7 @@ async fn h65_what_is_kept_for_another_try_goes_after_five_minutes() {
     rest(Duration::from_secs(290)).await;
     let mut back = house.resumed(&peer, "1-1").await;
     assert_eq!(back.events().await, [":", "1-2 answer 1"]);
-    // It is looked at every half minute.
+    // The table is swept every half minute.
     rest(Duration::from_secs(70)).await;
     let head = house.again(&peer).await.get("Last-Event-ID: 1-1\r\n").await;
     assert_eq!(head.status, 400);
@@ -373,7 +373,7 @@ async fn h60_an_id_is_ours_and_has_to_be_said() {
     peer.body(&head).await;
     let given = head.headers["mcp-session-id"].clone();
     assert_ne!(given, proposed, "none is taken from a client");
-    // That there is one session only does not make it anybody's who says another one, or none.
+    // Even if only one session exists, a request must name it exactly.
     let forms = [(Some(proposed), 404), (Some(given.to_uppercase()), 404), (None, 400), (Some(given), 200)];
     for (session, status) in forms {
         peer.session.clone_from(&session);

@@ -1,4 +1,4 @@
-//! Which way a message goes: the table of the specification, each row with each header.
+//! Where a message goes: the table of the specification, each row with each header.
 
 use crate::downstream::classify::{Eras, Header, Route, route};
 use crate::protocol::Message;
@@ -9,7 +9,7 @@ const PAST: &str = r#""io.modelcontextprotocol/protocolVersion":"2025-11-25""#;
 const NUMBER: &str = r#""io.modelcontextprotocol/protocolVersion":7"#;
 const ABLE: &str = r#""io.modelcontextprotocol/clientCapabilities":{}"#;
 
-/// `session`, `stateless`, `notice`, or the code of the error.
+/// Returns `session`, `stateless`, `notice`, or the code of the error.
 fn way(message: &str, header: Header<'_>, eras: Eras) -> String {
     let message = Message::parse(&message.to_owned().into()).unwrap();
     match route(message, header, eras) {
@@ -25,7 +25,7 @@ fn request(method: &str, meta: &[&str]) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"_meta":{{{meta}}}}}}}"#)
 }
 
-/// A pipe, no header, a legacy one, the modern one, one to come, two.
+/// A pipe, no header, a legacy revision, the modern one, a future one, two headers.
 const HEADERS: [Header<'_>; 6] = [
     Header::None,
     Header::Absent,

@@ -1,4 +1,4 @@
-//! Streams that outlive the token they were opened with: they do not.
+//! Streams end when the token expires that they were opened with.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::minting::{Key, claims, in_seconds};
 use super::oauth::{behind, leaked, site};
 use super::support::*;
 
-/// A door for tokens of an issuer, one that is over by its own word and taken for some 25 seconds more, and a fresh one.
+/// A door for tokens of an issuer, a token that has expired but is accepted for about 25 more seconds, and a fresh token.
 async fn stage_set() -> (House, &'static str, &'static str) {
     let key = Key::es256("one");
     let issuer = site(&[&key]).await;
@@ -18,10 +18,10 @@ async fn stage_set() -> (House, &'static str, &'static str) {
     (house, token(-5), token(3600))
 }
 
-/// What a stream says to its end, without the comments, and whether that came when the token was over.
+/// Returns the rest of a stream without comments, and whether it ended when the token expired.
 async fn rest(peer: &mut Peer, since: Instant) -> (Vec<String>, bool) {
     let mut all = Vec::new();
-    // One that goes on ends in a failure and not never.
+    // A stream that never ends fails the test instead of hanging it.
     let end = async {
         while let Some(chunk) = peer.chunk().await {
             all.extend(Some(chunk.trim_end().to_owned()).filter(|chunk| chunk != ":"));
@@ -49,7 +49,7 @@ async fn h80_the_stream_of_a_session_ends_with_its_token_and_nothing_is_lost() {
     let ended = rest(&mut stream, Instant::now()).await;
     assert_eq!(ended, (vec!["retry: 1000".to_owned()], true), "and its connection serves on");
     tokio::time::resume();
-    // A call that runs is answered all the same, and what comes meanwhile waits.
+    // A running call is answered all the same, and messages wait meanwhile.
     house.stage.release();
     let answered: Vec<_> = calls.events().await.into_iter().filter(|event| event != ":").collect();
     assert_eq!(answered, ["1-2 progress 2", "1-3 answer 1"]);
@@ -124,7 +124,7 @@ async fn h80_a_session_over_sse_ends_with_its_token_once_its_calls_are_through()
     tokio::time::pause();
     let start = Instant::now();
     assert_eq!(rest(&mut idle, start).await, (Vec::new(), true));
-    // A moment later the other is over as well, whichever of them was first.
+    // A moment later the other one has ended as well, whichever came first.
     tokio::time::sleep(Duration::from_secs(1)).await;
     tokio::time::resume();
     assert_eq!(post(&house, fresh, &path, &call(2, "echo")).await, 404, "nothing new begins");

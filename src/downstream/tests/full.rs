@@ -1,4 +1,4 @@
-//! A host that has enough to do says so before it does anything (`docs/hazards.md` H51).
+//! An overloaded host refuses requests before it does any work (`docs/hazards.md` H51).
 
 use serde_json::Value;
 
@@ -20,12 +20,12 @@ async fn h51_too_many_requests_in_all_are_turned_away_at_the_door() {
     assert_eq!((head.status, head.headers.contains_key("retry-after")), (503, true));
     let answer: Value = serde_json::from_str(&third.body(&head).await).unwrap();
     assert_eq!(answer["id"], 4);
-    // What makes room is let in all the same.
+    // Messages that free room still pass.
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}"#;
     assert_eq!(third.post(cancel).await.status, 202);
     until(|| house.stage.running() == 1).await;
     let mut third = house.again(&third).await;
-    until(|| !house.stage.router.is_full()).await;
+    until(|| !house.stage.router.clients().is_full()).await;
     assert_eq!(third.post(&call(5, "echo")).await.status, 200);
     house.stage.release();
 }

@@ -1,6 +1,6 @@
 //! The guard as a table.
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
 
 use crate::downstream::guard::{Guard, Own};
 

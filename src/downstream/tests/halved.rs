@@ -1,11 +1,11 @@
-//! Clients that shut their sending side and read on (`docs/hazards.md` H106).
+//! Clients that shut down their sending side and still read (`docs/hazards.md` H106).
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::support::*;
 
 impl House {
-    /// All that is said to who says this and no more.
+    /// Sends a request, shuts down the sending side, and returns everything that comes back.
     async fn last_words(&self, request: String) -> String {
         let mut peer = self.connect().await;
         self.shut(&mut peer, request).await;
@@ -14,7 +14,7 @@ impl House {
         all
     }
 
-    /// Says this and no more.
+    /// Sends a request and shuts down the sending side.
     async fn shut(&self, peer: &mut Peer, request: String) {
         let request = request.replace("HOST", &format!("127.0.0.1:{}", self.port));
         peer.stream.write_all(request.as_bytes()).await.unwrap();
@@ -39,7 +39,7 @@ async fn h106_posts_of_clients_that_send_no_more_are_answered() {
         assert!(number % 5 == 4 || answer.contains(r#""result""#), "{number}: {answer:.200}");
         assert!(number % 5 != 2 || answer.len() > 1 << 20, "{}", answer.len());
     }
-    // One after the other, so that it is seen to go when it is answered.
+    // One by one, so that each disconnect is noticed while the call runs.
     let mut slow = Vec::new();
     for id in 0..10 {
         let mut peer = house.connect().await;
@@ -48,7 +48,7 @@ async fn h106_posts_of_clients_that_send_no_more_are_answered() {
         slow.push(peer);
     }
     for id in 0..10 {
-        // The end of what they send was seen once others are served.
+        // The end of their input has been noticed once other clients are served.
         let answer = house.last_words(client.request("POST", "", &call(100 + id, "echo"))).await;
         assert!(answer.contains(r#""result""#), "{answer}");
     }

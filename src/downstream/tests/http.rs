@@ -91,7 +91,7 @@ async fn h52_a_lost_connection_is_no_cancel() {
     peer.tell(&call(1, "slow")).await;
     until(|| house.stage.running() == 1).await;
     drop(peer);
-    // The door has surely seen the end of the connection once it served others meanwhile.
+    // The door has noticed the end of the connection once it has served other clients.
     for id in 2..20 {
         other.ask(&call(id, "echo")).await;
     }
@@ -156,7 +156,7 @@ async fn h95_running_calls_finish_before_the_door_closes() {
         last = piece;
     }
     assert_eq!(last, "retry: 3000\n\n", "its last frame says when to come back");
-    // Nearly all of the time that there is.
+    // Nearly all of the drain time.
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(9)).await;
     tokio::time::resume();
@@ -193,6 +193,26 @@ async fn health_and_readiness() {
     }
 }
 
+/// Anyone may repeat these requests: `/readyz` takes no token, and any client can call unknown names.
+#[tokio::test]
+async fn what_anybody_may_ask_again_and_again_merges_no_catalog_each_time() {
+    let house = house().await;
+    let manager = house.stage.router.manager();
+    let mut peer = house.client("2025-11-25").await;
+    let before = *manager.generation().borrow();
+    let made = manager.looks();
+    for _ in 0..20 {
+        let answer = peer.ask(&call(1, "nobody_has_it")).await;
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        let mut probe = house.connect().await;
+        let head = probe.send("GET /readyz HTTP/1.1\r\nHost: HOST\r\n\r\n").await;
+        assert_eq!(head.status, 200);
+    }
+    // The leases may still have been reading their lists.
+    let generations = *manager.generation().borrow() - before + 1;
+    assert!(generations < 10 && (manager.looks() - made) as u64 <= generations, "{generations}");
+}
+
 #[tokio::test]
 async fn h39_batches_of_the_one_revision_that_has_them() {
     let house = house().await;
@@ -206,17 +226,17 @@ async fn h39_batches_of_the_one_revision_that_has_them() {
     assert_eq!(ids, [r#""p""#, "1", "2", "null"]);
     let broken = answers.as_array().unwrap().iter().find(|answer| answer.get("id").is_none()).unwrap();
     assert_eq!(broken["error"]["code"], -32600);
-    // What needs no answer gets none.
+    // Messages that need no answer get none.
     for body in [format!("[{notice}]"), format!(r#"[{notice},{{"jsonrpc":"2.0","id":9,"result":{{}}}}]"#)] {
         let head = peer.post(&body).await;
         assert_eq!((head.status, peer.body(&head).await.as_str()), (202, ""));
     }
-    // With progress before the answers it is a stream.
+    // With progress before the answers, the response is a stream.
     let head = peer.post(&format!("[{},{}]", call(3, "quick"), call(4, "echo"))).await;
     assert_eq!(head.kind(), "text/event-stream");
     let events = peer.events().await;
     assert_eq!(events, ["1-0 progress 1", "1-1 answer 3", "1-2 answer 4"]);
-    // `initialize` is no part of one, and an id is used once at a time.
+    // `initialize` may not be in a batch, and an id may be in use only once.
     let answers = peer.ask(&format!("[{},{},{}]", initialize("2025-03-26"), call(5, "echo"), call(5, "echo"))).await;
     let codes: Vec<&Value> = answers.as_array().unwrap().iter().map(|answer| &answer["error"]["code"]).collect();
     assert_eq!(codes, [&json!(-32600), &Value::Null, &json!(-32600)]);

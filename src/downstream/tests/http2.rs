@@ -1,4 +1,4 @@
-//! HTTP/2: all that holds over HTTP/1.1, and what its floods come to.
+//! HTTP/2: everything that works over HTTP/1.1, and protection against floods.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ async fn a_session_lives_over_http2() {
     let two = Two::client(&house).await;
     let answer: Value = serde_json::from_str(&two.post(&call(7, "echo"), &[]).await.body).unwrap();
     assert_eq!(text(&answer), r#"{"id":7}"#);
-    // The way of an answer is decided late here, too.
+    // The form of the response is decided late here, too.
     let answer = two.post(&call(8, "quick"), &[]).await;
     assert_eq!(answer.headers["content-type"], "text/event-stream");
     assert!(answer.body.contains(r#""progressToken":8"#) && answer.body.contains(r#""id":8"#), "{}", answer.body);
-    // Over the other protocol it is the same session.
+    // The session is the same over the other protocol.
     let mut peer = house.connect().await;
     peer.session.clone_from(&two.session);
     assert_eq!(text(&peer.ask(&call(9, "echo")).await), r#"{"id":9}"#);
@@ -40,7 +40,7 @@ async fn a_reset_or_a_lost_connection_cancels_what_has_no_session() {
     let running = || house.stage.running();
     let two = Two::connect(&house).await;
     for tool in ["slow", "progress"] {
-        // As JSON to come, and as a stream under way.
+        // While the response has not started, and while its stream is open.
         let answer = two.tell_modern(&modern_call(1, tool)).await;
         timeout(SOON, until(|| running() == 1)).await.unwrap();
         if tool == "progress" {
@@ -71,7 +71,7 @@ async fn a_reset_cancels_no_call_of_a_session() {
         if round == 1 {
             two.connection.abort();
         } else {
-            // By this answer the reset is known to have been read.
+            // This answer shows that the reset has been read.
             assert_eq!(two.post(&call(5, "echo"), &[]).await.status, 200);
         }
         let mut peer = house.connect().await;
@@ -113,7 +113,7 @@ async fn h81_streams_at_once_have_a_cap() {
         answers.push(two.tell(request, &call(id.into(), "slow")).await);
     }
     timeout(SOON, until(|| house.stage.running() == most)).await.unwrap();
-    // One more has to wait at a client that keeps to it, and is refused to one that does not.
+    // One more stream waits at a client that respects the limit, and is refused to one that does not.
     let request = two.posting(&[]);
     let mut one_more = two.tell(request, &call(999, "echo")).await;
     assert!(timeout(Duration::from_millis(200), &mut one_more).await.is_err(), "one more had its turn");
@@ -123,12 +123,12 @@ async fn h81_streams_at_once_have_a_cap() {
     assert_eq!(timeout(SOON, Answer::of(one_more)).await.unwrap().status, 200);
 }
 
-/// Opens streams beyond the cap: they are refused one by one, then the connection is.
+/// Opens streams beyond the limit: they are refused one by one, then the connection is closed.
 #[tokio::test]
 async fn h81_streams_beyond_the_cap_are_refused() {
     let house = house().await;
     let mut frames = Frames::connect(&house).await;
-    // Bodies that never come keep streams open.
+    // Unfinished bodies keep streams open.
     let block = Frames::block(&house).into_iter().collect::<Vec<u8>>();
     let block =
         String::from_utf8(block).unwrap().replace("\u{3}GET", "\u{4}POST").replace("\u{8}/healthz", "\u{4}/mcp");
@@ -150,7 +150,7 @@ async fn h81_streams_beyond_the_cap_are_refused() {
     assert_eq!(refused, (STREAMS * 2 + 1, 7_u32.to_be_bytes().to_vec()), "REFUSED_STREAM");
 }
 
-/// Sends until the door has enough; what it said last.
+/// Sends until the door closes the connection; returns how often, and the code of its GOAWAY.
 async fn flood(frames: &mut Frames, mut next: impl FnMut(u32) -> Vec<(u8, u8, u32, Vec<u8>)>) -> (u32, Option<u8>) {
     let mut rounds = 0;
     let mut last = None;
@@ -161,7 +161,7 @@ async fn flood(frames: &mut Frames, mut next: impl FnMut(u32) -> Vec<(u8, u8, u3
                 break 'sending;
             }
         }
-        // The door is to have its turn.
+        // Let the door run.
         tokio::task::yield_now().await;
     }
     while let Some((kind, _, payload)) = frames.take().await {
@@ -195,7 +195,7 @@ async fn h81_endless_headers_end_their_connection_alone() {
     let other = Two::client(&house).await;
     let mut frames = Frames::connect(&house).await;
     let block = Frames::block(&house);
-    // A header of 4 KiB a frame, never the last one.
+    // One header of 4 KiB per frame, and never the last frame.
     let mut piece = vec![0, 1, b'a', 0x7f, 0x81, 0x1f];
     piece.extend(vec![b'x'; 4096]);
     let sending = flood(&mut frames, |round| match round {

@@ -1,4 +1,4 @@
-//! How much and how long at the door: headers, connections, and clients that take their time.
+//! Limits of the door: headers, connections, and slow clients.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ async fn h81_connections_have_a_cap() {
     timeout(Duration::from_secs(30), room).await.unwrap();
 }
 
-/// How long the door waits for a client that says this and no more, in seconds of its own clock.
+/// Returns how long the door waits for a client that sends only this, in seconds of its own clock.
 async fn patience(house: &House, said: &[u8]) -> u64 {
     let mut stream = TcpStream::connect(("127.0.0.1", house.port)).await.unwrap();
     let begun = Instant::now();
@@ -127,7 +127,7 @@ async fn h81_later_headers_have_ten_seconds() {
             break;
         }
     }
-    // Acknowledges nothing, since in the middle of headers it may not.
+    // It acknowledges nothing, because in the middle of headers it must not.
     frames.put(HEADERS, END_STREAM, 3, &block[..9]).await.unwrap();
     let begun = Instant::now();
     while frames.take().await.is_some() {}

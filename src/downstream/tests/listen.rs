@@ -1,4 +1,4 @@
-//! Streams of changes for clients without a session.
+//! Change streams of modern clients.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ async fn the_acknowledgement_comes_first_and_says_what_is_honored() {
     assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
     assert_eq!(subscription(&acknowledged), "9", "the type of the id is kept");
     let honored = json!({"toolsListChanged": true, "resourceSubscriptions": ["none://such", "test://watched"]});
-    // The one server that has resources may have some that it does not list.
+    // The only server with resources may have some that it does not list.
     assert_eq!(acknowledged["params"]["notifications"], honored);
 }
 
@@ -45,10 +45,10 @@ async fn only_what_was_asked_for_is_told() {
     let changed = tools.message().await.unwrap();
     assert_eq!(changed["method"], "notifications/tools/list_changed");
     assert_eq!(subscription(&changed), 1);
-    // Lists change before the news of it goes out.
+    // Lists change before the notification goes out.
     let (_, listed) = actor.ask_modern(&modern(1, "tools/list", json!({}))).await;
     assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 7);
-    // Nothing else came to anybody.
+    // The streams got nothing else.
     house.stop.cancel();
     for (peer, id) in [(&mut tools, 1), (&mut resource, 1), (&mut other, 2)] {
         let end = peer.message().await.unwrap();
@@ -111,7 +111,7 @@ async fn h49_a_stream_that_is_not_read_is_cut_off() {
     peer.post_modern(&listen(1, json!({"resourceSubscriptions": ["test://watched"]}))).await;
     peer.message().await.unwrap();
     let mut actor = house.connect().await;
-    // More than the sockets of both sides take.
+    // More than the sockets of both sides hold.
     for number in 0..100 {
         let uri = format!("test://watched/{number}/{}", "x".repeat(200_000));
         assert_eq!(actor.ask_modern(&act("touch", json!({"uri": uri}))).await.0, 200);
@@ -144,7 +144,7 @@ async fn race_6_the_lists_change_between_two_pages() {
     actor.ask_modern(&act("change", json!({}))).await;
     assert_eq!(listening.message().await.unwrap()["method"], "notifications/tools/list_changed");
 
-    // Whoever began with the old list reads it to its end; whoever begins now reads the new one.
+    // A client that started with the old list reads it to its end; a client that starts now reads the new one.
     let (_, second) = peer.ask_modern(&page(Some(&cursor))).await;
     let count = |page: &serde_json::Value| page["result"]["tools"].as_array().unwrap().len();
     assert_eq!(count(&first) + count(&second), 26);
@@ -156,7 +156,7 @@ async fn race_6_the_lists_change_between_two_pages() {
     for list in [&first, &second] {
         assert_eq!((&list["result"]["ttlMs"], &list["result"]["cacheScope"]), (&json!(30000), &json!("public")));
     }
-    // A client that never began it cannot go on with it.
+    // A cursor of one list does not work for another.
     let foreign = modern(1, "prompts/list", json!({"cursor": cursor}));
     assert_eq!(peer.ask_modern(&foreign).await.1["error"]["code"], -32602);
 }

@@ -1,17 +1,18 @@
-//! Every route by every method, over HTTP/1.1 and HTTP/2: what is refused before anything else is, and what is not there.
+//! Every route with every method, over HTTP/1.1 and HTTP/2: what is refused before anything else, and which paths do
+//! not exist.
 
-use axum::http::{HeaderMap, Request, Version};
+use http::{HeaderMap, Request, Version};
 
 use super::support::*;
 use super::two::Two;
 
-/// Those that are there, and some that are not.
+/// Paths that exist, and some that do not.
 const PATHS: [&str; 9] = ["/mcp", "/sse", "/messages", "/healthz", "/readyz", "/", "/metrics", "/mcp/", "/nowhere"];
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "DELETE", "PUT", "OPTIONS"];
 
 type Headers = &'static [(&'static str, &'static str)];
 
-/// What is wrong, the target before its path, the headers, and the status. `PORT` is ours.
+/// Bad requests: name, the target before its path, headers, and status. `PORT` is ours.
 const BAD: [(&str, &str, Headers, u16); 16] = [
     ("foreign host", "", &[("host", "evil.example:PORT")], 403),
     ("foreign port", "", &[("host", "127.0.0.1:1")], 403),
@@ -36,7 +37,7 @@ const BAD: [(&str, &str, Headers, u16); 16] = [
     ("own target, foreign host", "http://localhost:PORT", &[("host", "evil.example:PORT")], 403),
 ];
 
-/// What is fine.
+/// Good requests.
 const GOOD: [(&str, &str, Headers); 4] = [
     ("own host", "", &[("host", "[::1]:PORT")]),
     ("own origin", "", &[("host", "localhost:PORT"), ("origin", "http://127.0.0.1:PORT")]),
@@ -44,7 +45,7 @@ const GOOD: [(&str, &str, Headers); 4] = [
     ("own target", "http://localhost:PORT", &[("host", "localhost:PORT")]),
 ];
 
-/// The status and headers of one request over each protocol.
+/// Sends the same request over each protocol.
 struct Both<'a> {
     house: &'a House,
     one: Peer,
@@ -66,7 +67,7 @@ impl Both<'_> {
     }
 
     async fn two(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> (u16, HeaderMap) {
-        // A target without a host is sent as one without `:authority`.
+        // A target without a host is sent without `:authority`.
         let version = if target.starts_with('/') { Version::HTTP_11 } else { Version::HTTP_2 };
         let mut request = Request::builder().version(version).method(method).uri(target);
         for (name, value) in headers {
@@ -92,7 +93,7 @@ async fn h79_every_route_is_guarded_before_anything_else() {
                 let mut answers = vec![both.one(method, &target, &headers).await];
                 if base.is_empty() {
                     answers.push(both.two(method, &target, &headers).await);
-                    // The same, its host as `:authority`, where there is one host that can stand there.
+                    // The same with the host as `:authority`, if there is exactly one that fits.
                     if let [("host", host), rest @ ..] = &headers[..]
                         && !rest.iter().any(|(name, _)| *name == "host")
                         && !host.contains('@')
@@ -103,7 +104,7 @@ async fn h79_every_route_is_guarded_before_anything_else() {
                     answers.push(both.two(method, &target, &headers).await);
                 }
                 for (index, (got, fields)) in answers.iter().enumerate() {
-                    // HTTP/1.1 wants a host whatever the target says.
+                    // HTTP/1.1 requires `Host` whatever the target says.
                     let wanted = if what == "foreign target" { [403, 403][index] } else { status };
                     assert_eq!(*got, wanted, "{what}: {method} {target} ({index})");
                     let tells = ["www-authenticate", "allow", "mcp-session-id"];
@@ -144,7 +145,7 @@ async fn h79_what_is_our_own_passes_the_guard() {
                     no_cors(fields);
                 }
             }
-            // With a token, too, there is nothing to ask with OPTIONS.
+            // Even with a token, OPTIONS is not supported.
             let headers: Vec<_> = headers.iter().copied().chain([("authorization", token.as_str())]).collect();
             let target = format!("{}{path}", base.replace("PORT", &port));
             let wanted = if matches!(path, "/metrics" | "/mcp/" | "/nowhere") { 404 } else { 405 };
@@ -172,7 +173,7 @@ async fn h79_authority_and_host_say_the_same() {
     assert_eq!(both.one("GET", &user, &[("host", &other)]).await.0, 400);
 }
 
-/// Whatever is asked, with a token, it is not there.
+/// Checks that paths do not exist for any method, even with a token.
 async fn absent(paths: &[&str]) {
     let house = house_of(bearer(stage().await)).await;
     let mut both = Both { house: &house, one: house.connect().await, two: Two::connect(&house).await };

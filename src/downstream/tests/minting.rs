@@ -1,4 +1,4 @@
-//! An issuer of tokens, good ones and others.
+//! An issuer of tokens, valid and invalid ones.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 pub(super) const ISSUER: &str = "https://issuer.example";
 pub(super) const RESOURCE: &str = "https://box.example/mcp";
 
-/// A key that signs, under a name.
+/// A signing key with an id.
 pub(super) struct Key {
     pub(super) id: &'static str,
     algorithm: &'static str,
@@ -62,7 +62,7 @@ impl Key {
         Self { id, algorithm, pair: Pair::Rsa(pair, way) }
     }
 
-    /// What everybody may know of it, byte by byte.
+    /// Returns the bytes of the public key.
     pub(super) fn public(&self) -> Vec<u8> {
         match &self.pair {
             Pair::Ec(pair) => pair.public_key().as_ref().to_vec(),
@@ -71,7 +71,7 @@ impl Key {
         }
     }
 
-    /// The same as a JWK.
+    /// Returns the public key as a JWK.
     pub(super) fn jwk(&self) -> Value {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         let public = self.public();
@@ -92,12 +92,12 @@ impl Key {
         jwk
     }
 
-    /// A token of these claims.
+    /// Signs a token with these claims.
     pub(super) fn sign(&self, claims: &Value) -> String {
         self.sign_under(&json!({ "alg": self.algorithm, "typ": "at+jwt", "kid": self.id }), claims)
     }
 
-    /// The same with another header.
+    /// Signs a token with another header.
     pub(super) fn sign_under(&self, header: &Value, claims: &Value) -> String {
         let text = unsigned(header, claims);
         let random = SystemRandom::new();
@@ -114,26 +114,26 @@ impl Key {
     }
 }
 
-/// Header and claims.
+/// Encodes header and claims.
 pub(super) fn unsigned(header: &Value, claims: &Value) -> String {
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     format!("{}.{}", part(header), part(claims))
 }
 
-/// A token that is signed with something that everybody knows.
+/// Signs a token with a secret that is public.
 pub(super) fn sign_by_secret(header: &Value, claims: &Value, secret: &[u8]) -> String {
     let text = unsigned(header, claims);
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), text.as_bytes());
     format!("{text}.{}", URL_SAFE_NO_PAD.encode(tag.as_ref()))
 }
 
-/// Seconds since 1970, and some.
+/// Returns the seconds since 1970, plus an offset.
 pub(super) fn in_seconds(seconds: i64) -> i64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     i64::try_from(now).unwrap() + seconds
 }
 
-/// Good claims, with these over them; null takes one out.
+/// Returns valid claims with changes; null removes a claim.
 pub(super) fn claims(more: &Value) -> Value {
     let mut claims = json!({
         "iss": ISSUER, "aud": RESOURCE, "sub": "ann", "client_id": "cli", "exp": in_seconds(300), "iat": in_seconds(0),

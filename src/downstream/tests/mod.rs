@@ -1,4 +1,4 @@
-//! The doors from outside: raw bytes in, raw bytes out, a scripted router behind.
+//! The doors from outside: raw bytes in, raw bytes out, with a scripted router behind them.
 
 mod support;
 

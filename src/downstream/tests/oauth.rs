@@ -1,4 +1,4 @@
-//! Tokens of an issuer: which are taken, what is said of the others, and when the issuer is asked for its keys.
+//! Tokens of an issuer: which are accepted, how others are challenged, and when the issuer's keys are fetched.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,13 +12,13 @@ use tokio::net::TcpListener;
 use super::minting::{ISSUER, Key, RESOURCE, claims, in_seconds, sign_by_secret, unsigned};
 use super::support::*;
 use crate::config::{HostAuth, HostOAuth};
-use crate::downstream::authentication::{Asked, Authentication};
-use crate::downstream::http::peer::Peer as End;
+use crate::downstream::authentication::{AuthProgress, Authentication};
+use crate::downstream::peer::Peer as End;
 
-/// An issuer as its keys are seen from here.
+/// An issuer, as a source of keys.
 #[derive(Clone, Default)]
 struct Issuer {
-    /// None: it does not answer.
+    /// `None`: it does not answer.
     keys: Arc<Mutex<Option<Vec<Value>>>>,
     asked: Arc<AtomicUsize>,
 }
@@ -60,13 +60,13 @@ impl Issuer {
     }
 }
 
-/// The status of a request with that token and, if there is one, the challenge; or whose it is.
+/// Authenticates with a token: returns the principal, or the status and challenge.
 async fn judged(authentication: &Authentication, token: &str) -> Result<String, (u16, String)> {
-    let mut headers = axum::http::HeaderMap::new();
+    let mut headers = http::HeaderMap::new();
     headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
     let asker = match authentication.authenticate(&headers, End::Local) {
-        Asked::Known(asker) => asker,
-        Asked::Later(asker) => asker.await,
+        AuthProgress::Done(asker) => asker,
+        AuthProgress::Pending(asker) => asker.await,
     };
     asker.map(|proven| proven.principal.as_str().to_owned()).map_err(|refused| {
         let said = refused.more.map_or_else(String::new, |(_, value)| value.to_str().unwrap().to_owned());
@@ -152,7 +152,7 @@ async fn h80_only_tokens_for_us_are_taken() {
 async fn every_algorithm_with_a_public_key_is_known() {
     let keys = [Key::es256("a"), Key::es384("b"), Key::ed25519("c"), Key::rs256("d"), Key::ps512("e")];
     let issuer = Issuer::with(&keys.iter().collect::<Vec<_>>());
-    // Keys that are for something else, or make no sense, do no harm to the others.
+    // Keys for other purposes and invalid keys do not affect the others.
     let strange = [
         json!({"kty": "oct", "k": "c2VjcmV0", "kid": "secret", "alg": "HS256"}),
         json!({"kty": "RSA", "kid": "broken"}),
@@ -166,7 +166,7 @@ async fn every_algorithm_with_a_public_key_is_known() {
     }
     let secret = sign_by_secret(&json!({"alg": "HS256", "kid": "secret"}), &claims(&json!({})), b"secret");
     assert_eq!(judged(&door, &secret).await.unwrap_err().0, 401, "a secret that is published is none");
-    // A key for something else signs nothing, nor does one for another algorithm.
+    // A key for another purpose or another algorithm verifies nothing.
     for (name, value) in [("use", json!("enc")), ("alg", json!("ES384")), ("key_ops", json!(["encrypt"]))] {
         let key = Key::es256("one");
         let issuer = Issuer::with(&[&key]);
@@ -186,7 +186,7 @@ async fn what_is_lacking_is_said_as_it_is_wanted() {
         assert_eq!(refused, Err((403, format!("{at}, error=\"insufficient_scope\""))));
     }
     assert!(judged(&door, &key.sign(&claims(&json!({"scope": "tools mcp"})))).await.is_ok());
-    let mut headers = axum::http::HeaderMap::new();
+    let mut headers = http::HeaderMap::new();
     for (value, status, error) in
         [("", 401, ""), ("Basic YTpi", 401, ""), ("Bearer a", 400, ", error=\"invalid_request\"")]
     {
@@ -194,11 +194,11 @@ async fn what_is_lacking_is_said_as_it_is_wanted() {
             headers.append("authorization", value.parse().unwrap());
         }
         let asked = door.authenticate(&headers, End::Local);
-        let Asked::Known(Err(refused)) = asked else { panic!("nothing is asked for: {value}") };
+        let AuthProgress::Done(Err(refused)) = asked else { panic!("nothing is asked for: {value}") };
         let (_, said) = refused.more.unwrap();
         assert_eq!((refused.status.as_u16(), said.to_str().unwrap()), (status, &*format!("{at}{error}")));
     }
-    // Without scopes there is no word of them.
+    // Without scopes the challenge does not mention them.
     let door = Issuer::with(&[&key]).authentication(&[]);
     let (_, said) = judged(&door, "x").await.unwrap_err();
     assert_eq!(said, INVALID.1.replace(", scope=\"mcp\"", ""));
@@ -210,20 +210,20 @@ async fn h80_a_rotated_key_is_found_and_a_flood_of_made_up_ones_asks_once() {
     let issuer = Issuer::with(&[&old]);
     let door = issuer.authentication(&["mcp"]);
     let token = |key: &Key| key.sign(&claims(&json!({})));
-    // All of them wait for the one question that is under way.
+    // All of them wait for the one fetch in flight.
     let (old_token, new_token) = (token(&old), token(&new));
     let asking = (0..50).map(|_| judged(&door, &old_token));
     assert!(futures_util::future::join_all(asking).await.iter().all(Result::is_ok));
     assert_eq!(issuer.asked(), 1);
     issuer.has(&[&new, &old]);
-    // A moment after an answer nobody asks again.
+    // Shortly after a fetch there is no other.
     assert_eq!(judged(&door, &new_token).await, Err(INVALID.clone()));
     assert_eq!(issuer.asked(), 1);
     tokio::time::sleep(Duration::from_secs(11)).await;
     let asking = (0..50).map(|_| judged(&door, &new_token));
     assert!(futures_util::future::join_all(asking).await.iter().all(Result::is_ok));
     assert_eq!(issuer.asked(), 2);
-    // Those with a key that is known wait for nothing meanwhile.
+    // Meanwhile, tokens with a known key do not wait.
     let mut made_up = 0;
     let start = tokio::time::Instant::now();
     while start.elapsed() < Duration::from_secs(60) {
@@ -234,7 +234,7 @@ async fn h80_a_rotated_key_is_found_and_a_flood_of_made_up_ones_asks_once() {
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     assert!(made_up > 50 && issuer.asked() <= 2 + 6, "{made_up} {}", issuer.asked());
-    // What the issuer has taken back is good no longer, a while after.
+    // Tokens with a key that the issuer withdrew are rejected after a while.
     issuer.has(&[&new]);
     tokio::time::sleep(Duration::from_secs(11 * 60)).await;
     assert!(judged(&door, &old_token).await.is_ok(), "asked for anew meanwhile, by this");
@@ -251,7 +251,7 @@ async fn h80_nobody_is_let_in_while_the_issuer_is_away() {
     let token = key.sign(&claims(&json!({})));
     let away = Err((503, "5".to_owned()));
     assert_eq!(judged(&door, &token).await, away);
-    // What cannot be good is refused all the same, and a lack of it told.
+    // Tokens that no key could make valid are still rejected, and missing ones still challenged.
     assert_eq!(judged(&door, "abc").await, Err(INVALID.clone()));
     for alg in ["HS256", "HS512"] {
         let by_secret = sign_by_secret(&json!({"alg": alg, "kid": "one"}), &claims(&json!({})), b"secret");
@@ -261,7 +261,7 @@ async fn h80_nobody_is_let_in_while_the_issuer_is_away() {
     assert_eq!(judged(&door, &token).await, away, "a moment after");
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(judged(&door, &token).await.is_ok());
-    // It goes away: its keys are used for an hour, and then no longer.
+    // The issuer goes down: its keys are used for an hour, and then no longer.
     issuer.is_away();
     let stranger = Key::es256("two").sign(&claims(&json!({})));
     tokio::time::sleep(Duration::from_secs(30)).await;
@@ -275,7 +275,7 @@ async fn h80_nobody_is_let_in_while_the_issuer_is_away() {
     assert!(judged(&door, &token).await.is_ok());
 }
 
-/// An issuer on loopback, which answers everything with all that it has to say.
+/// An issuer on loopback, which answers every request with all of its documents.
 pub(super) async fn site(keys: &[&Key]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
@@ -292,7 +292,7 @@ pub(super) async fn site(keys: &[&Key]) -> String {
     url
 }
 
-/// The stage, for tokens of that issuer.
+/// Configures the stage to accept tokens of that issuer.
 pub(super) fn behind(stage: Stage, issuer: &str, scopes: &[&str]) -> Stage {
     let mut settings = HostOAuth::new(issuer, RESOURCE).unwrap();
     settings.scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
@@ -332,17 +332,17 @@ async fn h60_a_session_is_of_the_subject_and_the_client_that_made_it() {
             assert_eq!(other.send(&request).await.status, 404, "{what}: {method}");
         }
     }
-    // The session is nobody's proof.
+    // A session is not a proof.
     for (token, status) in [(None, 401), (Some(token(json!({"exp": in_seconds(-60)}))), 401)] {
         let mut other = house.again(&ann).await;
         other.token = token;
         assert_eq!(other.post(ping).await.status, status);
     }
-    // A new token of the same is as good as the first.
+    // A new token of the same principal is as good as the first.
     let mut again = house.again(&ann).await;
     again.token = Some(token(json!({"jti": "2"})));
     assert_eq!(again.ask(ping).await["result"], json!({}));
-    // What counts no longer by another config ends, and it is not asked for keys that are known.
+    // Proofs that a new config no longer accepts end, and known keys are not fetched again.
     let house = House { stage: behind(house.stage, &issuer, &["mcp", "tools"]), ..house };
     assert_eq!(house.again(&ann).await.post(ping).await.status, 403);
     let house = House { stage: behind(house.stage, &issuer, &["mcp"]), ..house };
@@ -380,7 +380,7 @@ async fn metadata_is_told_to_everybody_whom_the_guard_lets_through() {
     for (path, status) in [("/healthz", 200), ("/readyz", 200), ("/mcp", 401), ("/sse", 401), ("/messages", 401)] {
         assert_eq!(get("GET", path, "HOST").await.0, status, "{path}");
     }
-    // Where there are no such tokens, there is no such place.
+    // Without such tokens the path does not exist.
     for (stage, status) in [(stage().await, 404), (bearer(stage().await), 401)] {
         let house = house_of(stage).await;
         let head = house.connect().await.send(&format!("GET {at} HTTP/1.1\r\nHost: HOST\r\n\r\n")).await;

@@ -1,10 +1,10 @@
-//! Who asks: tokens, and what belongs to whom.
+//! Authentication with tokens, and ownership of sessions.
 
 use serde_json::Value;
 
 use super::support::*;
 
-/// The status and, if there is one, the challenge of a request that ends with its head.
+/// Returns the status and the challenge, if any, of a request without a body.
 async fn ask(house: &House, head: &str) -> (u16, Option<String>) {
     let mut peer = house.connect().await;
     let head = peer.send(&head.replace("ANN", ANN)).await;
@@ -17,7 +17,7 @@ async fn h80_a_request_carries_its_own_token() {
     let plain = Some("Bearer".to_owned());
     let invalid = Some(r#"Bearer error="invalid_token""#.to_owned());
     let malformed = Some(r#"Bearer error="invalid_request""#.to_owned());
-    // With a token it is the lack of a content type that is told.
+    // With a valid token the content type is checked next.
     let cases = [
         ("none", "", 401, plain.clone()),
         ("another scheme", "Authorization: Basic YTpi\r\n", 401, plain.clone()),
@@ -57,7 +57,7 @@ async fn h80_nothing_is_told_before_a_token() {
     // The body is not waited for.
     let request = "POST /mcp HTTP/1.1\r\nHost: HOST\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n";
     assert_eq!(ask(&house, request).await.0, 401);
-    // Supervisors have no token. They learn whether, not who.
+    // Supervisors have no token. They learn whether the host is ready, but not which servers are not.
     for (path, text) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
         let mut peer = house.connect().await;
         let head = peer.send(&format!("GET {path} HTTP/1.1\r\nHost: HOST\r\n\r\n")).await;
@@ -93,7 +93,7 @@ async fn h60_a_session_is_of_the_token_that_made_it() {
         strangers.push(answers);
     }
     assert_eq!(strangers[0], strangers[1], "a session of somebody else looks as if it was not there");
-    // With no token at all nothing is said of sessions.
+    // Without any token the answer reveals nothing about sessions.
     let mut nobody = house.again(&ann).await;
     nobody.token = None;
     assert_eq!(nobody.post(ping).await.status, 401);
@@ -121,7 +121,7 @@ async fn h60_a_stream_of_messages_is_of_the_token_that_opened_it() {
     }
 }
 
-/// Sends a GET of `path` as that user of the system; the first line of the answer.
+/// Sends a GET of `path` as another system user; returns the first line of the answer.
 #[cfg(target_os = "linux")]
 async fn get_as(user: u32, port: u16, path: &str) -> String {
     let host = format!("127.0.0.1:{port}");
@@ -141,7 +141,7 @@ async fn h80_another_user_of_this_machine_is_refused() {
     let me = rustix::process::geteuid();
     let house = house().await;
     assert_eq!(get_as(me.as_raw(), house.port, "/sse").await, "HTTP/1.1 200 OK");
-    // Only root can be another user; without it, the table in `peer.rs` has to do.
+    // Only root can act as another user; otherwise the table in `peer.rs` has to suffice.
     if me.is_root() {
         for (path, line) in [
             ("/sse", "HTTP/1.1 403 Forbidden"),
@@ -151,7 +151,7 @@ async fn h80_another_user_of_this_machine_is_refused() {
         ] {
             assert_eq!(get_as(65_534, house.port, path).await, line, "{path}");
         }
-        // With tokens, they tell who it is.
+        // With tokens, the token identifies the client.
         let house = house_of(bearer(stage().await)).await;
         assert_eq!(get_as(65_534, house.port, "/mcp").await, "HTTP/1.1 401 Unauthorized");
     }

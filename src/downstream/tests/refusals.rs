@@ -1,10 +1,10 @@
-//! What the HTTP door refuses, and how.
+//! Requests that the HTTP door refuses, and its answers.
 
 use serde_json::Value;
 
 use super::support::*;
 
-/// Requests that are refused: what is wrong, the request, status, error code and a part of the sentence.
+/// Refused requests: name, request, status, error code, and a part of the message.
 const CASES: &[(&str, &str, u16, i64, &str)] = &[
     ("no host", "POST /mcp HTTP/1.1\r\n\r\n", 400, -32600, "`Host` is missing"),
     ("foreign host", "POST /mcp HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403, -32600, "allowedHosts"),
@@ -141,7 +141,7 @@ async fn accept_may_be_wide_or_missing() {
     }
 }
 
-/// What is no HTTP at all, or says two things of its length, ends its own connection and no other.
+/// Bytes that are not HTTP, or that state two lengths, end their own connection and no other.
 #[tokio::test]
 async fn h82_broken_framing_ends_its_own_connection() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -195,7 +195,7 @@ async fn h38_what_nests_deeper_than_the_limit_is_refused() {
     }
 }
 
-/// A body over the cap is dropped as it comes, up to four times the cap; whoever has more to say is not listened to.
+/// A body over the limit is discarded as it arrives, up to four times the limit; the rest is not read.
 #[tokio::test]
 async fn h81_a_body_far_over_the_cap_is_refused_before_its_end() {
     let house = house_of(stage_with(|limits| limits.body = 1000).await).await;

@@ -1,4 +1,4 @@
-//! Another config for a door that is open: who may come in is what it says, at once.
+//! A config reload with an open door: the new access rules apply at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::downstream::http::tls::acceptor;
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
-/// The connection ends, whatever comes before.
+/// Waits until the connection ends, whatever comes before.
 async fn ends(peer: &mut Peer) {
     let rest = async { while peer.chunk().await.is_some() {} };
     tokio::time::timeout(Duration::from_secs(20), rest).await.unwrap();
@@ -39,14 +39,14 @@ async fn h80_a_client_that_is_taken_out_has_nothing_any_more() {
     for stream in [&mut stream, &mut listens, &mut old] {
         ends(stream).await;
     }
-    // Not even its connection is another.
+    // Even his connection is the same.
     assert!(bob.ask(PING).await["result"].is_object());
 
-    // She comes back: with what she had no more.
+    // She is allowed again, but her old session is gone.
     let stage = for_alone(house.stage, &[("ann", ANN), ("bob", BOB)]);
     let house = House { stage, ..house };
     assert_eq!(house.again(&ann).await.post(PING).await.status, 404);
-    // Another token is another proof.
+    // A new token is a new proof.
     let mut again = house.client_as(Some(ANN), "2025-11-25").await;
     let _stage = for_alone(house.stage, &[("ann", "another token"), ("bob", BOB)]);
     assert_eq!(again.send_if(&again.request("POST", "", PING)).await.unwrap_or(401), 401);
@@ -60,7 +60,7 @@ async fn h80_whom_nobody_asked_who_they_are_is_asked_from_now_on() {
     let mut idle = house.connect().await;
     let stage = bearer(house.stage);
     let house = House { stage, ..house };
-    // Connections from before are over, or refuse.
+    // Old connections are closed, or refuse.
     for peer in [&mut client, &mut idle] {
         let request = peer.request("POST", "", PING);
         assert_eq!(peer.send_if(&request).await.unwrap_or(401), 401);
@@ -110,13 +110,13 @@ async fn a_certificate_is_renewed_under_the_same_name() {
     assert!(shows(&house, &first).await, "it is not read for each connection");
     manager.configure(|_| {});
     assert!(shows(&house, &second).await && !shows(&house, &first).await);
-    // One that cannot be used changes nothing.
+    // An unusable certificate changes nothing.
     std::fs::write(&files.cert, "no certificate").unwrap();
     manager.configure(|_| {});
     assert!(shows(&house, &second).await && !shows(&house, &first).await);
 }
 
-/// Whether the door shows that certificate: nothing else is trusted.
+/// Reports whether the door presents this certificate: nothing else is trusted.
 async fn shows(house: &House, certificate: &CertificateDer<'static>) -> bool {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certificate.clone()).unwrap();

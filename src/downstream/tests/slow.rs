@@ -1,4 +1,4 @@
-//! Clients that take little or nothing of what is there for them: what it costs, and whom.
+//! Clients that read little or nothing: the cost, and who pays it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,12 +8,12 @@ use super::support::*;
 
 const MIB: usize = 1 << 20;
 
-/// A house whose clients may have eight mebibytes in all.
+/// A house whose client queues may hold eight mebibytes in total.
 async fn narrow() -> House {
     house_of(stage_with(|limits| limits.client_queues = 8 * MIB).await).await
 }
 
-/// Lets everything happen that is about to, while the queues stay within their cap.
+/// Waits until pending work is done, and checks that the queues stay within their limit.
 async fn settled(house: &House) {
     static TURNS: AtomicUsize = AtomicUsize::new(0);
     let start = TURNS.load(Ordering::Relaxed);
@@ -25,8 +25,8 @@ async fn settled(house: &House) {
     .await;
 }
 
-/// Clients with a session that ask for an answer of four mebibytes each and read nothing, one after the other; a fresh one
-/// is served after each.
+/// Opens sessions one by one; each asks for an answer of four mebibytes and reads nothing. A fresh client is served
+/// after each.
 async fn crowd(house: &House, tool: &str) -> Vec<Peer> {
     let mut slow = Vec::new();
     for number in 0..8 {
@@ -41,7 +41,7 @@ async fn crowd(house: &House, tool: &str) -> Vec<Peer> {
     slow
 }
 
-/// Which of the sessions are still there.
+/// Reports which sessions still exist.
 async fn living(house: &House, slow: &[Peer]) -> Vec<bool> {
     let mut living = Vec::new();
     for peer in slow {
@@ -67,7 +67,7 @@ async fn h49_answers_that_nobody_reads_count_as_streams() {
     let mut slow = crowd(&house, "stream").await;
     let living = living(&house, &slow).await;
     assert_eq!(living.iter().filter(|lives| !**lives).count(), 7, "one has room: {living:?}");
-    // The connection of one that is cut off ends in the midst; one that lives gets its whole answer, however late.
+    // The connection of a client that is cut off ends in the middle; any other gets its whole answer, however late.
     for (peer, lives) in slow.iter_mut().zip(living) {
         if lives {
             peer.head().await;
@@ -97,7 +97,7 @@ async fn h49_answers_that_nobody_reads_count_without_a_session() {
     }
     let mut whole = 0;
     for peer in &mut slow {
-        // One that is served whole keeps its connection.
+        // A client that is served completely keeps its connection.
         let mut all = Vec::new();
         let mut some = vec![0; 1 << 16];
         while all.len() < 4 * MIB {
@@ -149,7 +149,7 @@ async fn h49_a_reader_of_a_kibibyte_a_second_loses_progress_and_no_answer() {
     assert!(begun.elapsed().as_secs() >= 60);
     tokio::time::resume();
     until(|| house.stage.running() == 0).await;
-    // Its own connection was quiet for too long.
+    // Its own connection was idle for too long.
     assert_eq!(house.again(&quick).await.ask(&call(7, "echo")).await["id"], 7);
     // The end of the stream, which is the end of a chunked body.
     let mut large = vec![0; MIB];
@@ -186,7 +186,8 @@ async fn h49_answers_that_wait_for_one_stream_count() {
         assert_eq!(post(call(id, "held")).await, 202);
         until(|| house.stage.running() as u64 == id + 1).await;
     }
-    // All of them are answered, and its one stream is read no more: what it has taken over is not what waits.
+    // All of them are answered while its one stream is not read: bytes already handed to the connection do not count as
+    // waiting.
     for left in (0..12).rev() {
         house.stage.release();
         until(|| house.stage.running() <= left).await;

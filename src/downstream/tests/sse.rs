@@ -1,4 +1,4 @@
-//! HTTP+SSE: a session that is its stream.
+//! HTTP+SSE: a session that lives as long as its stream.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::protocol::Raw;
 struct Pair {
     stream: Peer,
     messages: Peer,
-    /// Where its messages go.
+    /// The address for its messages.
     path: String,
 }
 
@@ -28,7 +28,7 @@ async fn open(house: &House) -> Pair {
     Pair { stream, messages: house.connect().await, path }
 }
 
-/// Opens a stream and a session of that revision on it.
+/// Opens a stream and a session of this revision on it.
 async fn client(house: &House, revision: &str) -> Pair {
     let mut pair = open(house).await;
     assert_eq!(pair.post(&initialize(revision)).await, 202);
@@ -51,7 +51,7 @@ impl Pair {
         head.status
     }
 
-    /// The next message of the stream.
+    /// Returns the next message of the stream.
     async fn next(&mut self) -> Value {
         loop {
             let mut event = self.stream.chunk().await.unwrap();
@@ -66,7 +66,7 @@ impl Pair {
         }
     }
 
-    /// The next messages in short.
+    /// Returns the next messages in short form.
     async fn story(&mut self, count: usize) -> Vec<String> {
         let mut story = Vec::new();
         for _ in 0..count {
@@ -190,7 +190,7 @@ async fn refusals() {
         assert_eq!((head.status, answer["error"].is_object()), (status, true), "{what}");
         assert_eq!(head.headers.contains_key("allow"), status == 405, "{what}");
     }
-    // Nothing of it has reached the session.
+    // None of it has reached the session.
     pair.post(&call(9, "echo")).await;
     assert_eq!(pair.story(1).await, ["answer 9"]);
 }
@@ -253,12 +253,12 @@ async fn h49_a_client_that_takes_nothing_is_cut_off() {
 
 #[tokio::test]
 async fn what_is_posted_waits_up_to_a_cap() {
-    // Forty answers of a mebibyte may be there before one of them is read.
+    // Forty answers of a mebibyte fit before one of them is read.
     let narrow = |limits: &mut crate::config::Limits| (limits.client_queue, limits.client_queues) = (100_000, 64 << 20);
     let house = house_of(stage_with(narrow).await).await;
     let mut pair = client(&house, "2025-11-25").await;
     let mut taken = 0;
-    // Answers that fill the buffers of the connection, so that the stream stands still.
+    // Answers that fill the buffers of the connection, so that the stream stalls.
     while taken < 24 && pair.post(&call(taken + 1, "big")).await == 202 {
         taken += 1;
     }

@@ -32,7 +32,7 @@ async fn requests_speak_for_themselves() {
     assert_eq!(house.stage.sessions(), 1, "one client, whatever it asks");
 }
 
-/// Every result says what it is, whoever made it, and those that may be kept for how long.
+/// Every result has its type, whoever made it, and cacheable results say for how long.
 #[tokio::test]
 async fn results_of_every_method() {
     let house = house().await;
@@ -57,7 +57,7 @@ async fn results_of_every_method() {
         assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "test", "{method}");
         assert_eq!((result["ttlMs"].is_u64(), result["cacheScope"].is_string()), (kept, kept), "{method}: {answer}");
     }
-    // What a client with a session sees says none of it.
+    // A client with a session sees none of these members.
     let mut peer = house.client("2025-11-25").await;
     let listed = peer.ask(r#"{"jsonrpc":"2.0","id":1,"method":"prompts/list"}"#).await;
     assert_eq!(listed["result"], json!({"prompts": [{"name": "hello"}]}));
@@ -76,7 +76,7 @@ async fn a_client_may_set_itself_apart() {
     }
 }
 
-/// A door of one era alone.
+/// A door that serves only one era.
 #[tokio::test]
 async fn one_era_alone() {
     let house = house_with(stage().await, Settings { eras: Eras::Modern, ..Settings::default() }).await;
@@ -118,7 +118,7 @@ async fn a_session_id_means_nothing() {
     assert_eq!(peer.ask_modern(&modern_call(1, "echo")).await.0, 200);
 }
 
-/// What is wrong with a request, and how that is answered.
+/// Invalid requests, and the status of each.
 #[tokio::test]
 async fn statuses_tell_whose_fault_it_is() {
     let house = house().await;
@@ -164,7 +164,7 @@ async fn statuses_tell_whose_fault_it_is() {
         let (status, answer) = peer.ask_modern(&modern(7, method, json!({}))).await;
         assert_eq!((status, &answer["error"]["code"], &answer["id"]), (404, &json!(-32601), &json!(7)), "{method}");
     }
-    // What is wrong with params, the handler says, and that is an answer.
+    // The handler judges the params, and its error is an answer.
     let (status, answer) = peer.ask_modern(&modern(7, "tools/list", json!({"cursor": "x"}))).await;
     assert_eq!((status, &answer["error"]["code"]), (200, &json!(-32602)));
 }
@@ -224,7 +224,7 @@ async fn an_answer_becomes_a_stream_late() {
     let answer = peer.message().await.unwrap();
     assert_eq!((&answer["id"], text(&answer)), (&json!("p"), "done"));
     assert_eq!(peer.message().await, None);
-    // The connection serves on.
+    // The connection stays usable.
     assert_eq!(peer.ask_modern(&modern_call(2, "echo")).await.0, 200);
 
     peer.tell_modern(&modern_call(3, "slow")).await;
@@ -251,7 +251,7 @@ async fn a_large_answer_has_a_length() {
 #[tokio::test]
 async fn h52_a_lost_connection_is_a_cancel() {
     let house = house().await;
-    // Before its answer has begun, and while its stream is open.
+    // Before the response starts, and while its stream is open.
     let mut quiet = house.connect().await;
     let mut streaming = house.connect().await;
     quiet.tell_modern(&modern_call(1, "slow")).await;
@@ -263,7 +263,7 @@ async fn h52_a_lost_connection_is_a_cancel() {
     until(|| house.stage.running() == 0).await;
 }
 
-/// Race 4 of the list: the client is gone in the moment in which its answer is written.
+/// Race 4 of the list: the client disconnects just as its answer is written.
 #[tokio::test]
 async fn race_4_the_client_vanishes_when_the_answer_is_written() {
     let house = house().await;

@@ -1,5 +1,6 @@
 //! The stdio door on pipes in memory.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ use super::support::*;
 use crate::downstream::Eras;
 use crate::downstream::stdio::serve;
 use crate::protocol::Raw;
+use crate::router::Principal;
 
 struct Pipe {
     stage: Stage,
@@ -173,8 +175,8 @@ async fn h106_calls_under_way_are_answered_after_the_end_of_the_input() {
         output.read_line(&mut line).await.unwrap();
         serde_json::from_str::<Value>(&line).unwrap()
     };
-    // A stream of changes has no end of its own: nobody waits for it, and its client has forgotten it.
-    until(|| stage.router.gauges().listens == 0 && stage.running() == 2).await;
+    // A change stream never ends by itself: nothing waits for it, and it is withdrawn.
+    until(|| stage.router.meter().gauges().listens == 0 && stage.running() == 2).await;
     stage.release();
     stage.release();
     let mut ids = [next().await["id"].clone(), next().await["id"].clone()];
@@ -186,7 +188,7 @@ async fn h106_calls_under_way_are_answered_after_the_end_of_the_input() {
     assert_eq!(rest, "", "nothing more is answered");
 }
 
-/// A script may write its requests, close the pipe, and read what came of them much later.
+/// A script may write its requests, close the pipe, and read the answers much later.
 #[tokio::test]
 async fn h96_answers_that_are_ready_are_written_after_the_end_of_the_input() {
     let mut pipe = opened().await;
@@ -388,7 +390,7 @@ async fn streams_of_changes_share_the_pipe() {
     let (first, second) = (pipe.read().await, pipe.read().await);
     let (updated, answer) = if first["id"].is_null() { (first, second) } else { (second, first) };
     assert_eq!((subscription(&updated), text(&answer)), (&json!(1), "true"));
-    // One is withdrawn: nothing more of it, not even an end.
+    // One stream is withdrawn: nothing more comes from it, not even an end.
     pipe.write(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#).await;
     loop {
         pipe.write(&act("touch", json!({"uri": "test://watched"}))).await;
@@ -414,8 +416,13 @@ async fn a_client_without_a_session_stays_as_long_as_its_pipe() {
     let mut pipe = open(stage.clone());
     pipe.write(&modern_call(1, "echo")).await;
     pipe.read().await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(stage.sessions(), 1);
+    let piped = stage.router.present().remove(0);
+    // A later client outside the pipe: once it is gone, the search for idle clients has visited both.
+    stage.router.pool().get(Principal::local(), &Raw::empty_object(), Some("elsewhere")).unwrap();
+    assert_eq!(stage.sessions(), 2);
+    until_some_time(|| stage.sessions() < 2).await;
+    let left = stage.router.present();
+    assert!(left.len() == 1 && Arc::ptr_eq(&left[0], &piped), "{left:?}");
     drop(pipe.input);
     pipe.served.await.unwrap().unwrap();
     until_some_time(|| stage.sessions() == 0).await;
@@ -451,7 +458,7 @@ async fn h100_a_line_without_an_end_is_refused_once_and_ends_the_session() {
     let Pipe { stage: _stage, mut input, mut output, stop: _stop, served } =
         open(stage_with(|limits| limits.body = 1000).await);
     let filled = tokio::spawn(async move {
-        // Until it is taken no more.
+        // Until no more is read.
         while input.write_all(&[b'a'; 500]).await.is_ok() {}
     });
     let mut said = String::new();

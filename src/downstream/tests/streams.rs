@@ -1,4 +1,4 @@
-//! Event streams: when an answer becomes one, and how a client comes back to one.
+//! Event streams: when a response becomes one, and how a client resumes one.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn messages_come_before_their_answer() {
     assert_eq!(head.headers["cache-control"], "no-cache");
     assert_eq!(head.headers["x-accel-buffering"], "no");
     assert_eq!(peer.events().await, ["1-0", "1-1 progress 1", "1-2 answer 1"]);
-    // The connection serves on.
+    // The connection stays usable.
     assert_eq!(peer.ask(&call(2, "echo")).await["id"], 2);
 }
 
@@ -169,7 +169,7 @@ async fn an_open_stream_keeps_the_session() {
     let house = house_of(stage_with(|limits| limits.session_idle = Duration::from_secs(60)).await).await;
     let mut open = house.client("2025-11-25").await;
     open.get("").await;
-    // Another session is swept meanwhile.
+    // Meanwhile another session is swept.
     house.client("2025-11-25").await;
     rest(Duration::from_secs(200)).await;
     until_some_time(|| house.stage.sessions() == 1).await;

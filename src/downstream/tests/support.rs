@@ -1,4 +1,4 @@
-//! A router with a script behind a door, and a client that speaks bytes.
+//! A scripted router behind a door, and a client that speaks bytes.
 
 #![cfg_attr(not(feature = "server"), allow(dead_code, reason = "half of it is for the HTTP door"))]
 
@@ -19,7 +19,7 @@ use crate::registry::Kind;
 use crate::router::Router;
 use crate::upstream::Starter;
 
-/// A router with one server in this process, and what the test sees and does behind it.
+/// A router with one in-process server, and the test's access to it.
 #[derive(Clone)]
 pub(super) struct Stage {
     pub(super) router: Router,
@@ -32,10 +32,11 @@ struct Script {
     running: AtomicUsize,
 }
 
-/// The tools: `echo` answers its arguments; `slow` answers when released; `progress` reports once, waits to be released,
-/// reports again and answers; `quick` reports and answers at once; `hang_up` is `progress` that asks for the stream to be
-/// closed in between; `big` answers a mebibyte. Not listed: `touch` and `change`; `bulk` that answers four, `stream` that
-/// does the same after a report and `held` when released, `chatty` that reports four thousand times.
+/// The tools: `echo` answers its arguments; `slow` answers when released; `progress` reports once, waits to be
+/// released, reports again and answers; `quick` reports and answers at once; `hang_up` is `progress`, but asks to close
+/// the stream in between; `big` answers a mebibyte. Not listed: `touch` and `change`; `bulk`, which answers four
+/// mebibytes; `stream`, which does the same after a report; `held`, which does so when released; and `chatty`, which
+/// reports four thousand times.
 const TOOLS: [&str; 6] = ["echo", "slow", "progress", "quick", "hang_up", "big"];
 
 pub(super) async fn stage() -> Stage {
@@ -46,7 +47,7 @@ pub(super) async fn stage_with(change: impl FnOnce(&mut Limits)) -> Stage {
     stage_of(change, 0).await
 }
 
-/// A stage with so many large tools more: some twenty make a list of two pages.
+/// A stage with this many additional large tools: about twenty make a list of two pages.
 pub(super) async fn stage_of(change: impl FnOnce(&mut Limits), large: usize) -> Stage {
     let script = Arc::<Script>::default();
     let server = TOOLS.into_iter().fold(InProcess::new("script", "1"), |server, name| {
@@ -84,42 +85,42 @@ pub(super) async fn stage_of(change: impl FnOnce(&mut Limits), large: usize) -> 
     let memory = HashMap::from([("script".to_owned(), start)]);
     let (manager, news) = Manager::start(config, &memory, info.clone(), None, Default::default());
     let router = Router::start(manager, news, info);
-    until(|| router.status()[0].ready_after_ms.is_some()).await;
+    until(|| router.manager().status()[0].ready_after_ms.is_some()).await;
     Stage { router, script }
 }
 
 impl Stage {
-    /// Lets one call that waits go on.
+    /// Lets one waiting call continue.
     pub(super) fn release(&self) {
         self.script.release.notify_one();
     }
 
-    /// Calls that the server has begun and not ended.
+    /// Returns the number of calls that run in the server.
     pub(super) fn running(&self) -> usize {
         self.script.running.load(Ordering::SeqCst)
     }
 
-    /// Whether a request of any client is under way.
+    /// Reports whether any client has a request in flight.
     pub(super) fn is_busy(&self) -> bool {
         self.router.present().iter().any(|client| !client.is_idle())
     }
 
-    /// Bytes that wait for all clients but those who are being cut off.
+    /// Returns the bytes that wait for all clients, except for those being cut off.
     pub(super) fn queued(&self) -> usize {
         self.router.queues().waiting()
     }
 
-    /// Bytes that are kept for whichever clients.
+    /// Returns the bytes that are held for all clients.
     pub(super) fn kept(&self) -> usize {
         self.router.queues().used()
     }
 
-    /// Sessions that are open.
+    /// Returns the number of open sessions.
     pub(super) fn sessions(&self) -> usize {
         self.router.present().len()
     }
 
-    /// Tells the client of the newest session something that belongs to none of its calls.
+    /// Sends the newest session a notification outside of its calls.
     pub(super) fn announce(&self, params: Option<Raw>) {
         let message = Message::Notification(Notification { method: Method::ToolsListChanged, params });
         let present = self.router.present();
@@ -132,7 +133,7 @@ impl Script {
         self.running.fetch_add(1, Ordering::SeqCst);
         let outcome = tokio::select! {
             result = self.answer(name, &invocation) => Ok(Raw::from_value(&result)),
-            // Nobody hears it.
+            // The answer is discarded.
             () = invocation.cancelled() => Ok(Raw::empty_object()),
         };
         self.running.fetch_sub(1, Ordering::SeqCst);
@@ -143,7 +144,7 @@ impl Script {
         let text = match name {
             "echo" => invocation.arguments.to_string(),
             "big" => "x".repeat(1 << 20),
-            // More than the sockets of both sides take.
+            // More than the sockets of both sides hold.
             "bulk" | "stream" | "held" => "x".repeat(4 << 20),
             _ => "done".to_owned(),
         };
@@ -168,7 +169,7 @@ impl Script {
     }
 }
 
-/// Says that the resource `uri` has changed, and tells whether `test://watched` is watched.
+/// Reports that the resource `uri` changed, and answers whether `test://watched` is watched.
 async fn touch(invocation: &Invocation) -> Outcome {
     let uri = invocation.arguments.text("uri").unwrap_or_default();
     invocation.notify(Method::ResourceUpdated, Raw::from_value(&json!({"uri": uri}))).await;
@@ -176,7 +177,7 @@ async fn touch(invocation: &Invocation) -> Outcome {
     Ok(Raw::from_value(&json!({"content": [{"type": "text", "text": text}]})))
 }
 
-/// Offers a tool `extra`, with the schema that is given or any, or withdraws it.
+/// Offers a tool `extra`, with the given schema or any, or withdraws it.
 async fn change_tools(invocation: &Invocation) -> Outcome {
     if !invocation.withdraw(Kind::Tools, "extra").await {
         let schema = invocation.arguments.member("schema");
@@ -187,15 +188,15 @@ async fn change_tools(invocation: &Invocation) -> Outcome {
     Ok(Raw::from_value(&json!({"content": [{"type": "text", "text": ""}]})))
 }
 
-/// The text that a tool answered.
+/// Returns the text that a tool answered.
 pub(super) fn text(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"].as_str().unwrap()
 }
 
-/// Nothing takes that long, on whatever machine: it will not come any more.
+/// A timeout that no machine reaches unless the test has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits, without time, until something is so.
+/// Waits for a condition without advancing time.
 pub(super) async fn until(condition: impl Fn() -> bool) {
     let end = std::time::Instant::now() + PATIENCE;
     while !condition() {
@@ -204,7 +205,7 @@ pub(super) async fn until(condition: impl Fn() -> bool) {
     }
 }
 
-/// Waits until something is so that a timer brings about.
+/// Waits for a condition that depends on a timer.
 pub(super) async fn until_some_time(condition: impl Fn() -> bool) {
     let end = std::time::Instant::now() + PATIENCE;
     while !condition() {
@@ -213,7 +214,7 @@ pub(super) async fn until_some_time(condition: impl Fn() -> bool) {
     }
 }
 
-/// Lets that time pass in no time.
+/// Advances the paused clock.
 pub(super) async fn rest(time: Duration) {
     tokio::time::pause();
     tokio::time::sleep(time).await;
@@ -231,13 +232,13 @@ pub(super) fn initialize(revision: &str) -> String {
     json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).to_string()
 }
 
-/// A ping that nests so deep, the envelope counted.
+/// A ping with this nesting depth, envelope included.
 pub(super) fn nested(depth: usize) -> String {
     let (open, close) = ("[".repeat(depth - 2), "]".repeat(depth - 2));
     format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"a":{open}{close}}}}}"#)
 }
 
-/// A request that speaks for itself, of a client that can be asked nothing.
+/// A modern request of a client that can be asked nothing.
 pub(super) fn modern(id: impl Into<Value>, method: &str, mut params: Value) -> String {
     let mut meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -251,26 +252,26 @@ pub(super) fn modern(id: impl Into<Value>, method: &str, mut params: Value) -> S
     json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params}).to_string()
 }
 
-/// A call of a tool that speaks for itself; its progress token is its id.
+/// A modern tool call; its progress token is its id.
 pub(super) fn modern_call(id: impl Into<Value>, tool: &str) -> String {
     let id = id.into();
     let params = json!({"name": tool, "arguments": {"id": id}, "_meta": {"progressToken": id}});
     modern(id, "tools/call", params)
 }
 
-/// A listen.
+/// A `subscriptions/listen` request.
 pub(super) fn listen(id: impl Into<Value>, filter: Value) -> String {
     modern(id, "subscriptions/listen", Value::Object([("notifications".to_owned(), filter)].into_iter().collect()))
 }
 
-/// A call of a tool that changes something, with these arguments.
+/// A modern call of a tool that changes something.
 pub(super) fn act(tool: &str, arguments: Value) -> String {
     let mut params = json!({"name": tool});
     params["arguments"] = arguments;
     modern("act", "tools/call", params)
 }
 
-/// The id of its listen that a message carries.
+/// Returns the id of the listen request that a message belongs to.
 pub(super) fn subscription(message: &Value) -> &Value {
     let of = if message["method"].is_null() { "result" } else { "params" };
     &message[of]["_meta"]["io.modelcontextprotocol/subscriptionId"]
@@ -290,7 +291,7 @@ mod http {
     pub(crate) use crate::downstream::http::Settings;
     use crate::downstream::http::serve;
 
-    /// A door on a port of its own.
+    /// A door on its own port.
     pub(crate) struct House {
         pub(crate) stage: Stage,
         pub(crate) port: u16,
@@ -310,14 +311,14 @@ mod http {
     pub(crate) const ANN: &str = "the token of ann";
     pub(crate) const BOB: &str = "the token of bob";
 
-    /// The stage, for clients with these tokens alone.
+    /// Configures the stage for clients with these tokens only.
     pub(crate) fn for_alone(stage: Stage, clients: &[(&str, &str)]) -> Stage {
         let clients = clients.iter().map(|(name, token)| BearerClient::of_token(name, token).unwrap()).collect();
         stage.router.manager().configure(|settings| settings.auth = HostAuth::Bearer(clients));
         stage
     }
 
-    /// The stage, for [`ANN`] and [`BOB`] alone.
+    /// Configures the stage for [`ANN`] and [`BOB`] only.
     pub(crate) fn bearer(stage: Stage) -> Stage {
         for_alone(stage, &[("ann", ANN), ("bob", BOB)])
     }
@@ -336,12 +337,12 @@ mod http {
             Peer { stream: BufReader::new(stream), port: self.port, session: None, token: None }
         }
 
-        /// A client with a session of that revision.
+        /// Connects a client with a session of this revision.
         pub(crate) async fn client(&self, revision: &str) -> Peer {
             self.client_as(None, revision).await
         }
 
-        /// The same, with a token.
+        /// Connects a client with a token.
         pub(crate) async fn client_as(&self, token: Option<&'static str>, revision: &str) -> Peer {
             let mut peer = self.connect().await;
             peer.token = token;
@@ -353,7 +354,7 @@ mod http {
             peer
         }
 
-        /// Another connection of the same client.
+        /// Opens another connection of the same client.
         pub(crate) async fn again(&self, peer: &Peer) -> Peer {
             let mut again = self.connect().await;
             again.session.clone_from(&peer.session);
@@ -363,7 +364,7 @@ mod http {
     }
 
     impl House {
-        /// A connection that took up a stream behind that event; until the one before is known to be gone it is refused.
+        /// Resumes a stream after an event; retries until the end of the old connection is noticed.
         pub(crate) async fn resumed(&self, peer: &Peer, last: &str) -> Peer {
             loop {
                 let mut back = self.again(peer).await;
@@ -381,7 +382,7 @@ mod http {
         pub(crate) stream: BufReader<TcpStream>,
         port: u16,
         pub(crate) session: Option<String>,
-        /// What it proves with who it is.
+        /// The token that it sends.
         pub(crate) token: Option<&'static str>,
     }
 
@@ -398,14 +399,14 @@ mod http {
     }
 
     impl Peer {
-        /// Sends a request as it stands; `HOST` becomes our own.
+        /// Sends a raw request; `HOST` becomes our own.
         pub(crate) async fn send(&mut self, request: &str) -> Head {
             let request = request.replace("HOST", &format!("127.0.0.1:{}", self.port));
             self.stream.write_all(request.as_bytes()).await.unwrap();
             self.head().await
         }
 
-        /// The status, unless the connection is closed before.
+        /// Sends a request; returns the status, unless the connection closes first.
         pub(crate) async fn send_if(&mut self, request: &str) -> Option<u16> {
             let request = request.replace("HOST", &format!("127.0.0.1:{}", self.port));
             self.stream.write_all(request.as_bytes()).await.ok()?;
@@ -429,7 +430,7 @@ mod http {
             self.send(&request).await
         }
 
-        /// The request with the headers that go with a message that speaks for itself.
+        /// Returns the request for a modern message, with its headers.
         pub(crate) fn modern(&self, message: &str) -> String {
             let body: Value = serde_json::from_str(message).unwrap();
             let params = &body["params"];
@@ -440,26 +441,26 @@ mod http {
             self.request("POST", &more, message)
         }
 
-        /// Sends a message that speaks for itself.
+        /// Sends a modern message.
         pub(crate) async fn post_modern(&mut self, message: &str) -> Head {
             let request = self.modern(message);
             self.send(&request).await
         }
 
-        /// The same; its answer is not waited for.
+        /// Sends a modern message without waiting for the answer.
         pub(crate) async fn tell_modern(&mut self, message: &str) {
             let request = self.modern(message).replace("HOST", &format!("127.0.0.1:{}", self.port));
             self.stream.write_all(request.as_bytes()).await.unwrap();
         }
 
-        /// The status and the answer, which is JSON.
+        /// Sends a modern message; returns the status and the JSON answer.
         pub(crate) async fn ask_modern(&mut self, message: &str) -> (u16, Value) {
             let head = self.post_modern(message).await;
             assert_eq!(head.kind(), "application/json");
             (head.status, serde_json::from_str(&self.body(&head).await).unwrap())
         }
 
-        /// The next message of a stream without event ids; comments are passed over.
+        /// Returns the next message of a stream without event ids; skips comments.
         pub(crate) async fn message(&mut self) -> Option<Value> {
             loop {
                 let mut chunk = self.chunk().await?;
@@ -479,13 +480,13 @@ mod http {
             self.send(&request).await
         }
 
-        /// Sends a request whose answer is not waited for.
+        /// Sends a request without waiting for the answer.
         pub(crate) async fn tell(&mut self, body: &str) {
             let request = self.request("POST", "", body).replace("HOST", &format!("127.0.0.1:{}", self.port));
             self.stream.write_all(request.as_bytes()).await.unwrap();
         }
 
-        /// Posts a request that is answered as JSON.
+        /// Sends a request that is answered as JSON.
         pub(crate) async fn ask(&mut self, body: &str) -> Value {
             let head = self.post(body).await;
             assert_eq!((head.status, head.kind()), (200, "application/json"));
@@ -506,7 +507,7 @@ mod http {
             Head { status, headers: pairs.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect() }
         }
 
-        /// The whole body.
+        /// Reads the whole body.
         pub(crate) async fn body(&mut self, head: &Head) -> String {
             if head.headers.contains_key("transfer-encoding") {
                 let mut all = String::new();
@@ -521,12 +522,12 @@ mod http {
             String::from_utf8(body).unwrap()
         }
 
-        /// The next event of a stream in short: its id and what it says.
+        /// Returns the next event of a stream in short form: its id and content.
         pub(crate) async fn event(&mut self) -> Option<String> {
             Some(short(&self.chunk().await?))
         }
 
-        /// All events up to the end of the stream.
+        /// Returns all events up to the end of the stream.
         pub(crate) async fn events(&mut self) -> Vec<String> {
             let mut all = Vec::new();
             while let Some(event) = self.event().await {
@@ -535,9 +536,9 @@ mod http {
             all
         }
 
-        /// The next piece of a stream; `None` at its end.
+        /// Returns the next piece of a stream; `None` at its end.
         pub(crate) async fn chunk(&mut self) -> Option<String> {
-            // A connection that is cut ends where it ends.
+            // A connection that is cut ends without a final chunk.
             let size = usize::from_str_radix(&self.line().await, 16).ok()?;
             let mut chunk = vec![0; size + 2];
             self.stream.read_exact(&mut chunk).await.ok()?;
@@ -554,7 +555,8 @@ mod http {
         }
     }
 
-    /// `1-0` for the event without data, `1-1 progress 1`, `1-2 answer 7`, `1-3 METHOD`; what is no event stays.
+    /// Formats an event: `1-0` without data, `1-1 progress 1`, `1-2 answer 7`, `1-3 METHOD`; anything else stays as it
+    /// is.
     fn short(chunk: &str) -> String {
         let Some((id, data)) = chunk.strip_prefix("id: ").and_then(|rest| rest.split_once("\ndata: ")) else {
             return chunk.trim_end().to_owned();

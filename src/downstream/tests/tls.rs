@@ -80,7 +80,7 @@ async fn h81_a_handshake_has_ten_seconds() {
         let _ = stream.read_to_end(&mut answer).await;
         assert_eq!(begun.elapsed().as_secs(), 10, "{said:?}");
     }
-    // One that ends its handshake and then is silent has no ten seconds more.
+    // A client that is silent after its handshake does not get ten more seconds.
     let begun = Instant::now();
     let mut stream = connect(&house, &["http/1.1"]).await;
     let mut answer = Vec::new();

@@ -1,8 +1,8 @@
-//! A client over HTTP/2, and one that breaks its rules.
+//! An HTTP/2 client, and one that breaks the protocol.
 
-use axum::http::{HeaderMap, Method, Request, Version};
 use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
+use http::{HeaderMap, Method, Request, Version};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::support::*;
 
-/// One connection over HTTP/2.
+/// One HTTP/2 connection.
 pub(super) struct Two {
     pub(super) send: SendRequest<Bytes>,
     /// Ends with the connection.
@@ -29,7 +29,7 @@ impl Two {
         Self { send, connection: tokio::spawn(connection), port, session: None }
     }
 
-    /// A client with a session of 2025-11-25.
+    /// Connects a client with a session of 2025-11-25.
     pub(super) async fn client(house: &House) -> Self {
         let mut two = Self::connect(house).await;
         let answer = two.post(&initialize("2025-11-25"), &[]).await;
@@ -39,14 +39,14 @@ impl Two {
         two
     }
 
-    /// A request to our own name.
+    /// Builds a request to our own host name.
     pub(super) fn request(&self, method: &str, path: &str) -> Request<()> {
         let uri = format!("http://127.0.0.1:{}{path}", self.port);
         let method: Method = method.parse().unwrap();
         Request::builder().version(Version::HTTP_2).method(method).uri(uri).body(()).unwrap()
     }
 
-    /// Sends a request; the answer is waited for elsewhere.
+    /// Sends a request and returns the future answer.
     pub(super) async fn tell(&self, request: Request<()>, body: &str) -> ResponseFuture {
         let mut send = self.send.clone().ready().await.unwrap();
         let (answer, mut stream) = send.send_request(request, body.is_empty()).unwrap();
@@ -60,7 +60,7 @@ impl Two {
         Answer::of(self.tell(request, body).await).await
     }
 
-    /// A POST of JSON to `/mcp`.
+    /// Builds a POST of JSON to `/mcp`.
     pub(super) fn posting(&self, more: &[(&'static str, &str)]) -> Request<()> {
         let mut request = self.request("POST", "/mcp");
         let headers = request.headers_mut();
@@ -80,7 +80,7 @@ impl Two {
         self.ask(request, body).await
     }
 
-    /// Sends a message that speaks for itself.
+    /// Sends a modern message.
     pub(super) async fn tell_modern(&self, message: &str) -> ResponseFuture {
         let body: Value = serde_json::from_str(message).unwrap();
         let name = body["params"]["name"].as_str().unwrap();
@@ -91,7 +91,7 @@ impl Two {
     }
 }
 
-/// A whole answer.
+/// A whole response.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -112,7 +112,7 @@ impl Answer {
     }
 }
 
-/// A connection of bare frames.
+/// A connection of raw frames.
 pub(super) struct Frames(pub(super) TcpStream);
 
 pub(super) const HEADERS: u8 = 1;
@@ -123,7 +123,7 @@ pub(super) const END_STREAM: u8 = 1;
 pub(super) const END_HEADERS: u8 = 4;
 
 impl Frames {
-    /// Says hello.
+    /// Sends the preface and the settings.
     pub(super) async fn connect(house: &House) -> Self {
         let mut stream = TcpStream::connect(("127.0.0.1", house.port)).await.unwrap();
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
@@ -141,7 +141,7 @@ impl Frames {
         self.0.write_all(&frame).await
     }
 
-    /// The next frame: kind, stream and payload; `None` at the end.
+    /// Returns the next frame: kind, stream, and payload; `None` at the end.
     pub(super) async fn take(&mut self) -> Option<(u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.0.read_exact(&mut head).await.ok()?;
@@ -150,7 +150,7 @@ impl Frames {
         Some((head[3], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload))
     }
 
-    /// A block of headers for GET `/healthz`, without compression.
+    /// Returns an uncompressed header block for GET `/healthz`.
     pub(super) fn block(house: &House) -> Vec<u8> {
         let authority = format!("127.0.0.1:{}", house.port);
         let mut block = Vec::new();

@@ -1,4 +1,4 @@
-//! What `status` tells of the limits that clients can reach: each table they fill is there, with its cap.
+//! The limits in `status` that clients can reach: each table that they fill is there, with its limit.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::support::*;
 use crate::router::Usage;
 
 fn by_limit(house: &House) -> HashMap<&'static str, Usage> {
-    house.stage.router.usage().into_iter().map(|usage| (usage.limit, usage)).collect()
+    house.stage.router.meter().usage().into_iter().map(|usage| (usage.limit, usage)).collect()
 }
 
 fn used(house: &House, limit: &str) -> usize {
@@ -41,7 +41,7 @@ async fn h101_to_h107_what_clients_fill_is_told_beside_its_cap() {
     ] {
         assert_eq!(used(&house, limit), 1, "{limit}");
     }
-    // A client that takes nothing of what is there for it.
+    // A client that reads nothing.
     let mut bob = house.client_as(Some(BOB), "2025-11-25").await;
     bob.tell(&call(3, "stream")).await;
     until(|| used(&house, "clientQueue") > 0 && used(&house, "clientQueues") > 0).await;

@@ -1,4 +1,4 @@
-//! Which connections give way to a newcomer (`docs/hazards.md` H107).
+//! Connections that give way to new ones (`docs/hazards.md` H107).
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ async fn small(connections: usize) -> Stage {
     stage_with(|limits| limits.connections = connections).await
 }
 
-/// Whether the connection ends without a word.
+/// Reports whether the connection ends without a byte.
 async fn ends(peer: &mut Peer) -> bool {
     !matches!(peer.stream.read(&mut [0; 1]).await, Ok(length) if length > 0)
 }
@@ -37,14 +37,14 @@ async fn h107_a_newcomer_is_served_where_all_slots_are_idle() {
             assert_eq!(peer.ask(&call(id, "echo")).await["id"], id);
             clients.push(peer);
         }
-        // Nobody who proved something went for one of those.
+        // No proven connection gave way for an unproven one.
         for (id, peer) in clients.iter_mut().enumerate() {
             assert_eq!(peer.ask(&call(id as u64, "echo")).await["id"], id);
         }
         for peer in &mut idle {
             assert!(ends(peer).await, "one that proved nothing stays where others are in want");
         }
-        // All are as good as another now: the one idle longest goes.
+        // Now all are equal: the connection that was idle longest gives way.
         let mut newcomer = house.client_as(token, "2025-11-25").await;
         assert!(ends(&mut clients[0]).await);
         assert_eq!(clients[1].ask(&call(1, "echo")).await["id"], 1);
@@ -59,7 +59,7 @@ async fn h107_those_that_prove_nothing_have_a_quarter_and_close_nobody_else() {
     let mut first = house.connect().await;
     let mut second = house.connect().await;
     rest(Duration::from_secs(2)).await;
-    // What keeps others young does not help: it was opened first.
+    // Activity does not help: it was opened first.
     assert_eq!(first.send(HEALTH).await.status, 200);
     assert_eq!(second.post(&initialize("2025-11-25")).await.status, 401, "that proves nothing");
     let _third = house.connect().await;
@@ -81,7 +81,7 @@ async fn h107_a_connection_that_is_in_use_is_never_closed() {
     let mut listening = house.again(&calling).await;
     assert_eq!(listening.get("").await.status, 200);
     let mut reading = house.client_as(Some(BOB), "2025-11-25").await;
-    // More than the sockets take: its answer is made, and not written.
+    // More than the sockets hold: the answer is ready, but not fully written.
     reading.tell(&call(2, "bulk")).await;
     until(|| house.stage.kept() > 0).await;
     for id in 0..20 {

@@ -1,21 +1,22 @@
-//! The folder of kept listings: read by whoever starts, written whole under one lock, the oldest out when it is full.
+//! The folder of kept listings: read at startup, written whole under one lock, and trimmed oldest first when full.
 //!
-//! Everything here blocks: it runs where blocking is fine.
+//! Everything here blocks; call it only where blocking is fine.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::name::Names;
+use super::small::read;
 use crate::keep;
 
-/// `STATE/offers`.
+/// The folder `STATE/offers`.
 #[derive(Clone, Debug)]
 pub(super) struct Folder(PathBuf);
 
-/// Bytes of all files together.
+/// Upper bound of all files together, in bytes.
 const ROOM: u64 = 32 << 20;
 const LISTING: &str = ".json";
 
@@ -24,12 +25,12 @@ impl Folder {
         Self(state.join("offers"))
     }
 
-    /// What names listings here, if any was ever kept.
+    /// Returns what makes the file names in this folder; `None` if no listing was ever kept here.
     pub(super) fn names(&self) -> Option<Names> {
         Names::read(&self.0)
     }
 
-    /// The names of all listings, by what they begin with: the server.
+    /// Returns the file names of all listings, grouped by their first part, which stands for the server.
     pub(super) fn listings(&self) -> BTreeMap<String, Vec<String>> {
         let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (name, _) in self.files() {
@@ -40,12 +41,12 @@ impl Folder {
         all
     }
 
-    /// The text of a listing.
+    /// Reads the text of a listing.
     pub(super) fn read(&self, name: &str, cap: usize) -> io::Result<Vec<u8>> {
         read(&self.0.join(name), cap)
     }
 
-    /// Writes listings, each whole or not at all, and makes room. `make` gives names and texts.
+    /// Writes listings, each whole or not at all, then makes room. `make` returns the file names and texts.
     pub(super) fn write(&self, make: impl FnOnce(&Names) -> Vec<(String, Vec<u8>)>) -> io::Result<()> {
         keep::make_folder(&self.0)?;
         for_its_user_alone(&self.0)?;
@@ -54,7 +55,7 @@ impl Folder {
         for (name, text) in make(&names) {
             let path = self.0.join(&name);
             match read(&path, text.len()) {
-                // It is as it was: only its age is another.
+                // The text is unchanged: only its age is renewed.
                 Ok(old) if old == text => File::options().write(true).open(&path)?.set_modified(SystemTime::now())?,
                 _ => keep::replace(&path, &text)?,
             }
@@ -63,7 +64,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Removes all listings to a login.
+    /// Removes all listings of a login.
     pub(super) fn forget(&self, login: &str) -> io::Result<()> {
         if !self.0.is_dir() {
             return Ok(());
@@ -77,7 +78,8 @@ impl Folder {
         Ok(())
     }
 
-    /// The oldest go until the rest has room. What a killed writer left goes, too: the lock says that nobody writes.
+    /// Removes the oldest files until the rest fits, and what killed writers left behind: the caller holds the lock, so
+    /// no one else is writing.
     fn make_room(&self) {
         let mut files = self.files();
         files.sort_by_key(|(_, file)| file.modified().unwrap_or(SystemTime::UNIX_EPOCH));
@@ -93,7 +95,7 @@ impl Folder {
         for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
             let name = entry.file_name();
             if name.to_str().is_some_and(|name| name.starts_with('.') && name.ends_with(".new")) {
-                // Whoever cannot remove it leaves it.
+                // A leftover that cannot be removed stays.
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -103,28 +105,14 @@ impl Folder {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         let listing = |entry: fs::DirEntry| {
             let name = entry.file_name().into_string().ok().filter(|name| name.ends_with(LISTING))?;
-            // Not of what a link leads to.
+            // This is the metadata of the folder entry itself: links are not followed.
             Some((name, entry.metadata().ok().filter(fs::Metadata::is_file)?))
         };
         entries.filter_map(listing).collect()
     }
 }
 
-/// Reads a small file. A pipe, a device, a link or a file of more than `cap` bytes is none.
-pub(super) fn read(path: &Path, cap: usize) -> io::Result<Vec<u8>> {
-    let strange = || io::Error::new(io::ErrorKind::InvalidData, "no file of ours");
-    let length =
-        fs::symlink_metadata(path).and_then(|file| if file.is_file() { Ok(file.len()) } else { Err(strange()) })?;
-    if length > cap as u64 {
-        return Err(strange());
-    }
-    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
-    // It may grow while it is read.
-    File::open(path)?.take(cap as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > cap { Err(strange()) } else { Ok(bytes) }
-}
-
-/// A folder that others may look into is closed to them.
+/// Closes the folder to other users.
 #[cfg(unix)]
 fn for_its_user_alone(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
@@ -164,7 +152,7 @@ mod tests {
             let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1000 + age as u64);
             file.set_modified(at).unwrap();
         }
-        // Written once more as it is, it is the youngest.
+        // Writing the same text again makes it the youngest.
         put(&folder, "a", 10 << 20);
         fs::write(folder.0.join(".d.json.new"), "half of i").unwrap();
         put(&folder, "d", 2 << 20);
@@ -187,19 +175,5 @@ mod tests {
         put(&folder, "b", 1);
         let modes = [&folder.0, &folder.0.join("a-key.json"), &folder.0.join("key")].map(|path| mode(path));
         assert_eq!(modes, [0o700, 0o600, 0o600]);
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn what_is_no_file_is_not_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        fs::write(at("file"), "12345").unwrap();
-        std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
-        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RUSR).unwrap();
-        assert_eq!(read(&at("file"), 5).unwrap(), b"12345");
-        for (name, cap) in [("file", 4), ("link", 5), ("pipe", 5), ("none", 5)] {
-            assert!(read(&at(name), cap).is_err(), "{name}");
-        }
     }
 }

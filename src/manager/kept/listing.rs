@@ -1,5 +1,5 @@
-//! One kept listing as text: written as a server would answer, and read by the reader of servers' answers, under the same
-//! caps. A file is no authority: whatever somebody has made of it, it is worth what a server's own word is worth.
+//! One kept listing as text: written like a server's response, and read by the same reader under the same caps. A file
+//! is trusted no more than the server itself, because anyone may have changed it.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -12,13 +12,14 @@ use crate::upstream::instructions;
 
 const VERSION: u32 = 1;
 
-/// The lists that are kept. Resources are data: they name files, and pass with the process that lists them.
+/// The lists that are kept. Resources are not: they name files, and are valid only while the process that lists them
+/// runs.
 const KINDS: [Kind; 3] = [Kind::Tools, Kind::Prompts, Kind::ResourceTemplates];
 
-/// What a listing may hold beside its definitions.
+/// How many bytes a listing may have in addition to its definitions.
 const BESIDE: usize = 1 << 20;
 
-/// What is to be kept.
+/// A listing to keep.
 #[derive(Clone, Debug)]
 pub(super) struct Page {
     pub(super) key: ListKey,
@@ -26,13 +27,13 @@ pub(super) struct Page {
     pub(super) listing: Listing,
 }
 
-/// How a listing is read.
+/// How to read a listing.
 #[derive(Clone, Debug)]
 pub(in crate::manager) struct Reader {
     pub(in crate::manager) caps: Caps,
-    /// The server is behind a URL.
+    /// Whether the server is behind a URL.
     pub(in crate::manager) is_remote: bool,
-    /// This host: what came through it is left out.
+    /// The id of this host: definitions that came through this host are left out.
     pub(in crate::manager) host: Option<HostId>,
 }
 
@@ -52,12 +53,12 @@ struct Written<'a> {
     resource_templates: Option<Vec<&'a Raw>>,
 }
 
-/// Whether an offer may be kept: a list that could not be read is not there for good.
+/// Reports whether an offer may be kept: none of its lists failed. A list that failed may be back at the next start.
 pub(super) fn is_whole(offer: &Offer) -> bool {
     !KINDS.into_iter().any(|kind| offer.failed(kind))
 }
 
-/// The text of a listing.
+/// Returns the text of a listing.
 pub(super) fn write(page: &Page) -> Vec<u8> {
     let offer = &page.listing.offer;
     let list = |kind| offer.has(kind).then(|| offer.definitions(kind).collect());
@@ -73,12 +74,12 @@ pub(super) fn write(page: &Page) -> Vec<u8> {
     serde_json::to_vec(&written).unwrap_or_default()
 }
 
-/// How long a text may be.
+/// Returns the upper bound of a listing's text, in bytes.
 pub(super) fn cap(reader: &Reader) -> usize {
     reader.caps.definitions.saturating_add(BESIDE)
 }
 
-/// Reads a listing; the text of its key comes with it. `None` for what is broken, cut off, or of another version.
+/// Reads a kept listing and the text of its key. `None` if the text is broken, truncated, or of another version.
 pub(super) fn read(text: Vec<u8>, reader: &Reader) -> Option<(String, Listing)> {
     let result = Raw::parse(&Bytes::from(text)).ok()?;
     let [version, key, revision, said] = result.members(["version", "key", "revision", "instructions"]);
@@ -89,12 +90,12 @@ pub(super) fn read(text: Vec<u8>, reader: &Reader) -> Option<(String, Listing)> 
     let rule = if revision.is_modern() && reader.is_remote { ParamHeaders::Mirror } else { ParamHeaders::Ignore };
     let mut builder = OfferBuilder::new(reader.caps, rule);
     if let Some(own) = &reader.host {
-        // Which host the server is, if it is one, is written into its definitions already.
+        // If the server is itself a host, its definitions already carry its id.
         builder = builder.below(own.as_str(), None);
     }
     for kind in KINDS {
         if result.member(kind.member()).is_some() && builder.page(kind, &result).ok()?.is_some() {
-            // A listing is one page.
+            // A kept listing is one page.
             return None;
         }
     }
@@ -178,7 +179,7 @@ mod tests {
         assert!(read(vec![b'['; 1 << 20], &READER).is_none(), "no depth hurts");
     }
 
-    /// The same text as an answer of a server and as a file comes to the same.
+    /// The same text gives the same result, whether a server sends it or a file holds it.
     #[test]
     fn h41_h88_poison_is_worth_what_it_is_worth_from_a_server() {
         let poisoned = [
@@ -201,7 +202,7 @@ mod tests {
         let told = Listing { offer: Arc::new(builder.finish()), instructions: None };
         assert_eq!(names(&kept), names(&told));
         assert_eq!(names(&kept).len(), 3, "the cap of tools holds, too");
-        assert_eq!(kept.offer.hash(), told.offer.hash(), "what was wrong with it is told as well");
+        assert_eq!(kept.offer.hash(), told.offer.hash(), "with the same problems reported");
         let text = names(&kept).concat();
         assert!(!text.contains("\\u001b") && !text.contains('\u{202e}'), "{text}");
     }

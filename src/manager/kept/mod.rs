@@ -1,18 +1,18 @@
-//! What servers listed, kept for the next start, so that a first list waits for no server that was there before
-//! (`STATE/offers`). Resources are not kept.
+//! Server lists kept for the next start, so that the first list need not wait for known servers (`STATE/offers`).
+//! Resources are not kept.
 //!
-//! In: what leases of the host list, and what others list before their first call. Out: at the next start the same, put
-//! in [`super::last`]. It is written behind and read ahead, both off the runtime's thread.
+//! In: the lists of the host's own leases, and those of other leases before their first call. Out: the same lists at
+//! the next start, placed in [`super::last`]. They are written behind and read ahead, both off the runtime's thread.
 //!
-//! **Invariant:** a name stands for an entry with its secrets and its login (`name.rs`), so no account is shown what
-//! another one listed; a list knows the login that it was asked by, and none is kept once that login is over. A file is
-//! no authority (`listing.rs`). What cannot be read or written costs a wait and nothing else. Start reading at
-//! [`Kept`].
+//! **Invariant:** a file name stands for an entry with its secrets and its login (`name.rs`), so no account sees the
+//! lists of another. Each list carries the login that requested it, and is not kept after that login ends. A file is
+//! trusted no more than its server (`listing.rs`). A failure to read or write costs a wait and nothing else. Start
+//! reading at [`Kept`].
 
 mod folder;
-mod key;
 mod listing;
 mod name;
+mod small;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -23,28 +23,29 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::last::{KEYS, Listing};
+use super::list_key::ListKey;
 use super::{Manager, Server, leases, lock};
 use crate::config::{Manifest, Transport};
+use crate::keep;
 use crate::upstream::{Listed, Target, Upstream};
 use folder::Folder;
-pub(super) use key::ListKey;
 use listing::{Page, Reader};
 use name::Identity;
 
-/// The listings that are kept, and those that are about to be.
+/// The listings that are kept, and those waiting to be written.
 #[derive(Debug)]
 pub(super) struct Kept {
     folder: Folder,
-    due: Mutex<BTreeMap<Of, Due>>,
-    /// Logins that are over: nothing of theirs is written any more.
+    due: Mutex<BTreeMap<DueKey, Due>>,
+    /// Logins that are over: their listings are written no more.
     over: Mutex<BTreeSet<String>>,
     news: Notify,
 }
 
-/// Whose listing it is: the server, its login, and the key.
-type Of = (usize, Option<String>, String);
+/// Identifies a listing: the server's id, the login, and the key.
+type DueKey = (usize, Option<String>, String);
 
-/// A listing that is to be written.
+/// A listing to write.
 #[derive(Debug)]
 struct Due {
     server: Arc<Server>,
@@ -52,24 +53,24 @@ struct Due {
     page: Page,
 }
 
-/// What a server needs to know of its own listings.
+/// What is known about one server's kept listings.
 #[derive(Debug, Default)]
-pub(super) struct Place {
-    /// `None` inside: nothing is kept of it.
+pub(super) struct KeptState {
+    /// The server's fingerprint, once it was needed. The inner `None` means that none of its lists are kept.
     identity: OnceLock<Option<Identity>>,
-    /// They are being read, or were.
+    /// Set once reading begins; canceled once it is done.
     read: OnceLock<CancellationToken>,
 }
 
-/// Lists of many servers that come at once are written together.
+/// How long to collect the lists of several servers before writing them together.
 const TOGETHER: Duration = Duration::from_millis(100);
-/// At the end of the program, writing may take no longer.
+/// How long writing may take when the program ends.
 const LAST: Duration = Duration::from_secs(1);
-/// How long a login may take to be read.
+/// How long to wait for a login to be read.
 const LOGIN: Duration = Duration::from_secs(10);
 
 /// One server whose listings are to be read.
-struct Wanted {
+struct ToRead {
     server: Arc<Server>,
     login: Option<String>,
     identity: Identity,
@@ -81,22 +82,22 @@ impl Kept {
         Self { folder: Folder::new(state), due: Mutex::default(), over: Mutex::default(), news: Notify::new() }
     }
 
-    /// Takes a listing to be written; of several of one key the last.
+    /// Queues a listing to be written, in place of a queued one with the same key.
     fn put(&self, due: Due) {
         lock(&self.due).insert((due.server.id, due.login.clone(), due.page.key.text()), due);
         self.news.notify_one();
     }
 
-    /// Writes what is due.
+    /// Writes all queued listings.
     async fn flush(self: &Arc<Self>) {
         let due = std::mem::take(&mut *lock(&self.due));
         if due.is_empty() {
             return;
         }
         let kept = self.clone();
-        let written = tokio::task::spawn_blocking(move || {
+        let written = keep::aside(move || {
             kept.folder.write(|names| {
-                // Who signs out waits for the lock of the folder: what is written here is there to be removed.
+                // A logout waits for the folder's lock, so it also removes what is written here.
                 let over = lock(&kept.over);
                 let text = |due: &Due| {
                     let login = due.login.as_deref();
@@ -110,17 +111,17 @@ impl Kept {
             })
         });
         if let Ok(Err(error)) = written.await {
-            tracing::warn!("what servers list is not kept for the next start: {error}");
+            tracing::warn!("cannot keep server listings for the next start: {error}");
         }
     }
 
-    /// Removes what is kept of a login that is over, and keeps nothing more of it.
+    /// Removes the listings of a login that is over, and writes no more of them.
     fn forget(&self, login: &str) -> std::io::Result<()> {
         lock(&self.over).insert(login.to_owned());
         self.folder.forget(login)
     }
 
-    /// Writes behind, until `stop`.
+    /// Writes queued listings until `stop`.
     async fn run(self: Arc<Self>, stop: CancellationToken) {
         while stop.run_until_cancelled(self.news.notified()).await.is_some() {
             let _ = stop.run_until_cancelled(tokio::time::sleep(TOGETHER)).await;
@@ -130,8 +131,8 @@ impl Kept {
     }
 }
 
-impl Place {
-    /// Something is about to be read: a list waits for it.
+impl KeptState {
+    /// Announces that kept listings are about to be read: clients' list requests wait for them.
     fn begin(&self) {
         self.read.get_or_init(CancellationToken::new);
     }
@@ -140,7 +141,7 @@ impl Place {
         self.read.get_or_init(CancellationToken::new).cancel();
     }
 
-    /// Waits until what was kept of the server is read.
+    /// Waits until the server's kept listings are read.
     pub(super) async fn wait(&self) {
         if let Some(read) = self.read.get() {
             read.cancelled().await;
@@ -149,8 +150,8 @@ impl Place {
 }
 
 impl Manager {
-    /// Keeps listings in the state directory from now on, and shows those of earlier starts if it is to. Without this nothing
-    /// is kept, and nothing shown.
+    /// Keeps listings in the state directory from now on, and with `recall` shows those of earlier runs. Without this
+    /// call nothing is kept or shown.
     pub(crate) fn keep_listings(&self, state: &Path, recall: bool) {
         let kept = Arc::new(Kept::new(state));
         if self.0.kept.set(kept.clone()).is_err() {
@@ -162,13 +163,13 @@ impl Manager {
         }
     }
 
-    /// Has what is kept of these servers read.
+    /// Starts reading the kept listings of these servers.
     pub(super) fn recall(&self, servers: &[Arc<Server>]) {
         let Some(kept) = self.0.kept.get().cloned() else { return };
         let (signing_in, plain): (Vec<_>, Vec<_>) =
             servers.iter().filter(|server| server.has_kept()).cloned().partition(|server| server.tokens().is_some());
         for server in plain.iter().chain(&signing_in) {
-            // Before any list asks: it is waited for.
+            // Before any client can list, so that its list request waits.
             server.kept.begin();
         }
         let manager = self.clone();
@@ -195,7 +196,7 @@ impl Manager {
         let folder = kept.folder.clone();
         let (settings, host) = (self.settings(), self.host_id().cloned());
         let to_read = servers.clone();
-        let read = tokio::task::spawn_blocking(move || {
+        let read = keep::aside(move || {
             let Some(names) = folder.names() else { return };
             let listings = folder.listings();
             for server in to_read {
@@ -206,19 +207,19 @@ impl Manager {
                 };
                 let login = server.login();
                 let Some(identity) = server.identity(login.as_deref()) else { continue };
-                let wanted = Wanted { server, login, identity, reader };
-                wanted.read(&folder, &names, &listings);
+                let one = ToRead { server, login, identity, reader };
+                one.read(&folder, &names, &listings);
             }
         });
         if read.await.is_err() {
-            tracing::warn!("what servers listed before could not be read");
+            tracing::warn!("cannot read the server listings of earlier runs");
         }
         servers.iter().for_each(|server| server.kept.is_read());
         self.touch();
     }
 
-    /// Keeps what a lease lists for the next start, if it may be kept. A listing of a client's own lease is, as it was before
-    /// the first call: after that it may be a work of that client.
+    /// Keeps the lists of a lease for the next start, if that is allowed. The lists of a private lease are kept as they
+    /// were before its first call: after that they may depend on the client.
     pub(super) fn keep_listing(
         &self,
         server: &Arc<Server>,
@@ -236,7 +237,7 @@ impl Manager {
         }
     }
 
-    /// Forgets what was listed to that login of a server: it is over.
+    /// Forgets the lists of a login that is over.
     pub(crate) async fn forget_listings(&self, server: &str, login: &str) {
         let servers = self.servers();
         let Some(server) = servers.iter().find(|other| other.config.name == server).cloned() else { return };
@@ -245,17 +246,17 @@ impl Manager {
         self.touch();
     }
 
-    /// The same of what is kept alone.
+    /// Removes the kept files of a login, but not what is in memory.
     async fn forget_kept(&self, server: &Server, login: String) {
         if let Some(kept) = self.0.kept.get().cloned() {
-            let forgotten = tokio::task::spawn_blocking(move || kept.forget(&login)).await;
+            let forgotten = keep::aside(move || kept.forget(&login)).await;
             if let Ok(Err(error)) = forgotten {
-                tracing::warn!(server = &*server.label, "what it listed is still kept: {error}");
+                tracing::warn!(server = &*server.label, "cannot delete its kept listings: {error}");
             }
         }
     }
 
-    /// What a server lists is listed to that login from now on: what another one was shown is over.
+    /// Notes the login that a server now lists to; lists that it gave another login are forgotten.
     pub(super) fn listed_to(&self, server: &Arc<Server>, login: &Option<String>) {
         if let Some(before) = server.last_offers.listed_to(login) {
             let (manager, server) = (self.clone(), server.clone());
@@ -263,15 +264,15 @@ impl Manager {
         }
     }
 
-    /// The same behind the news that a login is over, whoever ended it.
+    /// Spawns `forget_listings` when a login is over, whoever ended it.
     pub(super) fn forget_login(&self, server: &Server, login: String) {
         let (manager, name) = (self.clone(), server.config.name.clone());
         self.0.tasks.spawn(async move { manager.forget_listings(&name, &login).await });
     }
 }
 
-impl Wanted {
-    /// Reads the listings of a server. One that nobody can read is as good as none.
+impl ToRead {
+    /// Reads the listings of a server. An unreadable listing counts as missing.
     fn read(&self, folder: &Folder, names: &name::Names, listings: &BTreeMap<String, Vec<String>>) {
         let Some(files) = listings.get(&names.server(&self.identity)) else { return };
         let login = self.login.as_deref();
@@ -282,7 +283,7 @@ impl Wanted {
                 tracing::debug!(server = &*self.server.label, "a kept listing is broken or of another version");
                 continue;
             };
-            // The name was made for its key: nobody gives a listing to others by renaming a file.
+            // The name was derived from the key: renaming a file does not give its listing to another account.
             let Some(key) = ListKey::parse(&key).filter(|key| names.listing(&self.identity, login, key) == **file)
             else {
                 continue;
@@ -290,13 +291,13 @@ impl Wanted {
             if all.len() >= KEYS && key != ListKey::Rest {
                 continue;
             }
-            // Most keys of a server list the same.
+            // Most keys of a server have the same lists.
             let same = all.iter().find(|(_, other)| other.offer.hash() == listing.offer.hash());
             let offer = same.map_or(listing.offer, |(_, other)| other.offer.clone());
             all.push((key, Listing { offer, ..listing }));
         }
         if all.is_empty() || self.server.login() != self.login {
-            // Somebody else has signed in meanwhile.
+            // Another user has signed in meanwhile.
             return;
         }
         self.server.last_offers.listed_to(&self.login);
@@ -307,25 +308,27 @@ impl Wanted {
 }
 
 impl Server {
-    /// Whether anything of it is kept at all.
+    /// Reports whether this server's lists may be kept.
     fn has_kept(&self) -> bool {
         let has_identity = !matches!(self.target, None | Some(Target::Memory(_)));
         has_identity && self.config.manifest == Manifest::On
     }
 
-    /// Stands for the login that its requests carry now.
+    /// Returns the id of the login that its requests carry now.
     pub(super) fn login(&self) -> Option<String> {
         self.tokens()?.login_id_now()
     }
 
-    /// Whether the other entry has a server list the same: it is reached in the same way, with the same secrets and roots.
+    /// Reports whether the other server must list the same: it is reached in the same way, with the same secrets and
+    /// roots.
     pub(super) fn lists_as(&self, other: &Self) -> bool {
         let (own, other) = (&self.config, &other.config);
         let is_same_way = (own.sharing, own.era) == (other.sharing, other.era);
         is_same_way && own.transport == other.transport && own.roots == other.roots
     }
 
-    /// Stands for the entry and a login of it. Looks at files: it runs where blocking is fine.
+    /// Returns a fingerprint of the config entry and one of its logins; `None` if its lists are not kept. Blocks,
+    /// because it looks at files.
     fn identity(&self, login: Option<&str>) -> Option<Identity> {
         let own = *self.kept.identity.get_or_init(|| name::identity(&self.config));
         Some(name::signed_in(&own?, login))
@@ -358,7 +361,7 @@ mod tests {
         Due { server: server.clone(), login: Some(login.to_owned()), page }
     }
 
-    /// What is written behind may be written after the login of it is over, in whatever order.
+    /// A queued write may run after its login is over, in any order.
     #[tokio::test]
     async fn nothing_is_kept_of_a_login_that_is_over() {
         let state = tempfile::tempdir().unwrap();
@@ -371,7 +374,8 @@ mod tests {
         kept.flush().await;
         assert_eq!(count(), 3, "each login has its own");
         kept.put(due(&server, "one"));
-        kept.forget("one").unwrap();
+        let forgets = kept.clone();
+        keep::done(move || forgets.forget("one")).await.unwrap();
         assert_eq!(count(), 1, "whatever the entry was when it was listed");
         kept.flush().await;
         kept.put(due(&server, "one"));

@@ -1,30 +1,30 @@
-//! Names of kept listings: each stands for an entry with its secrets, its folder and its login, so that no account is ever
-//! shown what another one lists. Nobody can tell from a name what it stands for.
+//! File names of kept listings. Each stands for a config entry with its secrets, working directory, and login, so that
+//! no account sees another's lists. A file name does not reveal what it stands for.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ring::hmac;
 use sha2::{Digest as _, Sha256};
 
 use super::ListKey;
-use crate::config::{self, Auth, Grant, OAuth, Remote, Roots, SecretSource, Sharing, Transport};
+use crate::config::{self, Auth, Grant, OAuth, Remote, Roots, SecretSource, Transport, Words as _};
+use crate::hex;
 use crate::keep;
 
-/// Makes names. The key lies beside what it names.
+/// Makes file names with a secret key, which lies in the same folder as the files.
 pub(super) struct Names(hmac::Key);
 
-/// Stands for a server: as long as nothing of it changes, it lists as before. It never leaves the memory of this process.
+/// A fingerprint of a server: while it is unchanged, the server lists the same. It is never stored.
 pub(in crate::manager) type Identity = [u8; 32];
 
 const KEY: &str = "key";
 const KEY_BYTES: usize = 32;
-/// In the place of a login, where there is none.
+/// Takes the login's place in a file name if there is no login.
 const NO_LOGIN: &str = "0";
 
 impl Names {
-    /// Reads the key of a folder; makes it if there is none. The caller holds the lock of the folder.
+    /// Reads the folder's secret key, and creates one if there is none. The caller holds the folder's lock.
     pub(super) fn of(folder: &Path) -> io::Result<Self> {
         let path = folder.join(KEY);
         if let Some(names) = Self::read(folder) {
@@ -32,36 +32,29 @@ impl Names {
         }
         let mut bytes = [0; KEY_BYTES];
         getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-        // One that cannot be used goes, and with it everything that it has named.
-        let beside = folder.join(".key.new");
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        keep::private(&mut options);
-        let mut file = options.open(&beside)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        fs::rename(&beside, &path)?;
+        // An unusable key is replaced, which orphans every file it named.
+        keep::replace(&path, &bytes)?;
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
     }
 
-    /// The same, where nothing is to be made.
+    /// Reads the folder's secret key; `None` if there is no valid one.
     pub(super) fn read(folder: &Path) -> Option<Self> {
-        let bytes = super::folder::read(&folder.join(KEY), KEY_BYTES).ok()?;
+        let bytes = super::small::read(&folder.join(KEY), KEY_BYTES).ok()?;
         (bytes.len() == KEY_BYTES).then(|| Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
     }
 
-    /// What the names of all listings of a server begin with.
+    /// Returns the first part of the file names of a server's listings.
     pub(super) fn server(&self, identity: &Identity) -> String {
         self.short(b"server", identity)
     }
 
-    /// The name of one listing of a server, as it is signed in.
+    /// Returns the file name of a server's listing for one login and one key.
     pub(super) fn listing(&self, identity: &Identity, login: Option<&str>, key: &ListKey) -> String {
         let (server, key) = (self.server(identity), self.short(b"key", key.text().as_bytes()));
         format!("{server}-{}-{key}.json", login.map_or_else(|| NO_LOGIN.to_owned(), |login| self.login(login)))
     }
 
-    /// What stands in the middle of the names of all listings to a login, whatever became of its entry.
+    /// Returns the middle part of the file names of a login's listings, which does not depend on the config entry.
     pub(super) fn login(&self, login: &str) -> String {
         self.short(b"login", login.as_bytes())
     }
@@ -71,12 +64,13 @@ impl Names {
         context.update(what);
         context.update(&[0]);
         context.update(of);
-        context.sign().as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(&context.sign().as_ref()[..16])
     }
 }
 
-/// Stands for an entry: everything of it that decides what the server lists, and the variables that it is given. `None` where
-/// that cannot be known: a program gives the headers, and with them the account; or a file names the user who is signed in.
+/// Returns the fingerprint of a config entry: everything in it that decides what the server lists, and the environment
+/// variables that the server gets. `None` if the account cannot be known: a helper program supplies the headers, or a
+/// file names the signed-in user.
 pub(in crate::manager) fn identity(server: &config::Server) -> Option<Identity> {
     let mut parts = Parts(Sha256::new());
     match &server.transport {
@@ -97,18 +91,7 @@ pub(in crate::manager) fn identity(server: &config::Server) -> Option<Identity> 
         Transport::Sse(remote) => parts.remote("sse", remote)?,
         Transport::Auto(remote) => parts.remote("auto", remote)?,
     }
-    let sharing = match server.sharing {
-        Sharing::Auto => "auto",
-        Sharing::Profile => "profile",
-        Sharing::Session => "session",
-        Sharing::Host => "host",
-    };
-    let era = match server.era {
-        config::Era::Auto => "auto",
-        config::Era::Legacy => "legacy",
-        config::Era::Modern => "modern",
-    };
-    parts.add("how", [sharing, era]);
+    parts.add("how", [server.sharing.word(), server.era.word()]);
     match &server.roots {
         Roots::Client => parts.add("roots", ["client"]),
         Roots::None => parts.add("roots", ["none"]),
@@ -117,21 +100,21 @@ pub(in crate::manager) fn identity(server: &config::Server) -> Option<Identity> 
     Some(parts.0.finalize().into())
 }
 
-/// The folder that decides what a program lists: that of the entry, or this process's own where the command or an argument is
-/// a path in it. Any other program lists the same wherever this process runs.
+/// Returns the working directory that decides what a program lists: the entry's own, or this process's if the command
+/// or an argument is a path in it. `None` for any other program, which lists the same wherever this process runs.
 fn cwd(stdio: &config::Stdio) -> Option<PathBuf> {
     let here = std::env::current_dir().unwrap_or_default();
     if let Some(own) = &stdio.cwd {
         return Some(here.join(own));
     }
-    // A bare command is looked for in the PATH.
+    // A bare command is looked up in PATH.
     let command = Some(stdio.command.as_str()).filter(|command| command.contains(std::path::is_separator));
     let mut words = command.into_iter().chain(stdio.args.iter().map(String::as_str));
     let is_here = |word: &str| !word.is_empty() && Path::new(word).is_relative() && here.join(word).exists();
     words.any(is_here).then_some(here)
 }
 
-/// The same for one login of it.
+/// Returns the fingerprint of a config entry with one of its logins.
 pub(in crate::manager) fn signed_in(identity: &Identity, login: Option<&str>) -> Identity {
     let mut parts = Parts(Sha256::new());
     parts.0.update(identity);
@@ -139,7 +122,7 @@ pub(in crate::manager) fn signed_in(identity: &Identity, login: Option<&str>) ->
     parts.0.finalize().into()
 }
 
-/// Variables by which programs find their accounts, beside those that the config names.
+/// Environment variables by which programs find their accounts, in addition to those that the config names.
 const ACCOUNT: &[&str] = &[
     "HOME",
     "USER",
@@ -156,7 +139,7 @@ const ACCOUNT: &[&str] = &[
     "HOMEPATH",
 ];
 
-/// Texts that are hashed so that none can pass for another: each with its length, each group with its count.
+/// Hashes texts unambiguously: each with its length, each group with its count.
 struct Parts(Sha256);
 
 impl Parts {
@@ -208,7 +191,7 @@ impl Parts {
             Grant::Code => self.add("grant", ["code"]),
             Grant::ClientCredentials => self.add("grant", ["client"]),
             Grant::Workload(from) => self.add("grant", ["workload", &source(from)]),
-            // The file says who is signed in, and anybody may be next.
+            // The file names the signed-in user, and that may change at any time.
             Grant::Enterprise(enterprise) if matches!(enterprise.id_token, SecretSource::File(_)) => return None,
             Grant::Enterprise(enterprise) => {
                 let token = source(&enterprise.id_token);
@@ -224,6 +207,8 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::config::{Enterprise, Secret, Server, Stdio};
 

@@ -1,4 +1,4 @@
-//! Merged lists: names, pages, routing of tools and prompts: H87.
+//! Merged lists: names, pages, and routing of tools and prompts (H87).
 
 use super::*;
 
@@ -62,7 +62,7 @@ fn auto_prefixes_on_a_clash_and_never_leaves_out() {
     assert_eq!(names(&catalog, Kind::Tools), ["echo", "own", "b__echo", "b__own", "c-own"]);
     assert_eq!(leads(catalog.tool("echo")), to(0, "echo"));
     assert_eq!(leads(catalog.tool("b__echo")), to(1, "echo"));
-    assert_eq!(catalog.problems(2), [r#"tool "echo" left out: the name echo is that of a"#]);
+    assert_eq!(catalog.problems(2), [r#"tool "echo" left out: the name echo belongs to a"#]);
     assert!(catalog.problems(1).is_empty());
 }
 
@@ -193,8 +193,8 @@ fn problems_of_offer_and_catalog_come_together() {
 fn h87_twins_in_case_are_told() {
     let both = tools(&["getUser", "getuser", "other"]);
     let catalog = build(&[server(0, "a", Prefix::Always, &both), server(1, "b", Prefix::Auto, &tools(&["A__OTHER"]))]);
-    assert_eq!(catalog.problems(0), ["tool a__getuser differs from a__getUser in case only"]);
-    assert_eq!(catalog.problems(1), ["tool A__OTHER differs from a__other in case only"]);
+    assert_eq!(catalog.problems(0), ["tool a__getuser differs from a__getUser only in case"]);
+    assert_eq!(catalog.problems(1), ["tool A__OTHER differs from a__other only in case"]);
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn kept_annotations_are_shown_where_they_are_good() {
         let mut builder = OfferBuilder::new(caps, rule);
         assert_eq!(builder.page(Kind::Tools, &page(Kind::Tools, &[&*good, &bad].join(","), None)), Ok(None));
         let catalog = build(&[server(0, "s", Prefix::Never, &Arc::new(builder.finish()))]);
-        // A bad annotation is no reason to lose the tool where headers mean nothing.
+        // Where headers have no effect, a bad annotation does not hide the tool.
         let others = if rule == ParamHeaders::Ignore { vec![tool("bad", "")] } else { vec![] };
         let with = |first: String| format!("[{}]", [&[first], &*others].concat().join(","));
         let shown = |revision| catalog.page(Kind::Tools, None, revision).unwrap().member("tools").unwrap().to_string();

@@ -1,8 +1,8 @@
-//! Lists that a server has from us: they are shown once and do not grow.
+//! Lists that a server got from us: they are shown once and do not grow.
 
 use super::*;
 
-/// What a proxy of our endpoint lists: all that we show.
+/// Returns the list of a proxy of our endpoint: everything that we show.
 fn echoed(catalog: &Catalog) -> Arc<Offer> {
     let list = |kind: Kind| {
         let shown: Vec<String> = catalog.entries(kind).iter().map(|entry| entry.definition().to_string()).collect();
@@ -23,7 +23,7 @@ fn plain() -> Arc<Offer> {
     ])
 }
 
-/// How many definitions are shown after each of several rounds, in each of which the proxies list what was shown before.
+/// Returns how many definitions are shown after each of several rounds, in which the proxies list what was shown before.
 fn rounds(prefix: Prefix, proxies: &[&str]) -> Vec<usize> {
     let mut offers = vec![offer(&[]); proxies.len()];
     let mut counts = Vec::new();
@@ -65,5 +65,5 @@ fn a_tool_that_only_looks_like_one_of_ours_is_shown() {
     let catalog = build(&[server(7, "gh", Prefix::Always, &back)]);
     assert_eq!(names(&catalog, Kind::Tools), ["gh__read"]);
     let problems = catalog.problems(7).join(" ");
-    assert!(problems.contains("the server has it from this host"), "{problems}");
+    assert!(problems.contains("it comes from this host"), "{problems}");
 }

@@ -1,12 +1,12 @@
-//! What a server or a client sends costs work by its length and no more: H38, H41, H42, H87. One thread serves all.
+//! Input from servers and clients costs work linear in its length: H38, H41, H42, H87. One thread serves all.
 //!
-//! The inputs are so large that anything that goes over a part of them for each part takes minutes.
+//! The inputs are so large that quadratic work takes minutes.
 
 use std::fmt::Write as _;
 
 use super::*;
 
-/// More than a definition may have, so that few tests show it.
+/// More than a definition may have, so that a few tests suffice.
 const LARGE: Caps = Caps {
     tools: 1000,
     definitions: 64 << 20,
@@ -22,7 +22,7 @@ fn read(rule: ParamHeaders, tool: &str) -> Offer {
     builder.finish()
 }
 
-/// `each` for every number, with commas between.
+/// Joins the output of `each` for every number with commas.
 fn many(count: usize, each: impl Fn(usize, &mut String)) -> String {
     let mut text = String::new();
     for number in 0..count {
@@ -94,7 +94,7 @@ fn h41_a_bad_member_that_stands_many_times_is_taken_out_once() {
 fn h41_annotations_for_headers_are_gone_through_once() {
     let schema =
         |inside: &str| format!(r#"{{"name":"t","inputSchema":{{"type":"object","properties":{{{inside}}}}}}}"#);
-    // In one object, with nothing else and with much else.
+    // In one object, alone and among many members.
     let same = many(25_000, |number, text| write!(text, r#""x-mcp-header":"H{number}""#).unwrap());
     let repeated = schema(&format!(r#""a":{{"type":"string",{},{same}}}"#, members(25_000)));
     assert_eq!(read(ParamHeaders::Mirror, &repeated).param_headers("t").len(), 25_000);

@@ -1,4 +1,4 @@
-//! The registry by table and property.
+//! The registry, by table and by property.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::*;
+use crate::config::Prefix;
 use crate::exposed::Naming;
 use crate::name::ServerName;
 use crate::protocol::{ProtocolVersion, Raw};
@@ -25,7 +26,7 @@ fn value(raw: &Raw) -> Value {
     serde_json::from_slice(raw.as_bytes()).unwrap_or_else(|error| panic!("{error}: {raw}"))
 }
 
-/// The offer of a server with these definitions, one page per list.
+/// Returns the offer of a server with these definitions, one page per list.
 fn offer(lists: &[(Kind, &str)]) -> Arc<Offer> {
     let mut builder = OfferBuilder::new(Caps::default(), ParamHeaders::Ignore);
     for (kind, items) in lists {
@@ -39,7 +40,7 @@ fn page(kind: Kind, items: &str, next: Option<&str>) -> Raw {
     raw(&format!(r#"{{"{kind}":[{items}]{next}}}"#))
 }
 
-/// Tools that are fine, by name.
+/// Returns valid tools with these names.
 fn tools(names: &[&str]) -> Arc<Offer> {
     let items: Vec<String> = names.iter().map(|name| tool(name)).collect();
     offer(&[(Kind::Tools, &items.join(","))])
@@ -62,7 +63,7 @@ fn names(catalog: &Catalog, kind: Kind) -> Vec<&str> {
     catalog.entries(kind).iter().map(Entry::name).collect()
 }
 
-/// The server and the raw name.
+/// Returns the server and the raw name.
 fn leads(resolution: Resolution) -> Option<(usize, String)> {
     resolution.found().map(|target| (target.server, target.name.to_string()))
 }

@@ -1,4 +1,4 @@
-//! Pages into offers: H40, H41, H42, H88.
+//! From pages to offers: H40, H41, H42, H88.
 
 use proptest::prelude::*;
 
@@ -124,17 +124,17 @@ fn h41_what_cannot_be_mended_is_left_out_alone() {
         format!(r#"{{"name":"t","inputSchema":{}{}}}"#, r#"{"not":"#.repeat(64), "{}".to_owned() + &"}".repeat(64));
     let large = format!(r#"{{"name":"t","description":"{}"}}"#, "x".repeat(256 << 10));
     let table = [
-        ("3", "is no object"),
-        ("null", "is no object"),
-        ("[]", "is no object"),
+        ("3", "is not an object"),
+        ("null", "is not an object"),
+        ("[]", "is not an object"),
         ("{}", "has no `name`"),
         (r#"{"name":null}"#, "has no `name`"),
         (r#"{"name":7}"#, "has no `name`"),
         (r#"{"name":""}"#, "has no `name`"),
         (r#"{"name":"\ud800"}"#, "has no `name`"),
-        (r#"{"name":"t","inputSchema":"{}"}"#, "`inputSchema` is no object"),
-        (r#"{"name":"t","inputSchema":[]}"#, "`inputSchema` is no object"),
-        (r#"{"name":"t","inputSchema":true}"#, "`inputSchema` is no object"),
+        (r#"{"name":"t","inputSchema":"{}"}"#, "`inputSchema` is not an object"),
+        (r#"{"name":"t","inputSchema":[]}"#, "`inputSchema` is not an object"),
+        (r#"{"name":"t","inputSchema":true}"#, "`inputSchema` is not an object"),
         (r#"{"name":"t","name":"u","inputSchema":{}}"#, "two members \"name\""),
         (r#"{"name":"t","na\u202eme":"u","inputSchema":{}}"#, "two members \"name\""),
         (r#"{"name":"t","inputSchema":{"type":"object","type":3}}"#, "two members \"type\""),
@@ -251,38 +251,52 @@ fn annotations_for_headers_stay_between_us_and_the_server() {
 
 #[test]
 fn h42_schemas_are_compiled_without_fetching_and_without_end() {
+    const REFERENCE: Option<&str> = Some("has a `$ref` to something that is not in it");
+    const PATTERN: Option<&str> = Some("has a `pattern` that is not a plain regular expression");
     let doubled: String = (0..40)
         .map(|n| format!(r##""d{n}":{{"allOf":[{{"$ref":"#/$defs/d{0}"}},{{"$ref":"#/$defs/d{0}"}}]}},"##, n + 1))
         .collect();
     let schemas = [
-        ("plain", r#"{"type":"object","properties":{"a":{"type":"string","pattern":"^(a+)+$"}}}"#.to_owned(), true),
-        ("itself", r##"{"type":"object","properties":{"a":{"$ref":"#"}}}"##.to_owned(), true),
+        ("plain", r#"{"type":"object","properties":{"a":{"type":"string","pattern":"^(a+)+$"}}}"#.to_owned(), None),
+        ("itself", r##"{"type":"object","properties":{"a":{"$ref":"#"}}}"##.to_owned(), None),
         (
             "mutual",
             r##"{"type":"object","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"}"##
                 .to_owned(),
-            true,
+            None,
         ),
-        ("network", r#"{"type":"object","properties":{"a":{"$ref":"http://127.0.0.1:9/x"}}}"#.to_owned(), false),
-        ("file", r#"{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}"#.to_owned(), false),
-        ("regex", r#"{"type":"object","properties":{"a":{"pattern":"("}}}"#.to_owned(), false),
-        ("look", r#"{"type":"object","properties":{"a":{"pattern":"(?=a)b"}}}"#.to_owned(), false),
-        ("bomb", format!(r##"{{"type":"object","$defs":{{{doubled}"d40":{{}}}},"$ref":"#/$defs/d0"}}"##), true),
-        ("wide", format!(r#"{{"type":"object","allOf":[{}{{}}]}}"#, "{},".repeat(3000)), false),
-        ("wrong", r#"{"type":"object","minProperties":"x"}"#.to_owned(), false),
+        ("network", r#"{"type":"object","properties":{"a":{"$ref":"http://127.0.0.1:9/x"}}}"#.to_owned(), REFERENCE),
+        ("file", r#"{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}"#.to_owned(), REFERENCE),
+        ("regex", r#"{"type":"object","properties":{"a":{"pattern":"("}}}"#.to_owned(), PATTERN),
+        ("look", r#"{"type":"object","properties":{"a":{"pattern":"(?=a)b"}}}"#.to_owned(), PATTERN),
+        ("bomb", format!(r##"{{"type":"object","$defs":{{{doubled}"d40":{{}}}},"$ref":"#/$defs/d0"}}"##), None),
+        (
+            "wide",
+            format!(r#"{{"type":"object","allOf":[{}{{}}]}}"#, "{},".repeat(3000)),
+            Some("has more than 2000 parts"),
+        ),
+        (
+            "wrong",
+            r#"{"type":"object","minProperties":"x"}"#.to_owned(),
+            Some("is not a valid JSON Schema at \"/minProperties\""),
+        ),
     ];
     let list: Vec<String> =
         schemas.iter().map(|(name, schema, _)| format!(r#"{{"name":"{name}","inputSchema":{schema}}}"#)).collect();
     let offer = offer(&[(Kind::Tools, &list.join(","))]);
     assert_eq!((offer.count(Kind::Tools), offer.problems().count()), (schemas.len(), 0));
     let start = std::time::Instant::now();
-    let unvalidated = offer.unvalidated();
-    let expected: Vec<&str> = schemas.iter().filter(|(_, _, fine)| !fine).map(|(name, ..)| *name).collect();
-    assert_eq!(unvalidated.iter().map(|name| &**name).collect::<Vec<_>>(), expected);
+    let faults = offer.unvalidated();
+    let expected: Vec<_> = schemas.iter().filter_map(|(name, _, why)| Some((*name, (*why)?))).collect();
+    assert_eq!(faults.len(), expected.len(), "{faults:?}");
+    for (fault, (name, why)) in faults.iter().zip(expected) {
+        assert_eq!((&*fault.tool, fault.member), (name, "inputSchema"));
+        assert!(fault.why.to_string().contains(why), "{fault:?}");
+    }
     assert!(start.elapsed().as_secs() < 5);
 }
 
-/// JSON text with blanks, odd numbers and any order of members.
+/// Generates JSON with blanks, odd numbers, and any order of members.
 fn json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),

@@ -1,4 +1,4 @@
-//! Where URIs lead, and links in definitions.
+//! Resolution of URIs, and links in definitions.
 
 use super::*;
 use crate::exposed::UriMode;

@@ -1,103 +1,76 @@
-//! Which clients are there: those with a session, and those without one that were heard of lately.
+//! The clients as people are shown them: those with a session, and those without one that sent a request lately.
 //!
-//! Clients say their own name and version, and nobody proves it: both are shown and never believed. A client without a
-//! session never says goodbye, so it counts until it has been silent for a while. **Invariant:** the table is bounded,
-//! whatever names clients make up, and a request of a known client costs one look into it.
+//! A client's name and version are its own claims: both are shown, and never trusted. A client without a session never
+//! disconnects, so it counts until it has been silent for a while. **Invariant:** the table is bounded, whatever names
+//! clients make up, and a request from a known client costs one lookup.
 
 mod news;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use news::Listeners;
 pub use news::{ClientChange, ClientEvent, ClientEvents, ClientNews};
 
+use super::Principal;
 use super::client::Client;
-use super::{Principal, Router};
+use super::presence::Via;
 use crate::protocol::{Method, ProtocolVersion, Raw};
 
-/// One client, as people see it.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+/// One client, as people are shown it.
+///
+/// ```
+/// # fn show(host: &mcp_host::Host) {
+/// for client in host.clients() {
+///     println!("{} over {}: {} calls", client.name, client.transport, client.calls);
+/// }
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct ClientStatus {
-    /// What it calls itself; empty where it does not say.
+    /// The name that it gave for itself; empty if it gave none.
     pub name: String,
-    /// Which version of itself it says it is.
+    /// The version that it gave for itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The revision that it speaks.
+    /// The protocol revision that it speaks.
     pub revision: String,
     /// `http`, `sse` or `stdio`.
-    pub transport: &'static str,
-    /// Who it has proved to be, where clients prove that.
+    #[serde(deserialize_with = "transport")]
+    pub transport: Word,
+    /// The authenticated user; `None` for the local user of this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Milliseconds since it connected, or was first heard of.
+    /// Milliseconds since it connected, or since its first request.
     pub since_ms: u64,
     /// Milliseconds since its last request.
     pub idle_ms: u64,
-    /// Tools that it called, resources it read, prompts it got.
+    /// The number of tools called, resources read, and prompts fetched.
     pub calls: u64,
 }
 
-/// The way a client comes in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Via {
-    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "there is no HTTP door"))]
-    Http,
-    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "there is no HTTP door"))]
-    Sse,
-    Stdio,
-}
+/// One of a few fixed words. This is a type alias, because `serde` would borrow a plain `&str` from the input.
+type Word = &'static str;
 
-impl Via {
-    const ALL: [Self; 3] = [Self::Http, Self::Sse, Self::Stdio];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Sse => "sse",
-            Self::Stdio => "stdio",
-        }
-    }
-}
-
-/// What people are shown of a session. There is one for each session, so it is small.
-#[derive(Debug, Default)]
-pub(super) struct Presence {
-    /// Milliseconds from the start of the roster to that of the session, times four, and which door it is, counted from 1;
-    /// 0 while the session is not shown.
-    came: AtomicU64,
-    /// Milliseconds from there to its last request.
-    used: AtomicU32,
-    calls: AtomicU32,
-}
-
-impl Presence {
-    /// From now on it is shown; false if it was before.
-    fn begin(&self, now: u64, via: Via) -> bool {
-        let came = now << 2 | (via as u64 + 1);
-        self.came.compare_exchange(0, came, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
-
-    /// When it came and by which door, if it is shown.
-    fn came(&self) -> Option<(u64, Via)> {
-        let came = self.came.load(Ordering::Relaxed);
-        let door = usize::try_from(came & 3).ok()?.checked_sub(1)?;
-        Some((came >> 2, *Via::ALL.get(door)?))
-    }
+/// Reads the name of a transport. A name that this version does not know becomes empty.
+fn transport<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
+    let name = Cow::<'de, str>::deserialize(from)?;
+    Ok([Via::Http, Via::Sse, Via::Stdio].map(Via::as_str).into_iter().find(|known| *known == name).unwrap_or_default())
 }
 
 /// A client without a session.
 #[derive(Debug)]
-struct Seen {
+struct SeenClient {
     name: String,
     version: Option<String>,
     user: Option<String>,
@@ -107,44 +80,47 @@ struct Seen {
     calls: u64,
 }
 
-/// Who is shown to people as a client.
+/// The table of the clients that people are shown.
 #[derive(Debug)]
-pub(super) struct Roster {
-    /// How many have a session.
+pub(crate) struct Roster {
+    /// The number of clients with a session.
     sessions: AtomicUsize,
-    /// Those without one, by what they say of themselves.
-    seen: Mutex<HashMap<u64, Seen>>,
+    /// Clients without a session, by a hash of their principal, transport, and `clientInfo`.
+    seen: Mutex<HashMap<u64, SeenClient>>,
     hash: RandomState,
     listeners: Listeners,
-    /// What the times of sessions count from.
+    /// The moment from which the times of sessions are counted.
     begun: Instant,
+    /// Cancelled when the host ends. All clients leave then, and listeners are not told of that.
+    closing: CancellationToken,
 }
 
-/// A client without a session has left when it was silent for that long.
+/// How long a client without a session may be silent before it counts as gone.
 const SILENT: Duration = Duration::from_secs(5 * 60);
-/// Clients without a session that are told apart. Of more, the one silent longest is forgotten.
+/// The most clients without a session in the table. For one more, the client that has been silent longest is forgotten.
 const MOST: usize = 256;
-/// Characters of a name or version that are kept.
+/// How many characters of a name or version are kept.
 const NAME: usize = 200;
-/// Bytes of what a client says of itself that tell it from another.
+/// How many bytes of `clientInfo` are compared to distinguish one client from another.
 const TOLD_APART: usize = 2048;
 
 impl Roster {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(closing: CancellationToken) -> Self {
         Self {
             sessions: AtomicUsize::new(0),
             seen: Mutex::default(),
             hash: RandomState::new(),
             listeners: Listeners::default(),
             begun: Instant::now(),
+            closing,
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, HashMap<u64, Seen>> {
+    fn table(&self) -> MutexGuard<'_, HashMap<u64, SeenClient>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Milliseconds since it began.
+    /// Returns the milliseconds since the roster was made.
     fn now(&self) -> u64 {
         milliseconds(self.begun.elapsed())
     }
@@ -166,23 +142,20 @@ impl Roster {
             calls: presence.calls.load(Ordering::Relaxed).into(),
         }
     }
-}
 
-impl Router {
-    /// Shows a client that has opened a session, until it is closed.
-    pub(crate) fn welcome(&self, client: &Arc<Client>, via: Via) {
-        let roster = &self.0.roster;
-        if client.presence().begin(roster.now(), via) {
-            roster.sessions.fetch_add(1, Ordering::Relaxed);
-            self.tell_of(ClientChange::Connected, || roster.of_session(client));
+    /// Shows a client that opened a session, until the session is closed.
+    pub(crate) fn welcome(&self, client: &Client, via: Via) {
+        if client.presence().begin(self.now(), via) {
+            self.sessions.fetch_add(1, Ordering::Relaxed);
+            self.tell_of(ClientChange::Connected, || self.of_session(client));
         }
     }
 
-    /// Notes a request of a session.
+    /// Records a request in a session.
     pub(super) fn note(&self, client: &Client, method: &Method) {
         let presence = client.presence();
         if let Some((came, _)) = presence.came() {
-            let used = self.0.roster.now().saturating_sub(came);
+            let used = self.now().saturating_sub(came);
             presence.used.store(u32::try_from(used).unwrap_or(u32::MAX), Ordering::Relaxed);
             if is_call(method) {
                 let more = |calls: u32| calls.checked_add(1);
@@ -191,26 +164,24 @@ impl Router {
         }
     }
 
-    /// The session of a client is over.
+    /// Records that the session of a client is over.
     pub(super) fn farewell(&self, client: &Client) {
-        let roster = &self.0.roster;
         if client.presence().came().is_some() {
-            roster.sessions.fetch_sub(1, Ordering::Relaxed);
-            self.tell_of(ClientChange::Left, || roster.of_session(client));
+            self.sessions.fetch_sub(1, Ordering::Relaxed);
+            self.tell_of(ClientChange::Left, || self.of_session(client));
         }
     }
 
-    /// Notes a request without a session. `info` is what its sender says of itself.
+    /// Records a request without a session. `info` is its sender's `clientInfo`.
     pub(crate) fn seen(&self, principal: &Principal, info: Option<&Raw>, method: &Method, via: Via) {
-        // Clients that go on with a handshake ask that first.
+        // Clients that go on to open a session may send `server/discover` first, so it makes no client known.
         if *method == Method::Discover {
             return;
         }
-        let roster = &self.0.roster;
         let told = info.map_or(&[][..], |info| &info.as_bytes()[..info.as_bytes().len().min(TOLD_APART)]);
-        let key = roster.hash.hash_one((principal, told, via));
+        let key = self.hash.hash_one((principal, told, via));
         let (now, calls) = (Instant::now(), u64::from(is_call(method)));
-        let mut seen = roster.seen();
+        let mut seen = self.table();
         if let Some(known) = seen.get_mut(&key) {
             known.used = now;
             known.calls += calls;
@@ -221,7 +192,7 @@ impl Router {
         let forgotten = longest.and_then(|key| seen.remove(&key));
         let [name, version] = info.map_or([None, None], |info| info.members(["name", "version"]));
         let short = |member: &Raw| Some(member.string()?.chars().take(NAME).collect::<String>());
-        let client = Seen {
+        let client = SeenClient {
             name: name.as_ref().and_then(short).unwrap_or_default(),
             version: version.as_ref().and_then(short),
             user: user(principal),
@@ -239,10 +210,10 @@ impl Router {
         self.tell_of(ClientChange::Connected, || status.clone());
     }
 
-    /// Forgets clients without a session that have been silent for long; no longer than `idle`, where that is shorter.
+    /// Forgets clients without a session that have been silent for [`SILENT`], or for `idle` if that is shorter.
     pub(super) fn forget_unseen(&self, idle: Duration) {
         let mut gone = Vec::new();
-        self.0.roster.seen().retain(|_, seen| {
+        self.table().retain(|_, seen| {
             let stays = seen.used.elapsed() < idle.min(SILENT);
             if !stays {
                 gone.push(of_seen(seen));
@@ -254,40 +225,36 @@ impl Router {
         }
     }
 
-    /// Every client that is there, the oldest first. The program that embeds the host is none.
-    #[must_use]
-    pub(crate) fn roster(&self) -> Vec<ClientStatus> {
-        let clients: Vec<Arc<Client>> = self.clients().values().cloned().collect();
-        let roster = &self.0.roster;
+    /// Lists those of `clients` that opened a session, and the known ones without a session, oldest first. The program
+    /// that embeds the host is not listed.
+    pub(super) fn list(&self, clients: &[Arc<Client>]) -> Vec<ClientStatus> {
         let shown = clients.iter().filter(|client| client.presence().came().is_some());
-        let mut all: Vec<ClientStatus> = shown.map(|client| roster.of_session(client)).collect();
-        all.extend(roster.seen().values().map(of_seen));
+        let mut all: Vec<ClientStatus> = shown.map(|client| self.of_session(client)).collect();
+        all.extend(self.table().values().map(of_seen));
         all.sort_by(|a, b| b.since_ms.cmp(&a.since_ms).then_with(|| a.name.cmp(&b.name)));
         all
     }
 
-    /// Clients that come and go, from now on.
+    /// Returns a stream of the clients that connect and leave from now on.
     #[must_use]
-    pub(crate) fn client_events(&self) -> ClientEvents {
-        self.0.roster.listeners.listen()
+    pub(crate) fn events(&self) -> ClientEvents {
+        self.listeners.listen()
     }
 
     fn tell_of(&self, change: ClientChange, client: impl Fn() -> ClientStatus) {
-        // At the end of the host everybody leaves, which is no news.
-        if !self.0.closing.is_cancelled() {
-            let roster = &self.0.roster;
-            let clients = || roster.sessions.load(Ordering::Relaxed) + roster.seen().len();
-            roster.listeners.tell(change, clients, client);
+        if !self.closing.is_cancelled() {
+            let clients = || self.sessions.load(Ordering::Relaxed) + self.table().len();
+            self.listeners.tell(change, clients, client);
         }
     }
 }
 
-/// What counts as a call.
+/// Reports whether a request counts in [`ClientStatus::calls`].
 fn is_call(method: &Method) -> bool {
     matches!(method, Method::ToolsCall | Method::ResourcesRead | Method::PromptsGet)
 }
 
-fn of_seen(seen: &Seen) -> ClientStatus {
+fn of_seen(seen: &SeenClient) -> ClientStatus {
     ClientStatus {
         name: seen.name.clone(),
         version: seen.version.clone(),
@@ -300,7 +267,8 @@ fn of_seen(seen: &Seen) -> ClientStatus {
     }
 }
 
-/// Who a client has proved to be: the name that the config gives its token, or the subject of its issuer's.
+/// Returns the authenticated user: the name that the config gives to the client's bearer token, or the subject (else
+/// the client id) of its OAuth token. Returns `None` for the local user.
 fn user(principal: &Principal) -> Option<String> {
     if principal.is_local() {
         return None;

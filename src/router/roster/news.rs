@@ -1,7 +1,8 @@
-//! What listeners hear of clients that come and go.
+//! Tells listeners which clients connect and leave.
 //!
-//! Clients may come and go by the thousand a second. **Invariant:** a listener that is behind costs two numbers, whatever
-//! happens: it hears the first clients one by one and then the sum of the others, so its counts are always true.
+//! Thousands of clients may connect and leave each second. **Invariant:** however far a listener is behind, it costs a
+//! few kept events and two counts. It hears of the first clients one by one and then gets the totals for the others, so
+//! its counts are always right.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,53 +14,91 @@ use tokio::sync::Notify;
 
 use super::ClientStatus;
 
-/// What became of a client.
+/// Whether a client connected or left.
+///
+/// ```
+/// # fn show(event: &mcp_host::ClientEvent) {
+/// if event.change == mcp_host::ClientChange::Connected {
+///     println!("welcome, {}", event.client.name);
+/// }
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ClientChange {
-    /// It connected; without a session, it sent its first request for a while.
+    /// The client connected. For a client without a session: it sent its first request in a while.
     Connected,
-    /// Its session ended; without one, it was silent for a while.
+    /// The client's session ended. For a client without a session: it was silent for a while.
     Left,
 }
 
-/// A client came or went.
+/// A client connected or left.
+///
+/// ```
+/// # fn show(event: &mcp_host::ClientEvent) {
+/// println!("{}: {:?}; {} clients now", event.client.name, event.change, event.clients);
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientEvent {
-    /// Which of the two.
+    /// Whether it connected or left.
     pub change: ClientChange,
-    /// The client.
+    /// The client, as it was at that moment.
     pub client: ClientStatus,
-    /// How many clients there are now.
+    /// How many clients there were after that.
     pub clients: usize,
-    /// When.
+    /// When it happened.
     pub at: SystemTime,
 }
 
-/// What a listener hears of clients.
+/// One piece of news about clients.
+///
+/// ```
+/// # fn show(news: &mcp_host::ClientNews) {
+/// use mcp_host::ClientNews;
+///
+/// match news {
+///     ClientNews::One(event) => println!("{}: {:?}", event.client.name, event.change),
+///     news => println!("{news:?}"),
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ClientNews {
-    /// A client came or went.
+    /// A client connected or left.
     One(Box<ClientEvent>),
-    /// More came and went than the listener heard in time.
+    /// The totals for clients that connected and left before the listener asked for them one by one.
     Many {
-        /// So many connected.
+        /// How many connected.
         connected: usize,
-        /// So many left.
+        /// How many left.
         left: usize,
-        /// So many clients there were after the last of them.
+        /// How many clients there were after the last of these changes.
         clients: usize,
     },
 }
 
-/// Clients that come and go, for one listener. One that reads slowly hears the sum of what it missed.
+/// The clients that connect and leave, for one listener. A listener that reads slowly gets totals for what it missed.
+///
+/// ```no_run
+/// # async fn follow(host: &mcp_host::Host) {
+/// use mcp_host::ClientNews;
+///
+/// let mut events = host.client_events();
+/// while let Some(news) = events.next().await {
+///     if let ClientNews::One(event) = news {
+///         println!("{}: {:?}", event.client.name, event.change);
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct ClientEvents(Arc<Ear>);
 
-/// All who listen.
+/// All listeners.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     ears: Mutex<Vec<Weak<Ear>>>,
@@ -70,7 +109,7 @@ pub(super) struct Listeners {
 struct Ear {
     unheard: Mutex<Unheard>,
     news: Notify,
-    /// The host is gone.
+    /// Whether the host has ended.
     is_over: AtomicBool,
     listeners: Arc<AtomicUsize>,
 }
@@ -78,13 +117,13 @@ struct Ear {
 #[derive(Debug, Default)]
 struct Unheard {
     first: VecDeque<Box<ClientEvent>>,
-    /// What came after them.
+    /// How many clients connected and left after the events in `first`.
     connected: usize,
     left: usize,
     clients: usize,
 }
 
-/// Events that are kept for a listener one by one.
+/// How many events are kept one by one for a listener.
 const KEPT: usize = 16;
 
 impl Listeners {
@@ -102,7 +141,7 @@ impl Listeners {
         ClientEvents(ear)
     }
 
-    /// Tells everybody. Who it was and how many there are is asked for only where somebody will hear it.
+    /// Tells all listeners. `client` and `clients` run only if there is a listener.
     pub(super) fn tell(&self, change: ClientChange, clients: impl Fn() -> usize, client: impl Fn() -> ClientStatus) {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
@@ -174,7 +213,7 @@ impl Unheard {
 }
 
 impl ClientEvents {
-    /// The next client that came or went; `None` once the host is gone.
+    /// Waits for the next client that connects or leaves. Returns `None` once the host has ended.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -182,7 +221,8 @@ impl ClientEvents {
         self.heard(Unheard::next).await
     }
 
-    /// All that is unheard, as one; `None` once the host is gone. For listeners that want to be told only now and then.
+    /// Waits for news, and returns all unheard news as one value. Returns `None` once the host has ended. This is for
+    /// listeners that want to be told only now and then.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -192,7 +232,7 @@ impl ClientEvents {
 
     async fn heard(&self, read: impl Fn(&mut Unheard) -> Option<ClientNews>) -> Option<ClientNews> {
         loop {
-            // Asked first: what was told before the end is heard.
+            // This is read before the news, so that news from before the host's end is still returned.
             let is_over = self.0.is_over.load(Ordering::Acquire);
             let news = read(&mut locked(&self.0.unheard));
             if news.is_some() || is_over {
@@ -202,7 +242,7 @@ impl ClientEvents {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, feature = "server"))]
     pub(crate) fn heard_so_far(&self) -> Option<ClientNews> {
         locked(&self.0.unheard).next()
     }

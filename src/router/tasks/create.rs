@@ -1,100 +1,53 @@
-//! How a call of a tool becomes a task, or does not.
+//! Decides whether a tool call becomes an MCP task, and creates the task.
 
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use memchr::memmem::Finder;
 
-use super::declared;
+use super::Tasks;
 use super::hold::Hold;
-use super::registry::Place;
+use super::registry::TaskPlace;
 use crate::adapt::task;
-use crate::manager::Server;
-use crate::protocol::{ErrorObject, Outcome, ProtocolVersion, Raw, code};
-use crate::registry::{Catalog, Entry, Kind};
-use crate::router::Router;
+use crate::answered::{Answered, NoResult};
+use crate::protocol::{Outcome, ProtocolVersion, Raw};
+use crate::registry::Entry;
 use crate::router::answer::Failure;
-use crate::router::call::Forward;
 use crate::router::client::Client;
-use crate::router::running::{Attempt, Rising, Toward};
-use crate::upstream::{Connection, Exchange, Terms, Upstream};
+use crate::router::forward::Forward;
+use crate::router::plan::Plan;
+use crate::router::rising::Rising;
+use crate::router::route::Listed;
+use crate::router::running::Attempt;
+use crate::router::toward::Toward;
+use crate::upstream::{Connection, Exchange, Upstream};
 
-/// What is to become of a call that may run as a task.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::router) enum Plan {
-    /// Whatever client and server agree on: since 2026-07-28 the server alone decides.
-    #[default]
-    Theirs,
-    /// The client, of 2025-11-25, wants one.
-    Wanted,
-    /// Both have tasks as in 2025-11-25, and the client wants one.
-    Core,
-    /// A client of 2025-11-25 wants a task of a server of 2026-07-28.
-    Upward,
-    /// A tool of 2025-11-25 runs as a task only, and a client of 2026-07-28 knows tasks.
-    Downward,
-    /// A tool of 2025-11-25 runs as a task only, and the client knows nothing of tasks.
-    Hidden,
-}
-
-impl Plan {
-    /// What it comes to over this connection.
-    ///
-    /// # Errors
-    /// `-32601`: the client wants a task of a server that has none.
-    pub(in crate::router) fn at(self, server: &Server, connection: &Connection) -> Result<Self, ErrorObject> {
-        let Some(peer) = connection.peer() else { return Ok(self) };
-        let has_extension = || peer.extensions.as_ref().is_some_and(|all| all.member(task::EXTENSION).is_some());
-        match (self, peer.version) {
-            (Self::Wanted, version) if version.is_modern() && has_extension() => Ok(Self::Upward),
-            (Self::Wanted, ProtocolVersion::V2025_11_25) if peer.offers.tasks => Ok(Self::Core),
-            (Self::Wanted, _) => {
-                let text = format!("server {:?} runs no tools as tasks", server.config.name);
-                Err(ErrorObject::new(code::METHOD_NOT_FOUND, text))
-            }
-            // Its tools ran as tasks only as long as it was of 2025-11-25.
-            (Self::Downward | Self::Hidden, version) if version.is_modern() => Ok(Self::Theirs),
-            (plan, _) => Ok(plan),
-        }
-    }
-
-    /// Adds to what a request says of its client what the plan needs.
-    pub(in crate::router) fn dress(self, mut terms: Terms) -> Terms {
-        if self == Self::Upward {
-            terms.extensions = Some(declared(terms.extensions.as_ref()));
-        }
-        terms.lasts = matches!(self, Self::Core | Self::Hidden);
-        terms
-    }
-}
-
-impl Router {
-    /// Decides how a call of a tool is to run; edits its params for that. `asked`: the `task` among them.
-    pub(in crate::router) async fn plan_task(
+impl Tasks {
+    /// Decides how a tool call is to run, and edits its params accordingly. `exposed` is the tool's name as the client
+    /// knows it; `asked` is the params' member `task`.
+    pub(in crate::router) async fn plan(
         &self,
         client: &Arc<Client>,
         forward: &mut Forward,
         exposed: &str,
         asked: Option<&Raw>,
     ) {
-        let may = self.has_tasks() && client.revision() == ProtocolVersion::V2025_11_25;
+        let may = self.manager.settings().tasks && client.revision() == ProtocolVersion::V2025_11_25;
         if may && asked.is_some_and(Raw::is_object) {
             forward.task = Plan::Wanted;
             return;
         }
         if asked.is_some() {
-            // Where no tasks were declared it means nothing.
+            // The host declared no tasks to this client, so the member means nothing.
             forward.params = forward.params.without_member("task");
             forward.reopen();
         }
-        let catalog = self.catalog(client);
-        let mut is_only = is_task_only(&catalog, forward, exposed);
-        // One that its server does not list is none; but the server may not have listed anything yet.
-        let has_listed = || catalog.tools().iter().any(|tool| *tool.server() == forward.server.config.alias);
-        if is_only.is_none() && !self.is_settled(client) && !has_listed() {
-            is_only = is_task_only(&*self.settled_catalog(client).await, forward, exposed);
+        if matches!(forward.listed, Listed::NotYet) && !client.is_settled() {
+            let settled = client.settled_view(&self.manager, &self.background).await;
+            forward.listed = Listed::of(&settled.callable, exposed, &forward.server, &forward.target);
         }
-        if is_only == Some(true) {
+        // A tool that its server does not list does not run as a task.
+        if forward.listed.entry().is_some_and(is_task_only) {
             forward.params = task::wanted(&forward.params);
             forward.reopen();
             let is_known = client.revision().is_modern() && client.declares(task::EXTENSION);
@@ -102,15 +55,16 @@ impl Router {
         }
     }
 
-    /// The answer to a call whose result creates a task, and what was planned for it.
-    pub(in crate::router) async fn task_created(
+    /// Returns the client's answer to a call for which the server created a task. `plan` is how the call was to run,
+    /// `result` the server's result.
+    pub(in crate::router) async fn created(
         &self,
         client: &Arc<Client>,
         (forward, plan): (&Forward, Plan),
         on: (&Arc<Upstream>, &Arc<Connection>),
         toward: &mut Toward<'_>,
         (exchange, result): (&mut Exchange, &Raw),
-    ) -> Result<Outcome, Attempt> {
+    ) -> Result<Answered, Attempt> {
         let (upstream, connection) = on;
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
         let nobody = || Attempt::Failed(Failure::malformed("a task that nobody asked for"));
@@ -121,10 +75,15 @@ impl Router {
         }
         let session = |progress: Rising| {
             let (connection, progress) = (Arc::downgrade(connection), Mutex::new(progress.detached()));
-            Place::Session { lease: upstream.id, connection, hold: Arc::new(Hold::of(&self.account())), progress }
+            TaskPlace::Session {
+                lease: upstream.id,
+                connection,
+                hold: Arc::new(Hold::of(&self.queues.account())),
+                progress,
+            }
         };
         let is_known = client.revision().is_modern() && client.declares(task::EXTENSION);
-        let (place, write): (Place, fn(&Raw, &str) -> Raw) = match (version.is_modern(), plan) {
+        let (place, write): (TaskPlace, fn(&Raw, &str) -> Raw) = match (version.is_modern(), plan) {
             (true, Plan::Upward) => (open(), |made, id| nested(&task::legacy(made, id))),
             (true, _) if is_known => (open(), task::renamed),
             (true, _) => return Err(nobody()),
@@ -135,41 +94,37 @@ impl Router {
             (false, Plan::Hidden) => return self.run_hidden(client, forward, on, toward, (exchange, made)).await,
             (false, _) => return Ok(Ok(result.clone())),
         };
-        let known = self.know_task(client, &forward.server, &id, place);
+        let known = self.know(client, &forward.server, &id, place);
         if known.is_ok() {
             exchange.let_last();
         }
-        Ok(known.map(|task| write(&made, &task.handle)))
+        Ok(known.map(|task| write(&made, &task.handle)).map_err(NoResult::from))
     }
 
-    /// The answer to a call that was to run as a task and was over at once: a task that is over.
-    pub(in crate::router) fn task_over_at_once(&self, client: &Client, forward: &Forward, outcome: Outcome) -> Outcome {
+    /// Returns the answer to a call that the client wanted as a task and that the server finished at once: a finished
+    /// task that the host keeps.
+    pub(in crate::router) fn over_at_once(&self, client: &Client, forward: &Forward, outcome: Outcome) -> Answered {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let task = self.know_task(client, &forward.server, "", Place::Here { outcome, at })?;
-        let Place::Here { outcome, at } = &task.place else { return Err(super::unknown()) };
+        let task = self.know(client, &forward.server, "", TaskPlace::Here { outcome, at })?;
+        let TaskPlace::Here { outcome, at } = &task.place else { return Err(super::unknown().into()) };
         Ok(nested(&task::done(&task.handle, outcome, *at)))
     }
 }
 
-fn open() -> Place {
-    Place::Open { asked: tokio::sync::Mutex::default() }
+fn open() -> TaskPlace {
+    TaskPlace::Open { asked: tokio::sync::Mutex::default() }
 }
 
-/// A task as the result of 2025-11-25 that creates it.
+/// Returns the result that creates a task in 2025-11-25.
 fn nested(task: &Raw) -> Raw {
     Raw::empty_object().with_member("task", task.as_bytes())
 }
 
-/// Whether the tool says of itself (2025-11-25) that it runs as a task only; `None` for one that is not listed.
-fn is_task_only(catalog: &Catalog, forward: &Forward, exposed: &str) -> Option<bool> {
+/// Reports whether the tool declares (2025-11-25) that it runs only as a task.
+fn is_task_only(entry: &Entry) -> bool {
     static SUPPORT: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("taskSupport"));
-    let is_target = |tool: &Entry| *tool.server() == forward.server.config.alias && tool.raw_name() == &*forward.target;
-    let entry = catalog
-        .entry(Kind::Tools, exposed)
-        .filter(|tool| is_target(tool))
-        .or_else(|| catalog.tools().iter().find(|tool| is_target(tool)))?;
     let definition = entry.definition();
     let is_said = || definition.member("execution").and_then(|execution| execution.text("taskSupport"));
     let may_be = SUPPORT.find(definition.as_bytes()).is_some();
-    Some(may_be && is_said().as_deref() == Some("required"))
+    may_be && is_said().as_deref() == Some("required")
 }

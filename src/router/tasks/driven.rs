@@ -1,38 +1,39 @@
-//! A client of 2025-11-25 asks about a task at a server of 2026-07-28.
+//! Serves a client of 2025-11-25 that asks about a task at a server of 2026-07-28: the server is polled (*driven*) for
+//! it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::registry::Place;
-use super::{About, At, exposed, unknown};
-use crate::adapt;
+use super::registry::TaskPlace;
+use super::{About, At, Tasks, exposed, unknown};
 use crate::adapt::task::{self, Status};
+use crate::answered::{Answered, NoResult};
 use crate::protocol::{ErrorObject, Method, Outcome, Raw, object};
+use crate::router::Mailbox;
 use crate::router::answer::Failure;
 use crate::router::client::Client;
 use crate::router::driver::{Driver, Next, Stage};
-use crate::router::{Mailbox, Router};
 
-/// How long a server may take to end a task that is to be cancelled, before the client is told that it has not.
+/// How long a server may take to cancel a task before the client is told that the task still runs.
 const CANCELLING: std::time::Duration = std::time::Duration::from_secs(2);
 
-impl Router {
-    pub(super) async fn driven_task(&self, about: About<'_>, method: &Method) -> Outcome {
+impl Tasks {
+    pub(super) async fn driven_task(&self, about: About<'_>, method: &Method) -> Answered {
         let About { client, task, at, leg } = about;
         let sent = task::renamed(&Raw::empty_object(), &task.id);
         match method {
             Method::TasksResult => self.drive_result(about, &sent).await,
             Method::TasksCancel => {
-                let told = self.ask_about(client, at, &Method::TasksGet, &sent, leg).await?;
+                let told = at.ask(client, &Method::TasksGet, &sent, leg).await?;
                 if Status::of(&told).is_terminal() {
-                    return Err(ErrorObject::invalid_params("the task is over already"));
+                    return Err(ErrorObject::invalid_params("the task is over already").into());
                 }
-                self.ask_about(client, at, method, &sent, leg).await?;
+                at.ask(client, method, &sent, leg).await?;
                 let end = Instant::now() + CANCELLING;
                 loop {
-                    let told = self.ask_about(client, at, &Method::TasksGet, &sent, leg).await?;
+                    let told = at.ask(client, &Method::TasksGet, &sent, leg).await?;
                     if Status::of(&told).is_terminal() || Instant::now() >= end {
                         return Ok(task::legacy(&told, &task.handle));
                     }
@@ -40,36 +41,30 @@ impl Router {
                 }
             }
             _ => {
-                let told = self.ask_about(client, at, method, &sent, leg).await?;
+                let told = at.ask(client, method, &sent, leg).await?;
                 Ok(task::legacy(&told, &task.handle))
             }
         }
     }
 
-    /// Waits until the task is over, and puts what it asks meanwhile to the client.
-    async fn drive_result(&self, about: About<'_>, sent: &Raw) -> Outcome {
+    /// Polls the task until it is over, and meanwhile puts its questions to the client. Returns the task's result.
+    async fn drive_result(&self, about: About<'_>, sent: &Raw) -> Answered {
         let About { client, task, at, leg } = about;
-        let Place::Open { asked } = &task.place else { return Err(unknown()) };
+        let TaskPlace::Open { asked } = &task.place else { return Err(unknown().into()) };
         let end = Instant::now() + at.server.config.max_call_time;
         let mut driver = Driver::default();
         loop {
-            let told = exposed(&self.ask_about(client, at, &Method::TasksGet, sent, leg).await?, &at.server);
+            let told = exposed(&at.ask(client, &Method::TasksGet, sent, leg).await?, &at.server);
             let status = Status::of(&told);
             if status.is_terminal() {
-                let gap = adapt::Gap {
-                    from: at.version,
-                    to: client.revision(),
-                    server: &at.server.config.name,
-                    info: &self.0.server_info,
-                };
-                let result = adapt::outcome(task::outcome(&told), &Method::ToolsCall, &gap)?;
+                let outcome = task::outcome(&told);
+                let result = self.finish.across(client, &at.server, at.version, &Method::ToolsCall, outcome)?;
                 return Ok(task::related(&result, &task.handle));
             }
             if Instant::now() >= end {
-                return Failure::timeout(at.server.config.max_call_time, "maxCallTime")
-                    .answer(&at.server, &Method::TasksResult);
+                return Err(Failure::timeout(at.server.config.max_call_time, "maxCallTime").of(&at.server));
             }
-            // One of several who wait for the result asks for all.
+            // If several requests wait for the result, only one of them puts the questions to the client.
             let mut asked = asked.try_lock().ok();
             let open = asked.as_ref().and_then(|asked| open_questions(&told, asked, &task.handle));
             let (Some(asked), Some(open)) = (&mut asked, open) else {
@@ -78,57 +73,54 @@ impl Router {
                 continue;
             };
             asked.extend(keys(&open));
-            match self.put_questions(client, at, &mut driver, &open, leg).await? {
+            match put_questions(client, at, &mut driver, &open, leg).await? {
                 Ok(answers) => {
                     let update = sent.with_member("inputResponses", answers.as_bytes());
-                    self.ask_about(client, at, &Method::TasksUpdate, &update, leg).await?;
+                    at.ask(client, &Method::TasksUpdate, &update, leg).await?;
                 }
-                // What was refused cannot be answered in any other way.
+                // A refusal cannot be sent to the server, so the task is cancelled.
                 Err(error) => {
                     tracing::info!(server = &*at.server.label, "a task is cancelled: {}", error.message);
-                    self.ask_about(client, at, &Method::TasksCancel, sent, leg).await?;
+                    at.ask(client, &Method::TasksCancel, sent, leg).await?;
                 }
             }
         }
     }
+}
 
-    /// Puts questions to the client, side by side; gives the answers by key, or what it said instead.
-    async fn put_questions(
-        &self,
-        client: &Arc<Client>,
-        at: &At,
-        driver: &mut Driver,
-        open: &Raw,
-        leg: &Arc<Mailbox>,
-    ) -> Result<Outcome, ErrorObject> {
-        let stage = Stage {
-            client,
-            leg,
-            server: &at.server,
-            upstream: &at.upstream,
-            version: at.version,
-            method: &Method::TasksResult,
-            call: at.connection.next_id(),
-            patience: self.limits().answer,
-        };
-        match driver.round(&stage, open, &Raw::empty_object()).await {
-            Ok(Next::Again(params)) => Ok(Ok(params.member("inputResponses").unwrap_or_else(Raw::empty_object))),
-            Ok(Next::Over(outcome)) => Ok(outcome),
-            Err(failure) => match failure.answer(&at.server, &Method::TasksResult) {
-                Err(error) => Err(error),
-                Ok(_) => Err(unknown()),
-            },
-        }
+/// Puts questions to the client concurrently. Returns the answers by key, or the outcome with which the client refused.
+async fn put_questions(
+    client: &Arc<Client>,
+    at: &At,
+    driver: &mut Driver,
+    open: &Raw,
+    leg: &Arc<Mailbox>,
+) -> Result<Outcome, NoResult> {
+    let stage = Stage {
+        client,
+        leg,
+        server: &at.server,
+        upstream: &at.upstream,
+        version: at.version,
+        method: &Method::TasksResult,
+        call: at.connection.next_id(),
+        patience: leg.limits().answer,
+    };
+    match driver.round(&stage, open, &Raw::empty_object()).await {
+        Ok(Next::Again(params)) => Ok(Ok(params.member("inputResponses").unwrap_or_else(Raw::empty_object))),
+        Ok(Next::Over(outcome)) => Ok(outcome),
+        Err(failure) => Err(failure.of(&at.server)),
     }
 }
 
-/// The keys of questions.
+/// Returns the keys of these questions.
 fn keys(open: &Raw) -> Vec<String> {
     let requests = open.value_of("inputRequests").and_then(object).unwrap_or_default();
     requests.into_iter().map(|(key, _)| key.into_owned()).collect()
 }
 
-/// What a task asks that was not asked before, each question naming the task as the client knows it.
+/// Returns the questions of a task that the client was not asked before, or `None` if there are none. Each names the
+/// task by the id that the client knows.
 fn open_questions(told: &Raw, asked: &HashSet<String>, handle: &str) -> Option<Raw> {
     let requests = told.member("inputRequests")?;
     let mut open = Vec::new();

@@ -1,26 +1,22 @@
-//! What a task at a server with a session asks a client without one (`docs/bridging.md` 11).
+//! Questions that a task at a server with sessions puts to a client without a session (`docs/bridging.md` 11).
 //!
-//! The server asks by requests of its own on the stream of `tasks/result`, and waits for their answers; the client finds the
-//! questions in `tasks/get` and answers by `tasks/update`. In between one `tasks/result` is held open here.
-//! **Invariant:** an answer reaches the server once, and a key is never used twice in a task's life.
+//! The server asks by requests of its own on the stream of `tasks/result`, and waits for the responses. The client
+//! finds the questions in the result of `tasks/get`, and answers by `tasks/update`. Meanwhile the host keeps one
+//! `tasks/result` request open at the server. **Invariant:** an answer reaches the server once, and no two questions of
+//! a task have the same key.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use super::At;
-use super::registry::{Place, Task};
-use crate::adapt::task;
-use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, RequestId, Theirs, object};
+use crate::protocol::{ErrorObject, Outcome, ProtocolVersion, Raw, RequestId, Theirs, object};
 use crate::queues::{Account, Spare};
-use crate::router::answer::Failure;
 use crate::router::client::Client;
-use crate::router::{Router, question};
-use crate::transport::Error;
-use crate::upstream::{Ask, Connection, Item};
+use crate::router::question;
+use crate::upstream::{Ask, Connection};
 
 /// The questions of one task, and its outcome once there is one.
 #[derive(Debug)]
@@ -30,33 +26,34 @@ pub(super) struct Hold {
 }
 
 #[derive(Debug)]
-struct Inner {
-    /// A `tasks/result` is open.
-    is_open: bool,
+pub(super) struct Inner {
+    /// Whether a `tasks/result` request is open.
+    pub(super) is_open: bool,
     questions: BTreeMap<u64, Ask>,
-    /// That of the questions: nobody may ever come for them, so they have room only where there is plenty.
+    /// Counts the bytes of the questions. The client may never come for them, so they are kept only while there is
+    /// plenty of room.
     room: Spare,
     keys: u64,
-    outcome: Option<Outcome>,
+    pub(super) outcome: Option<Outcome>,
 }
 
-/// Servers ask several things side by side: that long after the first one more are gathered.
+/// How long the host waits for further questions after the first one, since servers ask several things concurrently.
 const GATHER: Duration = Duration::from_millis(25);
-/// A server that says it waits for input gets that long to ask.
+/// How long the host waits for the first question of a task whose status says that it needs input.
 const ASKING: Duration = Duration::from_secs(1);
 
-/// The answer to a question that there is no room for.
+/// The error for a question that there is no room for.
 const NO_ROOM: &str = "too much waits for clients (host.limits.clientQueues): ask again later";
 
 impl Hold {
-    /// Nothing so far; what it keeps for a client counts for that account.
+    /// Makes an empty hold. The questions that it keeps count in the queues of `account`.
     pub(super) fn of(account: &Account) -> Self {
         let room = account.spare();
         let inner = Inner { is_open: false, questions: BTreeMap::new(), room, keys: 0, outcome: None };
         Self { inner: Mutex::new(inner), news: Notify::new() }
     }
 
-    /// A question of the task.
+    /// Takes a question from the task: answers it at once if possible, otherwise keeps it for the client.
     pub(super) fn ask(&self, at: &At, client: &Client, ask: Ask) {
         let Some(ask) = question::judge(&at.server, at.server.declared(client.profile()), ask) else { return };
         let Some(ask) = question::reword(&at.server, ask, ProtocolVersion::LATEST_MODERN) else { return };
@@ -75,7 +72,7 @@ impl Hold {
         self.news.notify_waiters();
     }
 
-    /// How many bytes of a result it keeps.
+    /// Returns how many bytes the kept result has.
     pub(super) fn weight(&self) -> usize {
         let inner = self.lock();
         inner.outcome.as_ref().and_then(|outcome| outcome.as_ref().ok()).map_or(0, |result| result.as_bytes().len())
@@ -91,7 +88,7 @@ impl Hold {
         }
     }
 
-    /// The questions without an answer, as 2026-07-28 writes them; `None` if there are none.
+    /// Returns the open questions in the form of 2026-07-28, or `None` if there are none.
     pub(super) fn questions(&self) -> Option<Raw> {
         let inner = self.lock();
         let entries = inner.questions.iter().map(|(key, ask)| {
@@ -102,10 +99,10 @@ impl Hold {
         (!entries.is_empty()).then(|| Raw::trusted(format!("{{{}}}", entries.join(",")).into()))
     }
 
-    /// Takes the client's answers; what was not asked, or was answered before, is ignored.
+    /// Takes the client's answers. Answers to unknown or answered questions are ignored.
     ///
     /// # Errors
-    /// `-32602` for answers that are no objects.
+    /// `-32602` for answers that are not objects.
     pub(super) fn answer(&self, responses: &Raw) -> Result<(), ErrorObject> {
         let wrong = |what: &str| ErrorObject::invalid_params(format!("`inputResponses` {what}"));
         let given = object(responses.as_value()).ok_or_else(|| wrong("is no object"))?;
@@ -122,15 +119,16 @@ impl Hold {
         Ok(())
     }
 
-    /// Waits until the server has asked, at most so long as is worth it.
-    async fn asked(&self) {
+    /// Waits until the server has asked, but not longer than [`ASKING`].
+    pub(super) async fn asked(&self) {
         let _ =
             tokio::time::timeout(ASKING, self.until(|inner| !inner.questions.is_empty() || inner.outcome.is_some()))
                 .await;
         tokio::time::sleep(GATHER).await;
     }
 
-    async fn until(&self, is: impl Fn(&Inner) -> bool) {
+    /// Waits until the condition holds.
+    pub(super) async fn until(&self, is: impl Fn(&Inner) -> bool) {
         loop {
             let news = self.news.notified();
             if is(&self.lock()) {
@@ -140,13 +138,14 @@ impl Hold {
         }
     }
 
-    fn close(&self, outcome: Option<Outcome>) {
+    /// Records that the `tasks/result` request is over. `outcome` is `None` if it got no answer.
+    pub(super) fn close(&self, outcome: Option<Outcome>) {
         let mut inner = self.lock();
         inner.is_open = false;
         if inner.outcome.is_none() {
             inner.outcome = outcome;
         }
-        // What is still asked has no one to wait for it.
+        // The server no longer waits for responses to the open questions.
         let keys: Vec<u64> = inner.questions.keys().copied().collect();
         let questions: Vec<Ask> = keys.into_iter().filter_map(|key| inner.take(key)).collect();
         drop(inner);
@@ -154,84 +153,16 @@ impl Hold {
         self.news.notify_waiters();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Inner {
-    /// Takes a question out.
+    /// Removes and returns a question.
     fn take(&mut self, key: u64) -> Option<Ask> {
         let ask = self.questions.remove(&key)?;
         self.room.take(ask.weight());
         Some(ask)
-    }
-}
-
-impl Router {
-    /// What a task at a server with a session asks now, once it had the time to.
-    pub(super) async fn held_questions(&self, client: &Arc<Client>, task: &Task, at: &At) -> Option<Raw> {
-        let Place::Session { hold, .. } = &task.place else { return None };
-        if hold.questions().is_none() {
-            self.hold_result(client, task, at);
-            hold.asked().await;
-        }
-        hold.questions()
-    }
-
-    /// How a task at a server with a session ended; it has.
-    pub(super) async fn held_outcome(&self, client: &Arc<Client>, task: &Task, at: &At) -> Outcome {
-        let Place::Session { hold, .. } = &task.place else { return Err(super::unknown()) };
-        self.hold_result(client, task, at);
-        let known = hold.until(|inner| inner.outcome.is_some() || !inner.is_open);
-        if tokio::time::timeout(at.server.config.call_timeout, known).await.is_err() {
-            let failure = Failure::malformed("it says that a task is over, and does not tell its result");
-            return failure.answer(&at.server, &Method::TasksResult);
-        }
-        let outcome = hold.lock().outcome.clone();
-        outcome.unwrap_or_else(|| Failure::lost(&Error::Broken).answer(&at.server, &Method::TasksResult))
-    }
-
-    /// Holds a `tasks/result` open, unless that is done or was.
-    fn hold_result(&self, client: &Arc<Client>, task: &Task, at: &At) {
-        let Place::Session { hold, .. } = &task.place else { return };
-        {
-            let mut inner = hold.lock();
-            if inner.is_open || inner.outcome.is_some() {
-                return;
-            }
-            inner.is_open = true;
-        }
-        let (hold, client, at, id) = (hold.clone(), client.clone(), at.clone(), task.id.clone());
-        let stop = self.0.stop.clone();
-        // What it brings is for whoever of the client's requests comes next.
-        let account = Some(self.account());
-        let terms = crate::upstream::Terms { account, ..self.task_terms(&client, &at.server, client.mailbox()) };
-        self.0.tasks.spawn(async move {
-            let open = keep_open(&hold, &client, &at, &id, terms);
-            let end = Instant::now() + at.server.config.max_call_time;
-            let outcome = tokio::select! {
-                outcome = open => outcome,
-                () = tokio::time::sleep_until(end) => None,
-                () = stop.cancelled() => None,
-            };
-            hold.close(outcome);
-        });
-    }
-}
-
-async fn keep_open(hold: &Hold, client: &Client, at: &At, id: &str, terms: crate::upstream::Terms) -> Option<Outcome> {
-    let request = at.connection.next_id();
-    let params = task::renamed(&Raw::empty_object(), id);
-    let mut exchange = at.connection.open(request, &Method::TasksResult, Some(&params), &terms);
-    loop {
-        match exchange.next().await {
-            Item::Ask(ask) => hold.ask(at, client, ask),
-            Item::Withdrawn(id) => hold.withdraw(&at.connection, &id),
-            Item::Done(outcome) => return Some(outcome),
-            Item::Lost(_) => return None,
-            // Tasks of 2026-07-28 have neither progress nor log lines.
-            Item::Progress(_) | Item::Log(_) | Item::HangUp(_) => {}
-        }
     }
 }

@@ -1,18 +1,20 @@
-//! Tasks: calls that go on after they were answered (`docs/bridging.md` 11). The core of 2025-11-25 and the extension
-//! of 2026-07-28 on both sides, in any pairing.
+//! MCP tasks: calls that continue after they were answered (`docs/bridging.md` 11). Client and server may each have the
+//! tasks of the core protocol of 2025-11-25 or those of the extension of 2026-07-28, in any pairing.
 //!
-//! A task outlives the request that began it, so a call cannot keep its way back. The id that a client knows is sealed
-//! for its principal. It holds the server and the server's id of the task; at a server with sessions also the lease,
-//! since the task is lost with it. Requests about a task are short requests of their own.
+//! A task outlives the request that began it, so there is no open call to bring its answer back. Instead, the id that
+//! the client gets (the *handle*) is sealed for its principal and contains the server and the server's own task id. For
+//! a server with sessions it also contains the lease (connection), since the task is lost with the lease. Requests
+//! about a task are short requests of their own.
 //!
-//! A task is begun by a call (`create.rs`) and asked about by its id here. If the two sides differ, each keeps its
-//! habit. A modern client polls `tasks/get`, so a `tasks/result` of a legacy server is held open for it, and questions
-//! wait there under a key (`held.rs`, `hold.rs`). A legacy client waits on `tasks/result`, so a modern server is polled
-//! for it, and the questions found are put to it (`driven.rs`). A client that knows no tasks never sees one: its call
-//! waits, and cancels the task if it is dropped (`hidden.rs`).
+//! A call begins a task (`create.rs`), and later requests ask about it by its id. If the two sides have different kinds
+//! of tasks, each keeps its own way. A modern client polls with `tasks/get`; so for it a `tasks/result` request is kept
+//! open at a legacy server, and questions wait in the host under a key (`held.rs`, `hold.rs`). A legacy client waits
+//! for the response to `tasks/result`; so for it a modern server is polled, and the questions found are put to the
+//! client (`driven.rs`). A client that knows no tasks never sees one: its call waits for the task, and cancels it if
+//! the call is dropped (`hidden.rs`).
 //!
-//! **Invariant:** a sealed id opens for its principal only, and no id shows what the server calls the task. Start
-//! reading at [`Router::task`].
+//! **Invariant:** a sealed id opens only for its principal, and the server's own id cannot be read from it. Start
+//! reading at [`Tasks::serve`].
 
 mod create;
 mod driven;
@@ -28,34 +30,39 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use create::Plan;
-pub(super) use news::question_of;
 pub(super) use registry::{Registry, Task};
 
+use super::Mailbox;
 use super::answer::Failure;
+use super::background::Background;
 use super::client::Client;
-use super::{Mailbox, Router};
-use crate::adapt::{self, task};
-use crate::manager::Server;
-use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, code, object, raw};
+use super::finish::Finish;
+use super::plan::declared;
+use super::reach::Connector;
+use super::state::Sealer;
+use crate::adapt::task;
+use crate::answered::{Answered, NoResult, reworded};
+use crate::manager::{Manager, Server};
+use crate::protocol::{Edits, ErrorObject, Method, ProtocolVersion, Raw, code, object, raw};
+use crate::queues::Queues;
 use crate::registry::expose_content;
 use crate::seal::Purpose;
 use crate::upstream::{Connection, Terms, Upstream};
-use registry::Place;
+use registry::TaskPlace;
 
-/// What is sealed into the id of a task.
+/// The content that is sealed in the id of a task that a client gets.
 #[derive(Debug, Serialize, Deserialize)]
 struct Handle {
     server: String,
     id: String,
-    /// The lease, at a server with a session.
+    /// The number of the lease, for a server with sessions.
     lease: Option<u64>,
-    /// It is nobody's but ours.
+    /// Whether only the host knows the task, because the call was over at once.
     #[serde(default)]
     here: bool,
 }
 
-/// Where a task runs.
+/// The server and the connection where a task runs.
 #[derive(Clone, Debug)]
 struct At {
     server: Arc<Server>,
@@ -64,7 +71,19 @@ struct At {
     version: ProtocolVersion,
 }
 
-/// One request about a task: who asks about which one, and where it runs.
+/// Creates tasks, and serves requests about them.
+#[derive(Debug)]
+pub(super) struct Tasks {
+    pub(super) registry: Registry,
+    pub(super) manager: Manager,
+    pub(super) connector: Arc<Connector>,
+    pub(super) sealer: Arc<Sealer>,
+    pub(super) finish: Arc<Finish>,
+    pub(super) queues: Queues,
+    pub(super) background: Background,
+}
+
+/// One request about a task: the client, the task, where it runs, and the stream of the request.
 #[derive(Clone, Copy)]
 struct About<'a> {
     client: &'a Arc<Client>,
@@ -73,20 +92,20 @@ struct About<'a> {
     leg: &'a Arc<Mailbox>,
 }
 
-/// The answer to an id that leads nowhere.
+/// Returns the error for an id by which no task is found.
 fn unknown() -> ErrorObject {
     ErrorObject::invalid_params("unknown task: none of yours has this id, or the server that ran it is gone")
 }
 
-impl Router {
+impl Tasks {
     /// Serves a request about a task.
-    pub(super) async fn task(
+    pub(super) async fn serve(
         &self,
         client: &Arc<Client>,
         method: &Method,
         params: Option<Raw>,
         leg: &Arc<Mailbox>,
-    ) -> Outcome {
+    ) -> Answered {
         let is_known = match method {
             Method::TasksGet | Method::TasksCancel => {
                 client.revision().is_modern() || client.revision() == ProtocolVersion::V2025_11_25
@@ -94,45 +113,39 @@ impl Router {
             Method::TasksUpdate => client.revision().is_modern(),
             _ => client.revision() == ProtocolVersion::V2025_11_25,
         };
-        if !is_known || !self.has_tasks() {
-            return Err(ErrorObject::method_not_found(method.as_str()));
+        if !is_known || !self.manager.settings().tasks {
+            return Err(ErrorObject::method_not_found(method.as_str()).into());
         }
         if client.revision().is_modern() && !client.declares(task::EXTENSION) {
-            return Err(undeclared());
+            return Err(undeclared().into());
         }
         let params = params.unwrap_or_else(Raw::empty_object);
         if *method == Method::TasksList {
-            return self.list_tasks(client, &params, leg).await;
+            return Ok(self.list(client, &params, leg).await?);
         }
         let missing = || ErrorObject::invalid_params(format!("{method}: `taskId` is missing"));
         let handle = params.text("taskId").ok_or_else(missing)?;
-        let task = self.find_task(client, &handle)?;
-        if let Place::Here { outcome, at } = &task.place {
+        let task = self.known(client, &handle)?;
+        if let TaskPlace::Here { outcome, at } = &task.place {
             return match method {
                 Method::TasksGet => Ok(task::done(&task.handle, outcome, *at)),
-                Method::TasksResult => outcome.clone().map(|result| task::related(&result, &task.handle)),
-                _ => Err(ErrorObject::invalid_params("the task is over already")),
+                Method::TasksResult => Ok(task::related(&outcome.clone()?, &task.handle)),
+                _ => Err(ErrorObject::invalid_params("the task is over already").into()),
             };
         }
         let at = self.reach_task(client, &task).await?;
         leg.concerns(&at.server, &Arc::from(&*task.id));
         let about = About { client, task: &task, at: &at, leg };
-        let outcome = match (at.version.is_modern(), client.revision().is_modern()) {
+        let answered = match (at.version.is_modern(), client.revision().is_modern()) {
             (true, true) | (false, false) => self.relay_task(about, method, &params).await,
             (false, true) => self.held_task(about, method, &params).await,
             (true, false) => self.driven_task(about, method).await,
         };
-        let gap = adapt::Gap {
-            from: at.version,
-            to: client.revision(),
-            server: &at.server.config.name,
-            info: &self.0.server_info,
-        };
-        adapt::outcome(outcome, method, &gap)
+        reworded(answered, |outcome| self.finish.across(client, &at.server, at.version, method, outcome))
     }
 
-    /// Client and server have the same kind of tasks: ids are changed, nothing else.
-    async fn relay_task(&self, about: About<'_>, method: &Method, params: &Raw) -> Outcome {
+    /// Relays a request about a task between sides with the same kind of tasks. Only ids and URIs are changed.
+    async fn relay_task(&self, about: About<'_>, method: &Method, params: &Raw) -> Answered {
         let About { client, task, at, leg } = about;
         if *method == Method::TasksResult {
             let result = self.wait_for_result(client, task, at, leg).await?;
@@ -142,53 +155,80 @@ impl Router {
         if let Some(responses) = params.member("inputResponses") {
             sent = sent.with_member("inputResponses", responses.as_bytes());
         }
-        let told = self.ask_about(client, at, method, &sent, leg).await?;
+        let told = at.ask(client, method, &sent, leg).await?;
         if told.member("taskId").is_none() {
             return Ok(told);
         }
         let told = task::renamed(&exposed(&told, &at.server), &task.handle);
-        // Examples in the proposal have `task` there; the rule is that only what creates a task has.
+        // Examples in the extension's proposal have the type `task` here, but by its rules only a result that creates a
+        // task has that type.
         Ok(if at.version.is_modern() { told.with_member("resultType", br#""complete""#) } else { told })
     }
 
-    /// Whether clients may run tools as tasks.
-    pub(super) fn has_tasks(&self) -> bool {
-        self.manager().settings().tasks
+    async fn reach_task(&self, client: &Arc<Client>, task: &Task) -> Result<At, NoResult> {
+        let server = self
+            .manager
+            .callable_by(client.principal())
+            .iter()
+            .find(|server| server.config.alias == task.server)
+            .cloned();
+        let server = server.ok_or_else(unknown)?;
+        let (upstream, connection) = match &task.place {
+            TaskPlace::Session { lease, connection, .. } => {
+                let upstream = server.upstreams().into_iter().find(|upstream| upstream.id == *lease);
+                let connection = connection.upgrade().filter(|connection| connection.lost().is_none());
+                upstream.zip(connection).ok_or_else(unknown)?
+            }
+            TaskPlace::Open { .. } => {
+                let reached = self.connector.connect(client, &server, None).await;
+                let (upstream, connection) = reached.map_err(|failure| failure.of(&server))?;
+                if connection.peer().is_none_or(|peer| !peer.version.is_modern()) {
+                    return Err(unknown().into());
+                }
+                (upstream, connection)
+            }
+            TaskPlace::Here { .. } => return Err(unknown().into()),
+        };
+        let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
+        Ok(At { server, upstream, connection, version })
     }
 
-    fn find_task(&self, client: &Client, handle: &str) -> Result<Arc<Task>, ErrorObject> {
+    /// Returns the task that a client knows by this id, also if the table has forgotten a task of a server without
+    /// sessions.
+    fn known(&self, client: &Client, handle: &str) -> Result<Arc<Task>, ErrorObject> {
         let principal = client.principal();
-        let sealed = self.seal()?.open::<Handle>(Purpose::Task, principal.as_str(), handle).map_err(|_| unknown())?;
-        if let Some(task) = self.0.known_tasks.find(handle).filter(|task| task.principal == *principal) {
+        let sealed =
+            self.sealer.seal()?.open::<Handle>(Purpose::Task, principal.as_str(), handle).map_err(|_| unknown())?;
+        if let Some(task) = self.registry.find(handle).filter(|task| task.principal == *principal) {
             return Ok(task);
         }
-        // A server without a session keeps its tasks by itself.
+        // A server without sessions keeps its tasks itself, so the sealed id alone is enough.
         let is_elsewhere = sealed.lease.is_none() && !sealed.here;
-        let server =
-            self.manager().servers().iter().find(|server| server.config.alias.as_str() == sealed.server).cloned();
+        let servers = self.manager.callable_by(principal);
+        let server = servers.iter().find(|server| server.config.alias.as_str() == sealed.server);
         let server = server.filter(|_| is_elsewhere).ok_or_else(unknown)?;
-        Ok(self.0.known_tasks.put(Task {
+        Ok(self.registry.put(Task {
             handle: handle.into(),
             principal: principal.clone(),
             owner: client.owner(),
             server: server.config.alias.clone(),
             id: sealed.id.into(),
-            place: Place::Open { asked: tokio::sync::Mutex::default() },
+            place: TaskPlace::Open { asked: tokio::sync::Mutex::default() },
         }))
     }
 
-    /// Gives a task an id that the client can know.
-    fn know_task(&self, client: &Client, server: &Server, id: &str, place: Place) -> Result<Arc<Task>, ErrorObject> {
+    /// Makes the id that the client gets for a task, and registers the task under it.
+    fn know(&self, client: &Client, server: &Server, id: &str, place: TaskPlace) -> Result<Arc<Task>, ErrorObject> {
         let principal = client.principal();
         let lease = match &place {
-            Place::Session { lease, .. } => Some(*lease),
-            Place::Open { .. } | Place::Here { .. } => None,
+            TaskPlace::Session { lease, .. } => Some(*lease),
+            TaskPlace::Open { .. } | TaskPlace::Here { .. } => None,
         };
-        let here = matches!(place, Place::Here { .. });
+        let here = matches!(place, TaskPlace::Here { .. });
         let handle = Handle { server: server.config.alias.to_string(), id: id.to_owned(), lease, here };
-        let sealed = self.seal()?.seal(Purpose::Task, principal.as_str(), &handle);
+        let sealed = self.sealer.seal()?.seal(Purpose::Task, principal.as_str(), &handle);
         let sealed = sealed.map_err(|error| ErrorObject::internal(format!("no id can be made for a task: {error}")))?;
-        Ok(self.0.known_tasks.put(Task {
+        Ok(self.registry.put(Task {
             handle: sealed.into(),
             principal: principal.clone(),
             owner: client.owner(),
@@ -197,69 +237,39 @@ impl Router {
             place,
         }))
     }
+}
 
-    async fn reach_task(&self, client: &Arc<Client>, task: &Task) -> Result<At, ErrorObject> {
-        let server = self.manager().servers().iter().find(|server| server.config.alias == task.server).cloned();
-        let server = server.ok_or_else(unknown)?;
-        let (upstream, connection) = match &task.place {
-            Place::Session { lease, connection, .. } => {
-                let upstream = server.upstreams().into_iter().find(|upstream| upstream.id == *lease);
-                let connection = connection.upgrade().filter(|connection| connection.lost().is_none());
-                upstream.zip(connection).ok_or_else(unknown)?
-            }
-            Place::Open { .. } => {
-                let internal = |failure: Failure| failure.error(&server);
-                let (upstream, connection) = self.reached(client, &server, None).await.map_err(internal)?;
-                if connection.peer().is_none_or(|peer| !peer.version.is_modern()) {
-                    return Err(unknown());
-                }
-                (upstream, connection)
-            }
-            Place::Here { .. } => return Err(unknown()),
-        };
-        let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
-        Ok(At { server, upstream, connection, version })
-    }
-
-    /// One short request about a task.
-    async fn ask_about(&self, client: &Arc<Client>, at: &At, method: &Method, params: &Raw, leg: &Mailbox) -> Outcome {
-        let terms = self.task_terms(client, &at.server, leg);
-        let exchange = at.connection.open(at.connection.next_id(), method, Some(params), &terms);
-        let limit = at.server.config.call_timeout;
+impl At {
+    /// Sends one short request about a task to the server where it runs.
+    async fn ask(&self, client: &Client, method: &Method, params: &Raw, leg: &Mailbox) -> Answered {
+        let terms = self.terms(client, leg);
+        let exchange = self.connection.open(self.connection.next_id(), method, Some(params), &terms);
+        let limit = self.server.config.call_timeout;
         match tokio::time::timeout(limit, exchange.outcome()).await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(error)) => Failure::lost(&error).answer(&at.server, method),
-            Err(_) => Failure::timeout(limit, "callTimeout").answer(&at.server, method),
+            Ok(Ok(outcome)) => Ok(outcome?),
+            Ok(Err(error)) => Err(Failure::lost(&error).of(&self.server)),
+            Err(_) => Err(Failure::timeout(limit, "callTimeout").of(&self.server)),
         }
     }
 
-    /// What a request about a task says of its client.
-    fn task_terms(&self, client: &Client, server: &Server, leg: &Mailbox) -> Terms {
+    /// Returns what the server learns about the client with a request about a task.
+    fn terms(&self, client: &Client, leg: &Mailbox) -> Terms {
         let mut terms = client.terms(leg);
-        terms.profile = server.declared(terms.profile);
-        terms.has_fixed_roots = !matches!(server.config.roots, crate::config::Roots::Client);
+        terms.profile = self.server.declared(terms.profile);
+        terms.has_fixed_roots = !matches!(self.server.config.roots, crate::config::Roots::Client);
         terms.extensions = Some(declared(terms.extensions.as_ref()));
         terms
     }
 }
 
-/// These extensions, with that of tasks among them.
-fn declared(extensions: Option<&Raw>) -> Raw {
-    match extensions {
-        Some(extensions) if extensions.member(task::EXTENSION).is_some() => extensions.clone(),
-        Some(extensions) => extensions.with_member(task::EXTENSION, b"{}"),
-        None => Raw::empty_object().with_member(task::EXTENSION, b"{}"),
-    }
-}
-
-/// The answer to a client that did not say it knows tasks.
+/// Returns the error for a client that did not declare tasks.
 fn undeclared() -> ErrorObject {
     let data = serde_json::json!({ "requiredCapabilities": { "extensions": { task::EXTENSION: {} } } });
     let text = format!("this needs the extension {} among the client's capabilities", task::EXTENSION);
     ErrorObject::new(code::MISSING_CAPABILITY, text).with_data(Raw::from_value(&data))
 }
 
-/// A task, or the result of one, with the URIs in it as the client may use them.
+/// Rewrites the URIs in a task, or in a task's result, to those that the client may use.
 fn exposed(told: &Raw, server: &Server) -> Raw {
     let (alias, uris) = (&server.config.alias, server.uris);
     let mut told = expose_content(told, alias, uris);

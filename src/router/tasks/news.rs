@@ -1,54 +1,50 @@
-//! What servers say of tasks on their own: questions that name a task, and news of how far it is.
+//! What servers send about tasks without being asked: questions that name a task, status, and progress.
 
 use std::sync::{Arc, PoisonError};
 
 use super::At;
-use super::registry::Place;
+use super::registry::{Registry, TaskPlace};
 use crate::adapt::task;
 use crate::manager::Server;
 use crate::protocol::{Message, Method, Notification, ProtocolVersion, Raw};
-use crate::router::Router;
-use crate::router::client::Client;
+use crate::router::clients::Clients;
+use crate::router::question;
 use crate::upstream::{Ask, Connection, Upstream};
 
-/// A question of a task, naming the task as the client knows it.
-pub(in crate::router) fn question_of(mut ask: Ask, handle: &str) -> Ask {
-    ask.params = ask.params.take().map(|params| task::related(&params, handle));
-    ask
-}
-
-impl Router {
-    /// A question that belongs to no call. One of a task of a client without a session waits for the client to come; every
-    /// other one is given back.
-    pub(in crate::router) fn ask_for_task(
+impl Registry {
+    /// Takes a question that belongs to no call. If it belongs to a task that a client without a session began, it is
+    /// kept for that client, and `None` is returned. Other questions are returned; one that names a task then names it
+    /// by the id that the client knows.
+    pub(in crate::router) fn ask(
         &self,
+        clients: &Clients,
         server: &Arc<Server>,
         upstream: &Arc<Upstream>,
         connection: &Arc<Connection>,
         ask: Ask,
     ) -> Option<Ask> {
         let Some(id) = ask.params.as_ref().and_then(task::related_to) else { return Some(ask) };
-        // Never a guess: several people may know a task, and the question is for one.
-        let tasks = self.0.known_tasks.on(connection, &id);
+        // Never guess: several people may know a task with this id, and the question is for one of them.
+        let tasks = self.on(connection, &id);
         let [task] = &*tasks else { return Some(ask) };
-        let Some(client) = self.client_of(task.owner) else { return Some(ask) };
+        let Some(client) = clients.get(task.owner) else { return Some(ask) };
         match &task.place {
-            Place::Session { hold, .. } if client.revision().is_modern() => {
+            TaskPlace::Session { hold, .. } if client.revision().is_modern() => {
                 let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
                 let (server, upstream, connection) = (server.clone(), upstream.clone(), connection.clone());
                 hold.ask(&At { server, upstream, connection, version }, &client, ask);
                 None
             }
-            _ => Some(question_of(ask, &task.handle)),
+            _ => Some(question::of_task(ask, &task.handle)),
         }
     }
 
-    /// Tells the client that began a task how far it is.
-    pub(in crate::router) fn tell_task(&self, connection: &Arc<Connection>, told: &Raw) {
+    /// Tells the client that began a task the task's status, if the client speaks 2025-11-25.
+    pub(in crate::router) fn tell(&self, clients: &Clients, connection: &Arc<Connection>, told: &Raw) {
         let Some(id) = told.text("taskId") else { return };
-        for task in self.0.known_tasks.on(connection, &id) {
-            let client = self.client_of(task.owner);
-            // Whoever has no session asks, or listens.
+        for task in self.on(connection, &id) {
+            let client = clients.get(task.owner);
+            // Clients without a session poll the status, or listen (`watch.rs`).
             let Some(client) = client.filter(|client| client.revision() == ProtocolVersion::V2025_11_25) else {
                 continue;
             };
@@ -57,19 +53,21 @@ impl Router {
         }
     }
 
-    /// The same by progress, under the token of the request that began the task.
-    pub(in crate::router) fn tell_progress(&self, connection: &Arc<Connection>, id: &str, params: &Raw) {
-        let tasks = self.0.known_tasks.on(connection, id);
-        // Nor a guess, where a server gives one id twice.
+    /// Tells the client that began a task the task's progress, under the progress token of the request that began it.
+    pub(in crate::router) fn tell_progress(
+        &self,
+        clients: &Clients,
+        connection: &Arc<Connection>,
+        id: &str,
+        params: &Raw,
+    ) {
+        let tasks = self.on(connection, id);
+        // Never guess here either: a server may use the same id twice.
         let [task] = &*tasks else { return };
-        let Place::Session { progress, .. } = &task.place else { return };
+        let TaskPlace::Session { progress, .. } = &task.place else { return };
         let message = progress.lock().unwrap_or_else(PoisonError::into_inner).step(params);
-        if let (Some(message), Some(client)) = (message, self.client_of(task.owner)) {
+        if let (Some(message), Some(client)) = (message, clients.get(task.owner)) {
             client.mailbox().put(message);
         }
-    }
-
-    fn client_of(&self, owner: crate::upstream::Owner) -> Option<Arc<Client>> {
-        self.clients().get(&owner).cloned()
     }
 }

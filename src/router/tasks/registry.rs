@@ -1,4 +1,4 @@
-//! Tasks that clients know of: whose each is, and where it runs.
+//! The table of the tasks that clients know: whose they are, and where they run.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -8,42 +8,44 @@ use super::hold::Hold;
 use crate::manager::Principal;
 use crate::name::ServerName;
 use crate::protocol::{Outcome, RequestId};
-use crate::router::running::Rising;
+use crate::router::rising::Rising;
 use crate::upstream::{Connection, Owner};
 
 /// One task.
 #[derive(Debug)]
 pub(in crate::router) struct Task {
-    /// Its id as the client knows it.
+    /// The id by which the client knows it.
     pub(super) handle: Arc<str>,
     pub(super) principal: Principal,
     /// The client that began it.
     pub(super) owner: Owner,
     pub(super) server: ServerName,
-    /// Its id as the server knows it.
+    /// The server's own id for it.
     pub(super) id: Box<str>,
-    pub(super) place: Place,
+    pub(super) place: TaskPlace,
 }
 
-/// Where a task is.
+/// Where a task runs, or its outcome is kept.
 #[derive(Debug)]
-pub(super) enum Place {
-    /// At a server with a session: it is lost with the connection.
+pub(super) enum TaskPlace {
+    /// At a server with sessions. The task is lost with the connection.
     Session {
         lease: u64,
         connection: Weak<Connection>,
         hold: Arc<Hold>,
-        /// Under the token of the request that began it, which is good for as long as it runs.
+        /// Progress under the progress token of the request that began the task. The token is valid as long as the task
+        /// runs.
         progress: Mutex<Rising>,
     },
-    /// At a server without one. Who puts its questions to a client holds the lock; kept are those that were answered.
+    /// At a server without sessions. `asked` are the keys of the questions that were put to the client before; the
+    /// request that puts questions to the client holds the lock.
     Open { asked: tokio::sync::Mutex<HashSet<String>> },
-    /// Here: the call was over at once, at that time since 1970.
+    /// In the host itself: the call was over at once with this outcome. `at` is when, as the time since 1970.
     Here { outcome: Outcome, at: Duration },
 }
 
-/// All of them, oldest first. Those whose session is over go with the next one that comes, and when there are too many the
-/// oldest of whoever has most.
+/// All tasks, oldest first. Adding a task removes those whose server session is over. If there are still too many, the
+/// oldest tasks of the principal with the most are removed.
 #[derive(Debug, Default)]
 pub(in crate::router) struct Registry(Mutex<Records>);
 
@@ -53,9 +55,9 @@ struct Records {
     order: VecDeque<Arc<str>>,
 }
 
-/// Tasks that are known at once. One of a server without a session is found without this table.
+/// The most tasks in the table. Tasks at servers without sessions are found by their ids even if they are not in it.
 const KEPT: usize = 4096;
-/// Bytes that are kept of them, results above all.
+/// The most bytes that all of them may hold, mainly results.
 const HEAVY: usize = 64 << 20;
 
 impl Registry {
@@ -77,7 +79,7 @@ impl Registry {
             dropped.push(oldest);
         }
         drop(records);
-        // What they still ask is answered now.
+        // Dropping them answers their open questions.
         drop((over, dropped));
         task
     }
@@ -86,23 +88,24 @@ impl Registry {
         self.lock().by_handle.get(handle).cloned()
     }
 
-    /// The tasks of somebody, oldest first.
+    /// Returns the tasks of a principal, oldest first.
     pub(super) fn of(&self, principal: &Principal) -> Vec<Arc<Task>> {
         let records = self.lock();
         let all = records.order.iter().filter_map(|handle| records.by_handle.get(handle));
         all.filter(|task| task.principal == *principal).cloned().collect()
     }
 
-    /// A server withdraws a question that it did not put during a request.
+    /// Takes back a question that a server withdraws by a message outside of calls.
     pub(in crate::router) fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
         for task in self.lock().by_handle.values().filter(|task| task.is_on(connection)) {
-            if let Place::Session { hold, .. } = &task.place {
+            if let TaskPlace::Session { hold, .. } = &task.place {
                 hold.withdraw(connection, id);
             }
         }
     }
 
-    /// The tasks that the server calls so on that connection: more than one where several people were given it.
+    /// Returns the tasks on that connection whose id at the server is `id`. There are several if the server gave the id
+    /// to several people.
     pub(super) fn on(&self, connection: &Arc<Connection>, id: &str) -> Vec<Arc<Task>> {
         let records = self.lock();
         let is_there = |task: &&Arc<Task>| *task.id == *id && task.is_on(connection);
@@ -111,7 +114,7 @@ impl Registry {
 }
 
 impl Registry {
-    /// How many there are.
+    /// Returns the number of tasks.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(in crate::router) fn len(&self) -> usize {
         self.lock().order.len()
@@ -123,7 +126,8 @@ impl Registry {
 }
 
 impl Records {
-    /// Takes out the oldest task of the principal that has most, by what each task counts. The newest stays.
+    /// Removes and returns the oldest task of the principal that has most; `counts` says how much each task counts.
+    /// Never removes `newest`.
     fn take_of_fullest(&mut self, newest: &Arc<Task>, counts: impl Fn(&Task) -> usize) -> Option<Arc<Task>> {
         let mut of_each: HashMap<&Principal, usize> = HashMap::new();
         for task in self.by_handle.values() {
@@ -134,13 +138,14 @@ impl Records {
             *handle != newest.handle
                 && self.by_handle.get(handle).is_some_and(|task| principal.is_none_or(|of| task.principal == *of))
         };
-        // The newest may be the only one that it has.
+        // The newest task, which stays, may be the only one of that principal.
         let at = self.order.iter().position(|handle| is_of(handle, Some(fullest)));
         let at = at.or_else(|| self.order.iter().position(|handle| is_of(handle, None)))?;
         self.order.remove(at).and_then(|handle| self.by_handle.remove(&handle))
     }
 
-    /// Takes out the tasks that were lost with their session: nobody finds them any more.
+    /// Removes and returns the tasks that were lost with their server session, since no request can reach them any
+    /// more.
     fn take_over(&mut self) -> Vec<Arc<Task>> {
         let over: Vec<Arc<Task>> = self.by_handle.extract_if(|_, task| task.is_lost()).map(|(_, task)| task).collect();
         if !over.is_empty() {
@@ -151,33 +156,33 @@ impl Records {
 }
 
 impl Task {
-    /// How many bytes are kept for it.
+    /// Returns how many bytes are kept for it.
     fn weight(&self) -> usize {
         let more = match &self.place {
-            Place::Session { hold, progress, .. } => {
+            TaskPlace::Session { hold, progress, .. } => {
                 hold.weight() + progress.lock().unwrap_or_else(PoisonError::into_inner).weight()
             }
-            Place::Open { .. } => 0,
-            Place::Here { outcome, .. } => outcome.as_ref().map_or(0, |result| result.as_bytes().len()),
+            TaskPlace::Open { .. } => 0,
+            TaskPlace::Here { outcome, .. } => outcome.as_ref().map_or(0, |result| result.as_bytes().len()),
         };
         self.handle.len() + self.id.len() + more
     }
 
-    /// Whether the session that it ran in is over.
+    /// Reports whether the server session that it ran in is over.
     fn is_lost(&self) -> bool {
         match &self.place {
-            Place::Session { connection, .. } => {
+            TaskPlace::Session { connection, .. } => {
                 connection.upgrade().is_none_or(|connection| connection.lost().is_some())
             }
-            Place::Open { .. } | Place::Here { .. } => false,
+            TaskPlace::Open { .. } | TaskPlace::Here { .. } => false,
         }
     }
 
-    /// Whether it is one of the session that this connection is.
+    /// Reports whether it runs on this connection.
     pub(super) fn is_on(&self, connection: &Arc<Connection>) -> bool {
         match &self.place {
-            Place::Session { connection: own, .. } => std::ptr::eq(own.as_ptr(), Arc::as_ptr(connection)),
-            Place::Open { .. } | Place::Here { .. } => false,
+            TaskPlace::Session { connection: own, .. } => std::ptr::eq(own.as_ptr(), Arc::as_ptr(connection)),
+            TaskPlace::Open { .. } | TaskPlace::Here { .. } => false,
         }
     }
 }
@@ -194,7 +199,7 @@ mod tests {
             owner: Owner::HOST,
             server: ServerName::from_config("s").unwrap(),
             id: "t".into(),
-            place: Place::Here { outcome, at: Duration::ZERO },
+            place: TaskPlace::Here { outcome, at: Duration::ZERO },
         }
     }
 

@@ -1,41 +1,43 @@
-//! Tasks that a client without a session listens for (2026-07-28, `taskIds`): asked about here as often as their servers
-//! want, and told when something has changed. Whether servers tell by themselves is up to them; asking is always right.
+//! Tasks for which a client without a session opened a change stream (2026-07-28, `taskIds`). The host polls them as
+//! often as their servers want, and tells the client when something has changed. Servers may or may not send the status
+//! unasked; polling always works.
 
 use std::sync::Arc;
 
 use futures_util::future::join_all;
 
+use super::Tasks;
 use super::registry::Task;
 use crate::adapt::task::{self, Status};
 use crate::protocol::{Method, Raw, object};
+use crate::router::Mailbox;
 use crate::router::client::Client;
-use crate::router::{Mailbox, Router};
 
-/// Tasks of one listen.
+/// The most tasks that one change stream may watch.
 const WATCHED: usize = 64;
 
-impl Router {
-    /// The tasks with these ids that the client knows.
-    pub(in crate::router) fn watched_tasks(&self, client: &Client, ids: &[String]) -> Vec<Arc<Task>> {
-        ids.iter().take(WATCHED).filter_map(|id| self.find_task(client, id).ok()).collect()
+impl Tasks {
+    /// Returns those of the tasks with these ids that belong to the client's principal.
+    pub(in crate::router) fn watched(&self, client: &Client, ids: &[String]) -> Vec<Arc<Task>> {
+        ids.iter().take(WATCHED).filter_map(|id| self.known(client, id).ok()).collect()
     }
 
-    /// Tells `put` how far the tasks are with each change, until all are over.
-    pub(in crate::router) async fn watch_tasks(
+    /// Calls `put` with a task's new state after each change, until all tasks are over.
+    pub(in crate::router) async fn watch(
         &self,
         client: &Arc<Client>,
         tasks: &[Arc<Task>],
         leg: &Arc<Mailbox>,
         put: impl Fn(Raw),
     ) {
-        join_all(tasks.iter().map(|task| self.watch_task(client, task, leg, &put))).await;
+        join_all(tasks.iter().map(|task| self.watch_one(client, task, leg, &put))).await;
     }
 
-    async fn watch_task(&self, client: &Arc<Client>, task: &Task, leg: &Arc<Mailbox>, put: impl Fn(Raw)) {
+    async fn watch_one(&self, client: &Arc<Client>, task: &Task, leg: &Arc<Mailbox>, put: impl Fn(Raw)) {
         let params = task::renamed(&Raw::empty_object(), &task.handle);
         let mut last = (Status::Working, Vec::new());
-        // A task that is not known any more has no news.
-        while let Ok(told) = self.task(client, &Method::TasksGet, Some(params.clone()), leg).await {
+        // A task that is no longer known does not change any more.
+        while let Ok(told) = self.serve(client, &Method::TasksGet, Some(params.clone()), leg).await {
             let status = Status::of(&told);
             let asked = told.value_of("inputRequests").and_then(object).unwrap_or_default();
             let now = (status, asked.into_iter().map(|(key, _)| key.into_owned()).collect());
@@ -52,7 +54,7 @@ impl Router {
 }
 
 impl Task {
-    /// Its id as the client knows it.
+    /// Returns the id by which the client knows it.
     pub(in crate::router) fn handle(&self) -> &str {
         &self.handle
     }

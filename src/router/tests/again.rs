@@ -1,5 +1,5 @@
-//! What is sent again and what never is (`docs/hazards.md` H57), over real sockets and a real process, with a count of what
-//! was done; and the end of a session in the middle of everything (H30).
+//! What is resent and what never is (`docs/hazards.md` H57), over real sockets and a real process, counting what was
+//! executed; and the end of a session in the middle of everything (H30).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn client(router: &Router) -> Arc<Client> {
     router.admit(Principal::local(), ProtocolVersion::V2025_11_25, profile, None)
 }
 
-/// A client that has its lease.
+/// Returns a client that has its lease.
 async fn settled(router: &Router) -> Arc<Client> {
     let client = client(router);
     let listed = request(router, &client, Method::ToolsList, &json!({})).answer().await;
@@ -26,7 +26,7 @@ async fn settled(router: &Router) -> Arc<Client> {
     client
 }
 
-/// Kind, `sent` and `retryable` of an error of ours; nothing of an answer.
+/// Returns kind, `sent`, and `retryable` of an error of ours; `None` for a result.
 fn fault(answer: &Value) -> Option<(String, bool, bool)> {
     let details = if answer["isError"] == true { &answer["_meta"]["mcp-host/error"] } else { &answer["data"] };
     let kind = details["kind"].as_str()?.to_owned();
@@ -38,7 +38,7 @@ fn unknown() -> Option<(String, bool, bool)> {
     Some(("outcome_unknown".to_owned(), true, false))
 }
 
-/// Waits until a call is served as if nothing had been.
+/// Waits until a call is served as if nothing had happened.
 async fn calm(router: &Router, client: &Arc<Client>) {
     assert_eq!(fault(&ask(router, client, &Method::ToolsCall, &call("go")).await), None);
 }
@@ -117,10 +117,10 @@ async fn h57_http_what_never_left_is_sent_when_the_server_is_back() {
         calm(&router, &client).await;
         far.meet(&[]);
         far.close().await;
-        let before = router.status()[0].restarts;
+        let before = router.manager().status()[0].restarts;
         let asked = request(&router, &client, method.clone(), &params);
-        // It has been tried, and tried again.
-        while router.status()[0].restarts < before + 2 {
+        // It was tried, and retried.
+        while router.manager().status()[0].restarts < before + 2 {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         far.open().await;
@@ -142,7 +142,7 @@ async fn h57_a_notification_is_sent_once_whatever_comes_of_it() {
         while far.seen("notifications/roots/list_changed") == 0 {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        // A request behind it, after whatever follows.
+        // A request behind it, after everything that follows.
         let answer = ask(&router, &client, &Method::ToolsCall, &call("go")).await;
         assert_eq!(fault(&answer), None, "{answer}");
         assert_eq!(far.seen("notifications/roots/list_changed"), 1, "{met:?}");
@@ -155,7 +155,7 @@ async fn h30_five_hundred_calls_at_the_end_of_a_session_begin_one_new_one() {
     let far = Far::start().await;
     let router = far.router(|_| {});
     let client = settled(&router).await;
-    // A session that has served somebody.
+    // A session that has served a call.
     calm(&router, &client).await;
     far.meet(&[]);
     far.expire();
@@ -168,7 +168,8 @@ async fn h30_five_hundred_calls_at_the_end_of_a_session_begin_one_new_one() {
     assert!(far.seen("tools/call") <= 2 * CALLS, "{}", far.seen("tools/call"));
 }
 
-/// A server of a shell that keeps a ledger, and dies or stops to listen where a file tells it to.
+/// A shell server that keeps a ledger, and dies or stops reading when a file tells it to. When it stops reading, it
+/// creates the file `half` once one more byte has arrived, and dies when something is written into the pipe `over`.
 fn process(home: &std::path::Path) -> Transport {
     let mut script = r#"dir=$0
         while read -r line; do
@@ -185,12 +186,25 @@ fn process(home: &std::path::Path) -> Transport {
     script += r#"*'"notifications/'*) ;;
             *) printf '%s\n' "$line" | sed 's/.*"method":"\([a-z/]*\)".*/\1/' >>"$dir/ledger"
                if rm "$dir/die" 2>/dev/null; then exit 1; fi
-               if rm "$dir/deaf" 2>/dev/null; then exec sleep 0.5; fi
+               if rm "$dir/deaf" 2>/dev/null; then
+                   mkfifo "$dir/over"; head -c 1 >/dev/null; : >"$dir/half"; read -r over <"$dir/over"; exit 1
+               fi
                printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[],"messages":[],"contents":[],"completion":{"values":[]}}}\n' "$id" ;;
             esac
         done"#;
     let home = home.to_str().unwrap().to_owned();
     Transport::Stdio(Stdio { command: "sh".to_owned(), args: vec!["-c".to_owned(), script, home], ..Stdio::default() })
+}
+
+/// Waits until another process makes the condition true.
+#[cfg(unix)]
+async fn until(condition: impl Fn() -> bool) {
+    let so = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), so).await.expect("it is not so after a minute");
 }
 
 fn ledger(home: &std::path::Path, method: &Method) -> usize {
@@ -214,7 +228,7 @@ async fn h57_stdio_sent_and_lost_is_repeated_once_for_reads_and_never_for_calls(
     router.manager().shutdown().await;
 }
 
-/// The first call stops the server from reading, the second fills its pipe, and those behind it never leave.
+/// The first call stops the server from reading, the second fills its pipe, and those behind it are never sent.
 #[cfg(unix)]
 #[tokio::test]
 async fn h57_stdio_what_never_left_is_sent_to_the_next_process() {
@@ -223,17 +237,18 @@ async fn h57_stdio_what_never_left_is_sent_to_the_next_process() {
     let client = settled(&router).await;
     std::fs::write(home.path().join("deaf"), "").unwrap();
     let first = request(&router, &client, Method::ToolsCall, &call("go"));
-    while ledger(home.path(), &Method::ToolsCall) == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| ledger(home.path(), &Method::ToolsCall) == 1).await;
     let large = json!({ "name": "go", "arguments": { "text": "x".repeat(1 << 20) } });
     let half = request(&router, &client, Method::ToolsCall, &large);
-    // Until its first bytes are in the pipe.
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    // The server has read one byte of it, and its pipe has little room left.
+    until(|| home.path().join("half").exists()).await;
     let queued: Vec<_> =
         kinds().into_iter().map(|(method, params)| request(&router, &client, method, &params)).collect();
+    let all = 2 + queued.len();
+    until(|| router.manager().status()[0].calls_running == all).await;
+    std::fs::write(home.path().join("over"), "\n").unwrap();
     assert_eq!(fault(&first.whole_answer().await), unknown());
-    assert_eq!(fault(&half.whole_answer().await), unknown(), "some of it has left");
+    assert_eq!(fault(&half.whole_answer().await), unknown(), "part of it was sent");
     for queued in queued {
         let answer = queued.whole_answer().await;
         assert_eq!(fault(&answer), None, "{answer}");

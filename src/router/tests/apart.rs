@@ -1,5 +1,5 @@
-//! What is one client's stays with it (`docs/bridging.md` 15.1, 15.5): what its server lists after its call, the roots that
-//! it told, the leases of clients that have gone. On a paused clock.
+//! What belongs to one client stays with it (`docs/bridging.md` 15.1, 15.5): the lists of its server after its call,
+//! its roots, the leases of clients that are gone. On a paused clock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::protocol::{Method, Notification, Profile, ProtocolVersion, Raw};
 use crate::registry::Kind;
 use crate::upstream::{Item, Starter, Terms};
 
-/// What changed is listed anew, and told, by then.
+/// By then, changed lists are read again and announced.
 const LISTED: Duration = Duration::from_secs(10);
 
-/// Tool `echo`; `make` lists one more, which is named by the first root where there is one.
+/// Tool `echo`; `make` adds one more, named after the first root if there is one.
 fn making(number: Arc<AtomicUsize>) -> Starter {
     Arc::new(move |wire, tasks| {
         let start = number.fetch_add(1, Ordering::SeqCst);
@@ -61,7 +61,7 @@ async fn what_a_clients_own_server_lists_after_its_call_is_shown_to_no_other() {
     assert_eq!(listed(&world, &two).await, ["s0__echo", "s0__make"]);
     tokio::time::sleep(LISTED).await;
     assert_eq!(listed(&world, &two).await, ["s0__echo", "s0__make"]);
-    world.router.close(&one.client);
+    world.router.clients().close(&one.client);
     let three = world.person(FORM, "");
     assert_eq!(listed(&world, &three).await, ["s0__echo", "s0__make"]);
 }
@@ -78,7 +78,7 @@ async fn who_only_lists_is_shown_nothing_of_the_roots_of_who_calls() {
     assert_eq!(listed(&world, &two).await, ["s0__echo", "s0__make"]);
 }
 
-/// It has its lease, and waits for something else before its call is sent.
+/// The client has its lease, and waits for something else before its call is sent.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_goes_elsewhere_once_its_server_was_told_the_roots_of_another_client() {
     let world = world_of(&[Asked::NOTHING], |_| {}, making);
@@ -92,7 +92,7 @@ async fn a_call_that_waits_goes_elsewhere_once_its_server_was_told_the_roots_of_
     assert!(manager.suits(&server, &upstream, &who));
     assert_eq!(world.call(&one, 0, "make").await, "0");
     assert!(!manager.suits(&server, &upstream, &who), "its server works in the roots of another client");
-    // Nor where it is told between the look and the call.
+    // Nor if the roots arrive between the look and the call.
     let connection = upstream.connection().unwrap();
     let terms = Terms { owner: who.owner, turn, ..Terms::host() };
     let params = Raw::from_value(&json!({ "name": "echo", "arguments": {} }));
@@ -115,7 +115,7 @@ async fn no_lease_is_taken_for_a_client_that_goes_while_it_is_asked_for_roots() 
     while client.questions() == 0 {
         tokio::task::yield_now().await;
     }
-    world.router.close(&client);
+    world.router.clients().close(&client);
     let answer = running.answer().await;
     assert!(answer.is_null() || answer["isError"] == true, "{answer}");
     tokio::time::sleep(GONE).await;
@@ -141,7 +141,7 @@ async fn who_only_lists_keeps_no_process_that_declares_too_much() {
     }
     tokio::time::sleep(GONE).await;
     assert_eq!(world.leases(), 2, "one is for one client, one for all others");
-    world.router.close(&one.client);
+    world.router.clients().close(&one.client);
     tokio::time::sleep(GONE).await;
     assert_eq!(world.leases(), 1);
 }
@@ -187,12 +187,12 @@ async fn another_lists_once_the_lease_that_did_is_one_clients() {
     assert!(world.call(&one, 0, "echo").await.starts_with("0 "));
     tokio::time::sleep(GONE).await;
     assert_eq!((world.leases(), world.starts(0)), (2, 2));
-    world.router.close(&one.client);
+    world.router.clients().close(&one.client);
     tokio::time::sleep(GONE).await;
     assert_eq!(world.leases(), 1);
 }
 
-/// Each lives from its own reload on; what it says before the next is not waited for.
+/// Each lives from its own reload on; what it says before the next one is not awaited.
 #[tokio::test(start_paused = true)]
 async fn a_reload_shows_what_was_listed_to_the_same_account_alone() {
     let world = world_of(&[Asked::NOTHING], |_| {}, making);
@@ -208,7 +208,7 @@ async fn a_reload_shows_what_was_listed_to_the_same_account_alone() {
         let mut config = Config::default();
         config.servers.push(entry);
         world.router.manager().reload(config, &memory);
-        world.router.manager().catalog(&one.client.who_now()).tools().len()
+        world.router.manager().view(&one.client.who_now()).shown.tools().len()
     };
     assert_eq!(tools(None, 7), 2, "it is the same account");
     assert_eq!(tools(Some("one"), 7), 0);

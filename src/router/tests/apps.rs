@@ -1,4 +1,4 @@
-//! MCP Apps, and other extensions: what each side is told of, and where their requests go.
+//! MCP Apps and other extensions: what each side is told, and where their requests go.
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ fn open(shop: &Shop, extensions: &Value) -> (std::sync::Arc<crate::router::Clien
     let params =
         json!({ "protocolVersion": "2025-11-25", "capabilities": { "extensions": extensions }, "clientInfo": {} });
     let (client, result) =
-        shop.router.open(Principal::local(), Some(&Raw::from_value(&params)), shop.router.account()).unwrap();
+        shop.router.open(Principal::local(), Some(&Raw::from_value(&params)), shop.router.queues().account()).unwrap();
     (client, result.read().unwrap())
 }
 
@@ -30,9 +30,9 @@ async fn a_server_with_a_session_is_told_of_apps_and_of_nothing_that_we_do_not_c
         shop.answer(client, Method::ToolsCall, &json!({ "name": "plain" })).await;
     }
     let told: Vec<Value> = shop.jobs.calls("initialize").iter().map(|params| params["capabilities"].clone()).collect();
-    // It lists nothing for them, so one connection serves both.
+    // The server lists nothing for them, so one connection serves both.
     assert_eq!((told.len(), &told[0]["extensions"]), (1, &json!({ UI: apps() })), "{told:?}");
-    // Both are up: a new client is told what they declare, as far as we carry it.
+    // Both are connected: a new client is told what they declare, as far as the host forwards it.
     assert_eq!(open(&shop, &json!({})).1["capabilities"]["extensions"], json!({ UI: apps() }));
 }
 

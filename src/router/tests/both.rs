@@ -1,4 +1,4 @@
-//! A server over HTTP that speaks both eras at one URL, and is another one in each: every client is served in its own.
+//! An HTTP server that speaks both eras at one URL and differs between them: every client is served in its own era.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::protocol::{Message, Method, Profile, ProtocolVersion, Raw, Response, 
 use crate::router::{Client, Router};
 use crate::upstream::tests::support::{Reply, Seen, Server, discovered, initialized, stream};
 
-/// What the server says to `initialize`.
+/// How the server answers `initialize`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Sessions {
     #[default]
@@ -25,18 +25,18 @@ enum Sessions {
     SaysNothing,
 }
 
-/// How the server is now, and what it keeps.
+/// The server's current behavior, and what it keeps.
 #[derive(Default)]
 struct State {
     sessions: Sessions,
     begun: usize,
     open: BTreeSet<String>,
-    /// Its lists in sessions are read when the test says so: streams that wait, each with the answer.
+    /// If set, the test decides when lists in sessions are answered: the waiting streams, each with its response.
     holds_lists: bool,
     held: Vec<(mpsc::Sender<String>, Value)>,
     /// Calls that wait for the answer to their question.
     asking: HashMap<u64, (mpsc::Sender<String>, Value)>,
-    /// Streams of changes: of sessions, and of clients without one, with their ids.
+    /// Change streams of sessions, and of clients without one, with their ids.
     heard_by: Vec<(mpsc::Sender<String>, Option<Value>)>,
 }
 
@@ -60,7 +60,7 @@ impl Stage {
         Self::before(server, state, None, change)
     }
 
-    /// The same server behind a host that is started now.
+    /// Starts a new host before the same server.
     fn before(
         server: Arc<Server>,
         state: Arc<Mutex<State>>,
@@ -96,31 +96,31 @@ impl Stage {
         self.begin(client, method, params).whole_answer().await
     }
 
-    /// In which era the server is called for that client.
+    /// Returns the era in which the server is called for this client.
     async fn served_as(&self, client: &Arc<Client>) -> String {
         text(&self.ask(client, Method::ToolsCall, &call("do")).await).to_owned()
     }
 
-    /// The tools that the client sees.
+    /// Returns the tools that the client sees.
     async fn tools(&self, client: &Arc<Client>) -> Vec<String> {
         let list = self.ask(client, Method::ToolsList, &json!({})).await;
         let tools = list["tools"].as_array().unwrap_or_else(|| panic!("no list: {list}"));
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// How many requests of that kind have come.
+    /// Returns how many requests of this kind have arrived.
     fn count(&self, what: &str) -> usize {
         self.server.story().iter().filter(|seen| *seen == what).count()
     }
 
-    /// The sessions end, and none is begun any more.
+    /// Ends all sessions, and refuses new ones.
     fn close_sessions(&self) {
         let mut state = lock(&self.state);
         (state.sessions, state.open) = (Sessions::Refuses, BTreeSet::new());
         state.heard_by.retain(|(_, id)| id.is_some());
     }
 
-    /// Tells whoever watches it that a resource has changed.
+    /// Announces to its watchers that a resource has changed.
     fn change(&self, uri: &str) {
         let state = lock(&self.state);
         for (stream, id) in &state.heard_by {
@@ -154,7 +154,7 @@ fn answered(id: &Value, result: &Value) -> String {
     json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string()
 }
 
-/// The form that its tool `ask` asks for.
+/// The form that its tool `ask` shows.
 fn form() -> Value {
     json!({ "message": "?", "requestedSchema": { "type": "object", "properties": {} } })
 }
@@ -171,7 +171,7 @@ fn answer(seen: &Seen, state: &Mutex<State>) -> Reply {
     }
 }
 
-/// Asks by results.
+/// Answers without a session: asks by results.
 fn answer_stateless(seen: &Seen, state: &Mutex<State>) -> Reply {
     let params = &seen.body["params"];
     let complete = |mut result: Value| {
@@ -202,7 +202,7 @@ fn answer_stateless(seen: &Seen, state: &Mutex<State>) -> Reply {
     }
 }
 
-/// Asks by requests.
+/// Answers in a session: asks by requests.
 fn answer_in_session(seen: &Seen, state: &Mutex<State>) -> Reply {
     let method = seen.body["method"].as_str().unwrap_or_default();
     let mut state = lock(state);
@@ -272,7 +272,7 @@ const DISCOVER: &str = "POST server/discover";
 async fn each_client_of_a_server_of_both_eras_is_served_in_its_own_at_once() {
     let it = Stage::start().await;
     let (old, new) = (it.legacy(), it.modern());
-    // Both are asked at the same time, each in its way.
+    // Both are asked at the same time, each in its own way.
     let (asked, params) = (it.begin(&old, Method::ToolsCall, &call("ask")), call("ask"));
     let question = asked.question().await;
     let result = it.ask(&new, Method::ToolsCall, &params).await;
@@ -282,15 +282,15 @@ async fn each_client_of_a_server_of_both_eras_is_served_in_its_own_at_once() {
     let answer = it.ask(&new, Method::ToolsCall, &retry(&params, &result, &json!({ "q": accept() }))).await;
     assert_eq!(text(&answer), "modern");
     let outcome = Ok(Raw::from_value(&accept()));
-    it.router.answer(&old, Response { id: Some(question.id), outcome });
+    old.answer(Response { id: Some(question.id), outcome });
     assert_eq!(text(&asked.answer().await), "legacy, asked");
-    // And what each lists and calls is of its own era.
+    // The lists and calls of each are of its own era.
     assert_eq!((it.tools(&old).await, it.tools(&new).await), (names("old"), names("new")));
     assert_eq!((it.served_as(&old).await.as_str(), it.served_as(&new).await.as_str()), ("legacy", "modern"));
     assert_eq!(it.count(INITIALIZE), 1);
     #[cfg(feature = "server")]
     {
-        let status = it.router.status().remove(0);
+        let status = it.router.manager().status().remove(0);
         assert!(status.both_eras);
         assert_eq!(status.revisions, ["2026-07-28", "2025-11-25"]);
     }
@@ -329,7 +329,7 @@ async fn what_takes_sessions_is_known_at_the_next_start() {
     assert_eq!(it.served_as(&it.legacy()).await, "legacy");
     it.end().await;
     let discovered = server.story().iter().filter(|seen| *seen == DISCOVER).count();
-    // Nobody needs the other lease for that.
+    // The other lease is not needed for that.
     let it = Stage::before(server, state, Some(directory.path()), |entry| entry.start = config::Start::Lazy);
     assert_eq!(it.served_as(&it.legacy()).await, "legacy");
     assert_eq!(it.count(DISCOVER), discovered, "it is not asked what is known");
@@ -352,11 +352,11 @@ async fn what_is_kept_for_the_next_start_is_of_one_era() {
     let (old, new) = (it.legacy(), it.modern());
     assert_eq!(it.tools(&new).await, names("new"));
     while it.tools(&old).await != names("old") {
-        // Its own list is news.
+        // Its own list arrives as a change.
         let _ = old.mailbox().next().await;
     }
     it.end().await;
-    // What the session lists is known though none is to be had, and though the other lists were read since.
+    // The session's lists are known even though no session is available, and though the other lists were read since.
     lock(&state).sessions = Sessions::SaysNothing;
     let it = start();
     let (old, new) = (it.legacy(), it.modern());
@@ -377,7 +377,7 @@ async fn clients_go_on_without_a_session_once_one_is_refused_and_watch_what_they
     it.change("x:a");
     assert_eq!(updated(&client).await, "x:a");
     it.close_sessions();
-    // The session is over, another one is refused: the very call goes on without.
+    // The session is over and a new one is refused: the same call continues without one.
     assert_eq!(it.served_as(&client).await, "modern");
     assert_eq!(it.served_as(&other).await, "modern");
     it.change("x:a");
@@ -388,7 +388,7 @@ async fn clients_go_on_without_a_session_once_one_is_refused_and_watch_what_they
     it.end().await;
 }
 
-/// The next resource that the client is told to have changed.
+/// Returns the next resource that the client hears has changed.
 async fn updated(client: &Client) -> String {
     loop {
         if let Some(Message::Notification(notice)) = client.mailbox().next().await
@@ -402,7 +402,7 @@ async fn updated(client: &Client) -> String {
 #[tokio::test]
 async fn lists_never_wait_for_a_server_that_does_not_answer_initialize_and_calls_three_seconds() {
     let it = Stage::start_as(Sessions::SaysNothing, |_| {}).await;
-    // The server is there.
+    // The server is connected.
     assert_eq!(it.tools(&it.modern()).await, names("new"));
     let (client, begun) = (it.legacy(), Instant::now());
     let listed = timeout(Duration::from_secs(1), it.tools(&client)).await;
@@ -411,11 +411,11 @@ async fn lists_never_wait_for_a_server_that_does_not_answer_initialize_and_calls
     assert_eq!(it.served_as(&client).await, "modern");
     let took = begun.elapsed();
     assert!((Duration::from_millis(2900)..Duration::from_secs(20)).contains(&took), "{took:?}");
-    // This session goes on so, at once.
+    // This session continues without one, at once.
     let again = timeout(Duration::from_secs(1), it.served_as(&client)).await;
     assert_eq!(again.expect("an answer at once"), "modern");
     assert_eq!(it.count(INITIALIZE), 1);
-    // The next one asks anew.
+    // The next session asks again.
     lock(&it.state).sessions = Sessions::Takes;
     assert_eq!(it.served_as(&it.legacy()).await, "legacy");
     assert_eq!(it.served_as(&client).await, "modern", "its session began without");
@@ -431,7 +431,7 @@ async fn a_list_of_the_older_era_is_news_once_it_is_there() {
     let listed = timeout(Duration::from_secs(1), it.tools(&client)).await;
     assert_eq!(listed.expect("a list at once"), names("new"));
     it.server.until("POST tools/list", 2).await;
-    // A tool that is in no list yet is waited for.
+    // A call to a tool that is in no list yet waits.
     let early = it.begin(&client, Method::ToolsCall, &call("old"));
     {
         let mut state = lock(&it.state);

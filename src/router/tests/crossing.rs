@@ -1,4 +1,5 @@
-//! Two clients and one server: ids, tokens, questions, states, subscriptions and levels of one are never those of the other.
+//! Two clients and one server: ids, tokens, questions, states, subscriptions, and log levels of one never mix with
+//! those of the other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,7 @@ fn send(
     id: &RequestId,
     params: &Value,
 ) -> (JoinHandle<Option<Outcome>>, Arc<Mailbox>) {
-    let leg = stage.router.leg(client);
+    let leg = client.leg(stage.router.limits());
     let request = Request { id: id.clone(), method: Method::ToolsCall, params: Some(Raw::from_value(params)) };
     (tokio::spawn(stage.router.request(client, request, &leg)), leg)
 }
@@ -44,7 +45,7 @@ async fn settle() {
 enum Step {
     Send(usize),
     Cancel(usize),
-    /// The server answers the call that waits longest.
+    /// The server answers the oldest call.
     Answer,
 }
 
@@ -71,7 +72,7 @@ async fn interleave(steps: &[Step]) {
     let ids: Vec<RequestId> = ids.chain(["1", "2", "3"].map(|text| RequestId::Text(text.into()))).collect();
     let stage = stage().await;
     let client = stage.legacy(NEW, Profile::EMPTY);
-    // Those without an answer, in the order in which they came.
+    // Requests without a response, in order of arrival.
     let mut pending: Vec<(usize, JoinHandle<Option<Outcome>>)> = Vec::new();
     for step in steps {
         match *step {
@@ -100,7 +101,7 @@ async fn interleave(steps: &[Step]) {
                 assert_eq!(text(&result.read::<Value>().unwrap()), "held");
             }
         }
-        assert!(pending.iter().all(|(_, answer)| !answer.is_finished()), "nobody is answered for another");
+        assert!(pending.iter().all(|(_, answer)| !answer.is_finished()), "no client gets another's response");
     }
 }
 
@@ -111,13 +112,13 @@ async fn h52_a_call_is_cancelled_by_its_own_client_once_and_at_any_time() {
     let id = RequestId::Number(0);
     let begun = |stage: &Stage| stage.script.begun.load(std::sync::atomic::Ordering::SeqCst);
     let cancelled = |stage: &Stage| stage.script.cancelled.load(std::sync::atomic::Ordering::SeqCst);
-    // Right behind the request: it need not even have begun.
+    // Right behind the request, which may not even have begun.
     let (answer, _) = send(&stage, &mine, &id, &call("held"));
     cancel(&stage, &mine, &id);
     assert!(answer.await.unwrap().is_none());
     settle().await;
     assert_eq!(begun(&stage), cancelled(&stage));
-    // Another client uses the same id for a call of its own, and cancels that one.
+    // Another client uses the same id for its own call, and cancels that one.
     let (answer, _) = send(&stage, &mine, &id, &call("held"));
     let (others, _) = send(&stage, &other, &id, &call("held"));
     settle().await;
@@ -128,7 +129,7 @@ async fn h52_a_call_is_cancelled_by_its_own_client_once_and_at_any_time() {
     }
     assert!(others.await.unwrap().is_none());
     assert_eq!((cancelled(&stage), answer.is_finished()), (before + 1, false), "foreign, and twice");
-    // An id of the same digits is another id.
+    // An id of the same digits but another type is another id.
     cancel(&stage, &mine, &RequestId::Text("0".into()));
     settle().await;
     assert!(!answer.is_finished());
@@ -136,7 +137,7 @@ async fn h52_a_call_is_cancelled_by_its_own_client_once_and_at_any_time() {
     assert!(answer.await.unwrap().is_none());
     settle().await;
     assert_eq!(cancelled(&stage), before + 2, "the server is told");
-    // After the answer there is nothing to cancel.
+    // After the response there is nothing to cancel.
     let (answer, _) = send(&stage, &mine, &id, &json!({ "name": "echo", "arguments": {} }));
     assert!(answer.await.unwrap().unwrap().is_ok());
     cancel(&stage, &mine, &id);
@@ -165,7 +166,7 @@ async fn h53_equal_tokens_of_two_clients_are_two() {
             assert!(leg.try_next().is_none());
         }
     }
-    // Whoever gave no token hears nothing.
+    // A client that gave no token hears nothing.
     let (answer, leg) = send(&stage, &clients[0], &RequestId::Number(1), &call("held"));
     settle().await;
     assert!(leg.try_next().is_none());
@@ -183,15 +184,15 @@ async fn h45_a_question_reaches_the_client_of_its_call() {
     for (who, running) in calls.into_iter().enumerate().rev() {
         let question = running.question().await;
         assert_eq!(question.params.unwrap().text("message").unwrap(), format!("for {who}"));
-        // Everybody's question has the same id, and only one client's answer counts.
+        // All questions have the same id, and only one client's answer counts.
         for (other, client) in clients.iter().enumerate().filter(|(other, _)| *other != who) {
             let answer = json!({ "action": "accept", "content": { "name": format!("stolen by {other}") } });
             let id = RequestId::Number(1000 + i64::try_from(other).unwrap());
-            stage.router.answer(client, Response { id: Some(id), outcome: Ok(Raw::from_value(&answer)) });
+            client.answer(Response { id: Some(id), outcome: Ok(Raw::from_value(&answer)) });
         }
         let answer = json!({ "action": "accept", "content": { "name": format!("of {who}") } });
         let response = Response { id: Some(question.id), outcome: Ok(Raw::from_value(&answer)) };
-        stage.router.answer(&clients[who], response);
+        clients[who].answer(response);
         let result = running.answer().await;
         assert!(text(&result).contains(&format!("of {who}")), "{result}");
     }
@@ -264,7 +265,7 @@ async fn h46_a_state_of_one_client_leads_no_other_anywhere() {
     let (mine, other) = (stage.modern_of(ann, FORM), stage.modern_of(bob, FORM));
     let asked = [stage.answer(&mine, &call("ask")).await, stage.answer(&other, &call("ask")).await];
     let yes = |name: &str| json!({ "i1": { "action": "accept", "content": { "name": name } } });
-    // Each with the state of the other; and twice, and for another tool.
+    // Each with the state of the other; then twice, and for another tool.
     for (client, asked) in [(&mine, &asked[1]), (&other, &asked[0])] {
         for tool in ["ask", "twice", "echo"] {
             let answer = stage.answer(client, &retry(&call(tool), asked, &yes("stolen"))).await;
@@ -275,6 +276,6 @@ async fn h46_a_state_of_one_client_leads_no_other_anywhere() {
         let answer = stage.answer(client, &retry(&call("ask"), asked, &yes(name))).await;
         assert!(text(&answer).contains(name), "{answer}");
         let again = stage.answer(client, &retry(&call("ask"), asked, &yes(name))).await;
-        assert!(again["error"] == -32602 || text(&again).contains(name), "nobody else's: {again}");
+        assert!(again["error"] == -32602 || text(&again).contains(name), "no other client's: {again}");
     }
 }

@@ -1,5 +1,5 @@
-//! A server without a session, over HTTP, and clients with one: its results become their requests. Also what passes between
-//! two without a session.
+//! An HTTP server without sessions, and clients with one: its results become their requests. Also what passes between
+//! two sides without a session.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::manager::Manager;
 use crate::protocol::{Message, Method, Outcome, Profile, ProtocolVersion, Raw, Response};
 use crate::router::{Client, Router};
 
-/// A server of 2026-07-28 that keeps nothing: what it asks next stands in `requestState` alone.
+/// A server of 2026-07-28 that keeps nothing: only `requestState` says what it asks next.
 async fn serve(State(calls): State<Arc<AtomicUsize>>, body: Bytes) -> HttpResponse {
     let request: Value = serde_json::from_slice(&body).unwrap();
     let params = &request["params"];
@@ -139,7 +139,7 @@ impl Scene {
     }
 
     fn answer(&self, client: &Arc<Client>, id: crate::protocol::RequestId, outcome: Outcome) {
-        self.router.answer(client, Response { id: Some(id), outcome });
+        client.answer(Response { id: Some(id), outcome });
     }
 }
 
@@ -231,7 +231,7 @@ async fn between_two_without_a_session_questions_pass_and_states_are_sealed() {
     let asked = scene.call(&client, &call("form")).answer().await;
     assert_eq!(asked["inputRequests"]["who"]["params"]["message"], "who?");
     assert!(!asked["requestState"].as_str().unwrap().contains("state"));
-    assert_eq!(asked["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "test", "we answer, whoever asks");
+    assert_eq!(asked["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "test", "the host answers every client");
     let answers = json!({ "who": { "action": "decline" } });
     let last = scene.call(&client, &retry(&call("form"), &asked, &answers)).answer().await;
     assert_eq!((text(&last), &last["resultType"]), ("{\"action\":\"decline\"} a \u{e9} state", &json!("complete")));

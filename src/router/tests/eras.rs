@@ -1,4 +1,4 @@
-//! A server that comes back as one of another era: whoever calls, asks or watches is judged by the connection that it is on.
+//! A server that comes back in another era: calls, questions, and watches follow the connection that they are on.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,14 +15,14 @@ use crate::protocol::{
     meta,
 };
 use crate::router::{Client, Router};
-use crate::transport::{Said, Wire};
+use crate::transport::{MemoryMessage, Wire};
 use crate::upstream::Starter;
 
-/// What one life of the server is like.
+/// One life of the server.
 #[derive(Clone, Copy, Debug)]
 struct Life {
     revision: ProtocolVersion,
-    /// It ends of the first request of this method.
+    /// It ends at the first request of this method.
     ends_of: Option<&'static str>,
 }
 
@@ -37,7 +37,7 @@ impl Life {
     }
 }
 
-/// A server with these lives, the last one for all that follow; and what each was asked for.
+/// A server with these lives, the last of which repeats, and the requests that each got.
 struct Turning {
     router: Router,
     seen: Arc<Mutex<Vec<(usize, String, Value)>>>,
@@ -79,13 +79,13 @@ impl Turning {
         request(&self.router, client, method, params).whole_answer().await
     }
 
-    /// The lives that were asked for that, in order.
+    /// Returns the lives that got such a request, in order.
     fn asked(&self, method: &str) -> Vec<usize> {
         let seen = self.seen.lock().unwrap();
         seen.iter().filter(|(_, name, _)| name == method).map(|(life, ..)| *life).collect()
     }
 
-    /// The params of the last request of that method.
+    /// Returns the params of the last request of this method.
     fn last(&self, method: &str) -> Value {
         let seen = self.seen.lock().unwrap();
         seen.iter().rfind(|(_, name, _)| name == method).map(|(.., params)| params.clone()).unwrap()
@@ -94,7 +94,7 @@ impl Turning {
 
 async fn live(life: Life, number: usize, wire: Wire, seen: Arc<Mutex<Vec<(usize, String, Value)>>>) {
     let Wire { out, mut input, .. } = wire;
-    // Whose answer is waited for: the request that the question was asked during.
+    // The request during which the question was asked, whose answer is awaited.
     let mut asked = None;
     while let Some(message) = input.recv().await {
         match message {
@@ -120,8 +120,8 @@ async fn live(life: Life, number: usize, wire: Wire, seen: Arc<Mutex<Vec<(usize,
     }
 }
 
-/// The answer; nothing for what is answered later, or only heard.
-async fn answer(life: Life, request: &Request, params: &Value, out: &mpsc::Sender<Said>) -> Option<Outcome> {
+/// Returns the response; `None` for what is answered later, or is a notification.
+async fn answer(life: Life, request: &Request, params: &Value, out: &mpsc::Sender<MemoryMessage>) -> Option<Outcome> {
     let modern = life.revision.is_modern();
     let resources = json!({ "subscribe": true });
     let mut capabilities =
@@ -178,14 +178,14 @@ async fn answer(life: Life, request: &Request, params: &Value, out: &mpsc::Sende
     Some(Ok(Raw::from_value(&result)))
 }
 
-/// A result of whatever was asked.
+/// Returns a result for any request.
 fn said(text: &str) -> Raw {
     let content = json!({ "type": "text", "text": text });
     Raw::from_value(&json!({ "content": [content], "messages": [{ "role": "user", "content": content }],
         "completion": { "values": [text] } }))
 }
 
-async fn say(out: &mpsc::Sender<Said>, during: Option<u64>, message: Message) {
+async fn say(out: &mpsc::Sender<MemoryMessage>, during: Option<u64>, message: Message) {
     let _ = out.send((during, message)).await;
 }
 
@@ -294,7 +294,7 @@ async fn a_task_is_asked_for_in_the_words_of_the_server_that_gets_the_call() {
 async fn a_resource_is_watched_as_the_server_that_is_there_lets_itself_be_watched() {
     let lives = [
         [LEGACY.ends_of("resources/subscribe"), MODERN],
-        // Of the lists it tells nothing, so the first stream is the one of resources.
+        // It announces no list changes, so the first stream is the one of resources.
         [MODERN.ends_of("subscriptions/listen"), LEGACY],
     ];
     for lives in lives {
@@ -309,16 +309,16 @@ async fn a_resource_is_watched_as_the_server_that_is_there_lets_itself_be_watche
 async fn a_name_of_a_server_that_never_listed_waits_for_it() {
     let it = Turning::start(&[BROKEN, LEGACY], |entry| entry.restart.max_retries = 0);
     let (early, name) = (it.legacy(), call("it__do"));
-    // It is given up, and who asks is told why.
+    // It is given up, and callers are told why.
     let answer = it.ask(&early, Method::ToolsCall, &name).await;
     assert_eq!(answer["_meta"]["mcp-host/error"]["kind"], "unavailable", "{answer}");
     assert!(text(&answer).contains("is failed"), "{answer}");
     let answer = it.ask(&early, Method::PromptsGet, &json!({ "name": "it__do" })).await;
     assert_eq!(answer["data"]["kind"], "unavailable", "{answer}");
-    // A name of nobody is unknown, at once.
+    // A name without a server is unknown at once.
     let answer = it.ask(&early, Method::ToolsCall, &call("that__do")).await;
     assert_eq!(answer["message"], "unknown tool: that__do");
-    // By and by a call brings it back, and waits for that.
+    // After a while a call brings it back, and waits for that.
     tokio::time::sleep(Duration::from_secs(301)).await;
     for client in [&early, &it.legacy()] {
         let answer = it.ask(client, Method::ToolsCall, &name).await;

@@ -1,4 +1,4 @@
-//! A server over HTTP that meets requests as it is told and counts them, and can be switched off; the routers before it.
+//! An HTTP server that treats requests as told and counts them, and can be switched off; and the routers before it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,12 +15,12 @@ use crate::manager::Manager;
 use crate::protocol::{Method, Raw};
 use crate::router::Router;
 
-/// How a request is met.
+/// How a request is treated.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Met {
-    /// Its work is done and lost.
+    /// The work is done, but the response is lost.
     Lost,
-    /// It is not even looked at: there is no such session.
+    /// The request is refused unread: there is no such session.
     Refused,
 }
 
@@ -33,15 +33,15 @@ pub(super) struct Far {
 #[derive(Default)]
 struct Inner {
     port: AtomicUsize,
-    /// How the next requests are met; all others are fine.
+    /// How the next requests are treated; all others succeed.
     script: Mutex<VecDeque<Met>>,
     seen: Mutex<HashMap<String, usize>>,
     work: AtomicUsize,
-    /// The session that is good now.
+    /// The valid session.
     session: AtomicUsize,
 }
 
-/// The kinds of requests that clients have served by servers.
+/// The kinds of client requests that servers answer.
 pub(super) fn kinds() -> [(Method, Value); 4] {
     [
         (Method::ToolsCall, json!({ "name": "go", "arguments": {} })),
@@ -54,7 +54,7 @@ pub(super) fn kinds() -> [(Method, Value); 4] {
     ]
 }
 
-/// What the servers here say of themselves, and list.
+/// What these servers report about themselves, and list.
 pub(super) fn told(method: &str) -> Option<Value> {
     Some(match method {
         "initialize" => json!({ "protocolVersion": "2025-11-25", "serverInfo": { "name": "far", "version": "1" },
@@ -70,7 +70,7 @@ pub(super) fn told(method: &str) -> Option<Value> {
     })
 }
 
-/// A router over one server, whose entry is changed before.
+/// A router over one server, whose entry `change` adapts.
 pub(super) fn router_of(transport: Transport, change: impl FnOnce(&mut config::Server)) -> Router {
     let mut entry = config::Server::new("far", transport).unwrap();
     entry.prefix = Prefix::Never;
@@ -92,7 +92,7 @@ impl Far {
         far
     }
 
-    /// Begins to listen; at the same place as before, if there was one.
+    /// Begins to listen, at the previous address if there was one.
     pub(super) async fn open(&self) {
         let port = u16::try_from(self.inner.port.load(Ordering::SeqCst)).unwrap();
         let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
@@ -108,7 +108,7 @@ impl Far {
         *self.served.lock().unwrap() = Some(served);
     }
 
-    /// Nobody listens any more.
+    /// Stops listening.
     pub(super) async fn close(&self) {
         let served = self.served.lock().unwrap().take().unwrap();
         served.abort();
@@ -120,24 +120,24 @@ impl Far {
         router_of(Transport::Http(Remote::new(url)), change)
     }
 
-    /// The next requests are met like that.
+    /// Sets how the next requests are treated.
     pub(super) fn meet(&self, next: &[Met]) {
         self.inner.script.lock().unwrap().extend(next);
         self.inner.seen.lock().unwrap().clear();
         self.inner.work.store(0, Ordering::SeqCst);
     }
 
-    /// The session that there is ends.
+    /// Ends the current session.
     pub(super) fn expire(&self) {
         self.inner.session.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// How often such a request came.
+    /// Returns how often such a request arrived.
     pub(super) fn seen(&self, method: &str) -> usize {
         self.inner.seen.lock().unwrap().get(method).copied().unwrap_or_default()
     }
 
-    /// How often the work of any was done.
+    /// Returns how often work was done in total.
     pub(super) fn work(&self) -> usize {
         self.inner.work.load(Ordering::SeqCst)
     }
@@ -176,7 +176,7 @@ async fn serve(stream: TcpStream, inner: Arc<Inner>) -> Option<()> {
 }
 
 impl Inner {
-    /// Status and answer; `None` where there is none.
+    /// Returns status and response; `None` if there is none.
     fn meet(&self, request: &Value, session: Option<usize>) -> Option<(u16, Value)> {
         let method = request["method"].as_str().unwrap_or_default();
         *self.seen.lock().unwrap().entry(method.to_owned()).or_default() += 1;
@@ -206,7 +206,7 @@ impl Inner {
     }
 }
 
-/// What such a request has as its result.
+/// Returns the result of such a request.
 pub(super) fn done(method: &str) -> Value {
     match method {
         "prompts/get" => json!({ "messages": [] }),

@@ -13,9 +13,9 @@ use crate::manager::Principal;
 use crate::protocol::{Profile, ProtocolVersion};
 use crate::router::Client;
 
-/// The longest that anybody waits for a greedy one.
+/// The longest that any client waits for a greedy one.
 const SOON: Duration = Duration::from_secs(1);
-/// A lease that nobody uses is gone by then.
+/// By then, unused leases are gone.
 const GONE: Duration = Duration::from_secs(90);
 
 fn behind_a_pipe(change: impl FnOnce(&mut Limits)) -> Stage {
@@ -26,19 +26,19 @@ fn of(stage: &Stage, name: &str) -> Arc<Client> {
     stage.modern_of(Principal::named(name), FORM)
 }
 
-/// A session of somebody.
+/// Opens a session of this principal.
 fn session(stage: &Stage, name: &str) -> Arc<Client> {
     stage.router.admit(Principal::named(name), ProtocolVersion::V2025_11_25, Profile::EMPTY, None)
 }
 
-/// Its server has asked: from now on calls that may be asked have their leases for themselves.
+/// Makes its server ask: from now on, clients that may be asked have their own leases.
 async fn is_known_to_ask(stage: &Stage, client: &Arc<Client>) {
     let asked = left(stage, client, 1).await;
     comes_back(stage, client, &asked[0]).await;
     tokio::time::sleep(GONE).await;
 }
 
-/// Calls that their client walks away from at a question.
+/// Makes calls that their client abandons at a question.
 async fn left(stage: &Stage, client: &Arc<Client>, count: usize) -> Vec<Value> {
     let mut asked = Vec::new();
     for _ in 0..count {
@@ -54,7 +54,7 @@ async fn comes_back(stage: &Stage, client: &Arc<Client>, asked: &Value) -> Value
 }
 
 fn leases(stage: &Stage) -> usize {
-    stage.router.gauges().leases
+    stage.router.meter().gauges().leases
 }
 
 async fn is_served_soon(stage: &Stage, client: &Arc<Client>) {
@@ -75,12 +75,12 @@ async fn h101_70_open_questions_of_one_leave_room_for_another() {
         let asked = left(&stage, &greedy, 70).await;
         tokio::time::sleep(GONE).await;
         assert_eq!(leases(&stage), 64, "alone it may have all");
-        let full = stage.router.gauges().parked;
+        let full = stage.router.meter().gauges().parked;
         assert_eq!(full, 64);
 
         is_served_soon(&stage, &other).await;
         tokio::time::sleep(SOON).await;
-        let half = stage.router.gauges().parked;
+        let half = stage.router.meter().gauges().parked;
         assert!((30..=34).contains(&half), "{half} of {full} wait");
         let asked: Vec<&Value> = asked.iter().filter(|asked| asked["resultType"] == "input_required").collect();
         let early = comes_back(&stage, &greedy, asked[0]).await;
@@ -90,9 +90,9 @@ async fn h101_70_open_questions_of_one_leave_room_for_another() {
         tokio::time::sleep(GONE).await;
         assert!(leases(&stage) <= 32 + 1, "{} leases", leases(&stage));
 
-        // What nobody answered is over, and later on what is kept to tell its client.
+        // Abandoned calls are over, and later also what is kept to tell their client.
         tokio::time::sleep(stage.router.limits().answer * 2 + GONE).await;
-        assert_eq!((stage.router.gauges().parked, leases(&stage)), (0, 1), "the other's");
+        assert_eq!((stage.router.meter().gauges().parked, leases(&stage)), (0, 1), "the other's");
     }
 }
 
@@ -105,7 +105,7 @@ async fn h101_nobody_gets_more_than_half_beside_another() {
     assert_eq!(leases(&stage), 4 + 1 + 1, "the host's own lists");
     let refused = asked.last().unwrap();
     assert!(text(refused).contains("half of host.limits.leasesPerServer"), "{refused}");
-    // A third one comes, too.
+    // A third principal comes, too.
     is_served_soon(&stage, &of(&stage, "third")).await;
     assert_eq!(leases(&stage), 4 + 2 + 1);
     for name in ["fourth", "fifth", "sixth", "seventh"] {
@@ -143,7 +143,7 @@ async fn h101_calls_that_run_are_not_ended() {
     stage.script.release.notify_one();
     stage.script.release.notify_one();
     tokio::time::sleep(SOON).await;
-    // Its own lease is its own; any other that is free now is for the one that found none.
+    // Its own lease stays its own; any other free lease is for the principal that found none.
     let again = stage.call(&greedy, &call("held"));
     let more = stage.answer(&greedy, &call("held")).await;
     assert!(text(&more).contains("others want some"), "{more}");
@@ -232,7 +232,7 @@ async fn h101_calls_at_a_question_leave_half_of_the_slots_to_another() {
     let stage = stage_behind(true, |config| config.servers[0].max_concurrent = 2);
     let (greedy, other) = (of(&stage, "greedy"), of(&stage, "other"));
     let asked = left(&stage, &greedy, 2).await;
-    assert_eq!(stage.router.gauges().slots, 2, "alone it may have all");
+    assert_eq!(stage.router.meter().gauges().slots, 2, "alone it may have all");
     is_served_soon(&stage, &other).await;
     let early = comes_back(&stage, &greedy, &asked[0]).await;
     assert_eq!(early["error"], -32602, "the oldest is over: {early}");
@@ -247,12 +247,12 @@ async fn h101_of_leases_that_several_leave_one_stays() {
         is_served_soon(&stage, client).await;
     }
     assert_eq!(leases(&stage), 3 + 1, "the host's own lists");
-    clients.iter().for_each(|client| stage.router.close(client));
+    clients.iter().for_each(|client| stage.router.clients().close(client));
     tokio::time::sleep(GONE).await;
     assert_eq!(leases(&stage), 1);
 }
 
-/// The lease that the client goes on with.
+/// Returns the client's current lease.
 fn held(client: &Client, server: usize) -> Option<Arc<crate::upstream::Upstream>> {
     client.leases().into_iter().find(|(id, _)| *id == server).map(|(_, upstream)| upstream)
 }

@@ -1,4 +1,4 @@
-//! What is kept for clients that do not come, or never let go: it counts, has an end, and holds no more than it has to.
+//! State kept for clients that do not return, or never let go: it is counted, expires, and holds no more than it must.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -30,9 +30,9 @@ async fn h55_a_question_that_was_put_is_kept_no_longer() {
     let running = stage.call(&client, &asking(100_000));
     let question = running.question().await;
     let params = question.params.unwrap();
-    assert!(params.as_bytes().len() > 100_000 && params.bytes().is_unique(), "whoever took it has it alone");
+    assert!(params.as_bytes().len() > 100_000 && params.bytes().is_unique(), "the buffer is not shared");
     let outcome = Ok(Raw::from_value(&decline()));
-    stage.router.answer(&client, Response { id: Some(question.id), outcome });
+    client.answer(Response { id: Some(question.id), outcome });
     assert_eq!(text(&running.answer().await), decline().to_string());
 }
 
@@ -54,7 +54,7 @@ async fn h49_what_a_parked_call_asks_counts_until_it_is_answered() {
 async fn serve(shop: &Shop, client: &Arc<Client>, method: Method, params: &Raw) -> Value {
     static IDS: AtomicI64 = AtomicI64::new(0);
     let id = RequestId::Number(IDS.fetch_add(1, Ordering::SeqCst));
-    let leg = shop.router.leg(client);
+    let leg = client.leg(shop.router.limits());
     let request = Request { id, method, params: Some(params.clone()) };
     shop.router.request(client, request, &leg).await.unwrap().unwrap().read().unwrap()
 }
@@ -66,7 +66,7 @@ async fn h55_nothing_of_a_message_is_kept_with_what_lasts() {
         "protocolVersion": "2025-11-25", "clientInfo": { "name": "large", "version": "x".repeat(1000) },
         "capabilities": { "elicitation": {}, "roots": {}, "extensions": { "io.modelcontextprotocol/ui": { "a": 1 } } },
     }));
-    let (client, _) = shop.router.open(Principal::local(), Some(&hello), shop.router.account()).unwrap();
+    let (client, _) = shop.router.open(Principal::local(), Some(&hello), shop.router.queues().account()).unwrap();
     let level = Raw::from_value(&json!({ "level": "info" }));
     serve(&shop, &client, SetLevel, &level).await;
     let begin = Raw::from_value(&json!({
@@ -92,7 +92,7 @@ async fn h55_the_id_of_a_task_has_a_length() {
     let refused = begin(1025).await;
     assert!(text(&refused).contains("longer than 1 KiB"), "{refused}");
     assert_eq!(refused["_meta"]["mcp-host/error"]["kind"], "malformed");
-    assert_eq!(shop.router.0.known_tasks.len(), 1);
+    assert_eq!(shop.router.0.tasks.registry.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,12 +103,12 @@ async fn h55_tasks_go_with_the_session_of_their_server() {
     for _ in 0..3 {
         shop.answer(&client, ToolsCall, &begin).await;
     }
-    assert_eq!(shop.router.0.known_tasks.len(), 3);
+    assert_eq!(shop.router.0.tasks.registry.len(), 3);
     shop.jobs.crash();
     while shop.answer(&client, ToolsCall, &begin).await["task"].is_null() {
         tokio::time::sleep(LITTLE).await;
     }
-    assert_eq!(shop.router.0.known_tasks.len(), 1);
+    assert_eq!(shop.router.0.tasks.registry.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

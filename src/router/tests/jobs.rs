@@ -1,5 +1,5 @@
-//! Servers whose tools run as tasks, by script: one with a session, over a wire in memory, and one without, over HTTP. How
-//! far each task is, the test says.
+//! Scripted servers whose tools run as tasks: one with a session, over an in-memory wire, and one without, over HTTP.
+//! The test decides how far each task is.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +33,7 @@ pub(super) const RELATED: &str = "io.modelcontextprotocol/related-task";
 pub(super) struct Jobs {
     jobs: Mutex<BTreeMap<String, Job>>,
     pub(super) seen: Mutex<Vec<(String, Value)>>,
-    /// Each session ends when its own is cancelled.
+    /// Each session, with the token that ends it.
     sessions: Mutex<Vec<(CancellationToken, Weak<Session>)>>,
     changed: watch::Sender<u64>,
     said: Notify,
@@ -48,18 +48,18 @@ struct Job {
 }
 
 impl Jobs {
-    /// The task completes, or its tool fails.
+    /// Completes the task with a result, which may be a tool failure.
     pub(super) fn finish(&self, id: &str, result: Value) {
         self.change(id, |job| (job.status, job.ended) = ("completed", Some(Ok(result))));
     }
 
-    /// The task ends with an error of the protocol.
+    /// Ends the task with a protocol error.
     pub(super) fn fail(&self, id: &str, code: i64) {
         let error = json!({ "code": code, "message": "broken" });
         self.change(id, |job| (job.status, job.ended) = ("failed", Some(Err(error))));
     }
 
-    /// The task asks something.
+    /// Makes the task ask something.
     pub(super) fn ask(&self, id: &str, key: &str) {
         let params = json!({ "message": key, "requestedSchema": { "type": "object", "properties": {} } });
         let question = json!({ "method": "elicitation/create", "params": params });
@@ -69,35 +69,35 @@ impl Jobs {
         });
     }
 
-    /// What the task was answered.
+    /// Returns the answers that the task got.
     pub(super) fn answers(&self, id: &str) -> Value {
         json!(self.jobs.lock().unwrap()[id].answers)
     }
 
-    /// How often that method was called, by what is told of its params.
+    /// Returns the calls of this method, by what is recorded of their params.
     pub(super) fn calls(&self, method: &str) -> Vec<Value> {
         let seen = self.seen.lock().unwrap();
         seen.iter().filter(|(name, _)| name == method).map(|(_, params)| params.clone()).collect()
     }
 
-    /// Waits until it has been asked that.
+    /// Waits until it got such a request.
     pub(super) async fn until(&self, method: &str) {
         self.until_times(method, 1).await;
     }
 
-    /// Waits until it has been asked that so often.
+    /// Waits until it got such a request `times` times.
     pub(super) async fn until_times(&self, method: &str, times: usize) {
         while self.calls(method).len() < times {
             self.said.notified().await;
         }
     }
 
-    /// Its sessions end; new ones may begin.
+    /// Ends its sessions; new ones may begin.
     pub(super) fn crash(&self) {
         self.sessions.lock().unwrap().iter().for_each(|(end, _)| end.cancel());
     }
 
-    /// The task asks something at once, by the sessions that there are.
+    /// Makes the task ask something at once, over the current sessions.
     pub(super) async fn ask_early(&self, id: &str, key: &str) {
         let params = json!({ "message": key, "requestedSchema": {} });
         self.change(id, |job| drop(job.questions.insert(key.to_owned(), json!({ "params": params }))));
@@ -108,7 +108,7 @@ impl Jobs {
         }
     }
 
-    /// The task wants that answered no longer.
+    /// Makes the task withdraw a question.
     pub(super) async fn withdraw(&self, id: &str, key: &str) {
         self.change(id, |job| drop(job.questions.remove(key)));
         let sessions: Vec<_> =
@@ -118,7 +118,7 @@ impl Jobs {
         }
     }
 
-    /// The call of that number, from 0, is so far, though it may be answered with a task.
+    /// Reports progress of the call with this number, from 0, even if it was answered with a task.
     pub(super) async fn progress(&self, call: usize, progress: f64) {
         let token = &self.calls("tools/call")[call]["_meta"]["progressToken"];
         let params = Some(Raw::from_value(&json!({ "progressToken": token, "progress": progress })));
@@ -166,14 +166,14 @@ impl Jobs {
     }
 }
 
-/// A task as 2025-11-25 tells it.
+/// Renders a task in the form of 2025-11-25.
 fn legacy(id: &str, job: &Job) -> Value {
     let failed = matches!(&job.ended, Some(Ok(result)) if result["isError"] == true);
     let status = if failed { "failed" } else { job.status };
     json!({ "taskId": id, "status": status, "createdAt": "c", "lastUpdatedAt": "u", "ttl": 9000, "pollInterval": 20 })
 }
 
-/// The same as 2026-07-28 tells it.
+/// Renders a task in the form of 2026-07-28.
 fn modern(id: &str, job: &Job) -> Value {
     let mut told = json!({
         "taskId": id, "status": job.status, "createdAt": "c", "lastUpdatedAt": "u", "ttlMs": 9000, "pollIntervalMs": 20,
@@ -322,7 +322,7 @@ impl Session {
         self.say(Message::Request(Request { id, method: Method::Elicit, params })).await;
     }
 
-    /// Takes a question back.
+    /// Withdraws a question.
     async fn withdraw(&self, id: &str, key: &str) {
         let found = self.asked.lock().unwrap().extract_if(|_, asked| *asked == (id.to_owned(), key.to_owned())).next();
         if let Some((number, _)) = found {
@@ -458,7 +458,7 @@ impl Shop {
         self.router.admit(principal, ProtocolVersion::V2025_11_25, Profile::ELICITATION_FORM, None)
     }
 
-    /// A client of 2026-07-28 that knows tasks and can be asked for a form.
+    /// A client of 2026-07-28 that supports tasks and can be asked for a form.
     pub(super) fn extended(&self) -> Arc<Client> {
         self.extended_of(Principal::local())
     }
@@ -473,13 +473,13 @@ impl Shop {
         super::support::request(&self.router, client, method, params)
     }
 
-    /// What a request answers.
+    /// Makes a request and returns its response.
     pub(super) async fn answer(&self, client: &Arc<Client>, method: Method, params: &Value) -> Value {
         self.begin(client, method, params).answer().await
     }
 
     /// The client answers a question of the server.
     pub(super) fn reply(&self, client: &Arc<Client>, id: RequestId, answer: &Value) {
-        self.router.answer(client, Response { id: Some(id), outcome: Ok(Raw::from_value(answer)) });
+        client.answer(Response { id: Some(id), outcome: Ok(Raw::from_value(answer)) });
     }
 }

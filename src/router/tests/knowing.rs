@@ -1,4 +1,4 @@
-//! What follows from what is known of a server (`docs/bridging.md` 15.2, 15.3): whose roots it is told, and what is
+//! Consequences of what is known of a server (`docs/bridging.md` 15.2, 15.3): whose roots it is told, and what is
 //! forgotten.
 
 use serde_json::{Value, json};
@@ -10,10 +10,11 @@ use crate::protocol::{Method, Profile, Raw};
 
 const CAPABILITIES: &str = r#"{"roots":{}}"#;
 
-/// What the tool `roots` says to a client without a session, and whether it was asked for its roots first; they are `uri`.
+/// Returns what the tool `roots` says to a client without a session whose root is `uri`, and whether the client was
+/// asked for its roots first.
 async fn modern(world: &World, word: Option<&str>, uri: &str) -> (String, bool) {
     let capabilities = Raw::trusted(CAPABILITIES.into());
-    let client = world.router.modern_apart(Principal::local(), &capabilities, word).unwrap();
+    let client = world.router.pool().get(Principal::local(), &capabilities, word).unwrap();
     let params = json!({ "name": "s0__roots", "arguments": {} });
     let result = request(&world.router, &client, Method::ToolsCall, &params).answer().await;
     if result["resultType"] != "input_required" {
@@ -44,7 +45,7 @@ async fn who_has_a_word_of_its_own_is_asked_for_roots_once_and_others_at_each_ca
         starts.push(start(&said).to_owned());
     }
     assert!(starts[0] == starts[2] && starts[0] != starts[1], "one a list of roots: {starts:?}");
-    // Nor is it the own one of who called there first, though its server has asked for the roots.
+    // Nor does it belong to the first client that called there, though its server has asked for roots.
     let person = world.person(ROOTS, "file:///one");
     assert_eq!(start(&world.call(&person, 0, "roots").await), starts[0]);
 }
@@ -62,21 +63,21 @@ async fn those_with_the_same_roots_share_also_where_more_is_asked() {
     assert_eq!(starts[0], starts[1]);
 }
 
-/// A completion cannot be answered by a question, so it is not known which roots its conversation has.
+/// A completion cannot be answered by a question, so its conversation's roots are unknown.
 #[tokio::test(start_paused = true)]
 async fn who_could_not_be_asked_for_roots_shares_with_those_who_have_none() {
     let world = world(&[Asked::ROOTS], |_| {});
     let (said, _) = modern(&world, None, "file:///one").await;
     assert_eq!((said.contains("file:///one"), world.leases()), (true, 2));
     let capabilities = Raw::trusted(CAPABILITIES.into());
-    let client = world.router.modern_apart(Principal::local(), &capabilities, None).unwrap();
+    let client = world.router.pool().get(Principal::local(), &capabilities, None).unwrap();
     let manager = world.router.manager();
     let lease = manager.lease(&manager.servers()[0].clone(), &client.who_with(None)).unwrap();
     assert_eq!(world.leases(), 2, "no process for it alone");
     assert!(lease.roots().is_none(), "nor is it that of others' roots");
 }
 
-/// What a server is told it takes for all of its clients.
+/// A server applies what it is told to all of its clients.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_several_have_called_is_told_the_roots_of_none() {
     let world = world(&[Asked::NOTHING], |_| {});
@@ -86,13 +87,13 @@ async fn a_server_that_several_have_called_is_told_the_roots_of_none() {
     }
     let first = world.call(&one, 0, "roots").await;
     assert!(first.starts_with("0 ") && first.contains("[]"), "{first}");
-    // Now it is known, and each has its own.
+    // Now it is known to ask, and each has its own.
     for (person, own) in [(&one, "file:///a"), (&two, "file:///b")] {
         let said = world.call(person, 0, "roots").await;
         assert!(!said.starts_with("0 ") && said.contains(own), "{said}");
     }
     let stays = world.person(Profile::EMPTY, "");
-    assert!(world.call(&stays, 0, "echo").await.starts_with("0 "), "a list of no roots harms nobody");
+    assert!(world.call(&stays, 0, "echo").await.starts_with("0 "), "an empty list of roots does no harm");
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,9 +105,9 @@ async fn what_is_forgotten_is_declared_again() {
     let own = world.call(&able, 0, "ask").await;
     assert!(own.contains("accept") && !own.starts_with("0 "), "{own}");
     assert_eq!(world.router.manager().forget_asks("s0"), Some(vec!["elicitation"]));
-    let words = world.router.status()[0].sharing.join("\n");
+    let words = world.router.manager().status()[0].sharing.join("\n");
     assert!(words.contains("has asked clients nothing so far"), "{words}");
-    // The lease without the capability is nobody's any more: its server would never ask there.
+    // The lease without the capability serves no one any more: its server would never ask there.
     let said = world.call(&rest, 0, "echo").await;
     assert!(!said.starts_with("0 "), "{said}");
     let (one, two) = (world.person(FORM, ""), world.person(FORM, ""));
@@ -114,7 +115,7 @@ async fn what_is_forgotten_is_declared_again() {
     assert_eq!(start(&world.call(&two, 0, "echo").await), start(&said));
     let again = world.call(&one, 0, "ask").await;
     assert!(again.contains("accept") || again.contains("cancel"), "{again}");
-    assert!(world.router.status()[0].sharing.join("\n").contains("asks clients for elicitation"));
+    assert!(world.router.manager().status()[0].sharing.join("\n").contains("asks clients for elicitation"));
     for person in [&one, &two] {
         accepted(&world, person).await;
     }

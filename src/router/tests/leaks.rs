@@ -8,16 +8,17 @@ use serde_json::json;
 
 use super::support::*;
 use crate::protocol::{Method, Notification, Profile, ProtocolVersion, Raw, Response};
-use crate::router::{Client, Gauges};
+use crate::router::Client;
+use crate::router::gauges::Gauges;
 
-/// What a step of the crowd does; each in turn.
+/// The number of kinds of steps; they take turns.
 const KINDS: usize = 8;
 const CALLS: usize = 10_000;
-/// Clients come and go that often.
+/// How often clients come and go.
 const EACH: usize = 250;
 
 impl Stage {
-    /// A call that ends as its number says: answered, refused, asked, withdrawn, or dropped.
+    /// A call that ends by its number: answered, refused, asked, withdrawn, or dropped.
     async fn step(&self, number: usize, client: &Arc<Client>, modern: &Arc<Client>) {
         // A server that asks more than fifty times in a second is refused.
         tokio::time::sleep(Duration::from_millis(30)).await;
@@ -41,7 +42,7 @@ impl Stage {
                 let running = self.call(client, &call("ask"));
                 let question = running.question().await;
                 let outcome = Ok(Raw::from_value(&json!({ "action": "decline" })));
-                self.router.answer(client, Response { id: Some(question.id), outcome });
+                client.answer(Response { id: Some(question.id), outcome });
                 running.answer().await;
             }
             4 => {
@@ -50,7 +51,7 @@ impl Stage {
                 running.drop().await;
             }
             5 => {
-                // It walks away from what it was asked.
+                // The client abandons the question.
                 let asked = self.answer(modern, &call("ask")).await;
                 assert_eq!(asked["resultType"], "input_required", "{asked}");
                 let again = retry(&call("ask"), &asked, &json!({ "i1": { "action": "decline" } }));
@@ -73,13 +74,13 @@ async fn h55_after_ten_thousand_calls_all_tables_are_empty() {
         for number in 0..EACH {
             stage.step(crowd * EACH + number, &client, &modern).await;
         }
-        assert!(stage.router.gauges().clients > 0);
-        stage.router.close(&client);
+        assert!(stage.router.meter().gauges().clients > 0);
+        stage.router.clients().close(&client);
     }
-    // Calls that wait for a client that does not come back end, and so do clients and leases that nobody uses.
+    // Calls that wait for a client that does not return end, and so do unused clients and leases.
     let limits = stage.router.limits();
     tokio::time::sleep(limits.answer + limits.session_idle + Duration::from_secs(120)).await;
-    let left = stage.router.gauges();
+    let left = stage.router.meter().gauges();
     let wanted = Gauges { leases: left.leases, ..Gauges::default() };
     assert_eq!(left, wanted);
     assert!(left.leases <= 1, "the one that lists: {left:?}");
@@ -91,7 +92,7 @@ async fn h55_clients_that_leave_have_one_task_wait_for_their_leases() {
     let come_and_go = async || {
         let client = stage.legacy(ProtocolVersion::V2025_11_25, Profile::EMPTY);
         stage.answer(&client, &call("echo")).await;
-        stage.router.close(&client);
+        stage.router.clients().close(&client);
     };
     come_and_go().await;
     let tasks = stage.router.manager().running_tasks();

@@ -1,4 +1,4 @@
-//! How much a server with a session logs, when several listen: the most verbose wish counts, and it is known to the server
+//! The log level of a server with a session and several listeners: the most verbose one counts, and the server knows it
 //! before the call that it is for.
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use crate::manager::{Manager, Principal};
 use crate::protocol::{Message, Method, Profile, ProtocolVersion, Raw, Request, RequestId};
 use crate::router::{Client, Mailbox, Router};
 
-/// A server of 2025-11-25 that is slow to change its level, says with each call what it is, and logs one line at it.
+/// A server of 2025-11-25 that is slow to change its level, returns the level with each call, and logs one line at it.
 async fn serve(State(level): State<Arc<Mutex<String>>>, body: Bytes) -> HttpResponse {
     let request: Value = serde_json::from_slice(&body).unwrap();
     let result = match request["method"].as_str().unwrap_or_default() {
@@ -71,10 +71,10 @@ fn legacy(router: &Router) -> Arc<Client> {
 async fn set(router: &Router, client: &Arc<Client>, level: &str) {
     let params = Some(Raw::from_value(&json!({ "level": level })));
     let request = Request { id: RequestId::Number(1), method: Method::SetLevel, params };
-    router.request(client, request, &router.leg(client)).await.unwrap().unwrap();
+    router.request(client, request, &client.leg(router.limits())).await.unwrap().unwrap();
 }
 
-/// The level that the server has during a call, and the logger of the line that comes with it.
+/// Returns the server's level during a call, and the logger of the line that comes with it.
 async fn logged(router: &Router, client: &Arc<Client>, leg: &Arc<Mailbox>) -> (String, Option<String>) {
     let params = Some(Raw::from_value(&call("level")));
     let request = Request { id: RequestId::Number(2), method: Method::ToolsCall, params };
@@ -93,17 +93,17 @@ async fn h54_the_most_verbose_wish_counts_and_comes_before_the_call() {
     let router = router().await;
     let (loud, quiet) = (legacy(&router), legacy(&router));
     set(&router, &loud, "debug").await;
-    let told = logged(&router, &loud, &router.leg(&loud)).await;
+    let told = logged(&router, &loud, &loud.leg(router.limits())).await;
     assert_eq!((&*told.0, told.1.as_deref()), ("debug", LINE), "said before there was a connection");
     set(&router, &quiet, "error").await;
-    let told = logged(&router, &quiet, &router.leg(&quiet)).await;
+    let told = logged(&router, &quiet, &quiet.leg(router.limits())).await;
     assert_eq!((&*told.0, told.1.as_deref()), ("debug", None), "what one does not want the other gets");
     set(&router, &loud, "warning").await;
-    let told = logged(&router, &quiet, &router.leg(&quiet)).await;
+    let told = logged(&router, &quiet, &quiet.leg(router.limits())).await;
     assert_eq!((&*told.0, told.1.as_deref()), ("warning", None));
-    router.close(&loud);
+    router.clients().close(&loud);
     set(&router, &quiet, "emergency").await;
-    assert_eq!(logged(&router, &quiet, &router.leg(&quiet)).await.1.as_deref(), LINE);
+    assert_eq!(logged(&router, &quiet, &quiet.leg(router.limits())).await.1.as_deref(), LINE);
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn requests_of_modern_clients_say_what_they_want_one_by_one() {
     let router = router().await;
     let client = router.modern(Principal::local(), &Raw::empty_object()).unwrap();
     let told = logged(&router, &client, &router.modern_leg(None)).await;
-    assert_eq!((&*told.0, told.1), ("none", None), "nobody wants anything");
+    assert_eq!((&*told.0, told.1), ("none", None), "no client wants logs");
     let told = logged(&router, &client, &router.modern_leg(Some("notice"))).await;
     assert_eq!((&*told.0, told.1.as_deref()), ("notice", LINE));
     let told = logged(&router, &client, &router.modern_leg(Some("debug"))).await;

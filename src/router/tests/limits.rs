@@ -1,4 +1,4 @@
-//! Limits at the limit and beside it, and errors of our own in their form (`docs/bridging.md` 14). On a paused clock.
+//! Behavior at and beyond limits, and the form of our own errors (`docs/bridging.md` 14). On a paused clock.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -27,16 +27,17 @@ fn legacy(stage: &Stage) -> Arc<Client> {
     stage.legacy(ProtocolVersion::V2025_11_25, Profile::EMPTY)
 }
 
-/// What an error of ours says of itself.
+/// Returns the details of an error of ours.
 fn details(answer: &Value) -> &Value {
-    if answer["isError"] == true { &answer["_meta"]["mcp-host/error"] } else { &answer["data"] }
+    let place = if answer["isError"] == true { "_meta" } else { "data" };
+    &answer[place]["mcp-host/error"]
 }
 
 fn overloaded(server: Option<&str>) -> Value {
     json!({ "server": server, "kind": "overloaded", "sent": false, "retryable": true })
 }
 
-/// Calls that are held: so many reach the server, and what the others are answered.
+/// Makes calls that are held, and returns those that reach the server, and the responses of the others.
 async fn held(stage: &Stage, clients: &[&Arc<Client>]) -> (Vec<Running>, Vec<Value>) {
     let (mut running, mut refused) = (Vec::new(), Vec::new());
     for client in clients {
@@ -50,7 +51,7 @@ async fn held(stage: &Stage, clients: &[&Arc<Client>]) -> (Vec<Running>, Vec<Val
     (running, refused)
 }
 
-/// Their clients withdraw them.
+/// Withdraws calls.
 async fn end(running: impl IntoIterator<Item = Running>) {
     for call in running {
         call.drop().await;
@@ -65,9 +66,9 @@ async fn limit_pending_of_all_clients() {
     stage.answer(&one, &call("echo")).await;
     let (running, refused) = held(&stage, &[&one, &other]).await;
     assert_eq!((running.len(), refused.len()), (2, 0));
-    assert!(!stage.router.is_full());
+    assert!(!stage.router.clients().is_full());
     let (third, _) = held(&stage, &[&one]).await;
-    assert!(stage.router.is_full(), "the door turns requests away from here on");
+    assert!(stage.router.clients().is_full(), "the door turns requests away from here on");
     let (none, refused) = held(&stage, &[&other]).await;
     assert_eq!((third.len(), none.len()), (1, 0));
     assert_eq!(*details(&refused[0]), overloaded(None));
@@ -82,7 +83,7 @@ async fn h101_nobody_has_more_than_half_of_all_requests_where_others_are() {
     let stage = stage_with(|limits| limits.pending = 4).await;
     let of =
         |name: &str| stage.router.admit(Principal::named(name), ProtocolVersion::V2025_11_25, Profile::EMPTY, None);
-    // Two sessions of one, and somebody who has asked nothing yet.
+    // Two sessions of one principal, and another principal that has asked nothing yet.
     let (greedy, again, other) = (of("greedy"), of("greedy"), of("other"));
     let (running, refused) = held(&stage, &[&greedy, &again, &greedy, &again]).await;
     assert_eq!((running.len(), refused.len()), (2, 2));
@@ -116,7 +117,7 @@ async fn limit_pending_per_server_and_h51_half_of_it_where_others_are() {
     assert_eq!((running.len(), refused.len()), (4, 2), "half for each");
     assert!(text(&refused[0]).contains("others use it"), "{}", refused[0]);
     assert_eq!(*details(&refused[0]), overloaded(Some("script")));
-    stage.router.close(&other);
+    stage.router.clients().close(&other);
     end(running).await;
     let (running, _) = held(&stage, &[&one; 5]).await;
     assert_eq!(running.len(), 4, "alone again");
@@ -135,16 +136,16 @@ async fn limit_max_concurrent_and_queue_timeout() {
     let late = stage.call(&one, &call("echo")).whole_answer().await;
     assert_eq!((*details(&late)).clone(), overloaded(Some("script")));
     assert_eq!(begun.elapsed().as_secs(), 5);
-    // The next free slot is the other's, though the first one asked before.
+    // The next free slot goes to the other client, though the first one asked earlier.
     let first = stage.call(&one, &call("held"));
-    stage.until(|_| stage.router.gauges().queued == 1).await;
+    stage.until(|_| stage.router.meter().gauges().queued == 1).await;
     let second = stage.call(&other, &call("echo"));
-    stage.until(|_| stage.router.gauges().queued == 2).await;
-    assert_eq!(stage.router.gauges().slots, 2);
+    stage.until(|_| stage.router.meter().gauges().queued == 2).await;
+    assert_eq!(stage.router.meter().gauges().slots, 2);
     stage.script.release.notify_one();
     assert_eq!(second.whole_answer().await["isError"], Value::Null);
     end(running.into_iter().chain([first])).await;
-    assert_eq!(stage.router.gauges().slots, 0);
+    assert_eq!(stage.router.meter().gauges().slots, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,13 +166,13 @@ async fn limit_leases_in_all_and_per_server() {
         }
         let (running, refused) = held(&stage, &[&clients[0], &clients[1]]).await;
         assert_eq!((running.len(), refused.len()), (2, 0), "two may be");
-        assert_eq!(stage.router.gauges().leases, 2);
+        assert_eq!(stage.router.meter().gauges().leases, 2);
         let (_, refused) = held(&stage, &[&clients[2]]).await;
         assert_eq!(*details(&refused[0]), overloaded(Some("script")));
         assert!(text(&refused[0]).contains(name), "{}", refused[0]);
         end(running).await;
         assert_eq!(stage.answer(&clients[2], &call("echo")).await["isError"], Value::Null, "an idle one makes room");
-        assert_eq!(stage.router.gauges().leases, 2);
+        assert_eq!(stage.router.meter().gauges().leases, 2);
     }
 }
 
@@ -188,10 +189,10 @@ async fn limit_leases_of_one_server_make_room_for_another() {
     .await;
     let client = legacy(&stage);
     assert_eq!(stage.answer(&client, &call("echo")).await["isError"], Value::Null);
-    assert_eq!(stage.router.gauges().leases, 1);
+    assert_eq!(stage.router.meter().gauges().leases, 1);
 }
 
-/// Calls whose server says nothing, or only how far it is.
+/// Makes calls whose server says nothing, or only reports progress.
 async fn clocks(config: impl FnOnce(&mut Server)) -> (Router, Arc<Client>) {
     let tool = |name: &str| Raw::from_value(&json!({ "name": name, "inputSchema": { "type": "object" } }));
     let server = InProcess::new("slow", "1")
@@ -241,7 +242,7 @@ async fn limit_call_timeout_and_max_call_time() {
     };
     let timeout = json!({ "server": "slow", "kind": "timeout", "sent": true, "retryable": false });
     assert_eq!(silent(idle - LITTLE).await["isError"], Value::Null);
-    // At the limit itself either may be first.
+    // At the limit itself, either may come first.
     silent(idle).await;
     let late = silent(idle + LITTLE).await;
     assert_eq!(*details(&late), timeout);
@@ -268,13 +269,13 @@ async fn limit_answer_of_a_person_stops_both_clocks() {
         let patience = stage.router.limits().answer;
         tokio::time::sleep(if over { patience + LITTLE } else { patience - LITTLE }).await;
         let outcome = Ok(Raw::from_value(&json!({ "action": "accept", "content": {} })));
-        stage.router.answer(&client, Response { id: Some(question.id), outcome });
+        client.answer(Response { id: Some(question.id), outcome });
         let answer = call.whole_answer().await;
         assert!(text(&answer).contains(wanted), "{answer}");
     }
 }
 
-/// A server that is lost after its first list and comes back no more.
+/// A server that is lost after its first list and never returns.
 fn gone_for_good(dead: watch::Receiver<bool>) -> (Router, Arc<Client>) {
     let first = Mutex::new(Some(dead));
     let start: Starter = Arc::new(move |mut wire, tasks| {
@@ -298,7 +299,7 @@ fn gone_for_good(dead: watch::Receiver<bool>) -> (Router, Arc<Client>) {
     });
     let mut entry = Server::new("far", Transport::Stdio(Stdio::default())).unwrap();
     entry.era = crate::config::Era::Legacy;
-    // It is not given up before.
+    // It is not given up earlier.
     entry.restart.max_retries = 1000;
     router_over(entry, start)
 }
@@ -320,7 +321,7 @@ async fn limit_stale_max_ends_what_a_lost_server_listed() {
     tokio::time::sleep_until(died + stale - 2 * LITTLE).await;
     assert_eq!(listed().await, 2);
     tokio::time::sleep_until(died + stale + LITTLE).await;
-    // Whoever does not ask is told.
+    // The client that does not ask is told, too.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let mut told = Vec::new();
     while let Some(Message::Notification(notice)) = client.mailbox().try_next() {
@@ -347,7 +348,7 @@ async fn h59_calls_that_slept_with_us_go_on() {
     assert_eq!(details(&late)["kind"], "timeout", "its own time goes on: {late}");
 }
 
-/// A server that is there again and again, and takes nothing any more once it has listed.
+/// A server that keeps coming back, but takes no more requests once it has listed.
 #[tokio::test(start_paused = true)]
 async fn h57_what_never_leaves_is_not_sent_after_its_deadline() {
     let (kill, dead) = watch::channel(false);
@@ -361,7 +362,7 @@ async fn h57_what_never_leaves_is_not_sent_after_its_deadline() {
                 let answer = Message::Response(Response { id: Some(request.id), outcome });
                 let _ = wire.out.send((None, answer)).await;
             }
-            // The end of what it says is seen a little later.
+            // The end of its output is noticed a little later.
             let _ = dead.wait_for(|dead| *dead).await;
             drop(wire.input);
             tokio::time::sleep(100 * LITTLE).await;
@@ -379,11 +380,11 @@ async fn h57_what_never_leaves_is_not_sent_after_its_deadline() {
     tokio::time::sleep(LITTLE).await;
     let begun = Instant::now();
     let called = run(&router, &client, &call("go")).whole_answer();
-    let answer = tokio::time::timeout(Duration::from_secs(60), called).await.expect("it is sent for ever");
+    let answer = tokio::time::timeout(Duration::from_secs(60), called).await.expect("it is sent forever");
     let unavailable = json!({ "server": "far", "kind": "unavailable", "sent": false, "retryable": true });
     assert_eq!(*details(&answer), unavailable, "{answer}");
     assert!((9..=16).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
-    assert!(router.status()[0].restarts > 10);
+    assert!(router.manager().status()[0].restarts > 10);
 }
 
 #[tokio::test(start_paused = true)]
@@ -397,7 +398,7 @@ async fn limit_parked() {
     assert_eq!(*details(&third), overloaded(None), "{third}");
 }
 
-/// A server that says nothing: whoever comes first waits for it, and nobody after that.
+/// A silent server: the first client waits for it, later ones do not.
 #[tokio::test(start_paused = true)]
 async fn h7_the_wait_for_a_server_is_counted_from_its_start_and_not_from_each_list() {
     let start: Starter = Arc::new(|wire, tasks| {
@@ -469,7 +470,7 @@ fn resource(number: u32) -> String {
     format!("test://{number}")
 }
 
-/// A stream of changes about those resources.
+/// Opens a change stream about those resources.
 fn listening(
     router: &Router,
     client: &Arc<Client>,
@@ -558,4 +559,19 @@ async fn h105_a_page_to_visit_is_told_in_few_characters() {
     let answer = stage.answer(&legacy(&stage), &page).await;
     assert!(text(&answer).len() < 10 << 10, "{} bytes", text(&answer).len());
     assert!(!text(&answer).contains('\u{202e}') && text(&answer).contains("https://example.com/"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_sees_one_config_to_its_end() {
+    let stage = stage().await;
+    let client = legacy(&stage);
+    let refusal = async |leg: &Arc<crate::router::Mailbox>| {
+        let params = Some(Raw::from_value(&json!({ "uri": "file:///a/b" })));
+        let request = Request { id: RequestId::Number(1), method: Method::ResourcesRead, params };
+        stage.router.request(&client, request, leg).await.unwrap().unwrap_err().message
+    };
+    let before = client.leg(stage.router.limits());
+    stage.router.manager().configure(|settings| settings.limits.uri = 10);
+    assert!(!refusal(&before).await.contains("host.limits.uri"), "it came before that limit did");
+    assert!(refusal(&client.leg(stage.router.limits())).await.contains("11 bytes; 10 at most (host.limits.uri)"));
 }

@@ -1,5 +1,5 @@
-//! What a server says that must not be lost on its way, though nobody listens at that moment, or somebody else does too: by a
-//! server whose every word the test says.
+//! Messages of a server that must not be lost, even if no client listens at that moment, or another one does: with a
+//! server that the test drives message by message.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,12 +17,12 @@ use crate::protocol::{
     ErrorObject, Message, Method, Notification, Profile, ProtocolVersion, Raw, Request, RequestId, Response,
 };
 use crate::router::client::Subscription;
-use crate::router::running::Rising;
+use crate::router::rising::Rising;
 use crate::router::{Client, Mailbox, Router};
-use crate::transport::{Said, Wire};
+use crate::transport::{MemoryMessage, Wire};
 use crate::upstream::Starter;
 
-/// A server that lists by itself, and says all else when it is told to.
+/// A server that lists by itself, and says everything else on command.
 struct Puppet {
     router: Router,
     strings: Arc<Strings>,
@@ -31,9 +31,9 @@ struct Puppet {
 
 #[derive(Default)]
 struct Strings {
-    /// Stands in what it lists.
+    /// Appears in its lists.
     edition: AtomicUsize,
-    lives: Mutex<Vec<(mpsc::Sender<Said>, CancellationToken)>>,
+    lives: Mutex<Vec<(mpsc::Sender<MemoryMessage>, CancellationToken)>>,
 }
 
 impl Puppet {
@@ -62,7 +62,7 @@ impl Puppet {
         self.router.modern(Principal::local(), &Raw::trusted(capabilities.into())).unwrap()
     }
 
-    /// The next call that it is to serve: its id, and its params.
+    /// Returns the next call for it: its id, and its params.
     async fn call(&self) -> (RequestId, Value) {
         loop {
             let mut heard = self.heard.lock().await;
@@ -73,7 +73,7 @@ impl Puppet {
         }
     }
 
-    /// Says something in its newest life.
+    /// Sends a message in its newest life.
     async fn say(&self, message: Message) {
         let out = self.strings.lives.lock().unwrap().last().unwrap().0.clone();
         out.send((None, message)).await.unwrap();
@@ -83,7 +83,7 @@ impl Puppet {
         self.say(Message::Notification(Notification { method, params: Some(Raw::from_value(params)) })).await;
     }
 
-    /// Tells how far a call is.
+    /// Reports progress of a call.
     async fn progress(&self, call: &Value, progress: f64) {
         let token = &call["_meta"]["progressToken"];
         self.notify(Method::Progress, &json!({ "progressToken": token, "progress": progress })).await;
@@ -94,7 +94,7 @@ impl Puppet {
         self.say(Message::Request(Request { id, method, params })).await;
     }
 
-    /// The same on the stream of a call.
+    /// Asks on the stream of a call.
     async fn ask_during(&self, call: &RequestId, id: i64, method: Method, params: &Value) {
         let RequestId::Number(call) = call else { panic!("{call:?}") };
         let (id, params) = (RequestId::Number(id), Some(Raw::from_value(params)));
@@ -130,7 +130,7 @@ impl Strings {
             }
         };
         end.run_until_cancelled(life).await;
-        // What it would have said is not said by anybody.
+        // Nothing else is said on its behalf.
         self.lives.lock().unwrap().iter_mut().filter(|life| life.0.same_channel(&out)).for_each(|life| {
             life.0 = mpsc::channel(1).0;
         });
@@ -157,12 +157,12 @@ impl Strings {
     }
 }
 
-/// On a paused clock: until everybody else rests.
+/// On a paused clock: waits until everything else rests.
 async fn rest() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
-/// Progress that waits on a stream: its values.
+/// Returns the progress values waiting on a stream.
 fn steps(leg: &Mailbox) -> Vec<f64> {
     let told = std::iter::from_fn(|| leg.try_next()).filter_map(|message| match message {
         Message::Notification(Notification { method: Method::Progress, params }) => {
@@ -197,7 +197,7 @@ fn with_token(token: &str) -> Value {
     json!({ "name": "go", "arguments": {}, "_meta": { "progressToken": token } })
 }
 
-/// Two lists change; before it is told of that, the client happens to read one of them.
+/// Two lists change; before the client is told, it happens to read one of them.
 #[tokio::test(start_paused = true)]
 async fn h50_a_list_that_is_read_anew_says_nothing_of_the_other_lists() {
     let puppet = Puppet::new(|_| {});
@@ -211,7 +211,7 @@ async fn h50_a_list_that_is_read_anew_says_nothing_of_the_other_lists() {
     puppet.strings.edition.store(1, Ordering::SeqCst);
     puppet.notify(Method::ToolsListChanged, &json!({})).await;
     puppet.notify(Method::PromptsListChanged, &json!({})).await;
-    while puppet.router.catalog_now(&client).tools().iter().all(|tool| tool.raw_name() != "go1") {
+    while client.view(puppet.router.manager()).shown.tools().iter().all(|tool| tool.raw_name() != "go1") {
         rest().await;
     }
     assert_eq!(told(&client), [], "it is told a little later");
@@ -220,7 +220,7 @@ async fn h50_a_list_that_is_read_anew_says_nothing_of_the_other_lists() {
     assert_eq!(told(&client), [Method::PromptsListChanged], "that one it has not read since");
 }
 
-/// A retry that came twice: what the call says goes to the second one, and to the first when that is gone.
+/// A duplicate retry: messages of the call go to the second one, and to the first when that is gone.
 #[tokio::test(start_paused = true)]
 async fn of_two_requests_that_attend_one_call_either_may_go() {
     for second_goes in [true, false] {
@@ -252,12 +252,12 @@ async fn of_two_requests_that_attend_one_call_either_may_go() {
     }
 }
 
-/// A call is sent again to another connection: what was asked on the one before is nobody's any more.
+/// A call is resent on another connection: questions asked on the previous one are void.
 #[tokio::test(start_paused = true)]
 async fn a_question_of_a_connection_that_is_lost_does_not_keep_its_call() {
     let puppet = Puppet::new(|entry| {
         entry.repeatable = vec!["go".to_owned()];
-        // None is started to list while this one is one client's.
+        // The host starts none to list while this one belongs to one client.
         entry.start = config::Start::Lazy;
     });
     let client = puppet.modern(FORM);
@@ -269,7 +269,7 @@ async fn a_question_of_a_connection_that_is_lost_does_not_keep_its_call() {
     puppet.die();
     let (id, call) = puppet.call().await;
     for step in 1..=4 {
-        // Each within `callTimeout`, all of them not.
+        // Each within `callTimeout`, but not all together.
         tokio::time::sleep(Duration::from_secs(40)).await;
         puppet.progress(&call, f64::from(step)).await;
     }
@@ -281,7 +281,7 @@ async fn a_question_of_a_connection_that_is_lost_does_not_keep_its_call() {
     assert_eq!((text(&last), steps(&leg)), ("done", vec![1.0, 2.0, 3.0, 4.0]));
 }
 
-/// Whatever of that its server leaves unanswered.
+/// Its server leaves all of that unanswered.
 #[tokio::test(start_paused = true)]
 async fn a_call_waits_no_longer_for_many_watched_resources_than_for_one() {
     let puppet = Puppet::new(|entry| entry.sharing = config::Sharing::Session);
@@ -297,11 +297,11 @@ async fn a_call_waits_no_longer_for_many_watched_resources_than_for_one() {
     let own = puppet.router.manager().lease(&server, &client.who_now()).unwrap();
     own.ready().await.unwrap();
     let begun = tokio::time::Instant::now();
-    puppet.router.watch_anew(&client, &server, &own).await;
+    client.watch_anew(&server, &own).await;
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
 
-/// The server asks for roots as soon as it knows its client, so during no call, and then no longer wants them.
+/// The server asks for roots as soon as it knows its client, thus during no call, and then withdraws the question.
 #[tokio::test(start_paused = true)]
 async fn a_question_beside_all_calls_is_withdrawn_from_the_call_that_it_was_put_in() {
     let puppet = Puppet::new(|_| {});
@@ -324,7 +324,7 @@ async fn a_question_beside_all_calls_is_withdrawn_from_the_call_that_it_was_put_
     assert_eq!(text(&last.answer().await), "done");
 }
 
-/// It comes on the stream of a call that is over, while another one runs: of which it is, nobody can tell.
+/// It comes on the stream of a call that is over, while another one runs: its call is ambiguous.
 #[tokio::test(start_paused = true)]
 async fn h45_what_may_be_asked_for_several_calls_is_not_put_to_the_only_client() {
     let puppet = Puppet::new(|_| {});
@@ -343,16 +343,16 @@ async fn h45_what_may_be_asked_for_several_calls_is_not_put_to_the_only_client()
             }
         }
     });
-    let answered = answered.await.expect("somebody is asked");
+    let answered = answered.await.expect("the question is put");
     let refused = Raw::trusted(r#"{"action":"cancel"}"#.into());
     assert_eq!((answered.id, answered.outcome), (Some(RequestId::Number(1)), Ok(refused)));
     assert!(client.mailbox().try_next().is_none() && running.leg.try_next().is_none());
-    // On its own stream it is clear.
+    // On its own stream it is unambiguous.
     puppet.ask_during(&second, 2, Method::Elicit, &form("?")).await;
     assert_eq!(running.question().await.method, Method::Elicit);
 }
 
-/// The same of a client with a session, which may have shown it to its user.
+/// Like the previous one, with a client that has a session and may have shown the question to its user.
 #[tokio::test(start_paused = true)]
 async fn h52_a_question_beside_all_calls_is_withdrawn_from_a_session_too() {
     let puppet = Puppet::new(|_| {});
@@ -374,7 +374,7 @@ async fn h52_a_question_beside_all_calls_is_withdrawn_from_a_session_too() {
     assert_eq!((notice.method, withdrawn), (Method::Cancelled, asked.id));
 }
 
-/// It was withdrawn before there was a stream to put it on.
+/// It was withdrawn before there was a stream for it.
 #[tokio::test(start_paused = true)]
 async fn h52_a_question_that_is_withdrawn_while_it_waits_for_a_stream_is_not_put() {
     let puppet = Puppet::new(|_| {});
@@ -388,7 +388,7 @@ async fn h52_a_question_that_is_withdrawn_while_it_waits_for_a_stream_is_not_put
     assert!(said.is_err(), "{said:?}");
 }
 
-/// Its server wants a question answered no longer, and then says nothing: the time is the server's again.
+/// Its server withdraws a question, then says nothing: the server's timeout runs again.
 #[tokio::test(start_paused = true)]
 async fn h52_a_call_whose_question_is_withdrawn_is_no_longer_on_a_persons_time() {
     let puppet = Puppet::new(|_| {});
@@ -403,7 +403,7 @@ async fn h52_a_call_whose_question_is_withdrawn_is_no_longer_on_a_persons_time()
     assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
 }
 
-/// A server that is done before its question is answered does not wait for the answer: nothing is kept of it.
+/// A server that finishes before its question is answered does not wait for the answer: nothing is kept of it.
 #[tokio::test(start_paused = true)]
 async fn h55_a_question_ends_with_its_call() {
     let puppet = Puppet::new(|_| {});

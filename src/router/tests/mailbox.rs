@@ -1,11 +1,19 @@
-//! What waits for one client: up to the cap, over it, and what goes first.
+//! Messages that wait for one client: up to the cap, over it, and what is dropped first.
 
+use std::sync::Arc;
+
+use crate::config::Limits;
 use crate::protocol::{Message, Method, Notification, Raw, Request, RequestId};
-use crate::queues::Queues;
+use crate::queues::{Account, Queues};
 use crate::router::Mailbox;
 
-/// Every message counts for so many bytes beside its params.
+/// Bytes that every message counts for beside its params.
 const OVERHEAD: usize = 128;
+
+/// A mailbox with this cap.
+fn sized(cap: usize, account: Account) -> Mailbox {
+    Mailbox::new(Arc::new(Limits { client_queue: cap, ..Limits::default() }), account)
+}
 
 fn notice(method: Method, length: usize) -> Message {
     let params = Some(Raw::from_value(&"x".repeat(length - OVERHEAD - 2)));
@@ -32,7 +40,7 @@ fn methods(mailbox: &Mailbox) -> Vec<String> {
 async fn h49_at_the_cap_and_beside_it() {
     for (second, fits) in [(499, true), (500, true), (501, false)] {
         let queues = Queues::new(1 << 20);
-        let mailbox = Mailbox::new(1000, queues.account()).of_request();
+        let mailbox = sized(1000, queues.account()).of_request();
         mailbox.put(request(500));
         mailbox.put(request(second));
         assert_eq!((mailbox.overflowed(), mailbox.account().is_cut()), (!fits, !fits), "{second}");
@@ -40,14 +48,14 @@ async fn h49_at_the_cap_and_beside_it() {
         assert_eq!(methods(&mailbox).len(), if fits { 2 } else { 0 });
     }
     // An empty one takes one message of any size.
-    let mailbox = Mailbox::new(1000, Queues::new(1 << 20).account()).of_request();
+    let mailbox = sized(1000, Queues::new(1 << 20).account()).of_request();
     mailbox.put(request(5000));
     assert!(!mailbox.overflowed());
 }
 
 #[tokio::test]
 async fn h49_progress_and_log_lines_go_first_and_changes_are_told_once() {
-    let mailbox = Mailbox::new(1000, Queues::new(1 << 20).account()).of_request();
+    let mailbox = sized(1000, Queues::new(1 << 20).account()).of_request();
     mailbox.put(notice(Method::Progress, 300));
     mailbox.put(request(200));
     mailbox.put(notice(Method::LogMessage, 300));
@@ -55,7 +63,7 @@ async fn h49_progress_and_log_lines_go_first_and_changes_are_told_once() {
         mailbox.put(notice(Method::ToolsListChanged, 200));
     }
     assert_eq!(mailbox.account().used(), 1000);
-    // One more of what may be lost is lost, with the others of its kind; what may not be has their room.
+    // One more droppable message drops all of its kind; undroppable ones take their room.
     mailbox.put(notice(Method::Progress, 900));
     assert_eq!(mailbox.account().used(), 400);
     mailbox.put(request(600));
@@ -67,8 +75,8 @@ async fn h49_progress_and_log_lines_go_first_and_changes_are_told_once() {
 
 #[tokio::test]
 async fn h49_a_box_that_nobody_reads_ends_alone() {
-    // A session may have no stream: its calls go on.
-    let mailbox = Mailbox::new(1000, Queues::new(1 << 20).account());
+    // A session may have no stream: its calls continue.
+    let mailbox = sized(1000, Queues::new(1 << 20).account());
     mailbox.put(request(700));
     mailbox.put(request(700));
     assert!(mailbox.overflowed() && !mailbox.account().is_cut());
@@ -77,9 +85,9 @@ async fn h49_a_box_that_nobody_reads_ends_alone() {
 #[tokio::test]
 async fn h49_what_may_be_lost_is_when_all_queues_are_half_full() {
     let queues = Queues::new(2000);
-    let other = Mailbox::new(5000, queues.account()).of_request();
+    let other = sized(5000, queues.account()).of_request();
     other.put(request(900));
-    let mailbox = Mailbox::new(5000, queues.account()).of_request();
+    let mailbox = sized(5000, queues.account()).of_request();
     mailbox.put(notice(Method::Progress, 200));
     mailbox.put(notice(Method::Progress, 200));
     mailbox.put(request(200));

@@ -1,4 +1,4 @@
-//! What servers without a session mark their answers with: for whom they are (`docs/hazards.md` H63), and that they ask
+//! Markers in the responses of servers without sessions: for whom they are (`docs/hazards.md` H63), and that they ask
 //! something (H44). On a paused clock.
 
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use crate::router::{Client, Router};
 use crate::transport::Wire;
 use crate::upstream::Starter;
 
-/// What a server answers.
+/// The responses of a server.
 type Answers = Arc<dyn Fn(&Request) -> Value + Send + Sync>;
 
 fn starter(answers: Answers) -> Starter {
@@ -33,7 +33,7 @@ fn starter(answers: Answers) -> Starter {
     })
 }
 
-/// A router over servers of 2026-07-28 that answer so.
+/// A router over servers of 2026-07-28 with these responses.
 fn router(servers: impl IntoIterator<Item = Answers>) -> Router {
     let (mut config, mut memory) = (Config::default(), HashMap::new());
     for (number, answers) in servers.into_iter().enumerate() {
@@ -48,14 +48,14 @@ fn router(servers: impl IntoIterator<Item = Answers>) -> Router {
     Router::start(manager, news, info)
 }
 
-/// What a client without a session is answered.
+/// Makes a request of a client without a session, and returns its response.
 async fn ask(router: &Router, client: &Arc<Client>, method: Method, params: &Value) -> Value {
     let request = Request { id: RequestId::Number(1), method, params: Some(Raw::from_value(params)) };
     let (leg, closing) = (router.modern_leg(None), CancellationToken::new());
     router.stateless(client, request, &leg, &closing).await.unwrap().unwrap().read().unwrap()
 }
 
-/// A server that says of all that it says for whom it is.
+/// A server that marks all its responses with a scope.
 fn marked(mark: Option<&'static str>) -> Answers {
     Arc::new(move |request| {
         let mut result = match request.method {
@@ -154,7 +154,7 @@ async fn h44_a_question_for_an_answer_to_what_may_not_ask_is_put_to_nobody() {
         let running = request(&router, client, Method::Complete, &params);
         let leg = running.leg.clone();
         let answer = tokio::time::timeout(Duration::from_secs(60), running.whole_answer()).await;
-        let answer = answer.expect("somebody is asked");
+        let answer = answer.expect("the question is put");
         assert_eq!(answer["data"]["kind"], "malformed", "{answer}");
         assert!(leg.try_next().is_none() && client.mailbox().try_next().is_none());
     }

@@ -1,4 +1,4 @@
-//! The router with servers in this process behind it, on a paused clock: calls that are parked, and the races around them.
+//! The router over in-process servers, on a paused clock: parked calls, and the races around them.
 
 mod again;
 #[cfg(feature = "server")]
@@ -13,6 +13,7 @@ mod eras;
 mod far;
 #[cfg(feature = "server")]
 mod greedy;
+#[cfg(feature = "server")]
 mod growth;
 #[cfg(feature = "server")]
 mod jobs;
@@ -26,12 +27,15 @@ mod losses;
 mod mailbox;
 mod marks;
 mod news;
+mod observed;
 mod parked;
 mod races;
 #[cfg(feature = "server")]
 mod roster;
+mod route;
 #[cfg(feature = "server")]
 mod sharing;
+mod sight;
 mod simulation;
 mod support;
 #[cfg(feature = "server")]

@@ -1,5 +1,5 @@
-//! What servers say on their own: how often clients hear of lists that change without end, and that nobody hears of what is
-//! no change (`docs/hazards.md` H50), or is for another (H54). On a paused clock.
+//! Notifications of servers: how often clients hear of lists that keep changing, and that they hear nothing if nothing
+//! changed (`docs/hazards.md` H50), or if it concerns another client (H54). On a paused clock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn router(server: InProcess) -> (Router, Arc<Client>) {
     router_within(server, |_| {})
 }
 
-/// The same with other limits.
+/// Like `router`, with other limits.
 pub(super) fn router_within(server: InProcess, set: impl FnOnce(&mut Limits)) -> (Router, Arc<Client>) {
     let server = crate::in_process::Running::new(server);
     let mut entry = Server::new("restless", Transport::Stdio(Stdio::default())).unwrap();
@@ -46,7 +46,7 @@ pub(super) fn router_within(server: InProcess, set: impl FnOnce(&mut Limits)) ->
     (router, client)
 }
 
-/// A server that offers whatever tool `offer` is told to, and takes it back by `withdraw`.
+/// A server that adds any tool by `offer`, and removes it by `withdraw`.
 fn restless() -> InProcess {
     InProcess::new("restless", "1")
         .tool(tool("offer"), |invocation| {
@@ -79,7 +79,7 @@ async fn act(router: &Router, client: &Arc<Client>, tool: &str, name: &str) {
     assert_eq!(answer["content"], json!([]), "{answer}");
 }
 
-/// When the client is told that tools have changed, until then.
+/// Returns when the client is told that tools have changed, up to `until`.
 async fn told(client: &Client, until: Instant) -> Vec<Instant> {
     let mut told = Vec::new();
     while let Ok(Some(message)) = tokio::time::timeout_at(until, client.mailbox().next()).await {
@@ -112,10 +112,10 @@ async fn h50_a_client_hears_of_no_change_that_left_its_lists_as_they_were() {
     let (router, client) = listed().await;
     act(&router, &client, "offer", "one").await;
     assert_eq!(told(&client, Instant::now() + Duration::from_secs(10)).await.len(), 1);
-    // Gone and back before anybody has looked.
+    // Gone and back before any client has looked.
     act(&router, &client, "withdraw", "one").await;
     act(&router, &client, "offer", "one").await;
-    // And somebody comes who can do other things.
+    // And a client with other capabilities comes.
     let other = router.admit(Principal::local(), ProtocolVersion::V2025_11_25, Profile::ROOTS, None);
     request(&router, &other, Method::ToolsList, &json!({})).answer().await;
     assert_eq!(told(&client, Instant::now() + Duration::from_secs(10)).await, []);
@@ -137,10 +137,10 @@ async fn h50_the_rest_of_an_old_list_does_not_stand_for_the_new_one() {
     for change in 0..6 {
         let name = format!("t{change}");
         act(&router, &client, "offer", &name).await;
-        while router.catalog_now(&client).tools().iter().all(|tool| tool.raw_name() != name) {
+        while client.view(router.manager()).shown.tools().iter().all(|tool| tool.raw_name() != name) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // A list without a second page takes the place of none.
+        // A list without a second page replaces no paged one.
         request(&router, &client, Method::PromptsList, &json!({})).answer().await;
         let rest = list(json!({ "cursor": first["nextCursor"] })).await;
         assert_eq!(count(&first) + count(&rest), 22, "as it was when it was begun: {change}");
@@ -170,7 +170,7 @@ async fn h54_an_update_is_for_who_watches_the_resource_and_for_nobody_beside() {
         let agreed = request(&router, client, Method::ResourcesSubscribe, &json!({ "uri": uri })).answer().await;
         assert_eq!(agreed, json!({}));
     }
-    assert_eq!(router.gauges().leases, 1, "they share it");
+    assert_eq!(router.meter().gauges().leases, 1, "they share it");
     let heard = async |client: &Client| {
         let mut uris = Vec::new();
         let until = Instant::now() + Duration::from_secs(1);
@@ -184,11 +184,11 @@ async fn h54_an_update_is_for_who_watches_the_resource_and_for_nobody_beside() {
     assert_eq!((heard(&one).await, heard(&other).await), (vec!["test://one".to_owned()], Vec::new()));
     act(&router, &one, "touch", "test://two").await;
     assert_eq!((heard(&one).await, heard(&other).await), (Vec::new(), vec!["test://two".to_owned()]));
-    // Nor is it over for whoever watches by a lease that a question has made another client's.
+    // Nor does it end for a client that watches through a lease that a question has bound to another client.
     router.manager().servers()[0].upstreams()[0].bind(one.owner());
     act(&router, &one, "touch", "test://two").await;
     assert_eq!((heard(&one).await, heard(&other).await), (Vec::new(), vec!["test://two".to_owned()]));
-    // The last word of one of them is none for the other.
+    // When the last one of them unsubscribes, the other keeps its own.
     request(&router, &one, Method::ResourcesUnsubscribe, &json!({ "uri": "test://one" })).answer().await;
     act(&router, &one, "touch", "test://two").await;
     act(&router, &one, "touch", "test://one").await;

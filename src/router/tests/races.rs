@@ -1,4 +1,4 @@
-//! What may cross: each race by name, on a paused clock.
+//! Races, each by name, on a paused clock.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn accept() -> serde_json::Value {
     json!({ "action": "accept", "content": {} })
 }
 
-/// Two connections bring the same answers: the server gets them once, both get the one result.
+/// Two connections bring the same answers: the server gets them once, and both get the one result.
 #[tokio::test(start_paused = true)]
 async fn race_3_a_retry_comes_twice() {
     let stage = stage().await;
@@ -31,7 +31,7 @@ async fn race_3_a_retry_comes_twice() {
     assert_eq!(stage.script.begun.load(Ordering::SeqCst), 1);
 }
 
-/// The answers come when nobody waits for them any more.
+/// The answers come when no request waits for them any more.
 #[tokio::test(start_paused = true)]
 async fn race_2_a_retry_comes_when_the_time_is_over() {
     let stage = stage().await;
@@ -44,7 +44,7 @@ async fn race_2_a_retry_comes_when_the_time_is_over() {
     assert_eq!(answers[..], [Ok(Raw::trusted(r#"{"action":"cancel"}"#.into()))], "the server was told once");
 }
 
-/// The client goes away at the moment its questions are written: the call waits for its retry, and then ends by time.
+/// The client disconnects just as its questions are written: the call waits for its retry, and then times out.
 #[tokio::test(start_paused = true)]
 async fn race_4_the_client_vanishes_with_the_questions() {
     let stage = stage().await;
@@ -69,7 +69,7 @@ async fn a_client_that_leaves_before_any_question_cancels() {
     stage.until(|script| script.cancelled.load(Ordering::SeqCst) == 1).await;
 }
 
-/// The server is done before its question is answered: the next retry gets the result, its answers go nowhere.
+/// The server finishes before its question is answered: the next retry gets the result, its answers go nowhere.
 #[tokio::test(start_paused = true)]
 async fn race_5_the_result_is_there_before_the_answers() {
     let stage = stage().await;
@@ -111,7 +111,7 @@ async fn race_17_a_session_ends_during_a_question() {
     let client = stage.legacy(ProtocolVersion::V2025_11_25, Profile::ELICITATION_FORM);
     let running = stage.call(&client, &call("ask"));
     assert_eq!(running.question().await.method, Method::Elicit);
-    stage.router.close(&client);
+    stage.router.clients().close(&client);
     assert!(running.answer().await.is_null());
     stage.until(|script| script.cancelled.load(Ordering::SeqCst) + script.answers.lock().unwrap().len() > 0).await;
 }
@@ -130,7 +130,7 @@ async fn h45_two_eras_ask_at_once_and_nothing_crosses() {
         assert_eq!(asked["inputRequests"]["i1"]["params"]["message"], format!("new {round}"));
         let answer = json!({ "action": "accept", "content": { "name": format!("old {round}") } });
         let response = Response { id: Some(question.id), outcome: Ok(Raw::from_value(&answer)) };
-        stage.router.answer(&old, response);
+        old.answer(response);
         let mine = json!({ "i1": { "action": "accept", "content": { "name": format!("new {round}") } } });
         let last = stage.answer(&new, &retry(&of("new"), &asked, &mine)).await;
         assert!(text(&last).contains(&format!("new {round}")), "{last}");
@@ -139,17 +139,17 @@ async fn h45_two_eras_ask_at_once_and_nothing_crosses() {
     }
 }
 
-/// An answer to a question that was never put is nobody's.
+/// An answer to a question that was never put is ignored.
 #[tokio::test(start_paused = true)]
 async fn an_answer_to_nothing_is_dropped() {
     let stage = stage().await;
     let client = stage.legacy(ProtocolVersion::V2025_11_25, Profile::ELICITATION_FORM);
     let response = Response { id: Some(RequestId::Number(7)), outcome: Ok(Raw::empty_object()) };
-    stage.router.answer(&client, response);
+    client.answer(response);
     assert_eq!(text(&stage.answer(&client, &json!({ "name": "echo", "arguments": {} })).await), "{}");
 }
 
-/// Progress that comes when the answer is out goes nowhere: the token is good until the answer.
+/// Progress after the response goes nowhere: the token expires with the response.
 #[tokio::test(start_paused = true)]
 async fn race_13_progress_after_the_answer() {
     let stage = stage().await;
@@ -165,15 +165,16 @@ async fn race_13_progress_after_the_answer() {
     assert_eq!(text(&stage.answer(&client, &json!({ "name": "echo", "arguments": {} })).await), "{}");
 }
 
-/// The tool goes between the list and the call: the call is told so by name, and the list has changed.
+/// The tool disappears between the list and the call: the error names it, and the list has changed.
 #[tokio::test(start_paused = true)]
 async fn race_15_a_tool_goes_between_list_and_call() {
     let stage = stage().await;
     let client = stage.legacy(ProtocolVersion::V2025_11_25, Profile::EMPTY);
-    let listed = stage.router.settled_catalog(&client).await;
+    let listed = client.settled_view(stage.router.manager(), stage.router.background()).await.shown;
     assert!(listed.tools().iter().any(|tool| tool.name() == "echo"));
     stage.answer(&client, &call("drop")).await;
-    let gone = |stage: &Stage| !stage.router.catalog_now(&client).tools().iter().any(|tool| tool.name() == "echo");
+    let gone =
+        |stage: &Stage| !client.view(stage.router.manager()).shown.tools().iter().any(|tool| tool.name() == "echo");
     while !gone(&stage) {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -181,8 +182,8 @@ async fn race_15_a_tool_goes_between_list_and_call() {
     assert!(answer["message"].as_str().unwrap_or_default().contains("echo"), "{answer}");
 }
 
-/// A state lives by the clock on the wall and the call by one that only goes forward: a jump of an hour ends the state, with
-/// the documented answer, and the call by its own time.
+/// A state expires by the wall clock and the call by a monotonic one: a jump of an hour ends the state, with the
+/// documented error, and the call by its own timeout.
 #[test]
 fn race_19_a_jump_of_the_clock_ends_a_state_and_nothing_else() {
     use crate::router::state::{expires_at, is_good};
@@ -194,7 +195,7 @@ fn race_19_a_jump_of_the_clock_ends_a_state_and_nothing_else() {
     assert!(!is_good(expires, now + Duration::from_secs(3600)));
 }
 
-/// The same person with another token goes on with a call; somebody else does not, and cannot tell why.
+/// The same person with another token may continue a call; another person may not, and cannot tell why.
 #[tokio::test(start_paused = true)]
 async fn race_20_the_token_of_a_client_changes_between_two_requests() {
     let stage = stage().await;

@@ -1,4 +1,4 @@
-//! Which clients people see: sessions while they last, and names without one for as long as they are heard of.
+//! Which clients users see: sessions while they last, and names without one while they were heard of recently.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ fn info(name: &str) -> Raw {
 }
 
 fn seen(router: &Router, name: &str, method: &Method) {
-    router.seen(&Principal::local(), Some(&info(name)), method, Via::Http);
+    router.clients().roster().seen(&Principal::local(), Some(&info(name)), method, Via::Http);
 }
 
-/// What was told so far: of each client the name, whether it came, and how many there were then.
+/// Returns what was reported so far: each client's name, whether it came, and the number of clients then.
 fn heard(events: &ClientEvents) -> Vec<(String, bool, usize)> {
     let one = |news| match news {
         ClientNews::One(event) => (event.client.name, event.change == ClientChange::Connected, event.clients),
@@ -30,17 +30,22 @@ fn heard(events: &ClientEvents) -> Vec<(String, bool, usize)> {
 async fn first_hour_r12_a_client_without_a_session_is_one_by_its_name_and_goes_when_it_is_silent() {
     let stage = stage_with(|_| {}).await;
     let router = &stage.router;
-    let events = router.client_events();
+    let events = router.clients().roster().events();
     seen(router, "agent", &Method::Discover);
-    assert!(router.roster().is_empty(), "it has only asked what we speak");
+    assert!(router.clients().list().is_empty(), "it has only asked what we speak");
     for _ in 0..100 {
         seen(router, "agent", &Method::ToolsCall);
         seen(router, "agent", &Method::ToolsList);
     }
     seen(router, "other", &Method::ToolsList);
-    // Another person's client is another one, though it says the same.
-    router.seen(&Principal::named("bearer:ada"), Some(&info("agent")), &Method::ToolsList, Via::Http);
-    let roster = router.roster();
+    // Another person's client is a different one, even with the same name.
+    router.clients().roster().seen(
+        &Principal::named("bearer:ada"),
+        Some(&info("agent")),
+        &Method::ToolsList,
+        Via::Http,
+    );
+    let roster = router.clients().list();
     let mut rows: Vec<_> = roster.iter().map(|row| (row.name.as_str(), row.user.as_deref(), row.calls)).collect();
     rows.sort_unstable();
     assert_eq!(rows, [("agent", None, 100), ("agent", Some("ada"), 0), ("other", None, 0)]);
@@ -48,7 +53,7 @@ async fn first_hour_r12_a_client_without_a_session_is_one_by_its_name_and_goes_w
     tokio::time::advance(Duration::from_secs(200)).await;
     seen(router, "agent", &Method::ToolsList);
     tokio::time::sleep(Duration::from_secs(200)).await;
-    let names: Vec<_> = router.roster().into_iter().map(|row| row.name).collect();
+    let names: Vec<_> = router.clients().list().into_iter().map(|row| row.name).collect();
     assert_eq!(names, ["agent"], "the others were silent for five minutes");
     let heard = heard(&events);
     let came = |name: &str, clients| (name.to_owned(), true, clients);
@@ -63,8 +68,8 @@ async fn first_hour_r12_names_without_end_have_an_end() {
         seen(&stage.router, &format!("name {number}"), &Method::ToolsList);
     }
     let large = Raw::from_value(&json!({ "name": "x".repeat(100_000), "version": "y".repeat(100_000) }));
-    stage.router.seen(&Principal::local(), Some(&large), &Method::ToolsList, Via::Http);
-    let roster = stage.router.roster();
+    stage.router.clients().roster().seen(&Principal::local(), Some(&large), &Method::ToolsList, Via::Http);
+    let roster = stage.router.clients().list();
     assert_eq!(roster.len(), 256);
     assert!(roster.iter().all(|row| row.name.len() <= 200), "{}", roster.len());
     assert!(roster.iter().any(|row| row.name == "name 1999"), "the newest stay");
@@ -74,34 +79,36 @@ async fn first_hour_r12_names_without_end_have_an_end() {
 async fn first_hour_r12_a_session_is_there_until_it_is_closed() {
     let stage = stage_with(|_| {}).await;
     let router = &stage.router;
-    let events = router.client_events();
+    let events = router.clients().roster().events();
     let params =
         json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "a", "version": "2" } });
-    let (client, _) = router.open(Principal::local(), Some(&Raw::from_value(&params)), router.account()).unwrap();
-    assert!(router.roster().is_empty(), "its door has not shown it");
-    router.welcome(&client, Via::Sse);
-    router.welcome(&client, Via::Sse);
-    let leg = router.leg(&client);
+    let (client, _) =
+        router.open(Principal::local(), Some(&Raw::from_value(&params)), router.queues().account()).unwrap();
+    assert!(router.clients().list().is_empty(), "its door has not shown it");
+    router.clients().roster().welcome(&client, Via::Sse);
+    router.clients().roster().welcome(&client, Via::Sse);
+    let leg = client.leg(router.limits());
     for (id, method) in [(1, Method::ToolsList), (2, Method::ToolsCall)] {
         let params = Some(Raw::from_value(&json!({ "name": "echo", "arguments": {} })));
         let request = Request { id: RequestId::Number(id), method, params };
         let _ = router.request(&client, request, &leg).await;
     }
-    let row = router.roster().pop().unwrap();
+    let row = router.clients().list().pop().unwrap();
     assert_eq!(
         (row.revision.as_str(), row.transport, row.version.as_deref(), row.calls),
         ("2025-06-18", "sse", Some("2"), 1)
     );
-    router.close(&client);
-    router.close(&client);
-    assert!(router.roster().is_empty());
+    router.clients().close(&client);
+    router.clients().close(&client);
+    assert!(router.clients().list().is_empty());
     assert_eq!(heard(&events), [("a".to_owned(), true, 1), ("a".to_owned(), false, 0)]);
-    // The end of the host is no news of each of its clients.
-    let (client, _) = router.open(Principal::local(), Some(&Raw::from_value(&params)), router.account()).unwrap();
-    router.welcome(&client, Via::Http);
+    // The host's own end reports none of its clients.
+    let (client, _) =
+        router.open(Principal::local(), Some(&Raw::from_value(&params)), router.queues().account()).unwrap();
+    router.clients().roster().welcome(&client, Via::Http);
     assert_eq!(heard(&events).len(), 1);
     router.close_doors();
-    router.close(&client);
+    router.clients().close(&client);
     assert_eq!(heard(&events), []);
 }
 
@@ -109,13 +116,13 @@ async fn first_hour_r12_a_session_is_there_until_it_is_closed() {
 async fn first_hour_r12_a_listener_that_is_behind_hears_the_sum_of_the_rest() {
     let stage = stage_with(|_| {}).await;
     let router = &stage.router;
-    let (mut slow, mut gathers) = (router.client_events(), router.client_events());
+    let (mut slow, mut gathers) = (router.clients().roster().events(), router.clients().roster().events());
     let params = Raw::from_value(
         &json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "a", "version": "2" } }),
     );
     let open = || {
-        let (client, _) = router.open(Principal::local(), Some(&params), router.account()).unwrap();
-        router.welcome(&client, Via::Http);
+        let (client, _) = router.open(Principal::local(), Some(&params), router.queues().account()).unwrap();
+        router.clients().roster().welcome(&client, Via::Http);
         client
     };
     let first = open();
@@ -123,14 +130,14 @@ async fn first_hour_r12_a_listener_that_is_behind_hears_the_sum_of_the_rest() {
         matches!(gathers.gathered().await, Some(ClientNews::One(event)) if event.client.version.as_deref() == Some("2"))
     );
     for _ in 0..1000 {
-        router.close(&open());
+        router.clients().close(&open());
     }
-    router.close(&first);
+    router.clients().close(&first);
     let told = heard(&slow);
     assert_eq!(told.len(), 17);
     assert_eq!((&told[0], &told[16]), (&("a".to_owned(), true, 1), &("992 and 994".to_owned(), false, 0)));
     assert!(matches!(gathers.gathered().await, Some(ClientNews::Many { connected: 1000, left: 1001, clients: 0 })));
-    // Whoever has heard all of it is told one by one again.
+    // A listener that has caught up hears single events again.
     drop(open());
     assert!(matches!(slow.next().await, Some(ClientNews::One(_))));
 }

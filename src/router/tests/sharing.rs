@@ -1,5 +1,5 @@
-//! Who shares a process with whom (`docs/bridging.md` 15.1): by what servers ask and what clients can answer. On a paused
-//! clock.
+//! Who shares a process with whom (`docs/bridging.md` 15.1): by what servers ask and what clients can answer. On a
+//! paused clock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolV
 use crate::router::{Client, Router};
 use crate::upstream::Starter;
 
-/// A lease that nobody uses is gone by then.
+/// By then, unused leases are gone.
 pub(super) const GONE: Duration = Duration::from_secs(150);
 
 /// Servers behind pipes, and how often each was started.
@@ -33,7 +33,7 @@ pub(super) struct Person {
     pub(super) asked_for_roots: Arc<AtomicUsize>,
 }
 
-/// Tools: `echo` says which start of the server serves, `ask` elicits, `roots` tells the first root.
+/// Tools: `echo` returns which start of the server serves, `ask` elicits, `roots` returns the first root.
 fn server(number: Arc<AtomicUsize>) -> Starter {
     Arc::new(move |wire, tasks| {
         let start = number.fetch_add(1, Ordering::SeqCst);
@@ -63,12 +63,12 @@ fn server(number: Arc<AtomicUsize>) -> Starter {
     })
 }
 
-/// `known`: what each server is known to ask.
+/// Builds a world; `known` is what each server is known to ask.
 pub(super) fn world(known: &[Asked], change: impl Fn(&mut Server)) -> World {
     world_of(known, change, server)
 }
 
-/// The same with servers by another script.
+/// Like `world`, with servers of another script.
 pub(super) fn world_of(
     known: &[Asked],
     change: impl Fn(&mut Server),
@@ -97,18 +97,17 @@ impl World {
         let client = self.router.admit(Principal::local(), ProtocolVersion::V2025_11_25, profile, None);
         let roots = Arc::new(std::sync::Mutex::new(roots));
         let asked_for_roots = Arc::<AtomicUsize>::default();
-        let (router, reader, told, count) =
-            (self.router.clone(), client.clone(), roots.clone(), asked_for_roots.clone());
+        let (reader, told, count) = (client.clone(), roots.clone(), asked_for_roots.clone());
         tokio::spawn(async move {
             let _reading = reader.mailbox().read();
             while let Some(message) = reader.mailbox().next().await {
-                answer(&router, &reader, message, *told.lock().unwrap(), &count);
+                answer(&reader, message, *told.lock().unwrap(), &count);
             }
         });
         Person { client, roots, asked_for_roots }
     }
 
-    /// What a tool says: which start of its server, and what came of it.
+    /// Returns a tool's result: which start of its server, and the outcome.
     pub(super) async fn call(&self, person: &Person, server: usize, tool: &str) -> String {
         let name = format!("s{server}__{tool}");
         let running =
@@ -121,7 +120,7 @@ impl World {
                 result = &mut answered => break result,
                 Some(message) = leg.next() => {
                     let roots = *person.roots.lock().unwrap();
-                    answer(&self.router, &person.client, message, roots, &person.asked_for_roots);
+                    answer(&person.client, message, roots, &person.asked_for_roots);
                 }
             }
         };
@@ -129,7 +128,7 @@ impl World {
     }
 
     pub(super) fn leases(&self) -> usize {
-        self.router.gauges().leases
+        self.router.meter().gauges().leases
     }
 
     pub(super) fn starts(&self, server: usize) -> usize {
@@ -137,7 +136,7 @@ impl World {
     }
 }
 
-fn answer(router: &Router, client: &Arc<Client>, message: Message, roots: &str, count: &AtomicUsize) {
+fn answer(client: &Arc<Client>, message: Message, roots: &str, count: &AtomicUsize) {
     let Message::Request(asked) = message else { return };
     let outcome: Outcome = Ok(Raw::from_value(&match asked.method {
         Method::RootsList => {
@@ -146,7 +145,7 @@ fn answer(router: &Router, client: &Arc<Client>, message: Message, roots: &str, 
         }
         _ => json!({ "action": "accept", "content": { "of": client.owner().0 } }),
     }));
-    router.answer(client, Response { id: Some(asked.id), outcome });
+    client.answer(Response { id: Some(asked.id), outcome });
 }
 
 pub(super) const FORM: Profile = Profile::ELICITATION_FORM;
@@ -206,7 +205,7 @@ async fn twelve_clients_of_eight_profiles_over_ten_servers() {
     }
     assert!(persons.iter().all(|person| person.asked_for_roots.load(Ordering::SeqCst) <= 1), "once a session");
     for person in &persons {
-        world.router.close(&person.client);
+        world.router.clients().close(&person.client);
     }
     tokio::time::sleep(GONE).await;
     assert_eq!(world.leases(), 10, "one a server");
@@ -219,7 +218,7 @@ async fn a_question_on_a_shared_lease_has_its_clients_move() {
     for person in [&one, &two, &three] {
         assert_eq!(world.call(person, 0, "echo").await, "0 {}");
     }
-    // It says during which call it asks, so it is put to that call's client; the lease stays shared.
+    // It names the call during which it asks, so that call's client gets the question; the lease stays shared.
     let said = world.call(&one, 0, "ask").await;
     assert!(said.starts_with("0 ") && said.contains(&format!(r#""of":{}"#, one.client.owner().0)), "{said}");
     for person in [&one, &two] {
@@ -228,7 +227,7 @@ async fn a_question_on_a_shared_lease_has_its_clients_move() {
     }
     let said = world.call(&three, 0, "echo").await;
     assert!(!said.starts_with("0 "), "less is declared there: {said}");
-    let words = world.router.status()[0].sharing.join("\n");
+    let words = world.router.manager().status()[0].sharing.join("\n");
     assert!(words.contains("asks clients for elicitation") && words.contains("for one client"), "{words}");
 }
 
@@ -252,7 +251,7 @@ async fn clients_that_told_the_same_roots_share() {
     assert_eq!(world.call(&two, 0, "roots").await, first);
     let other = world.call(&three, 0, "roots").await;
     assert!(other.contains("file:///b"), "{other}");
-    // One that is alone keeps its process when its roots change; one that is not moves.
+    // A client that is alone keeps its process when its roots change; one that is not moves.
     let changed = |person: &Person| {
         *person.roots.lock().unwrap() = "file:///c";
         world.router.notify(&person.client, Notification { method: Method::RootsListChanged, params: None });
@@ -292,7 +291,7 @@ async fn by_profile_one_process_a_set_of_capabilities() {
     assert!(said[0] == said[1] && said[0] != said[2], "{said:?}");
 }
 
-/// As servers of the program are: what they ask has nobody share less, nor be asked before they ask.
+/// Like the program's own servers: their questions make no client share less, and clients are not asked in advance.
 #[tokio::test(start_paused = true)]
 async fn what_a_server_in_this_process_asks_moves_nobody() {
     let world = world(&[Asked::ROOTS.with(Asked::ELICITATION)], |entry| entry.sharing = Sharing::Profile);

@@ -13,8 +13,43 @@ use crate::config::{Config, Limits, Prefix, Server, Stdio, Transport};
 use crate::in_process::{InProcess, Invocation};
 use crate::manager::{Manager, Principal};
 use crate::protocol::{ErrorObject, Message, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
-use crate::router::{Client, Mailbox, Router};
+use crate::router::route::OwnTool;
+use crate::router::{Abilities, Client, Mailbox, Named, Router};
 use crate::upstream::Starter;
+
+impl Router {
+    /// Makes a client without a handshake.
+    pub(crate) fn admit(
+        &self,
+        principal: Principal,
+        revision: ProtocolVersion,
+        profile: Profile,
+        extensions: Option<Raw>,
+    ) -> Arc<Client> {
+        let abilities = Abilities { revision, profile, extensions };
+        self.0.clients.admit(principal, abilities, Named::default(), self.0.queues.account())
+    }
+
+    /// The client that sends a request with these `clientCapabilities` and says nothing more of itself.
+    pub(crate) fn modern(&self, principal: Principal, capabilities: &Raw) -> Result<Arc<Client>, ErrorObject> {
+        self.0.pool.get(principal, capabilities, None)
+    }
+
+    /// A mailbox for one modern request, with the level of log lines that it wants.
+    pub(crate) fn modern_leg(&self, level: Option<&str>) -> Arc<Mailbox> {
+        Mailbox::of_modern(self.limits(), self.0.queues.account(), level)
+    }
+
+    /// Gives the host tools of its own.
+    pub(super) fn offer_own(&self, tools: Vec<Arc<dyn OwnTool>>) {
+        self.0.routes.offer_own(tools);
+    }
+
+    /// Every client that is there now, oldest first.
+    pub(crate) fn present(&self) -> Vec<Arc<Client>> {
+        self.0.clients.all()
+    }
+}
 
 /// A router and what its server has seen.
 pub(super) struct Stage {
@@ -27,7 +62,7 @@ pub(super) struct Script {
     pub(super) starts: AtomicUsize,
     pub(super) begun: AtomicUsize,
     pub(super) cancelled: AtomicUsize,
-    /// What clients answered, in order.
+    /// Answers of clients, in order.
     pub(super) answers: Mutex<Vec<Outcome>>,
     pub(super) release: Notify,
 }
@@ -47,7 +82,7 @@ pub(super) async fn stage_of(change: impl FnOnce(&mut Config)) -> Stage {
     stage_behind(false, change)
 }
 
-/// The same, also with a server that is like one behind a pipe: of what it asks it is not known during which call.
+/// Like `stage_of`; with `pipe`, the server does not say during which call it asks, like one behind a pipe.
 pub(super) fn stage_behind(pipe: bool, change: impl FnOnce(&mut Config)) -> Stage {
     let script = Arc::<Script>::default();
     let tools =
@@ -133,7 +168,7 @@ impl Script {
                 self.release.notified().await;
                 "held".to_owned()
             }
-            // Asks, goes on working meanwhile, and asks once more.
+            // Asks, continues to work meanwhile, and asks once more.
             "busy" => {
                 let work = async |step: f64| {
                     invocation.progress(step, None, "asked").await;
@@ -145,7 +180,7 @@ impl Script {
                 let (second, ()) = tokio::join!(ask("second"), work(3.0));
                 format!("{first} {second}")
             }
-            // Asks and answers without waiting for the answer.
+            // Asks, and responds without waiting for the answer.
             "late" => {
                 let asked = ask("nobody waits for this");
                 tokio::select! { _ = asked => {}, () = self.release.notified() => {} }
@@ -189,12 +224,12 @@ impl Stage {
         run(&self.router, client, params)
     }
 
-    /// What a call answers.
+    /// Makes a call and returns its response.
     pub(super) async fn answer(&self, client: &Arc<Client>, params: &Value) -> Value {
         self.call(client, params).answer().await
     }
 
-    /// Waits, without time, until something is so.
+    /// Waits, without advancing time, until the condition holds.
     pub(super) async fn until(&self, condition: impl Fn(&Script) -> bool) {
         while !condition(&self.script) {
             tokio::task::yield_now().await;
@@ -212,7 +247,7 @@ pub(super) fn request(router: &Router, client: &Arc<Client>, method: Method, par
     request_with(router, client, method, params, None)
 }
 
-/// The same for one that wants log lines from a level on.
+/// Like `request`, for a client that wants log lines from a level on.
 pub(super) fn request_with(
     router: &Router,
     client: &Arc<Client>,
@@ -228,7 +263,7 @@ pub(super) fn request_with(
     Running { answer, leg, id }
 }
 
-/// A call under way.
+/// A call in flight.
 pub(super) struct Running {
     answer: JoinHandle<Option<Outcome>>,
     pub(super) leg: Arc<Mailbox>,
@@ -236,7 +271,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Its answer; an error as `{"error": code, "message": text}`, none as null.
+    /// Returns its response; an error as `{"error": code, "message": text}`, none as null.
     pub(super) async fn answer(self) -> Value {
         match self.answer.await.unwrap() {
             Some(Ok(result)) => result.read().unwrap(),
@@ -245,12 +280,12 @@ impl Running {
         }
     }
 
-    /// Whether it has ended.
+    /// Reports whether it has ended.
     pub(super) fn is_over(&self) -> bool {
         self.answer.is_finished()
     }
 
-    /// Its answer; an error with its data as well.
+    /// Returns its response; an error with its data as well.
     pub(super) async fn whole_answer(self) -> Value {
         match self.answer.await.unwrap() {
             Some(Ok(result)) => result.read().unwrap(),
@@ -262,13 +297,13 @@ impl Running {
         }
     }
 
-    /// The client goes away.
+    /// Disconnects the client.
     pub(super) async fn drop(self) {
         self.answer.abort();
         let _ = self.answer.await;
     }
 
-    /// The next request of the server that reaches a client with a session.
+    /// Returns the next server request that reaches a client with a session.
     pub(super) async fn question(&self) -> Request {
         loop {
             if let Some(Message::Request(request)) = self.leg.next().await {
@@ -282,7 +317,7 @@ pub(super) fn call(tool: &str) -> Value {
     json!({ "name": tool, "arguments": {} })
 }
 
-/// The next request: the same with answers to the questions of `result`.
+/// Returns the retry: the same request with answers to the questions of `result`.
 pub(super) fn retry(params: &Value, result: &Value, answers: &Value) -> Value {
     let mut next = params.clone();
     next["inputResponses"] = answers.clone();

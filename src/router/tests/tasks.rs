@@ -54,7 +54,7 @@ async fn both_of_2025_11_25_share_a_task_under_an_id_of_ours() {
     assert_eq!((&listed["tasks"][0]["taskId"], listed["tasks"].as_array().unwrap().len()), (handle, 1));
 }
 
-/// The progress that waits in a mailbox: how far, and under which token.
+/// Returns the progress waiting in a mailbox: values and tokens.
 fn steps(mailbox: &Mailbox) -> Vec<Value> {
     let told = std::iter::from_fn(|| mailbox.try_next()).filter_map(|message| match message {
         Message::Notification(Notification { method: Method::Progress, params }) => {
@@ -326,7 +326,8 @@ async fn a_hidden_task_asks_a_client_without_a_session_by_a_result() {
     assert_eq!(shop.jobs.calls("tools/call").len(), 1);
 }
 
-/// A server that asks before anybody waits for the result: the question is the task's, and of no call under way.
+/// A server that asks before any client waits for the result: the question belongs to the task, not to a call in
+/// flight.
 #[tokio::test(start_paused = true)]
 async fn what_a_task_asks_early_waits_for_its_client() {
     let shop = Shop::legacy();
@@ -349,7 +350,7 @@ async fn what_a_task_asks_early_waits_for_its_client() {
     }
 }
 
-/// What was asked with the result that is waited for, and what was asked before anybody waited.
+/// Questions asked with a result that is awaited, and those asked before.
 #[tokio::test(start_paused = true)]
 async fn h52_what_a_task_takes_back_is_asked_of_nobody() {
     for early in [false, true] {
@@ -398,7 +399,7 @@ async fn each_revision_has_its_own_requests_about_tasks() {
     let off = Shop::of_session(|config| config.host.tasks = false);
     assert_eq!(off.answer(&off.core(), TasksList, &json!({})).await["error"], -32601);
     assert_eq!(off.answer(&off.extended(), TasksGet, &about(&json!("x"))).await["error"], -32601);
-    // What was not offered means nothing.
+    // What was not offered has no effect.
     assert_eq!(off.answer(&off.core(), ToolsCall, &as_task("maybe")).await["content"], answer("at once")["content"]);
 }
 

@@ -1,16 +1,16 @@
-//! What every answer to a client has to say, or not, by its revision: also those that we make ourselves.
+//! What every response to a client must or must not say, by its revision, including the host's own.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::support::*;
-use crate::config::{Sharing, Stdio, Transport};
+use crate::config::{Auth, Grant, Helper, OAuth, Remote, Secret, Sharing, Stdio, Transport};
 use crate::manager::Principal;
 use crate::protocol::{Message, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response, meta};
 use crate::router::Client;
 
-/// Any request.
+/// Makes any request.
 async fn ask(stage: &Stage, client: &Arc<Client>, method: Method, params: Value) -> Outcome {
     let leg = stage.router.modern_leg(None);
     let request = Request { id: RequestId::Number(7), method, params: Some(Raw::from_value(&params)) };
@@ -70,12 +70,23 @@ async fn a_question_of_an_equal_revision_is_cleaned_too() {
     let params = question.params.unwrap();
     assert_eq!(params.text("elicitationId").as_deref(), Some("script:e2"), "ids are unique per server only");
     assert_eq!(params.member("_meta").and_then(|meta| meta.member("progressToken")), None, "tokens are of one hop");
-    stage.router.answer(
-        &client,
-        Response { id: Some(question.id), outcome: Ok(Raw::trusted(r#"{"action":"accept"}"#.into())) },
-    );
+    client.answer(Response { id: Some(question.id), outcome: Ok(Raw::trusted(r#"{"action":"accept"}"#.into())) });
     assert_eq!(text(&running.answer().await), r#"{"action":"accept"}"#);
     assert!(!matches!(client.mailbox().try_next(), Some(Message::Request(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_says_nothing_under_our_own_names_but_the_key_that_its_server_wishes_for() {
+    let stage = stage().await;
+    let client = stage.legacy(ProtocolVersion::V2025_11_25, Profile::ELICITATION_FORM);
+    let running = stage.call(&client, &call("keyed"));
+    let question = running.question().await;
+    let params = question.params.unwrap();
+    let wish = params.member("_meta").and_then(|meta| meta.text("mcp-host/inputKey"));
+    assert_eq!(wish.as_deref(), Some("user_name"), "the client may be another host");
+    assert_eq!(params.to_string().matches("mcp-host/").count(), 1, "{params}");
+    client.answer(Response { id: Some(question.id), outcome: Ok(Raw::trusted(r#"{"action":"decline"}"#.into())) });
+    assert_eq!(text(&running.answer().await), r#"{"action":"decline"}"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,7 +109,7 @@ async fn h37_what_is_read_here_is_what_is_read_there() {
     }
 }
 
-/// Who else may be shown what a client was shown, by its list of tools.
+/// Returns who else may see what a client was shown, by its list of tools.
 async fn scope(stage: &Stage, principal: Principal) -> Value {
     let client = stage.modern_of(principal, "{}");
     let list: Value = ask(stage, &client, Method::ToolsList, json!({})).await.unwrap().read().unwrap();
@@ -111,11 +122,25 @@ async fn h63_what_one_is_told_in_a_session_or_for_credentials_is_for_nobody_else
     let ann = || Principal::named("ann");
     let alone = stage().await;
     assert_eq!(scope(&alone, Principal::local()).await, "public");
-    assert_eq!(scope(&alone, ann()).await, "private", "the session may be told what nobody else is");
+    assert_eq!(scope(&alone, ann()).await, "private", "the session may see private tools");
     let shared = stage_of(|config| config.servers[0].sharing = Sharing::Host).await;
     assert_eq!(scope(&shared, ann()).await, "public", "all have the same session");
+    let at = |change: &dyn Fn(&mut Remote)| {
+        let mut remote = Remote::new("https://one.example/mcp".parse().unwrap());
+        change(&mut remote);
+        Transport::Http(remote)
+    };
+    let by_itself = || Auth::OAuth(Box::new(OAuth { grant: Grant::ClientCredentials, ..OAuth::default() }));
     let forward_env = vec!["TOKEN".to_owned()];
-    let transport = Transport::Stdio(Stdio { forward_env, ..Stdio::default() });
-    let known = stage_of(|config| config.servers[0].transport = transport).await;
-    assert_eq!(scope(&known, Principal::local()).await, "private");
+    for (way, transport, wanted) in [
+        ("a variable", Transport::Stdio(Stdio { forward_env, ..Stdio::default() }), "private"),
+        ("nothing", at(&|_| {}), "public"),
+        ("headers", at(&|remote| remote.headers = vec![("x".to_owned(), Secret::new("long-enough"))]), "private"),
+        ("a program", at(&|remote| remote.headers_helper = Some(Helper::new("token"))), "private"),
+        ("a certificate", at(&|remote| remote.tls.identity = Some(("cert".into(), "key".into()))), "private"),
+        ("a grant", at(&|remote| remote.auth = by_itself()), "private"),
+    ] {
+        let stage = stage_of(|config| config.servers[0].transport = transport).await;
+        assert_eq!(scope(&stage, Principal::local()).await, wanted, "{way}");
+    }
 }

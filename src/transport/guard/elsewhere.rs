@@ -1,4 +1,4 @@
-//! No guard outside of Unix: nothing there tells a group.
+//! No guard outside of Unix: other systems have no process groups.
 
 /// Lets this program be its own guard; does nothing here.
 pub fn guard() {}

@@ -1,12 +1,13 @@
 //! The guard: a separate process that ends the servers of a host that was killed (`docs/hazards.md` H13).
 //!
-//! It is this program in a hidden mode, in a session of its own, and holds the read end of a pipe. The host reports
-//! each child *before* its start, then its group, and its end only *after* it, so the guard knows every moment in which
-//! a child may exist. End of file means that the host is gone. It cannot be missed or come early: the write end closes
-//! on `exec`, so a child that is being forked still holds it, and shows its mark when the guard comes to look.
+//! The guard is this program in a hidden mode, in its own Unix session, and holds the read end of a pipe. The host
+//! reports each child *before* the child starts, then the child's process group, and its end only *after* it has ended.
+//! So the guard knows every moment in which a child may exist. End of file on the pipe means that the host is gone.
+//! That can neither be missed nor come early: the write end closes on `exec`, so a child that is being forked still
+//! holds it, and a child that has let go of it shows its mark when the guard scans.
 //!
-//! The mark is a variable in each child's environment. Descendants inherit it in whatever group or session they are,
-//! and it is there before anything else is known of a child. By it the guard finds what left the group, and a child
+//! The mark is an environment variable of each child. Descendants inherit it in any group or session, and it exists
+//! before anything else is known about a child. The guard uses it to find processes that left the group, and children
 //! that it was not told of.
 //!
 //! **Invariant:** a host works the same without its guard and never waits for it. Not here: how survivors are found and
@@ -17,22 +18,24 @@ mod watch;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-/// The variable that marks our children and what descends from them. Its words are marks, one of each host above. Not a
-/// name that begins with `MCP_HOST_`: those are settings.
+use crate::hex;
+use crate::lock::lock;
+
+/// The environment variable that marks our children and their descendants. Each word of its value is a mark, one per
+/// host in the chain. It does not begin with `MCP_HOST_`, because such names are settings.
 pub(super) const VARIABLE: &str = "_MCP_HOST_GUARD";
 
-/// The argument that makes a program the guard of another process of its own kind.
+/// The argument that turns a program into the guard of its parent process.
 const ARGUMENT: &str = "__guard";
-/// A guard that ends is replaced; one that ends again and again cannot be had.
+/// How often a guard that ends is replaced before the host goes on without one.
 const REPLACEMENTS: u32 = 8;
 
 /// Whether `main` began with [`guard`], so that this program can be its own guard.
@@ -40,15 +43,15 @@ static CAN: AtomicBool = AtomicBool::new(false);
 static POST: Mutex<Post> =
     Mutex::new(Post { mark: None, pipe: None, replaced: 0, count: 0, children: BTreeMap::new() });
 
-/// What this process has to do with its guard.
+/// What this process, as a host, knows about its guard.
 #[derive(Debug)]
 struct Post {
-    /// Names this host in the marks of its children.
+    /// Identifies this host in the marks of its children.
     mark: Option<String>,
     pipe: Option<ChildStdin>,
     replaced: u32,
     count: u64,
-    /// Those alive, with their groups as soon as they have one.
+    /// The live children, with their groups once they have one.
     children: BTreeMap<u64, Option<i32>>,
 }
 
@@ -59,16 +62,16 @@ pub(in crate::transport) struct Ward {
     mark: OsString,
 }
 
-/// Lets this program be its own guard: called first in `main`, with nothing done before.
+/// Lets this program be its own guard. Call it first in `main`, before anything else.
 ///
-/// A host that is killed, or ends without [`Host::shutdown`](crate::Host::shutdown), can no longer end its servers. With
-/// the first server that is a child process it therefore starts this program once more, in a hidden mode, and that
-/// process ends them, whatever they started included. In the hidden mode this function never returns; otherwise it
-/// returns at once. A program that does not call it has no guard: then servers that do not end when their input closes
-/// outlive a host that was killed. Outside of Linux the guard knows process groups only, outside of Unix there is none.
+/// A host that is killed, or ends without [`Host::shutdown`](crate::Host::shutdown), can no longer end its servers. So,
+/// with the first server that is a child process, it starts this program again in a hidden mode, and that process ends
+/// the servers and everything they started. In the hidden mode this function never returns; otherwise it returns at
+/// once. A program that does not call it has no guard: then servers that do not end when their input closes outlive a
+/// host that was killed. Outside of Linux the guard knows only process groups; outside of Unix there is no guard.
 ///
 /// ```no_run
-/// // The first line of `main`; arguments, logs, a runtime and a `Host` come after it.
+/// // The first line of `main`; arguments, logs, a runtime, and a `Host` come after it.
 /// mcp_host::guard();
 /// ```
 pub fn guard() {
@@ -83,7 +86,7 @@ pub fn guard() {
 }
 
 impl Ward {
-    /// Before the child is started: from here on the guard looks for it.
+    /// Announces a child before its start: from here on the guard looks for it.
     pub(in crate::transport) fn new() -> Self {
         let mut post = post();
         post.count += 1;
@@ -94,7 +97,7 @@ impl Ward {
         }
         post.tell(&format!("? {number}\n"));
         let own = post.mark.as_ref().map(|mark| format!("{mark}.{number}"));
-        // A host may be the child of a host, and its children are in the care of both guards.
+        // A host may itself be the child of a host; then both guards care for its children.
         let above = std::env::var_os(VARIABLE);
         let words = above.into_iter().chain(own.map(OsString::from)).collect::<Vec<_>>();
         Self { number, mark: words.join(std::ffi::OsStr::new(" ")) }
@@ -105,7 +108,7 @@ impl Ward {
         &self.mark
     }
 
-    /// The child runs, and leads this group.
+    /// Reports that the child runs and leads this group.
     pub(in crate::transport) fn leads(&self, group: i32) {
         let mut post = post();
         post.children.insert(self.number, Some(group));
@@ -144,8 +147,8 @@ impl Post {
         }
     }
 
-    /// A message is shorter than what a pipe takes in one piece. A guard that is gone is replaced and told all again; one
-    /// that does not read, because somebody stopped it, is not waited for.
+    /// Sends a message to the guard. The message is shorter than what a pipe takes in one piece. A guard that is gone
+    /// is replaced and told everything again; one that does not read, because it was stopped, is not waited for.
     fn tell(&mut self, line: &str) {
         if let Some(pipe) = &mut self.pipe
             && let Err(error) = pipe.write_all(line.as_bytes())
@@ -155,7 +158,8 @@ impl Post {
     }
 }
 
-/// Waits for the end of a guard, which should not come while the host lives.
+/// Waits for the end of a guard, which should not end while the host lives, and replaces that guard, at most
+/// [`REPLACEMENTS`] times.
 fn replace(mut child: Child) {
     let ended = child.wait();
     let mut post = post();
@@ -166,10 +170,10 @@ fn replace(mut child: Child) {
     }
 }
 
-/// Starts this program as a guard. It has nothing of ours but its end of the pipe: no terminal, no output that somebody
-/// waits for the end of, no directory.
+/// Starts this program as a guard. It inherits nothing but its end of the pipe: no terminal, no output whose end a
+/// caller may wait for, no working directory.
 fn spawn(mark: &str) -> std::io::Result<(Child, ChildStdin)> {
-    // By this name it is the same program even if its file was replaced since.
+    // This path names the same program even if its file has been replaced.
     let own = std::path::PathBuf::from("/proc/self/exe");
     let program = if own.exists() { own } else { std::env::current_exe()? };
     let mut command = Command::new(program);
@@ -183,16 +187,13 @@ fn spawn(mark: &str) -> std::io::Result<(Child, ChildStdin)> {
 fn random() -> String {
     let mut bytes = [0u8; 16];
     if getrandom::fill(&mut bytes).is_err() {
-        // It need not be secret, only no other host's.
+        // It need not be secret, only different from other hosts' marks.
         let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos();
         bytes = (nanos ^ (u128::from(std::process::id()) << 96)).to_be_bytes();
     }
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex::encode(&bytes)
 }
 
 fn post() -> MutexGuard<'static, Post> {
-    POST.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&POST)
 }

@@ -1,43 +1,43 @@
-//! What a host left behind: found by mark, group, and descent, and killed.
+//! Finds the processes that a host left behind, by mark, process group, and descent, and kills them.
 //!
-//! Linux shows all three under `/proc`; elsewhere there are the groups alone. Looks repeat until several in a row find
-//! nothing, because a process in the middle of `exec` shows no environment. Processes older than the host are passed
-//! over, so that a look costs little on a machine with many. A process that leaves its group, loses its parent, and
-//! wipes its environment is not found.
+//! Linux shows all three under `/proc`; other systems show only groups. Scans repeat until several in a row find
+//! nothing, because a process in the middle of `exec` shows no environment. Processes older than the host are skipped,
+//! so that a scan is cheap on a busy machine. A process that leaves its group, loses its parent, and clears its
+//! environment is not found.
 //!
-//! **Invariant:** a signal goes only to the process that was looked at: by descriptor, after its time of birth was
-//! compared, so that a process that got its number since is never hit.
+//! **Invariant:** a signal reaches only the process that was examined: it is sent by descriptor, after its start time
+//! was compared, so that a process that reused the pid is never hit.
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process};
 
-/// A process group, known by who leads it.
+/// A process group, identified by the pid of its leader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
     leader: Pid,
-    /// When its leader was started; `None` where that cannot be told.
+    /// The start time of its leader; `None` if unknown.
     started: Option<u64>,
 }
 
-/// Which processes are meant.
+/// The processes to find.
 #[derive(Debug)]
 pub(super) struct Which<'a> {
-    /// A word of their mark begins like one of these; a blank stands for its end.
+    /// Matches a process if a word of its mark starts with one of these; a space stands for the end of the word.
     pub(super) marks: &'a [String],
-    /// Or they are in one of these.
+    /// Matches processes in these groups.
     pub(super) groups: &'a [Group],
-    /// Nobody is older than the host; the others need not be looked at.
+    /// The start time of the host; older processes are skipped.
     pub(super) since: u64,
 }
 
 impl Group {
     pub(super) fn led_by(leader: i32) -> Option<Self> {
-        // Zero would be our own group, and 1 is nobody's child.
+        // Zero would be our own group, and 1 is never a child.
         let leader = Pid::from_raw(leader).filter(|leader| leader.as_raw_pid() > 1)?;
         Some(Self { leader, started: started(leader.as_raw_pid()) })
     }
 
-    /// Whether the number still means the group that was told of. While a group has members its number is given to no
-    /// new process; so if a process has it, that is the leader, or the group was gone and the number is another's.
+    /// Whether the number still belongs to the reported group. While a group has members, its number is not reused; so
+    /// a process that has this pid is the leader, or the group is gone and the number belongs to another.
     fn is_the_same(&self) -> bool {
         match started(self.leader.as_raw_pid()) {
             Some(now) => self.started == Some(now),
@@ -52,7 +52,7 @@ impl Group {
     }
 }
 
-/// One look: kills what is found and tells how many that were.
+/// Scans once; kills all matches and returns their number.
 #[cfg(target_os = "linux")]
 pub(super) fn kill(which: &Which<'_>) -> usize {
     let seen = linux::look();
@@ -73,7 +73,7 @@ pub(super) use linux::name_this_process;
 #[cfg(not(target_os = "linux"))]
 pub(super) fn name_this_process(_: &str) {}
 
-/// When a process was started, where that can be told.
+/// Returns the start time of a process, if it is known.
 #[cfg(target_os = "linux")]
 pub(super) fn started(pid: i32) -> Option<u64> {
     linux::Seen::of(pid).map(|seen| seen.started)
@@ -94,7 +94,7 @@ mod linux {
     use super::super::VARIABLE;
     use super::Which;
 
-    /// A process as it was when it was looked at.
+    /// A process at the time of a scan.
     #[derive(Clone, Debug)]
     pub(super) struct Seen {
         pid: i32,
@@ -108,7 +108,7 @@ mod linux {
         /// Reads `/proc/PID/stat` (proc_pid_stat(5)).
         pub(super) fn of(pid: i32) -> Option<Self> {
             let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-            // The name stands in brackets and may hold anything, brackets too.
+            // The name is in parentheses and may contain anything, even parentheses.
             let behind = stat.iter().rposition(|byte| *byte == b')')? + 1;
             let fields = String::from_utf8_lossy(&stat[behind..]);
             let fields: Vec<&str> = fields.split_whitespace().collect();
@@ -132,12 +132,12 @@ mod linux {
             })
         }
 
-        /// Whether it was there to be killed.
+        /// Kills the process. Returns whether it was still there.
         pub(super) fn kill(&self) -> bool {
             let Some(pid) = Pid::from_raw(self.pid) else { return false };
             match pidfd_open(pid, PidfdFlags::empty()) {
                 Ok(process) => {
-                    // Whoever has the number and the time of birth after the descriptor was opened is whom it means.
+                    // If pid and start time still match after the descriptor was opened, it refers to this process.
                     Self::of(self.pid).is_some_and(|now| now.started == self.started && !now.dead)
                         && pidfd_send_signal(&process, Signal::KILL).is_ok()
                 }
@@ -149,7 +149,7 @@ mod linux {
     }
 
     impl Which<'_> {
-        /// Those meant and what descends from them, of all that were seen.
+        /// Selects the matching processes and their descendants.
         pub(super) fn pick(&self, seen: &[Seen]) -> Vec<Seen> {
             let groups: Vec<i32> =
                 self.groups.iter().filter(|group| group.is_the_same()).map(|group| group.leader.as_raw_pid()).collect();
@@ -172,7 +172,7 @@ mod linux {
         }
     }
 
-    /// All processes that are alive.
+    /// Lists all live processes.
     pub(super) fn look() -> Vec<Seen> {
         let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
         let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

@@ -1,4 +1,4 @@
-//! The life of a guard: it listens to its host, and cleans up after it.
+//! The life of a guard: it follows its host and cleans up after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::sweep::{self, Group, Which};
 
-/// Runs until the host is gone and nothing of it is left.
+/// Runs until the host is gone and all its children have ended.
 pub(super) fn run(host: &str) {
-    // The terminal's Ctrl-C and its hangup go to the host; what becomes of the servers is the host's affair as long as it
-    // lives.
+    // Ctrl-C and hangup from the terminal are for the host, which decides about its servers while it lives.
     let _ = rustix::process::setsid();
     sweep::name_this_process("mcp-host-guard");
-    // If the host is gone already, this is the age of whoever took its place: the first process, which is the oldest.
+    // If the host is gone already, this is the start time of the process that adopted us: the first process, the oldest
+    // of all.
     let since = rustix::process::getppid().and_then(|host| sweep::started(host.as_raw_pid())).unwrap_or_default();
     let children = listen(host, since);
     let unsure = children.values().any(Option::is_none);
@@ -28,7 +28,7 @@ pub(super) fn run(host: &str) {
     }
 }
 
-/// Follows what the host tells until it is gone: the children that are there then.
+/// Follows the host's reports until it is gone; returns the children that remain.
 fn listen(host: &str, since: u64) -> BTreeMap<u64, Option<Group>> {
     let mut children = BTreeMap::new();
     let (mut buffer, mut rest) = ([0u8; 16 * 1024], Vec::new());
@@ -59,7 +59,7 @@ fn listen(host: &str, since: u64) -> BTreeMap<u64, Option<Group>> {
                 _ => {}
             }
         }
-        // The host has ended the group; what left it is ended here.
+        // The host has ended the child's group; processes that left the group are ended here.
         if !ended.is_empty() {
             let marks: Vec<_> = ended.iter().map(|number| format!("{host}.{number} ")).collect();
             clear(&Which { marks: &marks, groups: &[], since }, &[Duration::ZERO]);
@@ -67,7 +67,7 @@ fn listen(host: &str, since: u64) -> BTreeMap<u64, Option<Group>> {
     }
 }
 
-/// Kills until nothing is found in as many looks as there are pauses, one after the other.
+/// Scans and kills until as many scans in a row as there are `pauses` find nothing.
 fn clear(which: &Which<'_>, pauses: &[Duration]) {
     let begun = Instant::now();
     let mut quiet = 0;
@@ -80,10 +80,11 @@ fn clear(which: &Which<'_>, pauses: &[Duration]) {
     }
 }
 
-/// A child between `fork` and the end of `exec` does not show its mark yet; on a busy machine that may take a while.
+/// The pauses between scans. A child between `fork` and the end of `exec` shows no mark yet; on a busy machine that may
+/// take a while.
 const SETTLING: [Duration; 4] =
     [Duration::ZERO, Duration::from_millis(10), Duration::from_millis(40), Duration::from_millis(100)];
-/// How long a killed process may take to be gone, before it is looked at again.
+/// How long a killed process may take to disappear before the next scan.
 const DYING: Duration = Duration::from_millis(2);
-/// What is not dead by then cannot be killed.
+/// How long to go on: a process that is not dead by then cannot be killed.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,18 +1,18 @@
-//! Which line of standard error tells why a program failed; pure.
+//! Finds the stderr line that explains why a program failed; pure.
 //!
-//! The last line is seldom it: package runners and runtimes end with where their log lies, with a hint, or with their
-//! version. So each line is weighed by its words, and lines that programs are known to end with never count.
+//! That is rarely the last line: package runners and runtimes end with the path of their log, a hint, or their version.
+//! So each line is weighed by its words, and known closing lines never count.
 
-/// The line that tells, and the innermost of the causes that are listed under it.
+/// The explaining line, and the innermost of the causes listed below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Telling {
     line: usize,
-    /// A cause may be wrapped over several lines: the first, and the first that is not of it.
+    /// The cause: the index of its first line, and the index after its last line; its text may be wrapped.
     because: Option<(usize, usize)>,
 }
 
 impl Telling {
-    /// What the two lines say, as one, from the text of each line.
+    /// Joins the line and its cause into one line; `text` returns the text of the line with that index.
     pub(super) fn of(self, text: impl Fn(usize) -> String) -> String {
         let head = squeeze(text(self.line).trim().trim_start_matches("× "));
         let head = head.trim_end_matches([':', '{', ' ']);
@@ -26,7 +26,7 @@ impl Telling {
     }
 }
 
-/// Whether what was chosen is the word of a package runner that did not get a package.
+/// Whether the chosen line comes from a package runner that could not get a package.
 pub(super) fn is_of_a_package(told: &str) -> bool {
     const RUNNERS: &[&str] = &[
         "npm error",
@@ -41,25 +41,25 @@ pub(super) fn is_of_a_package(told: &str) -> bool {
     RUNNERS.iter().any(|head| told.starts_with(head))
 }
 
-/// How much a line tells.
+/// How much a line explains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Weight {
-    /// A logger does not take it for trouble.
+    /// Logged at a level below warning.
     Quiet,
     Warning,
-    /// It says something, not more.
+    /// Ordinary text.
     Plain,
-    /// It speaks of an error.
+    /// Mentions an error.
     Error,
-    /// It says what is missing, refused or wrong.
+    /// Says what is missing, refused, or wrong.
     Reason,
-    /// What a program says when it gives up: an uncaught exception, `error: …`.
+    /// Final words of a program: an uncaught exception, `error: …`.
     Fatal,
-    /// A certificate that is not believed. What fails after that fails because of it.
+    /// An untrusted certificate. Later failures follow from it.
     Trust,
 }
 
-/// The line that tells most; of several the last. `None` if no line says anything.
+/// Returns the line that explains most; if several do, the last of them. Returns `None` if no line says anything.
 pub(super) fn choose(lines: &[String]) -> Option<Telling> {
     let mut best: Option<(Weight, usize)> = None;
     let mut scene = Scene::Open;
@@ -74,13 +74,13 @@ pub(super) fn choose(lines: &[String]) -> Option<Telling> {
     Some(Telling { line, because: innermost(lines, line) })
 }
 
-/// What the lines before make of the next one.
+/// How earlier lines affect the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scene {
     Open,
     /// Between the head of a Python traceback and its exception.
     Traceback,
-    /// Right after the head of a panic of Rust, which stands on a line of its own.
+    /// Right after the head of a Rust panic, whose message is on the next line.
     Panic,
     /// In a list of causes.
     Causes,
@@ -113,7 +113,7 @@ impl Scene {
         }
         if cause(line).is_some() {
             *self = Self::Causes;
-            // Where trust is lacking, no other line tells more; it is found again as the innermost cause.
+            // Not weighed, even if it is about trust; it is found again as the innermost cause.
             return None;
         }
         weigh(line, text)
@@ -145,7 +145,7 @@ fn weigh(line: &str, text: &str) -> Option<Weight> {
     Some(if has(&["error", "exception", "fatal", "panic"]) { Weight::Error } else { Weight::Plain })
 }
 
-/// What a certificate is refused with.
+/// Phrases of untrusted certificates.
 const TRUST: &[&str] = &[
     "certificate verify failed",
     "certificate_verify_failed",
@@ -160,7 +160,7 @@ const TRUST: &[&str] = &[
     "certificate is not yet valid",
 ];
 
-/// What is missing, refused or wrong.
+/// Phrases that say what is missing, refused, or wrong.
 const REASONS: &[&str] = &[
     "404",
     "401",
@@ -220,7 +220,7 @@ enum Level {
     Error,
 }
 
-/// The level that a logger wrote before its message.
+/// Returns the log level that a logger wrote before its message.
 fn level(text: &str) -> Option<Level> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).take(12);
     words
@@ -242,8 +242,8 @@ fn level(text: &str) -> Option<Level> {
         })
 }
 
-/// `TypeError: …`, `Error [ERR_X]: …`, `java.io.IOException: …`, at the beginning of a line: a runtime tells what nobody
-/// caught.
+/// Whether a runtime reports an uncaught exception: `TypeError: …`, `Error [ERR_X]: …`, `java.io.IOException: …` at the
+/// beginning of a line.
 fn is_exception(line: &str) -> bool {
     let line = npm(line).trim_start_matches("Uncaught ");
     let Some((head, rest)) = line.split_once(": ") else { return false };
@@ -256,16 +256,16 @@ fn is_exception(line: &str) -> bool {
     is_name && !rest.is_empty() && (name.ends_with("Error") || name.ends_with("Exception") || name == "panic")
 }
 
-/// `error: …`, `fatal: …`, `prog: error: …`.
+/// Whether a program reports why it gives up: `error: …`, `fatal: …`, `prog: error: …`.
 fn is_last_word(lower: &str) -> bool {
     let heads = ["error:", "fatal:", "fatal error:", "panic:", "error [", "err!", "× "];
     heads.iter().any(|head| lower.starts_with(head)) || lower.contains(": error: ") || lower.contains(": fatal: ")
 }
 
-/// Whether a line never tells anything: a part of a stack or of a source, or an epilogue.
+/// Whether a line never explains anything: part of a stack trace or source code, or a closing line.
 fn is_silent(line: &str, text: &str) -> bool {
     let indented = line.starts_with([' ', '\t']);
-    // npm ends many lines of its own with nothing.
+    // npm ends many of its own lines without any text.
     let is_npm = npm(line) != line;
     let text = if is_npm { text.strip_prefix("404").map_or(text, str::trim_start) } else { text };
     let empty = text.trim_matches(|c: char| !c.is_alphanumeric()).is_empty();
@@ -274,14 +274,14 @@ fn is_silent(line: &str, text: &str) -> bool {
         || (is_npm && NPM.iter().any(|beginning| text.starts_with(beginning)))
         || is_of_a_stack(text)
         || is_property(text)
-        // A line of a source, shown with its mark below.
+        // A source line, shown with a marker below it.
         || text.starts_with("throw ")
         || (indented && (text.starts_with("raise ") || text.contains("throw new ")))
         || (text.starts_with("Try '") && text.ends_with("for help."))
         || (text.starts_with("node:") && !text.starts_with("node: "))
 }
 
-/// What programs end with, or put between, that is never the reason.
+/// Beginnings of closing and separating lines, which are never the reason.
 const EPILOGUES: &[&str] = &[
     // Node and Bun.
     "Require stack:",
@@ -289,7 +289,7 @@ const EPILOGUES: &[&str] = &[
     "Node.js v",
     "Bun v",
     "(Use `node --trace",
-    // npm and npx, also where they write it without their name.
+    // npm and npx, also where the line lacks their name.
     "A complete log of this run",
     "Note that you can also install",
     "tarball, folder, http url",
@@ -324,7 +324,7 @@ const EPILOGUES: &[&str] = &[
     "... ",
 ];
 
-/// What follows `npm error` and repeats the error in fewer words.
+/// Beginnings of the text after `npm error` in lines that only repeat the error in fewer words.
 const NPM: &[&str] = &[
     "code ",
     "errno ",
@@ -335,7 +335,7 @@ const NPM: &[&str] = &[
     "'proxy' config is set properly",
 ];
 
-/// `at main (/srv/index.js:3:9)`, or the place alone: `/srv/index.js:3`.
+/// Whether a line is a stack frame: `at main (/srv/index.js:3:9)`, or the location alone: `/srv/index.js:3`.
 fn is_of_a_stack(text: &str) -> bool {
     let text = text.trim_end_matches([' ', '{']);
     let ends = text.rsplit_once(':').is_some_and(|(_, end)| !end.is_empty() && end.bytes().all(|b| b.is_ascii_digit()));
@@ -345,7 +345,7 @@ fn is_of_a_stack(text: &str) -> bool {
     }
 }
 
-/// A property of an error as Node prints it: `code: 'ENOENT',`.
+/// Whether a line is a property of an error as Node prints it: `code: 'ENOENT',`.
 fn is_property(text: &str) -> bool {
     let Some((name, value)) = text.split_once(": ") else { return false };
     let value = value.trim_end_matches(',');
@@ -359,7 +359,8 @@ fn is_property(text: &str) -> bool {
         )
 }
 
-/// What one of the causes says that are listed under an error; empty where the list only begins.
+/// Returns the text of a cause that is listed below an error: empty if the line only begins such a list, `None` if it
+/// is another line.
 fn cause(line: &str) -> Option<&str> {
     let text = line.trim_start_matches(|c: char| c.is_whitespace() || "╰├─▶│".contains(c));
     let listed = text.len() < line.len() && line.contains('▶');
@@ -370,7 +371,7 @@ fn cause(line: &str) -> Option<&str> {
         .or(listed.then_some(text))
 }
 
-/// The innermost of the causes that follow an error.
+/// Returns the innermost of the causes that follow an error: the index of its first line, and the index after its last.
 fn innermost(lines: &[String], from: usize) -> Option<(usize, usize)> {
     let (mut found, mut listing) = (None, false);
     for (index, line) in lines.iter().enumerate().skip(from + 1) {
@@ -380,7 +381,7 @@ fn innermost(lines: &[String], from: usize) -> Option<(usize, usize)> {
             (Some(""), _) => listing = true,
             (Some(_), _) => (found, listing) = (Some((index, index + 1)), false),
             (None, _) if listing && indented && !silent => found = Some((index, index + 1)),
-            // Drawn lists are wrapped.
+            // Causes in lists drawn with box characters are wrapped.
             (None, Some((first, end))) if indented && !silent && *end == index && lines[*first].contains('▶') => {
                 *end = index + 1;
             }
@@ -391,7 +392,7 @@ fn innermost(lines: &[String], from: usize) -> Option<(usize, usize)> {
     found
 }
 
-/// The line without what a program puts before each of its lines.
+/// Removes the prefix that a program puts before each of its lines.
 fn bare(line: &str) -> &str {
     let line = npm(line).trim();
     line.strip_prefix("× ").unwrap_or(line)
@@ -401,7 +402,7 @@ fn npm(line: &str) -> &str {
     ["npm error", "npm ERR!"].iter().find_map(|head| line.strip_prefix(head)).map_or(line, str::trim_start)
 }
 
-/// One space between two words.
+/// Collapses whitespace to single spaces.
 fn squeeze(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

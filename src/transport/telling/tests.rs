@@ -1,4 +1,4 @@
-//! What is told of outputs of real programs.
+//! Tests the choice of a line with the output of real programs.
 
 use super::*;
 
@@ -13,7 +13,7 @@ macro_rules! output {
     };
 }
 
-/// Outputs as the programs wrote them, and what is told of each.
+/// Outputs of real programs, and the line chosen from each.
 const OUTPUTS: &[(&str, &str)] = &[
     (
         output!("npx-missing"),
@@ -144,7 +144,7 @@ fn first_hour_h2_of_lines_without_meaning_the_last_is_told_and_epilogues_never()
     {
         assert_eq!(told(epilogue), None, "{epilogue}");
     }
-    // A word of a level counts more than the words behind it.
+    // A log level counts more than the words after it.
     assert_eq!(told("x: no token\nINFO 404 pages are served\nWARNING: no cache found").as_deref(), Some("x: no token"));
 }
 

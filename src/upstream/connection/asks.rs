@@ -1,4 +1,5 @@
-//! Questions of one server that have no answer yet: how many, how large together, how many in a second.
+//! Limits on one server's open questions, that is, its requests to clients that have no answer yet: their number, their
+//! total size, and their rate.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,43 +8,43 @@ use tokio::time::Instant;
 
 use crate::protocol::RequestId;
 
-/// Questions without an answer that one server may have,
+/// The maximum number of open questions per server.
 const OPEN: usize = 256;
-/// and so many bytes of them, or one of any size: a person may take minutes for each.
+/// The maximum bytes of open questions per server; a single one may be larger. A person may take minutes for each.
 const BYTES: usize = 16 << 20;
-/// Questions that one server may put in a second (`docs/hazards.md` H18).
+/// The maximum number of questions per server and second (`docs/hazards.md` H18).
 const PER_SECOND: u32 = 50;
-/// Bytes of a question's id. It is kept as long as the question, and told again with the answer.
+/// The maximum bytes of a question's id, which is kept as long as the question and repeated in the answer.
 const ID: usize = 1024;
 
-/// Those of one connection, by the server's own ids.
+/// The open questions of one connection, by the server's own ids.
 #[derive(Debug, Default)]
 pub(super) struct Asks {
     open: BTreeMap<RequestId, Open>,
-    /// Since when, and how many came since.
+    /// The start of the current one-second window, and the questions counted in it.
     window: Option<(Instant, u32)>,
 }
 
 #[derive(Debug)]
 struct Open {
-    /// The exchange that it went to.
+    /// The exchange that the question went to, if it belongs to one.
     exchange: Option<u64>,
     size: usize,
 }
 
-/// What becomes of a question that is not to be put to anybody.
+/// What happens to a question that no client is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Turned {
-    /// It is answered with that.
+    /// It is answered with an error that has this text.
     Away(String),
-    /// It gets no answer, for that reason.
+    /// It gets no answer, for this reason.
     Down(&'static str),
 }
 
 impl Asks {
-    /// Counts a question in; `size` bytes are kept for it.
+    /// Registers a question, for which `size` bytes are kept.
     pub(super) fn admit(&mut self, id: &RequestId, size: usize, now: Instant) -> Result<(), Turned> {
-        // Not even said again: each answer would hold it until the server takes it.
+        // Such a question is not even answered: each answer would hold the id until the server takes it.
         if matches!(id, RequestId::Text(text) if text.len() > ID) {
             return Err(Turned::Down("a question whose id is longer than 1 KiB"));
         }
@@ -59,7 +60,7 @@ impl Asks {
             return Err(Turned::Down("a question with an id in use"));
         }
         if self.open.len() >= OPEN {
-            return Err(Turned::Down("a question, while too many have no answer"));
+            return Err(Turned::Down("a question over the limit of open questions"));
         }
         let held: usize = self.open.values().map(|open| open.size).sum();
         if held > 0 && held.saturating_add(size) > BYTES {
@@ -70,34 +71,34 @@ impl Asks {
         Ok(())
     }
 
-    /// The question went to that exchange.
+    /// Records the exchange that a question went to.
     pub(super) fn went_to(&mut self, id: &RequestId, exchange: u64) {
         if let Some(open) = self.open.get_mut(id) {
             open.exchange = Some(exchange);
         }
     }
 
-    /// The exchange that a question went to which waits for its answer.
+    /// Returns the exchange that an open question went to.
     pub(super) fn exchange_of(&self, id: &RequestId) -> Option<u64> {
         self.open.get(id)?.exchange
     }
 
-    /// Counts a question out: whether it waited, and the exchange that it went to.
+    /// Removes a question. Returns `None` if it was not open; else the exchange that it went to, if any.
     pub(super) fn remove(&mut self, id: &RequestId) -> Option<Option<u64>> {
         Some(self.open.remove(id)?.exchange)
     }
 
-    /// How many wait.
+    /// The number of open questions.
     pub(super) fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether that question waits.
+    /// Whether that question is open.
     pub(super) fn holds(&self, id: &RequestId) -> bool {
         self.open.contains_key(id)
     }
 
-    /// Nobody waits for an answer any more; these were the questions, and the exchanges that they went to.
+    /// Removes all open questions and returns them with their exchanges.
     pub(super) fn take(&mut self) -> Vec<(RequestId, Option<u64>)> {
         std::mem::take(&mut self.open).into_iter().map(|(id, open)| (id, open.exchange)).collect()
     }

@@ -1,43 +1,43 @@
-//! Who has called on a connection: no client, one, or several.
+//! The clients that have called on a connection: none, one, or several.
 //!
-//! Over a pipe a question does not say during which call it is asked, and a server may ask after the call has ended. So
-//! a question belongs to one client only if no other has ever called (`docs/bridging.md` 15.2). That is decided under
-//! the lock of the connection's table: a call of another client that arrives in that moment goes elsewhere before a
-//! byte leaves.
+//! Over a pipe a question (a request from the server) does not name its call, and a server may ask after the call has
+//! ended. So a question belongs to a client only if no other client has ever called (`docs/bridging.md` 15.2). That is
+//! decided while the connection's table is locked: a call of another client that arrives at that moment goes elsewhere
+//! before a byte is sent.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::protocol::Profile;
-use crate::upstream::Owner;
+use crate::upstream::terms::Owner;
 
-/// The client that a lease belongs to, if it is one client's; it outlives connections.
+/// The only client that gets the questions from a lease's server, if one is bound; the binding outlives connections.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct Binding {
     owner: AtomicU64,
-    /// Counts up when it becomes nobody's again: for others than before, perhaps.
+    /// A counter that increases whenever the binding is cleared, after which the lease may serve other clients.
     turn: AtomicU64,
 }
 
 impl Binding {
     pub(in crate::upstream) fn get(&self) -> Option<Owner> {
-        // Nothing is ever the host's own.
+        // The host itself is never bound; its id stands for "unbound".
         Some(Owner(self.owner.load(Ordering::Acquire))).filter(|owner| *owner != Owner::HOST)
     }
 
-    /// Binds it to that client, unless it is another's.
+    /// Binds the lease to that client, unless it is bound to another. Returns whether it is bound to that client now.
     pub(in crate::upstream) fn set(&self, owner: Owner) -> bool {
         let set = self.owner.compare_exchange(Owner::HOST.0, owner.0, Ordering::AcqRel, Ordering::Acquire);
         set.is_ok_and(|_| owner != Owner::HOST) || self.get() == Some(owner)
     }
 
-    /// It is nobody's again.
+    /// Removes the binding.
     pub(in crate::upstream) fn clear(&self) {
-        // First: who finds it free finds it turned.
+        // The turn comes first, so that a reader that sees the lease unbound also sees the new turn.
         self.turn.fetch_add(1, Ordering::AcqRel);
         self.owner.store(Owner::HOST.0, Ordering::Release);
     }
 
-    /// How often it has become nobody's again.
+    /// How often the binding was cleared.
     pub(in crate::upstream) fn turn(&self) -> u64 {
         self.turn.load(Ordering::Acquire)
     }
@@ -46,17 +46,17 @@ impl Binding {
 /// The clients that have called on a connection so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Callers {
-    /// Nobody but the host itself.
+    /// No client, only the host itself.
     #[default]
     None,
-    /// This client alone, which can be asked that.
+    /// Only this client, which can answer these kinds of questions.
     One(Owner, Profile),
-    /// Several, or one that has gone since.
+    /// Several clients, or one that is gone by now.
     Many,
 }
 
 impl Callers {
-    /// A request is made for that client.
+    /// Records a request from that client, which can answer the kinds of questions in `profile`.
     pub(super) fn note(&mut self, owner: Owner, profile: Profile) {
         *self = match *self {
             _ if owner == Owner::HOST => return,
@@ -66,14 +66,14 @@ impl Callers {
         };
     }
 
-    /// That client has gone: what it began may ask yet, and has nobody to be put to.
+    /// Records that a client is gone: the server may still ask questions about its calls, but no client can answer.
     pub(super) fn forget(&mut self, owner: Owner) {
         if self.only() == Some(owner) {
             *self = Self::Many;
         }
     }
 
-    /// The only client that has called.
+    /// The only client that has called; `None` if none or several have.
     pub(super) fn only(self) -> Option<Owner> {
         match self {
             Self::One(owner, _) => Some(owner),

@@ -1,26 +1,26 @@
-//! What is dropped of what a server says: notifications over a rate, answers that nobody waits for. Counted, and told now
-//! and then.
+//! Limits excess messages from a server: notifications over the rate limit are dropped, and so are responses that no
+//! request waits for. Dropped messages are counted and logged now and then.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Notifications of one server in a second; what is over that is dropped (`docs/hazards.md` H50).
+/// The maximum number of notifications per server and second; the rest is dropped (`docs/hazards.md` H50).
 const NOTICES_PER_SECOND: u32 = 1000;
-/// What is dropped is told that often at most.
+/// The minimum interval between log lines about drops.
 const TOLD: Duration = Duration::from_secs(60);
 
-/// What was dropped of one server, and why.
+/// Counts one server's notifications and dropped messages.
 #[derive(Debug, Default)]
 pub(super) struct Flood {
-    /// Since when, and how many notifications came since.
+    /// The start of the current one-second window, and the notifications counted in it.
     window: Option<(Instant, u32)>,
     told: Option<Instant>,
     dropped: u64,
 }
 
 impl Flood {
-    /// Counts a notification, and tells whether it is one of too many in a second.
+    /// Counts a notification. Returns true if it exceeds the rate limit.
     pub(super) fn is_too_much(&mut self, now: Instant) -> bool {
         let (since, count) = self.window.get_or_insert((now, 0));
         if now - *since >= Duration::from_secs(1) {
@@ -30,7 +30,7 @@ impl Flood {
         *count > NOTICES_PER_SECOND
     }
 
-    /// Counts something that is dropped; tells how many there were if that is to be told now.
+    /// Counts a dropped message; returns the total if it is time to log it.
     pub(super) fn drop_one(&mut self, now: Instant) -> Option<u64> {
         self.dropped += 1;
         if self.told.is_some_and(|told| now - told < TOLD) {
@@ -40,7 +40,7 @@ impl Flood {
         Some(self.dropped)
     }
 
-    /// How much was dropped so far.
+    /// The number of dropped messages.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -1,38 +1,38 @@
-//! Requests that were answered with a task: what their server says under their progress token goes on for as long as the task
-//! does (2025-11-25, tasks, "Task Progress Notifications"). To whoever made the request while it has not let go of it; else up,
-//! as what a server says on its own.
+//! Requests that were answered with a task: progress under their progress token continues as long as the task does
+//! (2025-11-25, tasks, "Task Progress Notifications"). It goes to the exchange of the request while that exists; else
+//! it is relayed, like other messages that belong to no exchange.
 
 use std::sync::Arc;
 
 use super::super::Relayed;
-use super::super::exchange::{Exchange, Inbox, Item};
+use super::super::inbox::{Inbox, Item};
 use super::Connection;
 use crate::adapt::task::LONGEST_ID;
 use crate::protocol::Raw;
 
-/// So many are known of one connection; the oldest go.
+/// The maximum number of such requests per connection; the oldest are forgotten.
 const LASTING: usize = 1024;
 
-/// One of them.
+/// A request that was answered with a task.
 #[derive(Debug)]
 pub(super) struct Lasting {
-    /// What the server calls the task.
+    /// The server's id of the task.
     task: String,
-    /// Whose exchange it is, as long as there is one.
+    /// The inbox of the request's exchange, while that exists.
     inbox: Option<Arc<Inbox>>,
 }
 
 impl super::Table {
-    /// Nobody holds that request any more, unless it lasts without. What goes with it is dropped by the caller, who has
-    /// let go of the table: a question that nobody has heard answers itself.
+    /// Removes a request whose exchange was dropped, unless it was detached before. The caller drops the result after
+    /// releasing the table, because an undelivered question in it answers itself, which takes the lock.
     #[must_use]
     pub(super) fn let_go(&mut self, id: u64) -> Option<Lasting> {
         let held = self.lasting.get(&id).is_some_and(|lasting| lasting.inbox.is_some());
         if held { self.lasting.remove(&id) } else { None }
     }
 
-    /// A request is answered; if that is a task, its token is still good. The oldest one, if it is one too many, is dropped
-    /// by the caller as in [`Self::let_go`].
+    /// Keeps the progress token of a request that is answered with a task. Returns the oldest entry if there are too
+    /// many; the caller drops it as in [`Self::let_go`].
     #[must_use]
     pub(super) fn answer_lasts(&mut self, id: u64, inbox: &Arc<Inbox>, item: &Item) -> Option<Lasting> {
         let Item::Done(Ok(result)) = item else { return None };
@@ -44,10 +44,10 @@ impl super::Table {
 }
 
 impl Connection {
-    /// Progress under that token.
+    /// Routes a progress notification by its token; `None` is a token that cannot be ours.
     pub(super) fn receive_progress(self: &Arc<Self>, token: Option<u64>, params: Raw) {
         let table = self.lock();
-        // Put in under the lock: else its answer might be taken first, and nobody looks there any more.
+        // Under the lock: otherwise the answer might be taken first, and the progress would never be read.
         if let Some(waiting) = token.and_then(|token| table.waiting.get(&token)) {
             return waiting.inbox.put(Item::Progress(params));
         }
@@ -58,15 +58,15 @@ impl Connection {
                 drop(table);
                 self.relay(told);
             }
-            // A token that is none of ours, or not any more (`docs/hazards.md` H53).
+            // The token is not ours, or no longer in use (`docs/hazards.md` H53).
             None => {
                 drop(table);
-                self.drop_one("progress of nothing");
+                self.drop_one("progress of no known request");
             }
         }
     }
 
-    /// The task is over.
+    /// Forgets the requests that were answered with a task that is over.
     pub(super) fn lasts_no_longer(&self, task: &str) {
         let mut table = self.lock();
         let of_it = |(id, lasting): (&u64, &Lasting)| (lasting.task == task).then_some(*id);
@@ -75,20 +75,18 @@ impl Connection {
         drop(table);
         drop(gone);
     }
-}
 
-impl Exchange {
-    /// Lets go of a request that was answered with a task. What the server says of it from now on it says on its own.
-    pub(crate) fn let_last(&self) {
-        let mut table = self.connection.lock();
-        let Some(lasting) = table.lasting.get_mut(&self.id) else { return };
+    /// Detaches a request that was answered with a task.
+    pub(in crate::upstream) fn let_last(self: &Arc<Self>, id: u64, inbox: &Inbox) {
+        let mut table = self.lock();
+        let Some(lasting) = table.lasting.get_mut(&id) else { return };
         lasting.inbox = None;
         let task = lasting.task.clone();
         let mut others = Vec::new();
-        // Under the lock: what comes behind it waits for that.
-        while let Some(item) = self.inbox.pop() {
+        // Under the lock, so that later progress cannot overtake these items.
+        while let Some(item) = inbox.pop() {
             match item {
-                Item::Progress(params) => self.connection.relay(Relayed::Progress { task: task.clone(), params }),
+                Item::Progress(params) => self.relay(Relayed::Progress { task: task.clone(), params }),
                 other => others.push(other),
             }
         }
@@ -97,14 +95,15 @@ impl Exchange {
         drop(others);
     }
 
-    /// Lets what the server says of a request that was answered with a task come with another one, from what waits on.
-    pub(crate) fn goes_on_in(&self, other: &Self) {
-        let mut table = self.connection.lock();
-        if let Some(lasting) = table.lasting.get_mut(&self.id) {
-            lasting.inbox = Some(other.inbox.clone());
+    /// Redirects messages about a request that was answered with a task into the inbox `other`, including those still
+    /// queued.
+    pub(in crate::upstream) fn goes_on_in(&self, id: u64, inbox: &Inbox, other: &Arc<Inbox>) {
+        let mut table = self.lock();
+        if let Some(lasting) = table.lasting.get_mut(&id) {
+            lasting.inbox = Some(other.clone());
         }
-        while let Some(item) = self.inbox.pop() {
-            other.inbox.put(item);
+        while let Some(item) = inbox.pop() {
+            other.put(item);
         }
     }
 }

@@ -1,9 +1,10 @@
-//! One life of a transport: which request waits for which answer, and which call a message of the server belongs to.
+//! One connection, from its opening to its loss: matches responses to waiting requests, and finds the call that any
+//! other message from the server belongs to.
 //!
-//! **Invariant:** a message is handed on without waiting, so one slow client never stops a server's reader. The table
-//! of waiting requests is behind a plain lock that is never held across an `await`: a task of its own for it would cost
-//! each call two wake-ups. No request waits for a place in the table; where several clients use the lease, none gets
-//! more than half of `pendingPerServer`.
+//! **Invariant:** messages are passed on without waiting, so one slow client never stops a server's reader. The table
+//! of waiting requests is behind a plain lock that is never held across an `await`: a separate task that owns it would
+//! cost each call two wake-ups. No request waits for room in the table: it is refused. If several clients use the
+//! lease, each gets at most half of `pendingPerServer`.
 
 mod asks;
 mod callers;
@@ -11,25 +12,29 @@ mod flood;
 mod lasting;
 mod receive;
 mod say;
+mod take;
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use arc_swap::ArcSwapOption;
+use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::exchange::{Exchange, Inbox, Item, Owner, Terms};
 use super::handshake::{Cache, Peer};
-use super::{Nature, Relay, drive, modern};
+use super::inbox::{Inbox, Item};
+use super::terms::{Owner, Terms};
+use super::{Nature, Relay, modern};
 use crate::lineage::Lineage;
-use crate::protocol::{Frame, Message, Method, ProtocolVersion, Raw, Request, RequestId};
+use crate::lock::lock;
+use crate::protocol::{Message, Method, ProtocolVersion, Raw, RequestId};
 use crate::registry::{Caps, Kind, Offer};
-use crate::transport::{self, Http, Memory, Pipe, Sse};
+use crate::transport::{self, Announcer, Http, Memory, Pipe, Sse};
 use asks::Asks;
 pub(super) use callers::Binding;
 use callers::Callers;
@@ -37,77 +42,86 @@ use flood::Flood;
 use lasting::Lasting;
 use say::Speech;
 
-/// How messages leave.
+/// The sending side of a transport.
 #[derive(Clone, Debug)]
-pub(super) enum Wire {
+pub(super) enum Link {
     Pipe(Pipe),
     Http(Arc<Http>),
     Sse(Arc<Sse>),
     Memory(Memory),
 }
 
-/// What a connection is made with.
+/// What a new connection is created from.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) server: Arc<str>,
-    pub(super) wire: Wire,
+    pub(super) announcer: Announcer,
+    pub(super) link: Link,
     pub(super) relay: Relay,
     pub(super) binding: Arc<Binding>,
-    /// The roots of the lease, where they are known.
+    /// The roots that answer the server's `roots/list`, if known.
     pub(super) roots: Arc<Mutex<Option<Raw>>>,
     pub(super) client_info: Raw,
     pub(super) caps: Caps,
     pub(super) pending_cap: usize,
-    /// Bytes that may wait to be said over HTTP.
+    /// The maximum bytes of outgoing messages that are queued over HTTP.
     pub(super) queue: usize,
-    /// How deep its messages may nest.
+    /// The maximum nesting depth of the server's messages.
     pub(super) depth: usize,
-    /// How many clients use the lease.
+    /// The host's own JSON keys (`mcp-host/…`) that the server may use in answers: none, except for the user's own
+    /// daemon.
+    pub(super) stays: &'static [&'static str],
+    /// The number of clients that use the lease.
     pub(super) users: Arc<AtomicUsize>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
     pub(super) nature: Nature,
+    /// Asks the server whether a revision that it just refused still holds, and ends the refused request.
+    pub(super) renew: Renew,
 }
+
+/// An async function of a connection and the id of one of its requests.
+pub(super) type Renew = fn(Arc<Connection>, u64) -> BoxFuture<'static, ()>;
 
 /// One connection to one server.
 #[derive(Debug)]
 pub(crate) struct Connection {
     parts: Parts,
-    /// The wire that took the place of the first one, which turned out not to be the server's (`infer.rs`).
-    instead: OnceLock<Wire>,
+    /// The link that replaced the first one, if that turned out to be the wrong transport (`infer.rs`).
+    instead: OnceLock<Link>,
     table: Mutex<Table>,
     salt: RandomState,
     peer: OnceLock<Peer>,
-    /// Which lists the server says have changed, one bit a kind.
+    /// The lists that the server says have changed, one bit per kind.
     dirty: AtomicU8,
     dirtied: Notify,
     answered: AtomicBool,
     told_served: AtomicBool,
-    /// Requests of clients that were answered.
+    /// The number of answered client requests.
     served: AtomicU64,
     gone: AtomicBool,
-    /// What is said beside requests.
+    /// Outgoing messages other than requests.
     speech: Speech,
-    /// What the server listed last, for the headers that it wants of its tools.
+    /// The most recent tool list, for the headers that its tools require.
     offer: ArcSwapOption<Offer>,
-    /// What it said of keeping each list, and since when.
+    /// The caching hints of each list, and when that list was requested.
     caches: Mutex<[Option<(Cache, Instant)>; 4]>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     count: u64,
-    /// Oldest first: in that order they are told that all is lost.
+    /// The requests in flight, oldest first: when the connection is lost, they fail in this order.
     waiting: BTreeMap<u64, Waiting>,
     /// The clients that have called here.
     callers: Callers,
     /// Requests that were answered with a task.
     lasting: BTreeMap<u64, Lasting>,
-    /// Questions of the server that have no answer yet.
+    /// The server's questions that have no answer yet.
     asks: Asks,
-    /// Listens whose first word is waited for.
+    /// Change streams (`subscriptions/listen`) that the server has not yet acknowledged.
     acknowledgements: HashMap<u64, oneshot::Sender<Raw>>,
-    /// Resources that changed a moment ago, and which stream said so.
+    /// Recent resource updates: URI, stream, time.
     updates: Vec<(String, Option<u64>, Instant)>,
     flood: Flood,
     lost: Option<transport::Error>,
@@ -119,23 +133,25 @@ struct Waiting {
     owner: Owner,
     may_ask: bool,
     sessionless: bool,
-    /// Its answer is about the revision itself.
+    /// Whether it is a `server/discover`, whose answer is about the revision itself.
     is_probe: bool,
     is_listen: bool,
-    /// It wants log lines; without that a modern server says none during it.
+    /// Whether the request asks for log lines; otherwise a modern server sends none during it.
     wants_logs: bool,
-    /// The task that it waits for the result of.
+    /// The id of the task whose result the request waits for.
     task: Option<String>,
-    /// Its answer may be a task.
+    /// Whether its progress token outlives it if it is answered with a task.
     lasts: bool,
 }
 
-/// The bit of "something changed", for each of the lists.
+/// The dirty bit of the tool list.
 pub(super) const TOOLS: u8 = 1;
+/// The dirty bit of the prompt list.
 pub(super) const PROMPTS: u8 = 2;
+/// The dirty bit of both resource lists.
 pub(super) const RESOURCES: u8 = 4;
 
-/// Characters of what a server calls its version.
+/// The maximum length of a server's version string, in characters.
 const VERSION: usize = 200;
 
 impl Connection {
@@ -158,17 +174,18 @@ impl Connection {
         })
     }
 
-    /// What the server said of itself; `None` before the handshake is done.
+    /// The server's description of itself; `None` before the handshake is done.
     pub(crate) fn peer(&self) -> Option<&Peer> {
         self.peer.get()
     }
 
-    /// Whether each request says of itself who sends it, and what may be asked meanwhile.
+    /// Whether the server is modern: each request describes its client and the questions allowed during it. False
+    /// before the handshake is done.
     pub(crate) fn is_modern(&self) -> bool {
         self.peer.get().is_some_and(|peer| peer.version.is_modern())
     }
 
-    /// Reads what the server said.
+    /// Parses a message from the server.
     pub(super) fn read(&self, bytes: &bytes::Bytes) -> Result<Message, crate::protocol::Malformed> {
         Message::passing(bytes, self.parts.depth)
     }
@@ -177,20 +194,21 @@ impl Connection {
         self.parts.caps
     }
 
-    /// From now on tools get the headers of that list.
+    /// From now on, tool calls get the headers that the tools in `offer` require.
     pub(super) fn keep_offer(&self, offer: Arc<Offer>) {
         self.offer.store(Some(offer));
     }
 
     pub(super) fn keep_cache(&self, kind: Kind, cache: Cache, since: Instant) {
-        self.caches.lock().unwrap_or_else(PoisonError::into_inner)[kind as usize] = Some((cache, since));
+        lock(&self.caches)[kind as usize] = Some((cache, since));
     }
 
-    /// How long a list of a modern server is still good, and for whom; `None` for one of the legacy era, which says nothing.
-    /// A list whose time is over is read anew for the next one who asks, unless the server tells what changes.
+    /// Returns how long a modern server's list is still valid, and whether it may be shared; `None` for a legacy
+    /// server, which does not say, and before the list is read. An expired list is reread for the next client that
+    /// asks, unless the server reports changes of that list.
     pub(crate) fn freshness(&self, kind: Kind) -> Option<Cache> {
         let peer = self.peer.get().filter(|peer| peer.version.is_modern())?;
-        let (cache, since) = self.caches.lock().unwrap_or_else(PoisonError::into_inner)[kind as usize]?;
+        let (cache, since) = lock(&self.caches)[kind as usize]?;
         let left = Cache { ttl: cache.ttl.saturating_sub(since.elapsed()), ..cache };
         let (tells, bit) = match kind {
             Kind::Tools => (peer.offers.tools_changed, TOOLS),
@@ -203,7 +221,7 @@ impl Connection {
         Some(left)
     }
 
-    /// The headers of a request to a server of the modern era.
+    /// Returns the headers of a request to a modern server.
     pub(super) fn heads(&self, method: &Method, params: &Raw) -> modern::Heads {
         let version = self.peer.get().map_or(ProtocolVersion::LATEST_MODERN, |peer| peer.version);
         let offer = self.offer.load();
@@ -218,30 +236,30 @@ impl Connection {
         modern::heads(method, params, version, wanted)
     }
 
-    /// The server has said who it is.
+    /// Records the peer after a handshake.
     ///
     /// # Errors
-    /// When it is this very host.
+    /// When the server is this host itself.
     pub(super) fn shake_done(&self, peer: Peer) -> Result<(), transport::Error> {
         if peer.host.is_some() && peer.host.as_ref() == self.lineage().id() {
             return Err(transport::Error::Itself);
         }
-        match self.wire() {
-            Wire::Http(http) => http.agree(peer.version),
-            Wire::Sse(sse) => sse.agree(peer.version),
-            Wire::Pipe(_) | Wire::Memory(_) => {}
+        match self.link() {
+            Link::Http(http) => http.agree(peer.version),
+            Link::Sse(sse) => sse.agree(peer.version),
+            Link::Pipe(_) | Link::Memory(_) => {}
         }
         let _ = self.peer.set(peer);
         Ok(())
     }
 
-    pub(super) fn wire(&self) -> &Wire {
-        self.instead.get().unwrap_or(&self.parts.wire)
+    pub(super) fn link(&self) -> &Link {
+        self.instead.get().unwrap_or(&self.parts.link)
     }
 
-    /// Goes on over another wire, before anything is under way; once.
-    pub(super) fn change_wire(&self, wire: Wire) {
-        let _ = self.instead.set(wire);
+    /// Switches to another link before any request is in flight; works once.
+    pub(super) fn change_link(&self, link: Link) {
+        let _ = self.instead.set(link);
     }
 
     /// The server's name in the log.
@@ -249,12 +267,12 @@ impl Connection {
         &self.parts.server
     }
 
-    /// A number from 0 to 1.
+    /// Returns a random number between 0 and 1.
     pub(super) fn chance(&self) -> f64 {
         (self.parts.nature.chance)()
     }
 
-    /// Which host this is.
+    /// The id of this host, and the hosts above it.
     pub(super) fn lineage(&self) -> &Lineage {
         &self.parts.nature.lineage
     }
@@ -267,86 +285,87 @@ impl Connection {
         &self.parts.tasks
     }
 
-    /// Whether any request but the handshake was answered.
+    /// Whether any request other than the handshake was answered.
     pub(super) fn has_answered(&self) -> bool {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Whether any request of a client was answered.
+    /// Whether any client request was answered.
     pub(crate) fn has_served(&self) -> bool {
         self.served() > 0
     }
 
-    /// How many requests of clients were answered.
+    /// The number of answered client requests.
     pub(crate) fn served(&self) -> u64 {
         self.served.load(Ordering::Relaxed)
     }
 
-    /// Whether a request of a client is the first one here that was answered; asked once.
+    /// Returns true on the first call only: the call for the first answered client request.
     pub(crate) fn is_first_answer(&self) -> bool {
         !self.told_served.swap(true, Ordering::Relaxed)
     }
 
-    /// What its server calls its version, as far as it is kept.
+    /// The server's version string, truncated.
     pub(crate) fn server_version(&self) -> Option<String> {
         let version = self.peer.get()?.info.text("version")?;
         Some(version.chars().take(VERSION).collect())
     }
 
-    /// Whether a request was answered with a task that may go on.
+    /// Whether a request was answered with a task that may still run.
     pub(crate) fn has_tasks(&self) -> bool {
         !self.lock().lasting.is_empty()
     }
 
-    /// The process behind it, where there is one.
+    /// The id of the server's process, if it has one.
     pub(crate) fn pid(&self) -> Option<u32> {
-        match self.wire() {
-            Wire::Pipe(pipe) => pipe.pid(),
-            Wire::Http(_) | Wire::Sse(_) | Wire::Memory(_) => None,
+        match self.link() {
+            Link::Pipe(pipe) => pipe.pid(),
+            Link::Http(_) | Link::Sse(_) | Link::Memory(_) => None,
         }
     }
 
-    /// Whether what the server asks says by the stream it comes on during which request it is asked.
+    /// Whether the stream on which a question comes identifies the request that the question belongs to.
     pub(crate) fn tells_whose(&self) -> bool {
-        match &self.parts.wire {
-            Wire::Http(_) => true,
-            Wire::Memory(memory) => memory.tells_whose(),
-            Wire::Pipe(_) | Wire::Sse(_) => false,
+        match &self.parts.link {
+            Link::Http(_) => true,
+            Link::Memory(memory) => memory.tells_whose(),
+            Link::Pipe(_) | Link::Sse(_) => false,
         }
     }
 
-    /// Why it is gone, if it is.
+    /// Why the connection is lost, if it is.
     pub(crate) fn lost(&self) -> Option<transport::Error> {
         self.lock().lost.clone()
     }
 
-    /// Whether it is gone: what is opened on it is lost at once.
+    /// Whether the connection is gone: new exchanges on it are lost at once.
     pub(super) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
     }
 
-    /// Whether the server may say several things at once: only 2025-03-26 has that.
+    /// Whether the server may send batches: only 2025-03-26 allows it.
     pub(super) fn takes_batches(&self) -> bool {
         self.peer.get().is_some_and(|peer| peer.version == ProtocolVersion::V2025_03_26)
     }
 
-    /// How much of what it said was dropped: answers that nobody waits for, notifications over the rate.
+    /// The number of dropped messages: answers without a waiting request, notifications over the rate limit.
     pub(crate) fn dropped(&self) -> u64 {
         self.lock().flood.dropped()
     }
 
-    /// Requests without an answer, those of the host itself aside.
+    /// The number of client requests in flight.
     pub(crate) fn running(&self) -> usize {
         self.lock().waiting.values().filter(|waiting| waiting.owner != Owner::HOST).count()
     }
 
-    /// Questions of the server without an answer.
+    /// The number of the server's questions that have no answer yet.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(crate) fn questions(&self) -> usize {
         self.lock().asks.len()
     }
 
-    /// Whether the lease is another client's, or was and is for others than before.
+    /// Whether the lease is bound to another client, or has become free since the request was admitted. Never true for
+    /// the host's own requests or at a modern server.
     fn is_taken_from(&self, terms: &Terms) -> bool {
         if terms.owner == Owner::HOST || self.is_modern() {
             return false;
@@ -355,7 +374,7 @@ impl Connection {
         is_anothers || terms.turn.is_some_and(|turn| turn != self.parts.binding.turn())
     }
 
-    /// Makes the lease that client's, if no other has ever called here.
+    /// Binds the lease to that client if no other client has ever called here. Returns false if it cannot be bound.
     pub(super) fn claim(&self, owner: Owner) -> bool {
         let table = self.lock();
         let alone = table.callers == Callers::None || table.callers.only() == Some(owner);
@@ -372,18 +391,18 @@ impl Connection {
         self.lock().callers == Callers::None
     }
 
-    /// That client has gone.
+    /// Records that a client is gone.
     pub(super) fn forget_caller(&self, owner: Owner) {
         self.lock().callers.forget(owner);
     }
 
-    /// Whether all requests without an answer are this client's, those of the host itself aside.
+    /// Whether all requests in flight belong to this client or the host itself.
     pub(super) fn serves_only(&self, owner: Owner) -> bool {
         self.lock().waiting.values().all(|waiting| waiting.owner == owner || waiting.owner == Owner::HOST)
     }
 
-    /// A new request id: never used before on this connection, and not to be guessed from the ones before. It serves as
-    /// the progress token of that request too.
+    /// Returns a new request id: unique on this connection, and not predictable from earlier ones. It also serves as
+    /// the request's progress token.
     pub(crate) fn next_id(&self) -> u64 {
         let mut table = self.lock();
         table.count += 1;
@@ -393,82 +412,61 @@ impl Connection {
         (count << 20) | (self.salt.hash_one(count) & 0xf_ffff)
     }
 
-    /// What the server will grant to a listen under that id, which is opened next.
+    /// Returns a receiver for the acknowledgement of the change stream that is opened next under `id`.
     pub(super) fn expect_acknowledgement(&self, id: u64) -> oneshot::Receiver<Raw> {
         let (sender, receiver) = oneshot::channel();
         self.lock().acknowledgements.insert(id, sender);
         receiver
     }
 
-    /// Sends a request under an id of [`Connection::next_id`].
-    pub(crate) fn open(self: &Arc<Self>, id: u64, method: &Method, params: Option<&Raw>, terms: &Terms) -> Exchange {
-        let inbox = Arc::new(Inbox::of(terms.account.as_ref()));
-        // Neither handshake is ever cancelled (2025-11-25, cancellation).
-        let over = matches!(method, Method::Initialize | Method::Discover);
-        let mut exchange = Exchange { id, connection: self.clone(), inbox: inbox.clone(), drive: None, over };
-        let is_probe = *method == Method::Discover;
-        let is_listen = *method == Method::Listen;
-        let modern = is_probe || self.is_modern();
-        let stamped = modern.then(|| self.stamp(params, terms));
-        let params = stamped.as_ref().or(params);
-        {
-            let mut table = self.lock();
-            let refused = match &table.lost {
-                // What the host itself asks is to be told why; for all others it is enough that nothing has left.
-                Some(error) if terms.owner == Owner::HOST => Some(error.clone()),
-                Some(_) => Some(transport::Error::Unwritten),
-                // It has become another client's in this moment: nothing leaves, and the call goes elsewhere.
-                None if self.is_taken_from(terms) => Some(transport::Error::Unwritten),
-                None => self.overload(&table, terms.owner),
-            };
-            if let Some(error) = refused {
-                drop(table);
-                exchange.over = true;
-                inbox.put(Item::Lost(error));
-                return exchange;
-            }
-            let (owner, sessionless) = (terms.owner, terms.sessionless);
-            table.callers.note(owner, terms.asks_client());
-            let may_ask = method.may_ask();
-            let is_result = *method == Method::TasksResult;
-            let task = params.filter(|_| is_result).and_then(|params| params.text("taskId"));
-            let (wants_logs, lasts) = (terms.level.is_some(), terms.lasts);
-            let entry = Waiting { inbox, owner, may_ask, sessionless, is_probe, is_listen, wants_logs, task, lasts };
-            table.waiting.insert(id, entry);
-        }
-        let rpc_id = rpc_id(id, is_probe);
-        let sent = match self.wire() {
-            Wire::Pipe(pipe) => pipe.request(id, Frame::request(&rpc_id, method, params)),
-            Wire::Memory(memory) => {
-                memory.send(Message::Request(Request { id: rpc_id, method: method.clone(), params: params.cloned() }))
-            }
-            Wire::Http(http) => {
-                let frame = Frame::request(&rpc_id, method, params);
-                if let Some(params) = stamped {
-                    let post = drive::Post { frame, method: method.clone(), params };
-                    exchange.drive = Some(Box::pin(drive::modern_request(self.clone(), http.clone(), id, post)));
-                    return exchange;
-                }
-                exchange.drive = Some(Box::pin(drive::request(self.clone(), http.clone(), id, frame)));
-                Ok(())
-            }
-            Wire::Sse(sse) => {
-                drive::post(self, sse, id, Frame::request(&rpc_id, method, params));
-                Ok(())
-            }
+    /// Registers a request that is about to be sent.
+    ///
+    /// # Errors
+    /// Why it must not be sent.
+    pub(super) fn enter(
+        &self,
+        id: u64,
+        method: &Method,
+        params: Option<&Raw>,
+        terms: &Terms,
+        inbox: Arc<Inbox>,
+    ) -> Result<(), transport::Error> {
+        let (is_probe, is_listen) = (*method == Method::Discover, *method == Method::Listen);
+        let mut table = self.lock();
+        let refused = match &table.lost {
+            // The host's own requests report the cause; for others it is enough to know that nothing was sent.
+            Some(error) if terms.owner == Owner::HOST => Some(error.clone()),
+            Some(_) => Some(transport::Error::Unwritten),
+            // Another client has just taken the lease: nothing is sent, and the call goes elsewhere.
+            None if self.is_taken_from(terms) => Some(transport::Error::Unwritten),
+            None => self.overload(&table, terms.owner),
         };
-        if let Err(error) = sent {
-            if error == transport::Error::Unwritten {
-                // It takes nothing any more, and its end is on its way: until then nobody is to be given it again.
-                self.gone.store(true, Ordering::Release);
-            }
-            self.finish(id, Item::Lost(error.clone()));
-            self.failed(&error);
+        if let Some(error) = refused {
+            return Err(error);
         }
-        exchange
+        let (owner, sessionless) = (terms.owner, terms.sessionless);
+        table.callers.note(owner, terms.asks_client());
+        let may_ask = method.may_ask();
+        let is_result = *method == Method::TasksResult;
+        let task = params.filter(|_| is_result).and_then(|params| params.text("taskId"));
+        let (wants_logs, lasts) = (terms.level.is_some(), terms.lasts);
+        let entry = Waiting { inbox, owner, may_ask, sessionless, is_probe, is_listen, wants_logs, task, lasts };
+        table.waiting.insert(id, entry);
+        Ok(())
     }
 
-    /// Why no more may wait: there are too many, or too many of one client where others want to be served, too.
+    /// Ends a registered request that could not be sent.
+    pub(super) fn unsent(self: &Arc<Self>, id: u64, error: &transport::Error) {
+        if *error == transport::Error::Unwritten {
+            // The connection is about to end: until then no caller may get it again.
+            self.gone.store(true, Ordering::Release);
+        }
+        self.finish(id, Item::Lost(error.clone()));
+        self.failed(error);
+    }
+
+    /// Checks the limits on requests in flight: in total, and for one client while others use the lease. Returns the
+    /// error if a limit is reached.
     fn overload(&self, table: &Table, owner: Owner) -> Option<transport::Error> {
         let (all, cap) = (table.waiting.len(), self.parts.pending_cap);
         if all >= cap {
@@ -482,14 +480,15 @@ impl Connection {
         (own >= half).then_some(transport::Error::Share(half))
     }
 
-    fn stamp(&self, params: Option<&Raw>, terms: &Terms) -> Raw {
+    /// Returns the params of a request to a modern server, with the protocol's own members in `_meta`.
+    pub(super) fn stamp(&self, params: Option<&Raw>, terms: &Terms) -> Raw {
         let version = self.peer.get().map_or(ProtocolVersion::LATEST_MODERN, |peer| peer.version);
         modern::stamp(params, terms, &self.parts.client_info, version)
     }
 
-    /// An error that means more than its own request: the server is not there, or has forgotten us. Nothing more is sent
-    /// here. What it says of one request says nothing of the others: those that are under way have a way of their own, and
-    /// may be answered yet (`docs/hazards.md` H30).
+    /// Handles an error that concerns more than its own request: the server is unreachable, has forgotten the session,
+    /// or wants credentials. Other errors are ignored. No further request is sent here. Other requests in flight travel
+    /// separately and may still be answered (`docs/hazards.md` H30).
     pub(super) fn failed(self: &Arc<Self>, error: &transport::Error) {
         use transport::Error as E;
         if !error.wants_credentials()
@@ -507,11 +506,11 @@ impl Connection {
         self.parts.stop.cancel();
     }
 
-    /// The connection is gone: everybody who waits for something on it is told.
+    /// Ends the connection and fails everything that waits on it.
     pub(super) fn lose(self: &Arc<Self>, error: &transport::Error) {
         let (waiting, asks) = {
             let mut table = self.lock();
-            if table.lost.is_some() && matches!(self.wire(), Wire::Http(_)) {
+            if table.lost.is_some() && matches!(self.link(), Link::Http(_)) {
                 self.parts.stop.cancel();
                 return;
             }
@@ -521,9 +520,9 @@ impl Connection {
             (std::mem::take(&mut table.waiting), table.asks.take())
         };
         self.withdraw_all(asks);
-        // What was queued and not written, the server has not seen; what is queued in good order still goes out.
-        let unwritten = match self.wire() {
-            Wire::Pipe(pipe) if *error != transport::Error::Closed => pipe.abandon(),
+        // The server has not seen messages that were queued but not written; in an orderly close they still go out.
+        let unwritten = match self.link() {
+            Link::Pipe(pipe) if *error != transport::Error::Closed => pipe.abandon(),
             _ => Vec::new(),
         };
         for (id, entry) in waiting {
@@ -550,7 +549,7 @@ impl Connection {
         }
     }
 
-    /// Requests of clients without an answer, questions without one, and listens not acknowledged.
+    /// Counts client requests in flight, open questions, and unacknowledged listens.
     #[cfg(test)]
     pub(crate) fn leftovers(&self) -> [usize; 3] {
         let running = self.running();
@@ -559,14 +558,15 @@ impl Connection {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 }
 
-/// Ids of probes are text, which none of the ids of the session that may follow is.
+/// The prefix of the ids of `server/discover` requests. They are text, so no id of a later session equals one.
 const PROBE_ID: &str = "discover-";
 
-fn rpc_id(id: u64, is_probe: bool) -> RequestId {
+/// Returns the JSON-RPC id of a request.
+pub(super) fn rpc_id(id: u64, is_probe: bool) -> RequestId {
     if is_probe {
         return RequestId::Text(format!("{PROBE_ID}{id}").into());
     }

@@ -1,29 +1,33 @@
-//! What a server says, and whom it is for: answers by their id, the rest by the call that it belongs to.
+//! Routes messages from a server: responses by their id, everything else to the call that it belongs to.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::super::exchange::{Ask, Inbox, Item, Owner};
-use super::super::{Relayed, renew};
+use super::super::Relayed;
+use super::super::ask::Ask;
+use super::super::inbox::{Inbox, Item};
+use super::super::terms::Owner;
 use super::asks::Turned;
 use super::callers::Callers;
-use super::{Connection, PROBE_ID, PROMPTS, RESOURCES, TOOLS, Waiting, Wire, rpc_id};
+use super::{Connection, Link, PROBE_ID, PROMPTS, RESOURCES, TOOLS, Waiting, rpc_id};
+use crate::lock::lock;
 use crate::protocol::{
-    ErrorObject, Message, Method, Notification, Outcome, ProgressToken, Raw, Request, RequestId, Response, code, meta,
+    ErrorObject, Message, Method, Notification, Outcome, ProgressToken, ProtocolVersion, Raw, Request, RequestId,
+    Response, code, meta, ours,
 };
 use crate::transport::{Error, HANG_UP};
 
-/// Two streams that tell of one change do so within that time.
+/// Two streams that report the same resource update within this time mean the same change.
 const TWICE: Duration = Duration::from_millis(250);
-/// So many changes are compared.
+/// The maximum number of recent resource updates that are kept for that comparison.
 const UPDATES: usize = 256;
 
 impl Connection {
-    /// One message of the server. `origin` is the exchange on whose stream it came, where there is one.
+    /// Handles one message from the server. `origin` is the exchange on whose stream it came, if any.
     pub(in crate::upstream) fn receive(self: &Arc<Self>, origin: Option<u64>, message: Message) {
         match message {
             Message::Response(response) => self.receive_response(response),
@@ -38,14 +42,14 @@ impl Connection {
     fn receive_response(self: &Arc<Self>, response: Response) {
         match response.id.as_ref().map(|id| self.answered(id)) {
             Some(Some(id)) => self.settle(id, response.outcome),
-            // A request that nobody sent, that has its answer already, or that nobody waits for any more.
-            Some(None) => self.drop_one("an answer to nothing"),
+            // A request that was never sent, is answered already, or whose caller no longer waits.
+            Some(None) => self.drop_one("an answer to no pending request"),
             None => {
                 if let Err(error) = response.outcome {
                     tracing::warn!(
                         server = &*self.parts.server,
                         code = error.code,
-                        "an error about no request: {}",
+                        "an error that names no request: {}",
                         error.message
                     );
                 }
@@ -53,7 +57,7 @@ impl Connection {
         }
     }
 
-    /// The request that waits for an answer under that id. It counts as it was sent, in value and in type
+    /// Returns the request in flight with that id. The id must match the sent one in value and in type
     /// (`docs/hazards.md` H34).
     pub(in crate::upstream) fn answered(&self, id: &RequestId) -> Option<u64> {
         let number = Self::id_of(id)?;
@@ -61,7 +65,7 @@ impl Connection {
         (rpc_id(number, is_probe) == *id).then_some(number)
     }
 
-    /// Counts a notification, and tells whether it is one of too many. What changes nothing by coming again always passes.
+    /// Counts a notification. Returns true if it exceeds the rate limit, which idempotent notifications never do.
     fn is_too_much(&self, method: &Method) -> bool {
         let light = matches!(
             method,
@@ -74,7 +78,7 @@ impl Connection {
         self.lock().flood.is_too_much(Instant::now()) && !light
     }
 
-    /// Counts something that is dropped.
+    /// Counts a dropped message, and logs the total now and then.
     pub(in crate::upstream) fn drop_one(&self, what: &str) {
         let told = self.lock().flood.drop_one(Instant::now());
         if let Some(dropped) = told {
@@ -82,7 +86,7 @@ impl Connection {
         }
     }
 
-    /// The number of one of our ids.
+    /// Returns the number in a request id of ours; `None` if the id cannot be ours.
     pub(in crate::upstream) fn id_of(id: &RequestId) -> Option<u64> {
         match id {
             RequestId::Number(id) => u64::try_from(*id).ok(),
@@ -90,14 +94,15 @@ impl Connection {
         }
     }
 
-    /// Takes the answer to a request. A revision that is refused after all is agreed on anew first.
+    /// Completes a request. If the server refused the request's revision, the revision is renegotiated first.
     pub(in crate::upstream) fn settle(self: &Arc<Self>, id: u64, outcome: Outcome) {
         match outcome {
             Err(error) if error.code == code::UNSUPPORTED_VERSION && self.is_modern() && self.is_request(id) => {
                 let (task, stop) = (self.clone(), self.stop_token().clone());
+                let renewed = (self.parts.renew)(self.clone(), id);
                 self.parts.tasks.spawn(async move {
-                    if stop.run_until_cancelled(renew::revision(&task, id)).await.is_none() {
-                        // Over HTTP nobody else ends it: its own way is over.
+                    if stop.run_until_cancelled(renewed).await.is_none() {
+                        // Over HTTP nothing else ends the request: its own future has finished.
                         task.finish(id, Item::Lost(Error::Renegotiated));
                     }
                 });
@@ -106,12 +111,12 @@ impl Connection {
         }
     }
 
-    /// Ends a request; only the first end counts.
+    /// Ends a request in flight with its last item; later calls for the same request do nothing.
     pub(in crate::upstream) fn finish(&self, id: u64, item: Item) {
         let mut table = self.lock();
         let entry = table.waiting.remove(&id);
         if let Some(entry) = entry {
-            // Under the same lock: progress on another stream finds the one or the other.
+            // Under the same lock, so that progress on another stream finds either the waiting or the lasting entry.
             let oldest = if entry.lasts { table.answer_lasts(id, &entry.inbox, &item) } else { None };
             drop(table);
             drop(oldest);
@@ -124,11 +129,17 @@ impl Connection {
                     self.served.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            entry.inbox.put(item);
+            // Answers to the host itself may hold our own `_meta` keys: other hosts send their ids in them.
+            let is_clients = entry.owner != Owner::HOST;
+            entry.inbox.put(match item {
+                Item::Done(Ok(result)) if is_clients => Item::Done(Ok(ours::body(result, self.parts.stays))),
+                Item::Done(Err(error)) => Item::Done(Err(ours::error(error, self.parts.stays))),
+                item => item,
+            });
         }
     }
 
-    /// Whether a request other than a probe waits under that id.
+    /// Whether a request other than a probe is in flight under that id.
     fn is_request(&self, id: u64) -> bool {
         self.lock().waiting.get(&id).is_some_and(|waiting| !waiting.is_probe)
     }
@@ -137,26 +148,29 @@ impl Connection {
         self.lock().waiting.get(&id).is_some_and(|waiting| waiting.is_listen)
     }
 
-    /// Whether the request still waits.
+    /// Whether the request is in flight.
     pub(in crate::upstream) fn waits(&self, id: u64) -> bool {
         self.lock().waiting.contains_key(&id)
     }
 
     fn receive_notification(self: &Arc<Self>, origin: Option<u64>, notice: Notification) {
-        let params = notice.params.unwrap_or_else(Raw::empty_object);
+        let params = notice.params.map_or_else(Raw::empty_object, |params| ours::body(params, &[]));
         match notice.method {
             Method::Progress => {
                 let token = params.member("progressToken").and_then(|token| token.read::<ProgressToken>().ok());
                 self.receive_progress(token.as_ref().and_then(number_of), params);
             }
-            Method::LogMessage => match self.correlate(origin) {
-                Whose::Exchange(_, inbox) => inbox.put(Item::Log(params)),
-                // A modern server has nothing to say outside of requests, and its lease may be several people's.
-                Whose::Nobody(_) if !self.is_modern() => self.relay(Relayed::Log(params)),
-                Whose::Nobody(_) | Whose::Unclear => {
-                    tracing::debug!(server = &*self.parts.server, "a log line that may be anybody's: {params}")
+            Method::LogMessage => {
+                self.parts.announcer.log(&params);
+                match self.correlate(origin) {
+                    Whose::Exchange(_, inbox) => inbox.put(Item::Log(params)),
+                    // A modern server must not log outside of requests, and its lease may have several clients.
+                    Whose::Nobody(_) if !self.is_modern() => self.relay(Relayed::Log(params)),
+                    Whose::Nobody(_) | Whose::Unclear => {
+                        tracing::debug!(server = &*self.parts.server, "a log line of unclear owner: {params}");
+                    }
                 }
-            },
+            }
             Method::Cancelled => self.withdraw(&params),
             Method::ToolsListChanged => self.mark(TOOLS),
             Method::PromptsListChanged => self.mark(PROMPTS),
@@ -169,7 +183,7 @@ impl Connection {
             Method::Acknowledged => self.acknowledge(origin, &params),
             Method::ElicitationComplete => self.relay(Relayed::ElicitationComplete(params)),
             Method::TaskStatus | Method::TaskNews => self.relay(Relayed::Task(params)),
-            Method::Other(name) if matches!(self.wire(), Wire::Memory(_)) && *name == *HANG_UP => self.hang_up(&params),
+            Method::Other(name) if matches!(self.link(), Link::Memory(_)) && *name == *HANG_UP => self.hang_up(&params),
             other => tracing::debug!(server = &*self.parts.server, "unknown notification {other}"),
         }
     }
@@ -177,12 +191,12 @@ impl Connection {
     fn acknowledge(&self, origin: Option<u64>, params: &Raw) {
         let sender = subscription(params).or(origin).and_then(|id| self.lock().acknowledgements.remove(&id));
         if let Some(sender) = sender {
-            // Whoever opened the listen may have given it up.
+            // The opener of the listen may have given up.
             let _ = sender.send(params.member("notifications").unwrap_or_else(Raw::empty_object));
         }
     }
 
-    /// Whether another stream told the same a moment ago: while one takes the place of another, both tell.
+    /// Whether another stream reported the same update a moment ago: while one stream replaces another, both report.
     fn is_told_twice(&self, origin: Option<u64>, params: &Raw) -> bool {
         let (id, now) = (subscription(params).or(origin), Instant::now());
         let Some(uri) = params.text("uri") else { return false };
@@ -210,7 +224,7 @@ impl Connection {
         self.dirtied.notify_one();
     }
 
-    /// Waits until the server says that lists have changed; tells which, once.
+    /// Waits until the server has reported changed lists; returns and clears their dirty bits.
     pub(in crate::upstream) async fn changed(&self) -> u8 {
         loop {
             match self.dirty.swap(0, Ordering::Relaxed) {
@@ -220,20 +234,21 @@ impl Connection {
         }
     }
 
-    /// What changed so far needs no reading of its own.
+    /// Discards the changes reported so far.
     pub(in crate::upstream) fn forget_changes(&self) {
         self.dirty.store(0, Ordering::Relaxed);
     }
 
     fn receive_request(self: &Arc<Self>, origin: Option<u64>, request: Request) {
         let Request { id, method, params } = request;
+        let params = params.map(|params| ours::head(params, &[meta::INPUT_KEY]));
         if self.is_modern() {
-            // Servers of the modern era ask by results, and clients answer no requests.
-            tracing::warn!(server = &*self.parts.server, "a request of a modern server, dropped: {method}");
+            // Modern servers ask in results, and clients answer no requests.
+            tracing::warn!(server = &*self.parts.server, "a modern server sent a request, dropped: {method}");
             return;
         }
         let size = params.as_ref().map_or(0, |params| params.as_bytes().len());
-        // Named, so that the table is not locked while it is answered.
+        // Bound to a name, so that the table is not locked while the question is answered.
         let admitted = self.lock().asks.admit(&id, size, Instant::now());
         match admitted {
             Ok(()) => {}
@@ -244,7 +259,8 @@ impl Connection {
             Method::Ping => self.echo(&id, Ok(Raw::empty_object())),
             Method::RootsList | Method::CreateMessage | Method::Elicit => {
                 let task = params.as_ref().and_then(related_task);
-                let ask = Ask::new(id.clone(), method, params, self.clone());
+                let revision = self.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
+                let ask = Ask::new(id.clone(), method, params, revision, self.clone());
                 let whose = match &task {
                     Some(task) => self.waiting_for(task),
                     None => self.asker(origin, &ask),
@@ -262,7 +278,7 @@ impl Connection {
         }
     }
 
-    /// Whether the server asked that during the request, and still waits for the answer.
+    /// Whether the server asked that question during the request and still waits for the answer.
     pub(in crate::upstream) fn was_asked(&self, id: u64, question: &RequestId) -> bool {
         self.lock().asks.exchange_of(question) == Some(id)
     }
@@ -272,7 +288,7 @@ impl Connection {
         self.lock().asks.holds(question)
     }
 
-    /// The request that waits for the result of a task: what the task asks belongs to it, and to no other.
+    /// Finds the request that waits for the result of a task: the task's questions belong to that request alone.
     fn waiting_for(&self, task: &str) -> Whose {
         let table = self.lock();
         let found = table.waiting.iter().find(|(_, entry)| entry.task.as_deref() == Some(task));
@@ -282,7 +298,7 @@ impl Connection {
     fn withdraw(self: &Arc<Self>, params: &Raw) {
         let Some(id) = params.member("requestId").and_then(|id| id.read::<RequestId>().ok()) else { return };
         if self.is_modern() {
-            // A server of the modern era withdraws nothing but a stream of changes.
+            // A modern server can cancel only a change stream.
             if let Some(id) = Self::id_of(&id).filter(|id| self.is_listen(*id)) {
                 self.finish(id, Item::Done(Ok(Raw::empty_object())));
             }
@@ -300,21 +316,23 @@ impl Connection {
         }
     }
 
-    /// The connection is over: what its server asked beside calls is taken back. A call takes back its own.
+    /// Withdraws the questions that belong to no call, after the connection has ended. Calls withdraw their own
+    /// questions.
     pub(super) fn withdraw_all(self: &Arc<Self>, asks: Vec<(RequestId, Option<u64>)>) {
         for (id, _) in asks.into_iter().filter(|(_, exchange)| exchange.is_none()) {
             self.relay(Relayed::Withdrawn(id));
         }
     }
 
-    /// Whose a question is (`docs/bridging.md` 15.2): that of the call on whose stream it came; else of the only client that
-    /// has ever called here, whose lease this becomes if that client can be asked; else nobody's. Another client's call that
-    /// comes in this moment finds it so, and goes elsewhere.
+    /// Finds the call that a question belongs to (`docs/bridging.md` 15.2): the call on whose stream it came; else the
+    /// latest call of the only client that has ever called here; else none. If that only client can be asked, the lease
+    /// is bound to it: a call from another client that arrives at this moment sees the binding and goes to another
+    /// lease.
     fn asker(&self, origin: Option<u64>, ask: &Ask) -> Whose {
         let table = self.lock();
         let named = origin.map(|id| table.waiting.get(&id).map(|entry| (id, entry)));
         let named = match named {
-            // Its call is over: it is no other's.
+            // The call on whose stream it came is over, so it belongs to no other call.
             Some(None) => return Whose::Unclear,
             Some(Some((_, entry))) if entry.owner == Owner::HOST => None,
             named => named.flatten(),
@@ -326,9 +344,9 @@ impl Connection {
                 return named.map_or(Whose::Unclear, |(id, entry)| Whose::Exchange(id, entry.inbox.clone()));
             }
         };
-        // Roots that the lease knows are told by the host: those who told the same go on sharing it.
-        let is_told = ask.method == Method::RootsList
-            && self.parts.roots.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        // The host itself answers with the roots that the lease knows, so that clients with equal roots keep sharing
+        // the lease.
+        let is_told = ask.method == Method::RootsList && lock(&self.parts.roots).is_some();
         if ask.is_for(profile) && !is_told {
             self.parts.binding.set(owner);
         }
@@ -337,14 +355,14 @@ impl Connection {
         let is_one = calls.next().is_some_and(|(_, entry)| !entry.sessionless || calls.next().is_none());
         match named.or(latest.map(|(id, entry)| (*id, entry))) {
             Some((id, entry)) if named.is_some() || is_one => Whose::Exchange(id, entry.inbox.clone()),
-            // A client without a session, that may be two conversations.
+            // A client without a session may be having two conversations.
             Some(_) => Whose::Unclear,
             None => Whose::Nobody(Some(owner)),
         }
     }
 
-    /// Which call a log line belongs to: the stream it came on; else the only client with calls under way, by its latest.
-    /// Two clients with calls under way: unclear, and never guessed.
+    /// Finds the call that a log line belongs to: the call on whose stream it came; else the latest call of the only
+    /// client with calls in flight. With two such clients the call is unclear and never guessed.
     fn correlate(&self, origin: Option<u64>) -> Whose {
         let modern = self.is_modern();
         let table = self.lock();
@@ -352,7 +370,7 @@ impl Connection {
             match table.waiting.get(&id) {
                 Some(entry) if entry.owner == Owner::HOST => {}
                 Some(entry) => return Whose::Exchange(id, entry.inbox.clone()),
-                // Its call is over: it is no other's.
+                // The call on whose stream it came is over, so it belongs to no other call.
                 None => return Whose::Unclear,
             }
         }
@@ -375,20 +393,21 @@ impl Connection {
     }
 
     pub(in crate::upstream) fn relay(self: &Arc<Self>, what: Relayed) {
-        // A full relay means that the host itself is behind: the news is dropped, a question answers itself.
+        // A full relay means that the host itself is behind: the message is dropped, and a dropped question answers
+        // itself.
         if let Err(mpsc::error::TrySendError::Full(_)) = self.parts.relay.try_send(self, what) {
             tracing::warn!(server = &*self.parts.server, "news dropped: too many at once");
         }
     }
 }
 
-/// The request of ours that a token stands for.
+/// The number of the request that a progress token belongs to; `None` if the token cannot be ours.
 fn number_of(token: &ProgressToken) -> Option<u64> {
     let RequestId::Number(token) = token else { return None };
     u64::try_from(*token).ok()
 }
 
-/// The listen that a message belongs to.
+/// The id of the change stream (`subscriptions/listen`) that a message names.
 fn subscription(params: &Raw) -> Option<u64> {
     let id = params.member("_meta")?.member(meta::SUBSCRIPTION_ID)?;
     Connection::id_of(&id.read::<RequestId>().ok()?)
@@ -396,12 +415,12 @@ fn subscription(params: &Raw) -> Option<u64> {
 
 enum Whose {
     Exchange(u64, Arc<Inbox>),
-    /// No request under way; of that client, if one alone has ever called.
+    /// No request in flight. Holds the client, if only one has ever called.
     Nobody(Option<Owner>),
     Unclear,
 }
 
-/// The task that a question names (2025-11-25).
+/// The id of the task that a question names (2025-11-25).
 fn related_task(params: &Raw) -> Option<String> {
     params.member("_meta")?.member(meta::RELATED_TASK)?.text("taskId")
 }

@@ -1,47 +1,52 @@
-//! What a server is told besides requests: notifications, and answers to its questions.
+//! Outgoing messages other than requests: notifications, and answers to the server's questions.
 //!
-//! Over HTTP each message is a POST of its own. A server that accepts them and never answers would have one of our
-//! sockets for each, so a few are under way at once, and the others wait in order, within `limits.serverQueue`. What
-//! the server itself makes us say has little room there, and a mere refusal has none (`docs/hazards.md` H18).
+//! Over HTTP each message is a POST of its own. A server that accepts them and never responds would hold one of our
+//! sockets for each, so only a few are in flight at once, and the others wait in order, within `limits.serverQueue`.
+//! Messages that the server itself provokes have little room in that queue, and a mere refusal has none
+//! (`docs/hazards.md` H18).
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::{Connection, Item, Wire};
+use super::{Connection, Item, Link};
+use crate::lock::lock;
 use crate::protocol::{ErrorObject, Frame, Message, Method, Notification, Outcome, Raw, RequestId, Response};
-use crate::transport;
-use crate::upstream::drive;
+use crate::transport::{self, Sse};
+use crate::upstream::ask::Asker;
 
-/// So many messages are posted to one server at once.
+/// The maximum number of messages posted to one server at once.
 const AT_ONCE: usize = 16;
-/// So many wait of what a server makes us say: answers to pings, and to what we do not know.
+/// The maximum queue length for echoes: answers to pings and to unknown requests.
 const ECHOES: usize = 64;
-/// What a message that waits costs beside its bytes.
+/// The bytes that a queued message costs in addition to its own length.
 const OVERHEAD: usize = 256;
-/// What is under way when the connection is lost may have arrived within that time: its call may be answered yet.
+/// How long a server may take to accept a POST over HTTP with SSE. The answer comes on the stream.
+const ACCEPT: Duration = Duration::from_secs(60);
+/// How long POSTs in flight may continue after the connection is lost: they may have arrived, and their call may still
+/// be answered.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Why something is said, which decides how long it may wait.
+/// Why a message is sent, which decides how long it may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// Somebody here has something to say.
+    /// The host or a client has something to say.
     Ours,
-    /// The server gets an answer that nobody had to be asked for.
+    /// An answer that the host gives itself: to a ping, or to an unknown request.
     Echo,
-    /// It gets a refusal, because it asks too much.
+    /// A refusal, because the server asks too much.
     Refusal,
 }
 
-/// What is to be said over HTTP.
+/// The outgoing queue over HTTP.
 #[derive(Debug, Default)]
 pub(super) struct Speech {
     queue: Mutex<Queue>,
-    /// Whatever has to be over before the session may end.
+    /// The POSTs that must finish before the session may end.
     said: TaskTracker,
 }
 
@@ -49,16 +54,16 @@ pub(super) struct Speech {
 struct Queue {
     waiting: VecDeque<Frame>,
     bytes: usize,
-    /// Tasks that post what waits, one after the other.
+    /// The number of tasks that post queued messages.
     speakers: usize,
 }
 
 impl Speech {
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
-    /// The next message; a speaker that finds none is none any more.
+    /// Returns the next message. `None` means that there is none; the calling task then no longer counts as a speaker.
     fn next(&self) -> Option<Frame> {
         let mut queue = self.lock();
         let next = queue.waiting.pop_front();
@@ -71,7 +76,7 @@ impl Speech {
 }
 
 impl Queue {
-    /// Whether a message may wait until another one has been said. An empty queue takes one of any size.
+    /// Whether a message may be queued. An empty queue takes a message of any size.
     fn has_room(&self, frame: &Frame, why: Why, cap: usize) -> bool {
         match why {
             Why::Ours => self.waiting.is_empty() || self.bytes + frame.len() + OVERHEAD <= cap,
@@ -82,34 +87,34 @@ impl Queue {
 }
 
 impl Connection {
-    /// Sends a notification, without anybody waiting for it.
+    /// Sends a notification without waiting.
     pub(crate) fn notify(self: &Arc<Self>, method: Method, params: Option<Raw>) {
-        // In the modern era a client tells nothing but that, and over HTTP by closing the stream.
-        if self.is_modern() && (method != Method::Cancelled || matches!(self.wire(), Wire::Http(_))) {
+        // In the modern era a client sends only cancellations, and over HTTP it closes the stream instead.
+        if self.is_modern() && (method != Method::Cancelled || matches!(self.link(), Link::Http(_))) {
             return;
         }
         self.say(Message::Notification(Notification { method, params }), Why::Ours);
     }
 
-    /// Sends a notification that must arrive before anything that is sent later.
+    /// Sends a notification that must arrive before any later message; over HTTP, waits until it is accepted.
     pub(in crate::upstream) async fn say_first(self: &Arc<Self>, method: Method) -> Result<(), transport::Error> {
         let notice = Notification { method, params: None };
-        match self.wire() {
-            Wire::Http(http) => http.post(notice.frame()).await.map(drop),
-            Wire::Sse(sse) => sse.post(notice.frame()).await.map(drop),
-            Wire::Pipe(_) | Wire::Memory(_) => {
+        match self.link() {
+            Link::Http(http) => http.post(notice.frame()).await.map(drop),
+            Link::Sse(sse) => sse.post(notice.frame()).await.map(drop),
+            Link::Pipe(_) | Link::Memory(_) => {
                 self.say(Message::Notification(notice), Why::Ours);
                 Ok(())
             }
         }
     }
 
-    /// Answers a question of the server, if it still waits.
+    /// Answers a question from the server, if the server still waits for the answer.
     pub(in crate::upstream) fn respond(self: &Arc<Self>, id: &RequestId, outcome: Outcome) {
         self.respond_because(Why::Ours, id, outcome);
     }
 
-    /// The same where nobody had to be asked.
+    /// Answers a request from the server that no client had to answer.
     pub(super) fn echo(self: &Arc<Self>, id: &RequestId, outcome: Outcome) {
         self.respond_because(Why::Echo, id, outcome);
     }
@@ -120,7 +125,7 @@ impl Connection {
         }
     }
 
-    /// Answers what is no question that is taken.
+    /// Refuses a question that was not admitted.
     pub(super) fn refuse(self: &Arc<Self>, id: RequestId, why: ErrorObject) {
         self.say(Message::Response(Response { id: Some(id), outcome: Err(why) }), Why::Refusal);
     }
@@ -129,10 +134,10 @@ impl Connection {
         if self.is_gone() {
             return;
         }
-        let result = match self.wire() {
-            Wire::Pipe(pipe) => pipe.send(message.frame()),
-            Wire::Memory(memory) => memory.send(message),
-            Wire::Http(_) | Wire::Sse(_) => {
+        let result = match self.link() {
+            Link::Pipe(pipe) => pipe.send(message.frame()),
+            Link::Memory(memory) => memory.send(message),
+            Link::Http(_) | Link::Sse(_) => {
                 self.queue(message.frame(), why);
                 Ok(())
             }
@@ -147,7 +152,7 @@ impl Connection {
         let starts = queue.speakers < AT_ONCE;
         if !starts && !queue.has_room(&frame, why, self.parts.queue) {
             drop(queue);
-            return self.drop_one("what it would be told: it takes its messages too slowly");
+            return self.drop_one("a message to the server: it accepts messages too slowly");
         }
         queue.bytes += frame.len() + OVERHEAD;
         queue.waiting.push_back(frame);
@@ -157,13 +162,30 @@ impl Connection {
         }
     }
 
-    /// Counts a POST that has to be over before the session may end.
+    /// Tracks a POST that must finish before the session may end.
     pub(in crate::upstream) fn say_in_time<F: Future>(&self, post: F) -> impl Future<Output = F::Output> + use<F> {
         self.speech.said.track_future(post)
     }
 
-    /// Takes leave in good order: what runs is cancelled at the server, its questions are answered, and once all that is
-    /// out nothing is said any more. The session may end then.
+    /// Posts a message over HTTP with SSE.
+    pub(in crate::upstream) async fn deliver(self: &Arc<Self>, sse: &Sse, id: Option<u64>, frame: Frame) {
+        match timeout(ACCEPT, sse.post(frame)).await {
+            Ok(Ok(None)) => {}
+            Ok(Ok(Some(answer))) => self.take(id, &answer),
+            Ok(Err(error)) => {
+                self.failed(&error);
+                match id {
+                    Some(id) => self.lose_one(id, error),
+                    None => tracing::debug!(server = self.label(), "not sent: {error}"),
+                }
+            }
+            // The answer may still come; if not, the call has its own deadline.
+            Err(_) => tracing::warn!(server = self.label(), "a message was not accepted within {ACCEPT:?}"),
+        }
+    }
+
+    /// Prepares the orderly end of the session: requests in flight are cancelled at the server, its open questions are
+    /// answered with an error, and nothing is sent after that. Once this returns, the session may end.
     pub(in crate::upstream) async fn part(self: &Arc<Self>) {
         let error = transport::Error::Closed;
         let (waiting, asks) = {
@@ -197,7 +219,21 @@ impl Connection {
     }
 }
 
-/// Posts what waits until nothing does, or the connection is over.
+impl Asker for Connection {
+    fn version(&self) -> Option<String> {
+        self.server_version()
+    }
+
+    fn waits_for(&self, question: &RequestId) -> bool {
+        self.waits_for_answer(question)
+    }
+
+    fn answer(self: Arc<Self>, question: &RequestId, outcome: Outcome) {
+        self.respond(question, outcome);
+    }
+}
+
+/// Posts queued messages until there are none, or the connection is over.
 async fn speak(connection: Arc<Connection>) {
     let stop = connection.stop_token();
     let speech = async {
@@ -209,8 +245,8 @@ async fn speak(connection: Arc<Connection>) {
     };
     let over = async {
         stop.cancelled().await;
-        // Over HTTP with SSE the stream was the session.
-        if matches!(connection.wire(), Wire::Http(_)) {
+        // Over HTTP with SSE the session ended with its stream, so there is nothing to wait for.
+        if matches!(connection.link(), Link::Http(_)) {
             tokio::time::sleep(LAST).await;
         }
     };
@@ -222,13 +258,13 @@ async fn speak(connection: Arc<Connection>) {
 }
 
 async fn post(connection: &Arc<Connection>, frame: Frame) {
-    match connection.wire() {
-        Wire::Http(http) => match timeout(transport::HEADERS, http.post(frame)).await {
+    match connection.link() {
+        Link::Http(http) => match timeout(transport::HEADERS, http.post(frame)).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => connection.failed(&error),
             Err(_) => tracing::warn!("a message was not accepted within {:?}", transport::HEADERS),
         },
-        Wire::Sse(sse) => drive::deliver(connection, sse, None, frame).await,
-        Wire::Pipe(_) | Wire::Memory(_) => {}
+        Link::Sse(sse) => connection.deliver(sse, None, frame).await,
+        Link::Pipe(_) | Link::Memory(_) => {}
     }
 }

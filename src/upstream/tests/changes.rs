@@ -1,4 +1,4 @@
-//! What a server tells of changes: the streams of a modern one, subscriptions with one of the legacy era.
+//! Change notifications: the streams of a modern server, subscriptions at a legacy one.
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ fn capabilities() -> Value {
     json!({"tools": {"listChanged": true}, "resources": {"subscribe": true}})
 }
 
-/// A modern server over HTTP that grants what is asked for; its open listens come through the channel: what was asked for,
-/// the id, and the way to say something.
+/// A modern server over HTTP that grants every listen but secret resources. Its open listens arrive on the channel: the
+/// filter, the id, and a sender for messages.
 async fn modern() -> (Server, mpsc::Receiver<(Value, Value, mpsc::Sender<String>)>) {
     let (tell, listens) = mpsc::channel(16);
     let server = Server::start(move |seen| match seen.what().as_str() {
@@ -90,7 +90,7 @@ async fn a_listen_that_ends_is_opened_anew_and_what_it_told_of_counts_as_changed
     assert!(subscribe(&lease.upstream, "file:///a").await.is_ok());
     let (filter, _, resources) = listens.recv().await.unwrap();
     assert_eq!(filter, json!({"resourceSubscriptions": ["file:///a"]}));
-    // One ends in good order, the other is cut off.
+    // One stream ends properly, the other is cut off.
     say(&lists, &json!({"jsonrpc": "2.0", "id": id, "result": {"resultType": "complete"}})).await;
     drop((lists, resources));
     let mut filters = Vec::new();
@@ -148,10 +148,10 @@ async fn race_7_nothing_is_lost_and_nothing_told_twice_while_a_listen_takes_the_
     assert!(second.is_ok());
     let (filter, new_id, new) = listen.unwrap();
     assert_eq!(filter, json!({"resourceSubscriptions": ["file:///a", "file:///b"]}));
-    // The new one is acknowledged, the old one still has something on its way.
+    // The new stream is acknowledged; the old one still has a message on its way.
     say(&old, &updated(&old_id, "file:///a")).await;
     assert_eq!(lease.updated().await, "file:///a");
-    // Both tell of one change: it is told once.
+    // Both report one change: it is relayed once.
     say(&old, &updated(&old_id, "file:///a/x")).await;
     assert_eq!(lease.updated().await, "file:///a/x");
     say(&new, &updated(&new_id, "file:///a/x")).await;
@@ -209,7 +209,7 @@ async fn over_a_pipe_listens_are_told_apart_by_their_ids_and_cancelled() {
     assert!(params["_meta"]["io.modelcontextprotocol/clientInfo"].is_object());
     peer.say(&acknowledged(&first, &json!({"resourceSubscriptions": ["file:///a"]}))).await;
     assert!(subscribed.await.unwrap().is_ok());
-    // An update while the next one is not acknowledged yet comes through the first.
+    // An update before the next listen is acknowledged comes through the first.
     let upstream = lease.upstream.clone();
     let subscribed = tokio::spawn(async move { subscribe(&upstream, "file:///b").await });
     let (second, _) = peer.hears("subscriptions/listen").await;
@@ -219,7 +219,7 @@ async fn over_a_pipe_listens_are_told_apart_by_their_ids_and_cancelled() {
     assert!(subscribed.await.unwrap().is_ok());
     let (_, params) = peer.hears("notifications/cancelled").await;
     assert_eq!(params["requestId"], first);
-    // The server takes leave of the second: it is asked for anew, and what it watched counts as changed.
+    // The server ends the second: it is opened again, and its resources count as changed.
     peer.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": second}})).await;
     let (third, _) = peer.hears("subscriptions/listen").await;
     peer.say(&acknowledged(&third, &json!({"resourceSubscriptions": ["file:///a", "file:///b"]}))).await;
@@ -245,7 +245,7 @@ async fn whoever_watches_more_does_not_wait_for_a_server_whose_streams_keep_endi
         peer.result(&id, &json!({"resultType": "complete"})).await;
     }
     assert!(subscribed.await.unwrap().is_ok());
-    // The next try is minutes away.
+    // The next attempt is minutes away.
     assert!(tokio::time::timeout(Duration::from_secs(60), peer.next()).await.is_err());
     let upstream = lease.upstream.clone();
     let subscribed = tokio::spawn(async move { subscribe(&upstream, "file:///b").await });
@@ -264,7 +264,7 @@ async fn a_listen_without_acknowledgement_is_given_up_and_tried_again() {
     let (id, _) = peer.hears("server/discover").await;
     peer.result(&id, &discovered(&json!({"tools": {"listChanged": true}}))).await;
     let (first, _) = peer.hears("subscriptions/listen").await;
-    // The lists do not wait for it for ever.
+    // The lists do not wait for the stream forever.
     let (id, _) = peer.hears("tools/list").await;
     peer.result(&id, &json!({"tools": []})).await;
     lease.connected().await;
@@ -275,7 +275,7 @@ async fn a_listen_without_acknowledgement_is_given_up_and_tried_again() {
     peer.hears("tools/list").await;
 }
 
-/// Shakes hands as a legacy server with resources.
+/// Performs the handshake of a legacy server with resources.
 async fn serve(peer: &mut Peer) {
     let (id, _) = peer.hears("initialize").await;
     let mut result = initialized();
@@ -295,7 +295,7 @@ fn subscribing(lease: &Lease, uri: &'static str) -> Subscribing {
     tokio::spawn(async move { subscribe(&upstream, uri).await })
 }
 
-/// Nothing comes for a while.
+/// Asserts that nothing arrives for a while.
 async fn hears_nothing(peer: &mut Peer) {
     let heard = tokio::time::timeout(Duration::from_secs(1), peer.next()).await;
     assert!(heard.is_err(), "{heard:?}");
@@ -311,12 +311,12 @@ async fn h54_what_is_wanted_anew_is_not_taken_back_by_what_came_before() {
     let (id, _) = peer.hears("resources/subscribe").await;
     peer.result(&id, &json!({})).await;
     assert!(first.await.unwrap().is_ok());
-    // One goes and another one comes before the server is told of the first.
+    // The subscriber leaves, and another arrives before the server is told.
     lease.upstream.unwant_uri("file:///a");
     let anew = tokio::time::timeout(Duration::from_secs(1), subscribe(&lease.upstream, "file:///a")).await;
     assert!(anew.expect("it is watched").is_ok());
     hears_nothing(&mut peer).await;
-    // And while it is being told.
+    // The same while the server is being told.
     lease.upstream.unwant_uri("file:///a");
     let (over, _) = peer.hears("resources/unsubscribe").await;
     let anew = subscribing(&lease, "file:///a");
@@ -342,7 +342,7 @@ async fn h54_nobody_counts_as_subscribed_before_the_server_has_agreed() {
     let lease = Lease::start(target, Auto);
     let mut peer = peers.recv().await.unwrap();
     serve(&mut peer).await;
-    // The first is refused, the second gives up: each of the others is told by the server itself.
+    // The first is refused, the second gives up: the server tells each of the others itself.
     let first = subscribing(&lease, "file:///a");
     let (id, _) = peer.hears("resources/subscribe").await;
     let others = [subscribing(&lease, "file:///a"), subscribing(&lease, "file:///a"), subscribing(&lease, "file:///a")];
@@ -375,7 +375,7 @@ async fn h54_a_legacy_server_is_subscribed_to_once_and_again_after_a_loss() {
     peer.result(&id, &json!({})).await;
     assert!(first.await.unwrap().is_ok());
     assert!(subscribe(&lease.upstream, "file:///a").await.is_ok());
-    // One that is refused does not count.
+    // A refused subscriber does not count.
     let upstream = lease.upstream.clone();
     let refused = tokio::spawn(async move { subscribe(&upstream, "file:///b").await });
     let (id, _) = peer.hears("resources/subscribe").await;

@@ -1,4 +1,4 @@
-//! Which era a server speaks (`docs/bridging.md` 3.1), row by row.
+//! Era detection (`docs/bridging.md` 3.1), row by row.
 
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ async fn http_a_mutual_version_is_probed_once_more() {
     lease.end().await;
 }
 
-/// Ids count up: whether this is not the first request.
+/// Whether this is not the first request; ids count up.
 fn second(seen: &Seen) -> bool {
     let id: u64 = seen.body["id"].as_str().unwrap()["discover-".len()..].parse().unwrap();
     id >> 20 > 1
@@ -130,7 +130,7 @@ async fn http_a_fault_says_nothing_of_an_era() {
     type Answer = fn(&Seen) -> Reply;
     let faults: [Answer; 3] = [|_| Reply::Text(503, ""), |seen| seen.error(500, -32603, &json!({})), |_| Reply::HangUp];
     for fault in faults {
-        // The first probe fails. What comes first then is `initialize`, which a modern server refuses.
+        // The first probe fails. Then `initialize` comes first, which a modern server refuses.
         let server = Server::start(move |seen| match (seen.what().as_str(), seen.body["id"].is_string()) {
             (DISCOVER, _) if !OUT_OF_ORDER.with(|order| order.replace(true)) => fault(seen),
             (DISCOVER, _) => seen.result(&discovered(&json!({}))),
@@ -321,7 +321,7 @@ async fn race_8_a_late_discover_result_after_initialize_is_for_the_next_start() 
     let lease = Lease::start(target, Modern);
     let mut peer = peers.recv().await.unwrap();
     let (probe, _) = peer.hears("server/discover").await;
-    // Nothing is said for half of the start timeout.
+    // The server stays silent for half of the start timeout.
     let (id, _) = peer.hears("initialize").await;
     peer.result(&id, &initialized()).await;
     peer.hears("notifications/initialized").await;
@@ -353,7 +353,7 @@ async fn race_8_a_late_discover_result_counts_where_initialize_fails() {
     }
 }
 
-/// A process that ends of whatever comes before `initialize`, as some did.
+/// A process that exits on anything that comes before `initialize`, as some did.
 #[cfg(unix)]
 #[tokio::test]
 async fn stdio_a_process_that_ends_of_the_probe_is_started_anew_and_initialized() {

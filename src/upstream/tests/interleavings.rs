@@ -1,8 +1,8 @@
-//! Every order in which a request, its answer, its end and the end of its connection can meet (`docs/hazards.md` H56).
+//! Every order in which a request, its answer, its end, and the end of its connection can meet (`docs/hazards.md` H56).
 //!
-//! Each of these is one step under one lock, so all orders of the steps are all that threads can do with the table. They are
-//! taken through the connection itself. A model checker that replaces locks and wake-ups by its own (loom, shuttle) would see
-//! a copy of it: the wake-ups here are the runtime's, and what is asked of them is asked by a waker that counts.
+//! Each of these is one step under one lock, so all orders of the steps are everything that threads can do with the
+//! table. They run on the real connection. A model checker that replaces locks and wake-ups by its own (loom, shuttle)
+//! would test a copy of it: the wake-ups here are the runtime's, and a counting waker checks them.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::super::connection::{Parts, Wire};
+use super::super::connection::{Link, Parts};
 use super::super::*;
-use super::support::world;
+use super::support::{Surroundings, world};
 use crate::protocol::Method;
 use crate::transport::Memory as MemoryWire;
 
-/// Counts how often somebody was woken.
+/// Counts wake-ups.
 #[derive(Default)]
 struct Bell(AtomicUsize);
 
@@ -29,7 +29,7 @@ impl Wake for Bell {
     }
 }
 
-/// What can happen to a request, each once and in the order of its line.
+/// The events of a request, each once and in the order of its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Open,
@@ -42,7 +42,7 @@ enum Step {
     Part,
 }
 
-/// All orders of several lines of steps, each line in its own order.
+/// Returns all interleavings of several lines of steps.
 fn orders(lines: &[&[Step]]) -> Vec<Vec<Step>> {
     let mut all = Vec::new();
     let mut at = vec![0; lines.len()];
@@ -67,13 +67,14 @@ fn merge(lines: &[&[Step]], at: &mut [usize], so_far: &mut Vec<Step>, all: &mut 
     }
 }
 
-/// A connection over a wire in memory; its other end is kept so that it stays open.
+/// Creates a connection over a link in memory; its other end is returned to keep it open.
 fn connection() -> (Arc<Connection>, MemoryWire, transport::Wire) {
-    let (world, _news, _changes) = world(Nature::real());
+    let Surroundings { world, news: _news, changes: _changes } = world(Nature::real());
     let (memory, _messages, wire) = MemoryWire::pair();
     let parts = Parts {
         server: "it".into(),
-        wire: Wire::Memory(memory.clone()),
+        announcer: Announcer::new("it", tokio::sync::broadcast::Sender::new(1)),
+        link: Link::Memory(memory.clone()),
         relay: Relay { lease: 1, sender: world.relay },
         binding: Arc::default(),
         roots: Arc::default(),
@@ -82,15 +83,17 @@ fn connection() -> (Arc<Connection>, MemoryWire, transport::Wire) {
         pending_cap: 4,
         queue: 4096,
         depth: 128,
+        stays: &[],
         users: Arc::default(),
         tasks: TaskTracker::new(),
         stop: CancellationToken::new(),
+        renew: |_, _| Box::pin(std::future::ready(())),
         nature: Nature::real(),
     };
     (Connection::new(parts), memory, wire)
 }
 
-/// Whoever made the request, until it has its end; tells how much came before.
+/// Waits for the end of the request; resolves to the number of items before it.
 type Waiter = Pin<Box<dyn Future<Output = usize>>>;
 
 fn waiter(mut exchange: Exchange) -> Waiter {
@@ -105,7 +108,7 @@ fn waiter(mut exchange: Exchange) -> Waiter {
     })
 }
 
-/// Takes one order; panics where something is lost, doubled or left.
+/// Runs one order; panics if anything is lost, duplicated, or left over.
 fn take(order: &[Step]) {
     let (connection, _memory, _wire) = connection();
     let id = connection.next_id();
@@ -146,13 +149,13 @@ fn take(order: &[Step]) {
                 assert!(parted.is_ready(), "{order:?}");
             }
         }
-        // Whoever waits when something comes for him is woken.
+        // A waiting caller is woken when an item arrives.
         let comes = matches!(step, Step::Answer | Step::AnswerAgain | Step::Progress | Step::Lose | Step::Part);
         if let (true, true, Some(before)) = (comes, is_waited_for, rung_before.take_if(|_| comes)) {
             assert!(rung() > before, "nobody was woken by {step:?} of {order:?}");
         }
     }
-    // Whatever came first: there is one end for whoever waits, and nothing is left in the table.
+    // Whatever came first, a waiting caller gets one end, and the table is empty.
     connection.lose(&transport::Error::Broken);
     poll(&mut waiting, &mut end);
     assert!(waiting.is_none(), "{order:?} waits for ever");

@@ -1,4 +1,4 @@
-//! What follows when connections are lost: when is tried again, how often, and who waits how long. On a paused clock.
+//! Lost connections: when and how often they are retried, and how long calls wait. On a paused clock.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,23 +11,24 @@ use tokio_util::task::TaskTracker;
 
 use super::support::*;
 use crate::config::{self, Era::Legacy};
+use crate::lock::lock;
 use crate::protocol::{Message, Method, Raw, Response};
 use crate::upstream::{Nature, Settings, Starter, StateName, Target, Upstream};
 
-/// How a server behaves once it was started; the number counts its starts.
+/// How a server behaves after its nth start.
 type Habit = Arc<dyn Fn(usize) -> Life + Send + Sync>;
 
 #[derive(Clone)]
 enum Life {
-    /// Says hello and lives until that changes.
+    /// Shakes hands and lives until the value changes.
     Until(watch::Receiver<bool>),
-    /// Says hello, then ends.
+    /// Shakes hands, then ends.
     Hello,
-    /// Says nothing, for ever.
+    /// Stays silent forever.
     Mute,
 }
 
-/// A server by habit, and when it was started.
+/// Creates a server with a habit; returns its start times as well.
 fn server(habit: Habit) -> (Target, Arc<Mutex<Vec<Instant>>>) {
     let starts = Arc::<Mutex<Vec<Instant>>>::default();
     let (begun, count) = (starts.clone(), AtomicUsize::new(0));
@@ -58,7 +59,7 @@ fn server(habit: Habit) -> (Target, Arc<Mutex<Vec<Instant>>>) {
     (Target::Memory(start), starts)
 }
 
-/// As the config has it by default.
+/// The default settings of the config.
 fn by_default(target: Target) -> Settings {
     let restart =
         config::Restart { max_retries: 10, min_delay: Duration::from_millis(500), max_delay: Duration::from_secs(30) };
@@ -69,19 +70,19 @@ fn certain(chance: f64) -> Nature {
     Nature { chance: Arc::new(move || chance), ..Nature::real() }
 }
 
-/// The most that fall into any second.
+/// The maximum number of times within any second.
 fn most_in_a_second(times: &[Instant]) -> usize {
     let within =
         |from: &Instant| times.iter().filter(|at| *at >= from && **at < *from + Duration::from_secs(1)).count();
     times.iter().map(within).max().unwrap_or_default()
 }
 
-/// A server that says hello and ends, again and again, and a client that calls it all the time.
+/// A server that repeatedly shakes hands and ends, and a client that calls it all the time.
 #[tokio::test(start_paused = true)]
 async fn h8_a_crash_loop_is_started_at_most_twenty_times_in_ten_minutes() {
     let (target, starts) = server(Arc::new(|_| Life::Hello));
-    // The shortest delays that chance can bring.
-    let (world, _news, _changes) = world(certain(0.0));
+    // The shortest delays that chance allows.
+    let Surroundings { world, news: _news, changes: _changes } = world(certain(0.0));
     let tasks = TaskTracker::new();
     let upstream = Upstream::spawn(1, by_default(target), world, true, &tasks);
     let end = Instant::now() + Duration::from_secs(600);
@@ -119,7 +120,7 @@ async fn h8_a_command_begins_anew() {
 async fn h58_two_hundred_servers_that_die_together_come_back_eight_a_second() {
     const SERVERS: usize = 200;
     let (kill, dead) = watch::channel(false);
-    let (world, _news, mut changes) = world(certain(0.01));
+    let Surroundings { world, news: _news, mut changes } = world(certain(0.01));
     let tasks = TaskTracker::new();
     let mut all = Vec::new();
     for id in 0..SERVERS {
@@ -154,11 +155,11 @@ async fn h58_two_hundred_servers_that_die_together_come_back_eight_a_second() {
     drain.abort();
 }
 
-/// Servers that hang when they are started again do not keep the others from coming back.
+/// Servers that hang on a restart do not keep others from coming back.
 #[tokio::test(start_paused = true)]
 async fn h58_servers_that_hang_hold_up_no_others() {
     let (kill, dead) = watch::channel(false);
-    let (world, _news, _changes) = world(certain(0.01));
+    let Surroundings { world, news: _news, changes: _changes } = world(certain(0.01));
     let tasks = TaskTracker::new();
     let mut all = HashMap::new();
     for id in 0..17_u64 {
@@ -169,7 +170,7 @@ async fn h58_servers_that_hang_hold_up_no_others() {
             (_, 16) => Life::Until(lives.clone()),
             _ => Life::Mute,
         });
-        // The one that does not hang is the last to be tried.
+        // The server that does not hang is tried last.
         let mut settings = by_default(server(habit).0);
         if id == 16 {
             settings.restart.min_delay = Duration::from_secs(50);
@@ -192,11 +193,11 @@ async fn h58_servers_that_hang_hold_up_no_others() {
     tasks.wait().await;
 }
 
-/// However long they take: no more than eight are under way at once, as long as they may be coming.
+/// Slow attempts still count while they may succeed: at most eight are in flight at once.
 #[tokio::test(start_paused = true)]
 async fn h58_no_more_than_eight_attempts_are_under_way() {
     let (kill, dead) = watch::channel(false);
-    let (world, _news, _changes) = world(certain(0.0));
+    let Surroundings { world, news: _news, changes: _changes } = world(certain(0.0));
     let tasks = TaskTracker::new();
     let mut all = Vec::new();
     for id in 0..20 {
@@ -221,7 +222,7 @@ async fn h58_no_more_than_eight_attempts_are_under_way() {
     tasks.wait().await;
 }
 
-/// Whoever calls a server that was lost waits five seconds, whatever it is doing just now, and makes it try no faster.
+/// A call to a lost server waits five seconds in any state, and does not speed up the attempts.
 #[tokio::test(start_paused = true)]
 async fn h58_a_call_waits_five_seconds_for_a_lost_server_and_adds_no_attempt() {
     let (kill, dead) = watch::channel(false);
@@ -240,7 +241,7 @@ async fn h58_a_call_waits_five_seconds_for_a_lost_server_and_adds_no_attempt() {
     lease.end().await;
 }
 
-/// The timer of an attempt that is over ends no later one.
+/// The timer of a finished attempt ends no later one.
 #[tokio::test(start_paused = true)]
 async fn h58_a_late_timer_touches_no_newer_attempt() {
     let (kill, dead) = watch::channel(false);
@@ -248,10 +249,10 @@ async fn h58_a_late_timer_touches_no_newer_attempt() {
         server(Arc::new(move |count| if count == 1 { Life::Until(dead.clone()) } else { Life::Mute }));
     let mut settings = by_default(target);
     settings.restart.min_delay = Duration::from_millis(1);
-    let (world, _news, _changes) = world(certain(1.0));
+    let Surroundings { world, news: _news, changes: _changes } = world(certain(1.0));
     let tasks = TaskTracker::new();
     let upstream = Upstream::spawn(1, settings, world, true, &tasks);
-    // The first attempt hangs until its time is over; the second succeeds, and is lost a moment before such a timer would
+    // The first attempt hangs until it times out; the second succeeds, and is lost a moment before such a timer would
     // be due again.
     let mut status = upstream.watch();
     status.wait_for(|status| status.state == StateName::Connected).await.unwrap();
@@ -269,7 +270,7 @@ async fn h58_a_late_timer_touches_no_newer_attempt() {
     tasks.wait().await;
 }
 
-/// What a session over HTTP says of one request is said of no other: one whose work is being done is not refused with it.
+/// An error of one request over HTTP fails no other: one that the server works on is not refused with it.
 #[tokio::test]
 async fn h57_a_request_under_way_is_not_refused_with_another() {
     let held = Arc::<Mutex<Vec<tokio::sync::mpsc::Sender<String>>>>::default();
@@ -302,7 +303,7 @@ async fn h57_a_request_under_way_is_not_refused_with_another() {
     lease.end().await;
 }
 
-/// A peer that has said hello, in a world whose outer clock is ours.
+/// A connected peer, in a world whose outer clock the test sets.
 async fn awake(outside: Arc<AtomicU64>) -> (Lease, Peer) {
     let nature =
         Nature { outside: Arc::new(move || Duration::from_secs(outside.load(Ordering::SeqCst))), ..Nature::real() };
@@ -327,7 +328,7 @@ async fn h59_after_a_sleep_a_server_is_asked_before_it_is_taken_for_lost() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(lease.upstream.status().state, StateName::Connected);
     assert_eq!(lease.upstream.status().restarts, 0);
-    // And once more, without an answer.
+    // Once more, without an answer.
     outside.fetch_add(8 * 3600, Ordering::SeqCst);
     peer.hears("ping").await;
     let begun = Instant::now();
@@ -346,13 +347,13 @@ async fn h59_a_clock_that_is_set_back_or_a_little_forward_says_nothing() {
     outside.fetch_add(20, Ordering::SeqCst);
     tokio::time::sleep(Duration::from_secs(60)).await;
     lease.connected().await.notify(Method::RootsListChanged, None);
-    // Nothing was said before it.
+    // Nothing was sent before it.
     peer.hears("notifications/roots/list_changed").await;
     assert_eq!(lease.upstream.status().restarts, 0);
     lease.end().await;
 }
 
-/// An attempt that slept with us has the rest of its time.
+/// An attempt interrupted by a sleep gets the rest of its time.
 #[tokio::test(start_paused = true)]
 async fn h59_a_start_that_slept_with_us_goes_on() {
     let (target, mut peers) = Peer::target();
@@ -367,7 +368,7 @@ async fn h59_a_start_that_slept_with_us_goes_on() {
     lease.end().await;
 }
 
-/// The pages of a list come until its time is over, and then the start has failed.
+/// The pages of a list arrive until the time limit, and then the start has failed.
 #[tokio::test(start_paused = true)]
 async fn limit_list_time() {
     let limit = Duration::from_secs(5);
@@ -375,7 +376,7 @@ async fn limit_list_time() {
         let (target, mut peers) = Peer::target();
         let mut settings = settings(target, Legacy);
         settings.limits = Arc::new(config::Limits { list_time: limit, ..config::Limits::default() });
-        let (world, _news, _changes) = world(certain(1.0));
+        let Surroundings { world, news: _news, changes: _changes } = world(certain(1.0));
         let tasks = TaskTracker::new();
         let upstream = Upstream::spawn(1, settings, world, true, &tasks);
         let mut peer = peers.recv().await.unwrap();
@@ -408,7 +409,7 @@ async fn h9_a_server_that_takes_nothing_any_more_is_given_to_nobody_until_it_is_
     peer.result(&id, &initialized()).await;
     peer.hears("notifications/initialized").await;
     lease.connected().await;
-    // What it writes is still open, so that its end is not seen.
+    // The sending half stays open, so that the end goes unnoticed.
     let Peer { heard, say } = peer;
     drop(heard);
     let params = serde_json::json!({ "name": "x" });

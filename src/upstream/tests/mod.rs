@@ -1,4 +1,4 @@
-//! One lease before servers by script: over real sockets, over a process, and over a wire in memory on a paused clock.
+//! One lease against scripted servers: over real sockets, a process, and a link in memory on a paused clock.
 
 mod changes;
 mod detection;

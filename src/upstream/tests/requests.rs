@@ -1,4 +1,4 @@
-//! Requests to a modern server over HTTP: what they say of themselves, what is done when that does not hold, how they end.
+//! Requests to a modern server over HTTP: their metadata, renegotiation when it no longer holds, and how they end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +30,7 @@ fn weather() -> Value {
     json!({"name": "weather", "arguments": {"city": "Zürich", "days": 3}})
 }
 
-/// A modern server whose tools are these, and which answers calls as told.
+/// A modern server with these tools, whose calls `call` answers.
 async fn server(call: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Server {
     Server::start(move |seen| match seen.what().as_str() {
         DISCOVER => seen.result(&discovered(&json!({"tools": {}}))),

@@ -1,4 +1,4 @@
-//! Sessions of the legacy era: how they begin, are lost, and end; and what a server may say at once.
+//! Legacy sessions: how they begin, are lost, and end; and batches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ const CANCEL: &str = "POST notifications/cancelled";
 
 #[tokio::test]
 async fn race_11_a_session_that_ended_under_ten_calls_is_opened_anew_once() {
-    // Sessions are numbered; calls of the first one are refused as soon as all ten are there.
+    // Sessions are numbered; calls of the first one are refused once all ten have arrived.
     let (opened, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (opening, ending) = (opened.clone(), ended.clone());
     let server = Server::start(move |seen| match seen.what().as_str() {
@@ -40,7 +40,7 @@ async fn race_11_a_session_that_ended_under_ten_calls_is_opened_anew_once() {
     let calls = (0..10).map(|_| async {
         lease.connected().await;
         start.wait().await;
-        // As the router does with what was not sent.
+        // The router resends unsent requests likewise.
         match lease.ask(&Method::ToolsCall, &json!({"name": "x"})).await {
             Err(error) if error == "SessionEnded" => lease.ask(&Method::ToolsCall, &json!({"name": "x"})).await,
             outcome => outcome,
@@ -99,7 +99,7 @@ async fn what_runs_is_cancelled_before_the_session_ends_and_nothing_is_said_afte
         })
         .collect();
     server.until(CALL, 3).await;
-    // One is given up by its caller, the others by the end of the lease.
+    // One is cancelled by its caller, the others by the end of the lease.
     calls.remove(0).abort();
     lease.end().await;
     for call in calls {
@@ -117,7 +117,7 @@ async fn h18_what_waits_to_be_said_is_said_in_the_end_and_before_the_session_end
     const NEWS: &str = "POST notifications/roots/list_changed";
     let (open, opened) = watch::channel(false);
     let server = Server::start(move |seen| match seen.what().as_str() {
-        // None of these is answered yet.
+        // None of these has been answered yet.
         NEWS => Reply::Late(opened.clone(), 202),
         _ => legacy(seen),
     })
@@ -162,14 +162,14 @@ async fn a_call_waits_for_the_stream_of_questions_to_be_open_or_refused() {
         }
         assert!(!server.story().iter().any(|said| said == CALL));
         open.send_replace(true);
-        // A server that says nothing on it is waited for a second.
+        // A silent stream is waited for only a second.
         assert_eq!(call.await, Ok(json!({"content": []})));
     }
     lease.end().await;
 }
 
-/// A server that tells of changes on streams, which come through the channel with the event that they are to go on behind; it
-/// may refuse the first one for the moment.
+/// A server that reports changes on streams. They arrive on the channel with the event id that they resume after; the
+/// server may refuse the first one.
 async fn telling(refuses: bool) -> (Server, mpsc::Receiver<(String, mpsc::Sender<String>)>) {
     let (tell, streams) = mpsc::channel(8);
     let refuses = AtomicBool::new(refuses);
@@ -235,12 +235,12 @@ async fn what_was_told_while_there_was_no_stream_counts_as_changed() {
     tokio::time::timeout(Duration::from_secs(9), all).await.expect("they are heard of");
 }
 
-/// What 2025-03-26 calls a batch.
+/// Builds a batch as of 2025-03-26.
 fn batch(items: &[Value]) -> String {
     Value::from(items.to_vec()).to_string()
 }
 
-/// A server of that revision which answers a call with one progress, something that is no message, and the answer, at once.
+/// A server of `revision` that answers a call with a batch: one progress, an invalid item, and the answer.
 async fn batching(revision: &'static str, more: usize) -> Server {
     Server::start(move |seen| match seen.what().as_str() {
         "POST initialize" => {

@@ -1,4 +1,4 @@
-//! A server that says what nobody asked for: answers, progress and questions that are no one's, and news without end.
+//! A server that sends unrequested messages: stray answers, progress, and questions, and endless notifications.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::protocol::{Method, Raw};
 use crate::registry::Kind;
 use crate::upstream::{Exchange, Item, Owner, Relayed, Terms};
 
-/// A lease and its server, past the handshake; the server has these capabilities.
+/// A lease and its server with these capabilities, past the handshake.
 async fn shaken(capabilities: &Value) -> (Lease, Peer) {
     let (target, mut peers) = Peer::target();
     let lease = Lease::start(target, Legacy);
@@ -24,7 +24,7 @@ async fn shaken(capabilities: &Value) -> (Lease, Peer) {
     (lease, peer)
 }
 
-/// A call of that client.
+/// Starts a call of that client.
 async fn call(lease: &Lease, owner: u64) -> Exchange {
     let connection = lease.connected().await;
     let terms = Terms { owner: Owner(owner), ..Terms::host() };
@@ -45,7 +45,7 @@ async fn h45_whose_question_it_is_is_never_guessed() {
     let (mut lease, mut peer) = shaken(&json!({})).await;
     let mut mine = call(&lease, 1).await;
     let (first, _) = peer.hears("tools/call").await;
-    // One client has a call under way: it is asked. The id is one of our own requests', and still the server's own.
+    // One client has a call in flight and is asked. The id equals one of our own, but it is the server's.
     peer.say(&question(&first)).await;
     let Item::Ask(ask) = mine.next().await else { panic!() };
     ask.answer(Ok(Raw::from_value(&json!({ "action": "decline" }))));
@@ -53,7 +53,7 @@ async fn h45_whose_question_it_is_is_never_guessed() {
     let crate::protocol::Message::Response(answered) = answered else { panic!("{answered:?}") };
     assert_eq!(serde_json::to_value(answered.id.unwrap()).unwrap(), first);
     nothing(&mut mine).await;
-    // Two have: nobody is.
+    // Two clients have calls: neither is asked.
     let mut other = call(&lease, 2).await;
     let (second, _) = peer.hears("tools/call").await;
     peer.say(&question(&json!("q"))).await;
@@ -63,7 +63,7 @@ async fn h45_whose_question_it_is_is_never_guessed() {
     nothing(&mut mine).await;
     nothing(&mut other).await;
     drop(ask);
-    // Each answer is still for its own call.
+    // Each answer still belongs to its own call.
     for (id, exchange, text) in [(second, other, "second"), (first, mine, "first")] {
         peer.result(&id, &json!({ "text": text })).await;
         assert_eq!(exchange.outcome().await.unwrap().unwrap().text("text").as_deref(), Some(text));
@@ -89,7 +89,7 @@ async fn h53_progress_goes_by_our_own_tokens() {
     peer.say(&progress(&second)).await;
     assert!(matches!(other.next().await, Item::Progress(_)));
     nothing(&mut mine).await;
-    // Nor for a call that has its answer.
+    // Nor for an answered call.
     peer.result(&first, &json!({})).await;
     mine.outcome().await.unwrap().unwrap();
     peer.say(&progress(&first)).await;
@@ -149,7 +149,7 @@ async fn h34_ids_are_new_and_not_to_be_guessed() {
     let ids: Vec<u64> = (0..10_000).map(|_| connection.next_id()).collect();
     assert!(ids.is_sorted() && ids.windows(2).all(|pair| pair[0] < pair[1]));
     assert!(ids.iter().all(|id| *id < 1 << 53), "JavaScript reads them exactly");
-    // What is not the count has no order, and another connection has others.
+    // The salt has no order, and differs on another connection.
     let salts = |ids: &[u64]| ids.iter().map(|id| id & 0xf_ffff).collect::<std::collections::BTreeSet<_>>();
     assert!(salts(&ids).len() > 9_000);
     let (other, _peer) = shaken(&json!({})).await;
@@ -238,7 +238,7 @@ async fn h50_lists_that_were_not_to_be_had_are_asked_for_again_and_not_for_ever(
     let (id, _) = peer.hears("tools/list").await;
     peer.result(&id, &json!({ "tools": [] })).await;
     lease.connected().await;
-    // It tells once of a change, and has no answer for a while.
+    // The server reports a change once, and has no answer for a while.
     let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
     peer.say(&changed).await;
     let silent = async {
@@ -255,7 +255,7 @@ async fn h50_lists_that_were_not_to_be_had_are_asked_for_again_and_not_for_ever(
     peer.result(&id, &json!({ "tools": [tool] })).await;
     status.wait_for(|status| !status.degraded).await.unwrap();
     assert_eq!(lease.upstream.offer().unwrap().count(Kind::Tools), 1);
-    // It has nothing but errors now: it is left alone after a few.
+    // Now it returns only errors: after a few it is left alone.
     peer.say(&changed).await;
     let mut asked = Vec::new();
     while let Ok((id, method, _)) = tokio::time::timeout(Duration::from_secs(600), peer.next()).await {
@@ -281,7 +281,7 @@ async fn h50_a_flood_of_notifications_is_cut_and_an_answer_is_not() {
     for said in [999, 1, 1, 998] {
         for _ in 0..said {
             peer.say(&updated).await;
-            // Its reader has a turn.
+            // Lets its reader run.
             tokio::task::yield_now().await;
             while let Ok((_, _, news)) = lease.news.try_recv() {
                 passed += u32::from(matches!(news, Relayed::Updated(_)));
@@ -321,7 +321,8 @@ async fn h45_what_comes_on_the_stream_of_a_call_that_is_over_is_no_other_calls()
     lease.end().await;
 }
 
-/// Over a pipe a question names no call: that one client alone has a call under way does not make it that client's.
+/// Over a pipe a question names no call: even if only one client has a call in flight, the question is not that
+/// client's.
 #[tokio::test(start_paused = true)]
 async fn h45_a_question_after_its_call_is_not_put_to_another_client_whose_call_is_under_way() {
     let (mut lease, mut peer) = shaken(&json!({})).await;
@@ -363,7 +364,7 @@ async fn h45_two_calls_of_a_client_without_a_session_are_not_taken_for_one() {
     lease.end().await;
 }
 
-/// Whoever waits for a call does not read what comes before its answer.
+/// The caller does not read what comes before the answer.
 #[tokio::test(start_paused = true)]
 async fn h6_what_a_call_has_said_and_nobody_hears_has_a_cap() {
     let (lease, mut peer) = shaken(&json!({ "logging": {} })).await;
@@ -379,7 +380,7 @@ async fn h6_what_a_call_has_said_and_nobody_hears_has_a_cap() {
             peer.say(&json!({ "jsonrpc": "2.0", "method": format!("notifications/{method}"), "params": params })).await;
         }
         peer.result(&id, &json!({})).await;
-        // On a paused clock: until everybody else rests.
+        // On a paused clock this waits until all other tasks are idle.
         tokio::time::sleep(Duration::from_millis(1)).await;
         let mut before = 0;
         let outcome = loop {
@@ -407,14 +408,14 @@ async fn h64_from_its_first_question_on_a_lease_is_one_clients() {
     assert_eq!(lease.upstream.bound_to(), None);
     peer.say(&question(&json!("q"))).await;
     assert!(matches!(mine.next().await, Item::Ask(_)));
-    // Another client's call that comes in this moment goes elsewhere: nothing of it leaves.
+    // A call of another client that arrives at this moment goes elsewhere: nothing of it is sent.
     let mut other = open(Owner(2), crate::protocol::Profile::ELICITATION_FORM);
     assert!(matches!(other.next().await, Item::Lost(crate::transport::Error::Unwritten)));
     assert_eq!(lease.upstream.bound_to(), Some(Owner(1)));
     lease.end().await;
 }
 
-/// A server need not answer what was cancelled, and most do not.
+/// A server need not answer a cancelled request, and most do not.
 #[tokio::test(start_paused = true)]
 async fn h55_what_is_given_up_is_forgotten_whatever_its_server_does() {
     let (lease, mut peer) = shaken(&json!({})).await;
@@ -444,7 +445,7 @@ async fn h52_a_handshake_is_never_cancelled() {
     let lease = Lease::start(target, Legacy);
     let mut peer = peers.recv().await.unwrap();
     peer.hears("initialize").await;
-    // It says nothing until the time of its start is over; and the next one, until nobody wants it any more.
+    // It is silent until its start times out; the next one is silent until the lease is stopped.
     assert!(peer.heard.recv().await.is_none());
     let mut peer = peers.recv().await.unwrap();
     peer.hears("initialize").await;
@@ -452,8 +453,8 @@ async fn h52_a_handshake_is_never_cancelled() {
     assert!(peer.heard.recv().await.is_none());
 }
 
-/// A task's question that nobody has heard yet goes with the call that began the task: it is answered, and nobody who
-/// holds the table of the connection waits for it.
+/// A task's question that was not delivered yet ends with the call that began the task: it is answered, and that does
+/// not deadlock on the connection's table.
 #[tokio::test]
 async fn h55_a_question_of_a_task_that_nobody_heard_is_answered_when_its_call_goes() {
     let (lease, mut peer) = shaken(&json!({})).await;

@@ -1,7 +1,7 @@
-//! A lease, and servers that do what a script says and keep what they were sent.
+//! A lease, and scripted servers that record what they are sent.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -13,13 +13,14 @@ use tokio_util::task::TaskTracker;
 
 use super::super::*;
 use crate::config::Remote;
+use crate::lock::lock;
 use crate::protocol::{Era, Message, Method};
 use crate::transport::Endpoint;
 
-/// What servers say on their own.
+/// Messages that servers send on their own.
 pub(super) type News = mpsc::Receiver<(u64, Arc<Connection>, Relayed)>;
 
-/// A lease and what it tells.
+/// A lease and its events.
 pub(super) struct Lease {
     pub(super) upstream: Arc<Upstream>,
     pub(super) news: News,
@@ -28,21 +29,17 @@ pub(super) struct Lease {
     _changes: mpsc::Receiver<Change>,
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap()
-}
-
 impl Lease {
     pub(super) fn start(target: Target, era: config::Era) -> Self {
         Self::remembering(target, era, None)
     }
 
-    /// A lease of a server that was seen before.
+    /// A lease of a known server.
     pub(super) fn remembering(target: Target, era: config::Era, known: Option<Era>) -> Self {
         Self::within(target, era, known, Duration::from_secs(20))
     }
 
-    /// A lease that starts in that time.
+    /// A lease with that start timeout.
     pub(super) fn within(target: Target, era: config::Era, known: Option<Era>, start_timeout: Duration) -> Self {
         Self::of(world(Nature::real()), known, Settings { start_timeout, ..settings(target, era) })
     }
@@ -52,18 +49,15 @@ impl Lease {
         Self::of(world(Nature::real()), None, Settings { limits: Arc::new(limits), ..settings(target, era) })
     }
 
-    /// A lease with chance and the outer clock given, whose sleeps are noticed.
+    /// A lease with given randomness and outer clock, which notices sleeps.
     pub(super) fn in_world(target: Target, era: config::Era, nature: Nature) -> Self {
-        let (world, news, changed) = world(nature);
-        tokio::spawn(world.vigil.clone().keep(CancellationToken::new()));
-        Self::of((world, news, changed), None, settings(target, era))
+        let surroundings = world(nature);
+        tokio::spawn(surroundings.world.vigil.clone().keep(CancellationToken::new()));
+        Self::of(surroundings, None, settings(target, era))
     }
 
-    fn of(
-        (world, news, changed): (World, News, mpsc::Receiver<Change>),
-        known: Option<Era>,
-        settings: Settings,
-    ) -> Self {
+    fn of(surroundings: Surroundings, known: Option<Era>, settings: Settings) -> Self {
+        let Surroundings { world, news, changes } = surroundings;
         let noted = Arc::<Mutex<Vec<Era>>>::default();
         let notes = (noted.clone(), noted.clone());
         let memory = Memory {
@@ -74,21 +68,21 @@ impl Lease {
         let settings = Settings { memory, ..settings };
         let tasks = TaskTracker::new();
         let upstream = Upstream::spawn(1, settings, world, true, &tasks);
-        Self { upstream, news, noted, tasks, _changes: changed }
+        Self { upstream, news, noted, tasks, _changes: changes }
     }
 
     pub(super) async fn connected(&self) -> Arc<Connection> {
         self.upstream.ready().await.unwrap_or_else(|why| panic!("{why:?}"))
     }
 
-    /// Waits for a state; tells the cause of what went wrong last.
+    /// Waits for a state and returns the last cause.
     pub(super) async fn state(&self, wanted: StateName) -> String {
         let mut status = self.upstream.watch();
         let status = status.wait_for(|status| status.state == wanted).await.unwrap();
         status.cause.clone().unwrap_or_default()
     }
 
-    /// Waits for the first loss; tells its cause.
+    /// Waits for the first loss and returns its cause.
     pub(super) async fn lost(&self) -> String {
         let mut status = self.upstream.watch();
         let status = status.wait_for(|status| status.restarts > 0).await.unwrap();
@@ -116,7 +110,7 @@ impl Lease {
         lock(&self.noted).clone()
     }
 
-    /// The next resource that is told to have changed.
+    /// Returns the next resource that is reported to have changed.
     pub(super) async fn updated(&mut self) -> String {
         loop {
             if let (_, _, Relayed::Updated(params)) = self.news.recv().await.unwrap() {
@@ -132,18 +126,25 @@ impl Lease {
     }
 }
 
-/// A world of its own, and what is told in it.
-pub(super) fn world(nature: Nature) -> (World, News, mpsc::Receiver<Change>) {
-    let (relay, news) = mpsc::channel(64);
-    let (changes, changed) = mpsc::channel(64);
-    (World::new(Arc::default(), relay, changes, nature), news, changed)
+/// A world and the receivers of its events.
+pub(super) struct Surroundings {
+    pub(super) world: World,
+    pub(super) news: News,
+    pub(super) changes: mpsc::Receiver<Change>,
 }
 
-/// A lease that is tried again three times, soon.
+pub(super) fn world(nature: Nature) -> Surroundings {
+    let (relay, news) = mpsc::channel(64);
+    let (sender, changes) = mpsc::channel(64);
+    Surroundings { world: World::new(Arc::default(), relay, sender, nature), news, changes }
+}
+
+/// Settings of a lease that is retried three times, quickly.
 pub(super) fn settings(target: Target, era: config::Era) -> Settings {
     let delay = Duration::from_millis(10);
     Settings {
         server: "it".into(),
+        announcer: Announcer::new("it", tokio::sync::broadcast::Sender::new(1)),
         scrubber: Arc::default(),
         target,
         profile: Profile::EMPTY,
@@ -153,6 +154,7 @@ pub(super) fn settings(target: Target, era: config::Era) -> Settings {
         limits: Arc::default(),
         caps: Caps::default(),
         era,
+        daemon: false,
         memory: Memory::none(),
     }
 }
@@ -166,7 +168,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// `POST tools/call`, `GET`.
+    /// Returns a summary: `POST tools/call`, `GET`.
     pub(crate) fn what(&self) -> String {
         match self.body["method"].as_str() {
             Some(method) => format!("{} {method}", self.verb),
@@ -178,7 +180,7 @@ impl Seen {
         self.headers.get(name).map_or("", String::as_str)
     }
 
-    /// The answer with this result.
+    /// Builds the response with this result.
     pub(crate) fn result(&self, result: &Value) -> Reply {
         Reply::Json(200, json!({"jsonrpc": "2.0", "id": self.body["id"], "result": result}).to_string())
     }
@@ -189,21 +191,21 @@ impl Seen {
     }
 }
 
-/// What a server does with a request.
+/// A server's response to a request.
 #[derive(Debug)]
 pub(crate) enum Reply {
     Json(u16, String),
-    /// JSON, with a session.
+    /// JSON and a session id.
     Session(String, String),
-    /// Another body.
+    /// A body that is not JSON.
     Text(u16, &'static str),
-    /// The data of events, until the sender is gone.
+    /// The data of events, until the sender is dropped.
     Stream(mpsc::Receiver<String>),
-    /// A status without a body, as soon as that is so.
+    /// A status without a body, once the value is true.
     Late(watch::Receiver<bool>, u16),
-    /// Nothing, for ever.
+    /// Nothing, forever.
     Silence,
-    /// The end of the connection.
+    /// Closes the connection.
     HangUp,
 }
 
@@ -249,12 +251,12 @@ impl Server {
         self.log.seen.borrow().clone()
     }
 
-    /// The requests so far in short.
+    /// Returns a summary of all requests so far.
     pub(crate) fn story(&self) -> Vec<String> {
         self.seen().iter().map(Seen::what).collect()
     }
 
-    /// Waits until so many of these have come; tells the last of them.
+    /// Waits until `count` such requests have arrived and returns the last.
     pub(crate) async fn until(&self, what: &str, count: usize) -> Seen {
         let mut seen = self.log.seen.subscribe();
         let found = |seen: &Vec<Seen>| seen.iter().filter(|seen| seen.what() == what).nth(count - 1).cloned();
@@ -262,7 +264,7 @@ impl Server {
         found(&seen).unwrap()
     }
 
-    /// Waits until the client has closed so many streams of these requests.
+    /// Waits until the client has closed `count` streams of such requests.
     pub(crate) async fn until_closed(&self, what: &str, count: usize) {
         let mut closed = self.log.closed.subscribe();
         let enough = |closed: &Vec<String>| closed.iter().filter(|closed| *closed == what).count() >= count;
@@ -320,7 +322,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Seen> {
     Some(Seen { verb, headers, body: serde_json::from_slice(&body).unwrap_or_default() })
 }
 
-/// Writes events until there are no more; false where the client was gone before.
+/// Writes events until there are no more; returns false if the client left earlier.
 async fn pour(stream: &mut BufReader<TcpStream>, mut events: mpsc::Receiver<String>) -> bool {
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
     if stream.write_all(head.as_bytes()).await.is_err() {
@@ -342,7 +344,7 @@ async fn pour(stream: &mut BufReader<TcpStream>, mut events: mpsc::Receiver<Stri
     }
 }
 
-/// A stream that says these things, and ends unless the sender is kept.
+/// A stream with these messages; it ends unless the sender is kept.
 pub(crate) fn stream(says: impl IntoIterator<Item = Value>) -> (mpsc::Sender<String>, Reply) {
     let (sender, receiver) = mpsc::channel(64);
     for said in says {
@@ -357,12 +359,12 @@ pub(crate) fn discovered(capabilities: &Value) -> Value {
            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1"}}})
 }
 
-/// The InitializeResult of a server without anything.
+/// The InitializeResult of a server without capabilities.
 pub(crate) fn initialized() -> Value {
     json!({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}})
 }
 
-/// What a legacy server behind a URL answers to what every client says.
+/// The usual responses of a legacy server behind a URL.
 pub(crate) fn legacy(seen: &Seen) -> Reply {
     match seen.what().as_str() {
         "POST initialize" => {
@@ -376,14 +378,14 @@ pub(crate) fn legacy(seen: &Seen) -> Reply {
     }
 }
 
-/// The other end of a wire in memory: what a server was sent, and how it answers.
+/// The other end of a link in memory: receives the host's messages, and answers them.
 pub(super) struct Peer {
     pub(super) heard: mpsc::Receiver<Message>,
-    pub(super) say: mpsc::Sender<transport::Said>,
+    pub(super) say: mpsc::Sender<transport::MemoryMessage>,
 }
 
 impl Peer {
-    /// A server whose ends are handed out with each connection.
+    /// A server that hands out its end of each connection.
     pub(super) fn target() -> (Target, mpsc::Receiver<Self>) {
         let (sender, peers) = mpsc::channel(8);
         let start: Starter = Arc::new(move |wire, _| {
@@ -393,7 +395,7 @@ impl Peer {
         (Target::Memory(start), peers)
     }
 
-    /// The next request or notification: its id and method, and the params.
+    /// Returns the next request or notification: its id, method, and params.
     pub(super) async fn next(&mut self) -> (Value, String, Value) {
         let value = |raw: Option<Raw>| raw.map_or(Value::Null, |raw| raw.read().unwrap());
         match self.heard.recv().await.expect("the wire is open") {
@@ -406,7 +408,7 @@ impl Peer {
         }
     }
 
-    /// The next one, which is this.
+    /// Returns the next message, which must have that method.
     pub(super) async fn hears(&mut self, method: &str) -> (Value, Value) {
         let (id, said, params) = self.next().await;
         assert_eq!(said, method);

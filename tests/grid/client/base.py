@@ -1,4 +1,4 @@
-"""What every scripted client has: its calls, its answers to questions, and a record of what was wrong."""
+"""The base of every scripted client: its calls, its answers to questions, and a record of violations."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from client import rules
 from words import capabilities, declares, marks, new_mark
 
 SECONDS = 20
-# A question's answer: {"result": …} or {"error": …}; None leaves it unanswered.
+# An answer to a question: {"result": …} or {"error": …}; None leaves it unanswered.
 Policy = Callable[[str, dict], dict | None]
 
 
 @dataclass
 class Call:
-    """One request of ours and all that came for it."""
+    """One request of this client and everything that came for it."""
 
     method: str
     params: dict
@@ -32,13 +32,13 @@ class Call:
     asked: list[tuple[str, dict]] = field(default_factory=list)
     status: int = 0
     legs: int = 0
-    begun: asyncio.Event = field(default_factory=asyncio.Event)  # something came that is not the answer
+    begun: asyncio.Event = field(default_factory=asyncio.Event)  # set when anything but the answer came
     outcome: asyncio.Future = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     task: asyncio.Task | None = None
     cancelled: bool = False
 
     async def done(self, seconds: float = SECONDS) -> dict:
-        """{"result": …}, {"error": …} or, where we left a question unanswered, {"abandoned": …}."""
+        """{"result": …}, {"error": …} or, if this client left a question unanswered, {"abandoned": …}."""
         return await asyncio.wait_for(asyncio.shield(self.outcome), seconds)
 
     def end(self, outcome: dict) -> None:
@@ -53,7 +53,7 @@ class Client:
         self.name, self.revision, self.kinds = name, revision, kinds
         self.capabilities = capabilities(revision, kinds)
         self.direct = False  # no host in between
-        self.foreign = False  # some servers are not ours: they may ask without a call, and without a mark
+        self.foreign = False  # some servers are third-party: they may ask without a call, and without a mark
         self.offered: dict = {}  # the server's capabilities
         self.violations: list[str] = []
         self.own: set[str] = set()
@@ -81,10 +81,10 @@ class Client:
         return mark
 
     def hear(self, message: object) -> None:
-        """Everything that comes in passes here: nobody else's marks may be in it."""
+        """Checks everything that comes in: it must not hold the marks of other clients."""
         text = json.dumps(message)
         if foreign := marks(text) - self.own:
-            self.wrong(f"was handed {sorted(foreign)}, which are others': {text[:300]}")
+            self.wrong(f"got marks of other clients, {sorted(foreign)}: {text[:300]}")
 
     def spawn(self, work: Any) -> asyncio.Task:
         task = asyncio.create_task(work)
@@ -98,10 +98,10 @@ class Client:
             self.wrong(f"{type(task.exception()).__name__}: {task.exception()}")
 
     def answer(self, method: str, params: dict) -> dict | None:
-        """What we say when asked: it names the question's mark and us."""
+        """The answer to a question: it names the question's mark and this client."""
         kind = rules.kind_of(method, params)
         if self.direct and not declares(self.capabilities, kind):
-            # These servers ask all the same. Through a host it must not come this far.
+            # Servers may ask anyway, but a host must stop the question.
             mode = kind == "url" and "elicitation" in self.capabilities
             return {"error": {"code": -32602 if mode else -32601, "message": f"cannot be asked for {kind}"}}
         self.check(rules.question(self.revision, self.capabilities, method, params))
@@ -124,12 +124,12 @@ class Client:
             return {"action": "accept"}
         content: dict[str, Any] = {"name": told}
         fields = params.get("requestedSchema", {}).get("properties", {})
-        if "colour" in fields:
-            content |= {"colour": "g", "on": False}
+        if "color" in fields:
+            content |= {"color": "g", "on": False}
         if "many" in fields:
             content["many"] = ["b"]
         for field in fields:
-            if field.startswith("many__"):  # a switch a choice
+            if field.startswith("many__"):  # one switch per choice
                 content[field] = fields[field].get("title", "").endswith("Second")
         return {"action": "accept", "content": content}
 
@@ -138,7 +138,7 @@ class Client:
             self.news.notify_all()
 
     async def until(self, condition: Callable[[], Any], seconds: float = 10) -> Any:
-        """Waits until what came in satisfies the condition, and gives that back."""
+        """Waits until what came in satisfies the condition, and returns it."""
         async with asyncio.timeout(seconds), self.news:
             return await self.news.wait_for(condition)
 
@@ -147,9 +147,9 @@ class Client:
         return lambda: any(found(one) for one in self.changes[after:])
 
     def took_progress(self, call: Call | None, params: dict) -> None:
-        """Progress of a call: its token, rising, before the answer."""
+        """Checks the progress of a call: its token, rising, before the answer."""
         if call is None or call.token is None or params.get("progressToken") != call.token:
-            return self.wrong(f"progress under a token that is not that call's: {params}")
+            return self.wrong(f"progress with a token of another call: {params}")
         if call.outcome.done():
             self.wrong(f"progress after the answer: {params}")
         if call.progress and params.get("progress", 0) <= call.progress[-1]["progress"]:
@@ -158,7 +158,7 @@ class Client:
         call.begun.set()
 
     def token(self) -> object:
-        """Texts and numbers by turns: both are legal, and they are different."""
+        """Alternates strings and numbers: both are legal, and they differ."""
         number = next(self.tokens)
         return number if number % 2 else f"t{number}"
 
@@ -174,7 +174,7 @@ class Client:
             if cursor is None:
                 return found
             params = {"cursor": cursor}
-        raise AssertionError(f"{method} has no end")
+        raise AssertionError(f"{method} has endless pages")
 
     def start(
         self, method: str, params: dict, mark: str = "", progress: bool = False, level: str | None = None

@@ -1,4 +1,4 @@
-"""A strict client of a revision with a handshake, whatever it travels on."""
+"""A strict client of a revision with a handshake, over any transport."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from words import R25A, marks
 
 
 class Wire(Protocol):
-    """How messages travel; what comes in goes to `Legacy.receive`."""
+    """The transport of messages; incoming ones go to `Legacy.receive`."""
 
     async def open(self, client: Legacy) -> None: ...
     async def send(self, message: dict, call: Call | None) -> None: ...
@@ -30,7 +30,7 @@ class Legacy(Client):
         self.open_calls: dict[object, Call] = {}
         self.questions: set = set()
         self.stage = "new"
-        self.level = "info"  # what we want to hear of
+        self.level = "info"  # the log level that was set
 
     async def open(self) -> None:
         await self.wire.open(self)
@@ -68,7 +68,7 @@ class Legacy(Client):
         await self.wire.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}, None)
 
     def receive(self, message: object, place: str, call: Call | None = None) -> None:
-        """One message, or a batch; `place`: "pipe", "get", or "post" with the call whose stream it is."""
+        """Takes one message or a batch; `place`: "pipe", "get", or "post" with the call whose stream it is."""
         if isinstance(message, list):
             if self.revision != R25A:
                 self.wrong(f"a batch in {self.revision}")
@@ -88,7 +88,7 @@ class Legacy(Client):
             for mark in marks(str(message.get("params"))):
                 self.asked_ids[mark] = message["id"]
             if again:
-                self.wrong(f"asked under the id {message['id']!r} again")
+                self.wrong(f"the question id {message['id']!r} is reused")
             self.spawn(self.asked(message, place, call))
         else:
             self.told(message, place, call)
@@ -135,11 +135,11 @@ class Legacy(Client):
                 call.lines.append(params)
         elif method == "notifications/cancelled":
             if params.get("requestId") not in self.questions:
-                self.wrong(f"withdraws what was not asked: {params}")
+                self.wrong(f"withdraws an unknown question: {params}")
             self.withdrawn.add(params.get("requestId"))
         elif method in rules.CHANGES:
             if place == "post":
-                self.wrong(f"a change on the stream of a call: {message}")
+                self.wrong(f"a change notification on the stream of a call: {message}")
             self.changes.append((method, params))
 
     async def watch(self, uri: str) -> None:

@@ -27,7 +27,7 @@ def header(value: str) -> str:
 
 
 class Modern(Client):
-    """Requests that each say everything; a call may take several legs."""
+    """Self-contained requests; a call may take several legs."""
 
     def __init__(self, name: str, kinds: list[str], url: str | None, pipe: Pipe | None) -> None:
         super().__init__(name, R26, kinds)
@@ -49,7 +49,7 @@ class Modern(Client):
         self.check(rules.capabilities(R26, self.offered))
         try:
             await self.listen({"toolsListChanged": True})
-        except AssertionError as error:  # the cells that need it fail, the others tell more
+        except AssertionError as error:  # only the cells that need it fail
             self.wrong(f"subscriptions/listen: {error}")
 
     def start(
@@ -72,7 +72,7 @@ class Modern(Client):
         return {"jsonrpc": "2.0", "id": call.id, "method": call.method, "params": call.params | more | {"_meta": meta}}
 
     async def run(self, call: Call) -> None:
-        """All legs of a call: answers what is asked and asks again."""
+        """Runs all legs of a call: answers the questions and sends the call again."""
         more: dict = {}
         while True:
             message = self.message(call, more)
@@ -93,7 +93,7 @@ class Modern(Client):
                 if set(wanted) - {"method", "params"}:
                     self.wrong(f"an input request with {sorted(wanted)}")
                 said = self.answer(wanted["method"], wanted.get("params", {}))
-                if said is None or "error" in said:  # there is no way to say so but not to come again
+                if said is None or "error" in said:  # a modern client can refuse only by not retrying
                     return call.end({"abandoned": result})
                 responses[key] = said["result"]
             more |= {"inputResponses": responses} if responses else {}
@@ -130,7 +130,7 @@ class Modern(Client):
             value = json.loads(event.data)
             self.hear(value)
             if found is not None:
-                self.wrong(f"after the answer: {value}")
+                self.wrong(f"a message after the answer: {value}")
             elif "method" in value:
                 self.told(value, call)
             else:
@@ -154,7 +154,7 @@ class Modern(Client):
         return await future
 
     def receive(self, message: object, _place: str) -> None:
-        """One line of the pipe."""
+        """Takes one line of the pipe."""
         self.hear(message)
         faults = list(envelope(message))
         self.check(faults)
@@ -170,7 +170,7 @@ class Modern(Client):
         future.set_result(message)
 
     def told(self, message: dict, call: Call | None) -> None:
-        """A notification; `call`: the one on whose stream it came, None on a pipe."""
+        """Takes a notification; `call`: the one on whose stream it came, None on a pipe."""
         if "id" in message:
             return self.wrong(f"a request of the server's: {message}")
         self.check(rules.notice(R26, message))
@@ -192,15 +192,15 @@ class Modern(Client):
         self.lines.append(params)
         asking = [one for one, _ in self.legs.values() if one.level] if call is None else [call]
         if not any(one.level for one in asking):
-            self.wrong(f"a log line that nobody asked for: {params}")
+            self.wrong(f"a log line that was not requested: {params}")
         for one in asking:
             if one.mark and one.mark in json.dumps(params):
                 one.lines.append(params)
 
     def heard(self, method: str, params: dict, listen: Call | None, call: Call | None) -> None:
-        """A message of a subscription."""
+        """Takes a message of a subscription."""
         if listen is None or (call is not None and call is not listen):
-            return self.wrong(f"of no subscription, or of another: {method} {params}")
+            return self.wrong(f"a message of no subscription, or of another one: {method} {params}")
         if method == "notifications/subscriptions/acknowledged":
             if listen.begun.is_set():
                 self.wrong("acknowledged again")
@@ -208,16 +208,16 @@ class Modern(Client):
             listen.begun.set()
             return
         if not listen.begun.is_set():
-            self.wrong(f"before its acknowledgement: {method}")
+            self.wrong(f"a message before the acknowledgement of its subscription: {method}")
         honored = listen.lines[0] if listen.lines else {}
         flag = {"notifications/tools/list_changed": "toolsListChanged"}.get(method)
         watched = honored.get("resourceSubscriptions", [])
         if flag and not honored.get(flag) or not flag and params.get("uri") not in watched:
-            self.wrong(f"not asked for: {method} {params}")
+            self.wrong(f"a change that was not subscribed to: {method} {params}")
         self.changes.append((method, params))
 
     async def listen(self, wanted: dict) -> Call:
-        """Opens a subscription and waits until it is acknowledged, wholly."""
+        """Opens a subscription and waits until it is acknowledged in full."""
         call = Call("subscriptions/listen", {"notifications": wanted}, "")
         message = self.message(call, {})
         self.listens[call.id] = call
@@ -232,7 +232,7 @@ class Modern(Client):
         call.task = self.spawn(run())
         await asyncio.wait_for(call.begun.wait(), 10)
         if not call.lines or call.lines[0] != wanted:
-            raise AssertionError(f"asked to hear of {wanted}, honored were {call.lines}")
+            raise AssertionError(f"subscribed to {wanted}, acknowledged were {call.lines}")
         return call
 
     async def cancel(self, call: Call) -> None:

@@ -1,4 +1,4 @@
-"""What a strict client demands of its server: pure checks, each yielding the sentences of what is wrong."""
+"""Rules of a strict client for its server: pure checks, each yielding its violations as sentences."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def capabilities(revision: str, given: dict) -> Iterator[str]:
 
 
 def result(revision: str, method: str, value: object) -> Iterator[str]:
-    """One result, as its revision has it."""
+    """Checks one result by its revision."""
     if not isinstance(value, dict):
         yield f"`{method}`: the result is {value!r}"
         return
@@ -66,7 +66,7 @@ def modern_result(method: str, value: dict) -> Iterator[str]:
         if "ttlMs" in value or "cacheScope" in value:
             yield f"`{method}`: caching hints on input_required"
         if not value.get("inputRequests") and "requestState" not in value:
-            yield f"`{method}`: input_required without anything"
+            yield f"`{method}`: input_required without questions or state"
     elif method in CACHED:
         ttl = value.get("ttlMs")
         if isinstance(ttl, bool) or not isinstance(ttl, int) or ttl < 0:
@@ -92,7 +92,7 @@ def called(revision: str, value: dict) -> Iterator[str]:
         yield f"content {content!r}"
         return
     for block in content:
-        # Sound is let through on purpose: see `expect.content`.
+        # Audio passes on purpose: see `expect.content`.
         if block.get("type") not in contents(revision) | {"audio"}:
             yield f"content of type {block.get('type')!r} in {revision}"
     if "structuredContent" in value and revision < R25B:
@@ -102,7 +102,7 @@ def called(revision: str, value: dict) -> Iterator[str]:
 
 
 def question(revision: str, declared: dict, method: str, params: dict) -> Iterator[str]:
-    """A question of the server's, as request or in `inputRequests`."""
+    """Checks a question of the server, as a request or in `inputRequests`."""
     if method == "ping" and revision < R26:
         return
     if method not in QUESTIONS:

@@ -1,4 +1,4 @@
-"""How a client's messages travel: a child's pipes, HTTP+SSE, Streamable HTTP with sessions."""
+"""The transports of a client: a child's pipes, HTTP+SSE, Streamable HTTP with sessions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BOTH = {"Accept": "application/json, text/event-stream", "Content-Type": "applic
 
 
 class Pipe:
-    """A child process; its standard error goes to a file. Also the wire of the modern client over stdio."""
+    """A child process, its standard error in a file. The modern client uses it over stdio, too."""
 
     def __init__(self, command: list[str], environment: dict[str, str], errors: str) -> None:
         self.command, self.environment, self.errors = command, environment, errors
@@ -77,7 +77,7 @@ class Sse:
                     self.endpoint = urljoin(self.url, event.data)
                     self.found.set()
                 elif self.endpoint is None:
-                    self.client.wrong(f"before its endpoint: {event}")
+                    self.client.wrong(f"an event before the endpoint: {event}")
                 elif event.event == "message":
                     self.client.receive(json.loads(event.data), "pipe")
                 else:
@@ -105,7 +105,7 @@ class Sse:
 
 
 class Http:
-    """Streamable HTTP: a request a POST, and one stream for the rest."""
+    """Streamable HTTP: one POST per request, and one stream for the rest."""
 
     def __init__(self, url: str) -> None:
         self.url, self.session = url, None
@@ -146,14 +146,14 @@ class Http:
                 call.end({"error": {"code": 0, "message": f"HTTP {answer.status}"}})
 
     def take(self, event: Event, place: str, call: Call | None = None) -> None:
-        if not event.data:  # a primed stream
+        if not event.data:  # primes the stream: an id without data
             return
         if event.event != "message":
             self.client.wrong(f"event {event}")
         self.client.receive(json.loads(event.data), place, call)
 
     async def ready(self) -> None:
-        """Opens the stream for what belongs to no request."""
+        """Opens the stream for messages that belong to no request."""
         answer = await http.send("GET", self.url, {"Accept": "text/event-stream"} | self.headers())
         if answer.status != 200 or answer.type != "text/event-stream":
             answer.close()

@@ -19,7 +19,7 @@ def expect(condition: object, what: object) -> None:
 
 
 class Run:
-    """The features, one method each; and what this client answers when it is asked."""
+    """The features, one method each, and this client's answers to questions."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -100,7 +100,7 @@ async def main(options: argparse.Namespace) -> int:
                 async with asyncio.timeout(60):
                     await getattr(run, feature)()
                 print("ok", feature, flush=True)
-            except Exception as error:  # every fault is this feature's line, the others still run
+            except Exception as error:  # a fault is one line; the other features still run
                 failed += 1
                 print(f"FAIL {feature}: {type(error).__name__}: {error}".replace("\n", " "), flush=True)
     return 1 if failed else 0

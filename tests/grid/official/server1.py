@@ -17,7 +17,7 @@ class Who(BaseModel):
 
 @server.tool(name="echo")
 def echo(message: str) -> str:
-    """Answers with what it was given."""
+    """Answers with its argument."""
     return f"Echo: {message}"
 
 
@@ -31,7 +31,7 @@ async def long(steps: int, duration: float, ctx: Context) -> str:
 
 @server.tool(name="trigger-sampling-request")
 async def sampling(prompt: str, ctx: Context) -> str:
-    """Has the client sample."""
+    """Asks the client to sample."""
     asked = SamplingMessage(role="user", content=TextContent(type="text", text=prompt))
     result = await ctx.session.create_message([asked], max_tokens=10, related_request_id=ctx.request_id)
     return f"sampled: {result.content.text}"

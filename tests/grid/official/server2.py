@@ -30,7 +30,7 @@ def listed() -> ListRoots:
 
 @server.tool(name="echo", structured_output=False)
 def echo(message: str) -> str:
-    """Answers with what it was given."""
+    """Answers with its argument."""
     return f"Echo: {message}"
 
 
@@ -44,7 +44,7 @@ async def long(steps: int, duration: float, ctx: Context) -> str:
 
 @server.tool(name="trigger-sampling-request", structured_output=False)
 def sampling(prompt: str, result: Annotated[CreateMessageResult, Resolve(sample)]) -> str:
-    """Has the client sample."""
+    """Asks the client to sample."""
     return f"sampled: {result.content.text}"
 
 

@@ -1,4 +1,4 @@
-"""The tools by which the clients on official SDKs try a server (those of `tests/interop`): named as in server-everything."""
+"""The tools that the clients on official SDKs call (those of `tests/interop`), named as in server-everything."""
 
 from __future__ import annotations
 

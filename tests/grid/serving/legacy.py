@@ -1,4 +1,4 @@
-"""A session of a revision with a handshake, whatever it travels on: order, ids, questions to the client."""
+"""A session of a revision with a handshake, over any transport: order, ids, questions to the client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ASK_LIMIT = 15
 
 
 class Session:
-    """One client's session. Violations go to the side channel; the session goes on as well as it can."""
+    """One client's session. Violations go to the side channel; the session continues as well as it can."""
 
     def __init__(self, alias: str, revision: str, side: Side, send: Send) -> None:
         self.alias, self.revision, self.side, self.send = alias, revision, side, send
@@ -35,7 +35,7 @@ class Session:
         self.side.violation(f"{self.revision}: {what}")
 
     def receive(self, message: object) -> None:
-        """One message of the client; the answer, if there is one, goes out by `send`."""
+        """Takes one message of the client; the answer, if any, goes out by `send`."""
         faults = list(rules.envelope(message))
         for fault in faults:
             self.wrong(fault)
@@ -79,15 +79,15 @@ class Session:
         elif method == "notifications/cancelled":
             id = params.get("requestId")
             if id not in self.seen:
-                self.wrong(f"cancels {id!r}, which was never asked")
+                self.wrong(f"cancels {id!r}, an unknown request")
             elif id in self.running:
                 self.running.pop(id).cancel()
 
     def answered(self, message: dict) -> None:
         kind, waits = self.asked.pop(message.get("id"), (None, None))
         if waits is None:
-            return self.wrong(f"answers what was not asked: {message}")
-        if waits.done():  # it was given up meanwhile: the two may cross
+            return self.wrong(f"answers an unknown question: {message}")
+        if waits.done():  # given up meanwhile: answer and withdrawal may cross
             return
         if "error" in message:
             return waits.set_result({"kind": kind, "refused": message["error"]["code"]})
@@ -113,7 +113,7 @@ class Session:
 
     async def result(self, call: LegacyCall, method: str, params: dict) -> dict:
         if call.token is not None and call.token in self.tokens:
-            self.wrong(f"progress token {call.token!r} again")
+            self.wrong(f"progress token {call.token!r} is reused")
         self.tokens.add(call.token)
         match method:
             case "ping":
@@ -143,7 +143,7 @@ class Session:
 
     def notify(self, method: str, params: dict | None, id: object) -> None:
         message = {"jsonrpc": "2.0", "method": method} | ({} if params is None else {"params": params})
-        # The one revision with batches: its clients must take them.
+        # The only revision with batches: its clients must accept them.
         self.send([message] if rules.batches(self.revision) else message, id)
 
     def end(self) -> None:
@@ -152,7 +152,7 @@ class Session:
 
 
 class LegacyCall:
-    """One request at work; see `tools.Call`."""
+    """One request in progress; see `tools.Call`."""
 
     def __init__(self, session: Session, id: object, params: dict) -> None:
         self.session, self.id = session, id
@@ -160,7 +160,7 @@ class LegacyCall:
         self.state = session.side.state
         self.mark = tools.mark(params)
         self.token = params.get("_meta", {}).get("progressToken")
-        self.ids: dict[str, str] = {}  # of what it asks: the kind
+        self.ids: dict[str, str] = {}  # kinds of its questions
         self.after: list[Callable[[], Awaitable[None]]] = []
 
     async def progress(self, value: float, total: float, message: str) -> None:
@@ -175,7 +175,7 @@ class LegacyCall:
             self.session.notify("notifications/message", params, self.id)
 
     async def ask(self, *kinds: str) -> list[dict]:
-        """Asks all at once, whether or not the client said that it can be asked."""
+        """Asks everything at once, whether or not the client declared that it can be asked."""
         return await asyncio.gather(*(self.one(kind) for kind in kinds))
 
     async def ask_and_withdraw(self, kind: str, seconds: float) -> None:
@@ -199,7 +199,7 @@ class LegacyCall:
         try:
             return await asyncio.wait_for(waits, ASK_LIMIT) | {"declared": declared}
         except TimeoutError:
-            # Nobody has to answer a question. Whether somebody should have, the cell tells.
+            # A question may stay unanswered; the cell decides whether that is correct.
             params = {"requestId": id, "reason": "no answer"}
             session.notify("notifications/cancelled", params, self.id)
             return {"kind": kind, "silent": True, "declared": declared}
@@ -225,6 +225,6 @@ class LegacyCall:
 
 
 def claims_modern(message: object) -> bool:
-    """Whether somebody tries the stateless revision here."""
+    """Whether a client probes for the stateless revision."""
     params = message.get("params") if isinstance(message, dict) else None
     return isinstance(params, dict) and META + "protocolVersion" in params.get("_meta", {})

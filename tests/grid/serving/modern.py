@@ -1,4 +1,4 @@
-"""The revision without sessions: every request on its own, questions by result, news by subscription."""
+"""The revision without sessions: independent requests, questions by result, changes by subscription."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Wanted(Exception):
 
 @dataclass
 class Parked:
-    """What a `requestState` stands for: what was asked in which request, and the answers of earlier legs."""
+    """The meaning of a `requestState`: the questions, their request, and the answers of earlier legs."""
 
     method: str
     params: str
@@ -42,7 +42,7 @@ def salient(params: dict) -> str:
 
 
 class Engine:
-    """One server; what is kept between requests is kept under random handles only."""
+    """One server; state between requests is kept only under random handles."""
 
     def __init__(self, alias: str, side: Side) -> None:
         self.alias, self.side, self.revision = alias, side, R26
@@ -62,7 +62,7 @@ class Engine:
         return not faults
 
     async def serve(self, message: dict, send: Send) -> dict:
-        """The response to one request; what comes before it goes out by `send`."""
+        """Returns the response to one request; messages before it go out by `send`."""
         method, params = message["method"], message.get("params", {})
         call = ModernCall(self, message, send)
         try:
@@ -111,10 +111,10 @@ class Engine:
         if (parked.method, parked.params) != (method, salient(params)):
             self.wrong(f"retries with {method} {salient(params)}, not {parked.method} {parked.params}")
         if call.id in parked.ids:
-            self.wrong(f"retries under the id {call.id!r} of before")
+            self.wrong(f"retries with the earlier id {call.id!r}")
         responses = params.get("inputResponses", {})
         if set(responses) - set(parked.asked):
-            self.wrong(f"answers to {sorted(responses)}, asked were {sorted(parked.asked)}")
+            self.wrong(f"answers {sorted(responses)}, but the questions were {sorted(parked.asked)}")
         if set(parked.asked) - set(responses):
             self.wrong(f"no answers to {sorted(set(parked.asked) - set(responses))}")
         call.ids = parked.ids | call.ids
@@ -125,7 +125,7 @@ class Engine:
             call.answers.append({"kind": kind, "result": responses.get(key), "declared": True})
 
     def park(self, message: dict, call: ModernCall, kinds: tuple[str, ...]) -> dict:
-        # Nothing of it may be read by anybody: quotes, spaces and what is not ASCII have to come back as they are.
+        # It is opaque: quotes, spaces, and non-ASCII characters must come back unchanged.
         state = f'"{secrets.token_hex(8)}" \u00e9\u2028/={call.mark}'
         asked = {f"k{number}.{kind}": kind for number, kind in enumerate(kinds, len(call.answers))}
         params = message.get("params", {})
@@ -171,7 +171,7 @@ class Engine:
 
 
 class ModernCall:
-    """One leg at work; see `tools.Call`. A tool that asked is run anew and finds its earlier answers."""
+    """One leg in progress; see `tools.Call`. A tool that asked runs again and finds its earlier answers."""
 
     def __init__(self, engine: Engine, message: dict, send: Send) -> None:
         params = message.get("params", {})
@@ -206,7 +206,7 @@ class ModernCall:
         raise Wanted(kinds)
 
     async def ask_and_withdraw(self, kind: str, seconds: float) -> None:
-        raise NotImplementedError("what was asked by a result cannot be withdrawn")
+        raise NotImplementedError("a question in a result cannot be withdrawn")
 
     def say(self, event: str, **more: object) -> None:
         self.engine.side.say(event, self.mark, **more)

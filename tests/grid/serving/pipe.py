@@ -1,4 +1,4 @@
-"""The server's end of stdio: a message a line, strictly one era."""
+"""The server's end of stdio: one message per line, strictly one era."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def lines() -> asyncio.StreamReader:
 
 
 def write(message: object) -> None:
-    """Whole, at once: answers here are small, and their reader reads."""
+    """Writes a whole message at once: answers here are small, and the client reads."""
     data = json.dumps(message).encode() + b"\n"
     os.set_blocking(1, True)
     while data:
@@ -44,7 +44,7 @@ async def serve(alias: str, revision: str, side: Side) -> None:
 
 
 class Legacy:
-    """One session, as long as the process lives. A try of the stateless revision is refused, in any words."""
+    """One session, as long as the process lives. A probe for the stateless revision is refused."""
 
     def __init__(self, alias: str, revision: str, side: Side) -> None:
         self.revision, self.side = revision, side
@@ -68,17 +68,17 @@ class Legacy:
 
 
 class Modern:
-    """Requests beside each other; `initialize` as a try is told what is spoken here."""
+    """Serves requests concurrently; a probing `initialize` is told which revision this server speaks."""
 
     def __init__(self, alias: str, side: Side) -> None:
         self.engine, self.side = modern.Engine(alias, side), side
         self.seen: set = set()
-        self.methods: list[str] = []  # the last ones
+        self.methods: list[str] = []  # the latest ones
         self.running: dict[object, asyncio.Task] = {}
 
     def receive(self, message: object) -> None:
         if isinstance(message, dict) and message.get("method") == "initialize" and "id" in message:
-            # Falling back after a probe that took too long is a client's right, once.
+            # A client may fall back once after a slow probe.
             self.methods.append("initialize")
             if set(self.methods[:-1]) - {"server/discover"}:
                 self.side.violation(f"initialize to a modern server after {self.methods[:-1]}")
@@ -106,7 +106,7 @@ class Modern:
 
     def cancel(self, id: object) -> None:
         if id not in self.seen:
-            self.side.violation(f"cancels {id!r}, which was never asked")
+            self.side.violation(f"cancels {id!r}, an unknown request")
         elif task := self.running.pop(id, None):
             task.cancel()
 

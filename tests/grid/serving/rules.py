@@ -1,4 +1,4 @@
-"""What a strict server demands of its client: pure checks, each yielding the sentences of what is wrong."""
+"""Rules of a strict server for its client: pure checks, each yielding its violations as sentences."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ TOKEN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 
 
 def envelope(message: object) -> Iterator[str]:
-    """Whether this is one message of JSON-RPC at all."""
+    """Checks that this is one JSON-RPC message."""
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         yield f"not a message: {message}"
         return
     if "method" in message:
         if not isinstance(message["method"], str):
-            yield "a method that is no text"
+            yield "a method that is not a string"
         if "id" in message and (isinstance(message["id"], bool) or not isinstance(message["id"], (str, int))):
             yield f"a bad id: {message['id']!r}"
         if "params" in message and not isinstance(message["params"], dict):
-            yield "params that are no object"
+            yield "params that are not an object"
         if "result" in message or "error" in message:
             yield "a request with an outcome"
     elif ("result" in message) == ("error" in message):
@@ -57,7 +57,7 @@ def initialize(params: dict) -> Iterator[str]:
 
 
 def legacy_request(revision: str, message: dict) -> Iterator[str]:
-    """A request or notification inside a session."""
+    """Checks a request or notification inside a session."""
     method, params = message["method"], message.get("params", {})
     if method not in (LEGACY_METHODS if "id" in message else LEGACY_NOTICES):
         yield f"`{method}` does not exist in {revision}"
@@ -80,14 +80,14 @@ def token(meta: dict) -> Iterator[str]:
 
 
 def legacy_headers(revision: str, headers: dict, first: bool, session: str | None) -> Iterator[str]:
-    """The headers of one HTTP request; `first` of `initialize` itself."""
+    """Checks the headers of one HTTP request; `first`: those of `initialize` itself."""
     version = headers.get("mcp-protocol-version")
     for name in headers:
         if name in ("mcp-method", "mcp-name") or name.startswith("mcp-param-"):
             yield f"header {name} to a server of {revision}"
     if first:
         if version is not None and version >= R26:
-            yield f"initialize under MCP-Protocol-Version {version}"
+            yield f"initialize with MCP-Protocol-Version {version}"
         if "mcp-session-id" in headers:
             yield "initialize with a session id"
         return
@@ -108,7 +108,7 @@ def posted(headers: dict) -> Iterator[str]:
 
 
 def modern_request(message: dict, stdio: bool) -> Iterator[str]:
-    """A request or notification of the stateless revision."""
+    """Checks a request or notification of the stateless revision."""
     method, params = message["method"], message.get("params", {})
     if "id" not in message:
         if not (stdio and method == "notifications/cancelled"):
@@ -143,7 +143,7 @@ def decoded(value: str) -> str:
 
 
 def modern_headers(message: dict, headers: dict, mirrored: dict[str, str]) -> Iterator[str]:
-    """Headers against body; `mirrored`: argument by header name, for the tool that is called."""
+    """Checks headers against the body; `mirrored`: arguments by header name, for the called tool."""
     method, params = message["method"], message.get("params", {})
     claim = params.get("_meta", {}).get(META + "protocolVersion")
     if headers.get("mcp-protocol-version") != claim:
@@ -168,7 +168,7 @@ def modern_headers(message: dict, headers: dict, mirrored: dict[str, str]) -> It
 
 
 def answer(kind: str, result: object) -> Iterator[str]:
-    """Whether a client's result fits the question."""
+    """Checks that a client's result fits the question."""
     if not isinstance(result, dict):
         yield f"{kind}: answered with {result!r}"
     elif kind in ("form", "url"):

@@ -1,7 +1,7 @@
-"""What the scripted servers offer, the same in every revision as far as it exists there.
+"""The offers of the scripted servers, the same in every revision that has them.
 
-A tool gets a `Call`: the engine of its era says how progress, log lines and questions travel. Tools that ask answer
-with JSON: what they were told, or how they were refused.
+A tool gets a `Call`: the engine of its era knows how progress, log lines, and questions travel. Tools that ask answer
+with JSON: the answers that they got, or how they were refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ METHODS = {"form": "elicitation/create", "url": "elicitation/create", "sampling"
 
 
 class RpcError(Exception):
-    """Ends a request with an error of JSON-RPC."""
+    """Ends a request with a JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(message)
@@ -30,12 +30,12 @@ class RpcError(Exception):
 
 
 class Call(Protocol):
-    """One request of a client at work."""
+    """One request of a client in progress."""
 
     alias: str
     revision: str
     mark: str
-    state: Path  # a directory for what all processes of a run know
+    state: Path  # a directory for the state that all processes of a run share
 
     async def progress(self, value: float, total: float, message: str) -> None: ...
     async def log(self, level: str, data: object) -> None: ...
@@ -49,7 +49,7 @@ class Call(Protocol):
 
 
 def question(kind: str, revision: str, mark: str) -> dict:
-    """The params of a question in the words of a revision."""
+    """The params of a question as a revision writes them."""
     if kind in FORMS:
         properties: dict[str, Any] = {"name": {"type": "string"}}
         if kind == "many":
@@ -58,9 +58,9 @@ def question(kind: str, revision: str, mark: str) -> dict:
         if kind == "who":
             properties["integer"] = {"type": "integer"}
         if kind == "rich":
-            colours = [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]
+            colors = [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]
             properties["name"]["default"] = "nobody"
-            properties |= {"colour": {"type": "string", "oneOf": colours}, "on": {"type": "boolean", "default": True}}
+            properties |= {"color": {"type": "string", "oneOf": colors}, "on": {"type": "boolean", "default": True}}
         schema = {"type": "object", "properties": properties, "required": ["name"]}
         return {"message": mark, "requestedSchema": schema} | ({"mode": "form"} if revision >= R25C else {})
     if kind == "url":
@@ -77,7 +77,7 @@ def method(kind: str) -> str:
 
 
 def mark(params: dict) -> str:
-    """What a call's answers are told by: its mark, or what stands for it in the tools of others."""
+    """What identifies a call's answers: its mark, or its equivalent in third-party tools."""
     arguments = params.get("arguments", {})
     found = next((arguments[name] for name in ("mark", "message", "prompt") if name in arguments), "")
     return found or params.get("uri", "").removeprefix(ASK)
@@ -104,13 +104,13 @@ def asker(*rounds: tuple[str, ...]) -> Callable[[Call, dict], Awaitable[dict]]:
 
 
 async def withdraw(call: Call, _arguments: dict) -> dict:
-    """Asks and thinks better of it before anybody has answered."""
+    """Asks, and withdraws the question before it is answered."""
     await call.ask_and_withdraw("form", 0.4)
     return texts(f"withdrawn {call.mark}")
 
 
 async def contents(call: Call, _arguments: dict) -> dict:
-    """Each kind of content that the revision has."""
+    """Answers with each kind of content of the revision."""
     found = texts(f"contents {call.mark}")
     if call.revision >= R25A:
         found["content"].append({"type": "audio", "data": SOUND, "mimeType": "audio/wav"})
@@ -152,7 +152,7 @@ async def log(call: Call, arguments: dict) -> dict:
 
 
 async def late(call: Call, arguments: dict) -> dict:
-    """Logs when its answer is out, and then changes its list, so that a client can tell when to stop waiting."""
+    """Logs after its answer, and then changes its list, so that a client knows when to stop waiting."""
 
     async def after() -> None:
         await call.log("warning", f"late line of {call.mark}")
@@ -171,9 +171,9 @@ async def error(call: Call, arguments: dict) -> dict:
 
 
 async def sign(call: Call, _arguments: dict) -> dict:
-    """Wants a URL visited first: refuses once with -32042, then lets pass."""
+    """Wants a URL visited first: fails once with -32042, then succeeds."""
     visited = call.state / call.mark
-    if visited.exists():  # another process of this server may have asked for it
+    if visited.exists():  # set by any process of this server
         return texts(f"signed {call.mark}")
     visited.touch()
     wanted = question("url", R25C, call.mark)
@@ -188,7 +188,7 @@ async def signed(call: Call, _arguments: dict) -> dict:
 SOUND = "UklGRiQAAABXQVZFZm10IBAAAAABAAEARKwAAIhYAQACABAAZGF0YQAAAAA="
 STRING = {"type": "string"}
 Tool = tuple[Callable[[Call, dict], Awaitable[dict]], dict, str, str]
-# Each with its further arguments, and the first and last revision that have it.
+# Each with its further arguments, and the first and last revision that has it.
 TOOLS: dict[str, Tool] = {
     "plain": (plain, {"big": {"type": "integer"}}, R24, R26),
     "form": (asker(("form",)), {}, R25B, R26),
@@ -218,7 +218,7 @@ def offered(tool: str, revision: str) -> bool:
 
 
 def mirrored(tool: str | None, revision: str) -> dict[str, str]:
-    """Arguments that a tool wants in headers, by header."""
+    """The arguments that a tool wants in headers, by header."""
     return {"Mark": "mark"} if tool == "plain" and revision == R26 else {}
 
 
@@ -263,7 +263,7 @@ def complete(params: dict) -> dict:
 
 
 async def asked(call: Call, method: str, params: dict) -> dict | None:
-    """What else may ask: one prompt, and the resources under one URI."""
+    """The other items that may ask: one prompt, and the resources under one URI."""
     uri = params.get("uri", "")
     if method == "resources/read" and uri.startswith(ASK):
         told = json.dumps(await call.ask("sampling"))
@@ -275,7 +275,7 @@ async def asked(call: Call, method: str, params: dict) -> dict | None:
 
 
 def fixed(method: str, params: dict, revision: str, extra: list[str]) -> dict | None:
-    """The answer to what is no tool call and needs no call to be answered."""
+    """Returns the answer to a request that is not a tool call and needs no `Call`."""
     match method:
         case "tools/list":
             return {"tools": definitions(revision, extra)}

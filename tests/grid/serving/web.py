@@ -25,7 +25,7 @@ def parsed(asked: Asked, side: Side) -> object:
 
 
 class LegacyHttp:
-    """Streamable HTTP with sessions; any of the four revisions may be spoken on it."""
+    """Streamable HTTP with sessions, for any of the four revisions."""
 
     def __init__(self, alias: str, revision: str, side: Side) -> None:
         self.alias, self.revision, self.side = alias, revision, side
@@ -66,7 +66,7 @@ class LegacyHttp:
 
 
 class Web:
-    """One session: a stream per request, one for what belongs to none."""
+    """One session: a stream per request, and one for messages that belong to none."""
 
     def __init__(self, http: LegacyHttp, id: str) -> None:
         self.http, self.id = http, id
@@ -83,7 +83,7 @@ class Web:
             self.http.side.violation(f"{self.http.revision}: a batch")
         requests = [one for one in batch if isinstance(one, dict) and "method" in one and "id" in one]
         if len(requests) > 1:
-            self.http.side.violation("a batch of requests, which this server takes one by one")
+            self.http.side.violation("a batch of requests, which this server accepts only one by one")
         if not requests:
             for one in batch:
                 self.session.receive(one)
@@ -94,7 +94,7 @@ class Web:
         if requests[0]["method"] in ("tools/call", "prompts/get"):
             self.open(asked)
         self.session.receive(requests[0])
-        # A client that leaves has not cancelled: the work goes on.
+        # A client that disconnects has not canceled: the work continues.
         ended = {asyncio.create_task(event.wait()) for event in (done, self.closed)}
         await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
         for task in ended:
@@ -106,7 +106,7 @@ class Web:
     def open(self, asked: Asked) -> None:
         asked.stream()
         if self.http.revision >= R25C:
-            asked.event("", id=self.number())  # primes: an id, and data that is no message
+            asked.event("", id=self.number())  # primes the stream: an id, and data that is not a message
 
     def number(self) -> str:
         self.events += 1
@@ -121,7 +121,7 @@ class Web:
         last = isinstance(message, dict) and "method" not in message
         if last and not asked.streaming:
             headers = {"Mcp-Session-Id": self.id} if "protocolVersion" in message.get("result", {}) else {}
-            # Of the revision with batches, a client must take a response in one.
+            # A client of the revision with batches must accept a response in one.
             asked.plain(200, [message] if self.http.revision == R25A and not headers else message, headers)
         else:
             if not asked.streaming:
@@ -163,7 +163,7 @@ class Sse:
         elif asked.method == "POST" and asked.path == "/messages":
             self.post(asked)
         else:
-            asked.plain(405 if asked.path == "/sse" else 404)  # somebody tries Streamable HTTP first
+            asked.plain(405 if asked.path == "/sse" else 404)  # a client tries Streamable HTTP first
 
     async def open(self, asked: Asked) -> None:
         if "text/event-stream" not in asked.headers.get("accept", ""):
@@ -195,7 +195,7 @@ class Sse:
 
 
 class ModernHttp:
-    """POST alone; to leave is to cancel."""
+    """POST only; a disconnect cancels."""
 
     def __init__(self, alias: str, side: Side) -> None:
         self.engine, self.side = modern.Engine(alias, side), side
@@ -209,7 +209,7 @@ class ModernHttp:
             return asked.plain(405)
         message = parsed(asked, self.side)
         if message.get("method") == "initialize":
-            # A host may ask once whether there are sessions, too, for its clients that have one.
+            # A host may ask once whether there are sessions, too, for its clients with a session.
             for fault in rules.initialize(message.get("params", {})):
                 self.side.violation(f"{R26}: {fault}")
             if self.was_asked:

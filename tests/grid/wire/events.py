@@ -1,4 +1,4 @@
-"""Server-sent events, read from bytes cut anywhere and written."""
+"""Server-sent events: read from bytes split anywhere, and written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def written(data: str, event: str | None = None, id: str | None = None, retry: i
 
 
 class Reader:
-    """Feed it bytes; it gives back the events that are whole. Comments are counted and dropped."""
+    """Takes bytes and returns whole events. Counts and drops comments."""
 
     def __init__(self) -> None:
         self.rest = b""

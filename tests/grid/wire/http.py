@@ -1,4 +1,4 @@
-"""As much of HTTP/1.1 as a scripted peer needs, on asyncio: a server that sees its client leave, and a client."""
+"""The part of HTTP/1.1 that a scripted peer needs, on asyncio: a server that notices disconnects, and a client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIMIT = 16 * 1024 * 1024
 
 
 async def head(reader: asyncio.StreamReader) -> tuple[str, dict[str, str]] | None:
-    """The first line and the headers by lower-case name; None at the end of the connection."""
+    """Returns the first line and the headers by lower-case name; None at the end of the connection."""
     try:
         text = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except (asyncio.IncompleteReadError, ConnectionError):
@@ -39,7 +39,7 @@ async def chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 @dataclass
 class Asked:
-    """One request at our server, and the way to answer it."""
+    """One request at the server, and the way to answer it."""
 
     method: str
     path: str
@@ -91,7 +91,7 @@ Handler = Callable[[Asked], Awaitable[None]]
 
 
 async def serve(handler: Handler, port: int = 0) -> int:
-    """Serves on loopback until the program ends; gives back the port."""
+    """Serves on loopback until the program ends; returns the port."""
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         gone = writer.transport.get_protocol().gone
@@ -113,7 +113,7 @@ async def serve(handler: Handler, port: int = 0) -> int:
 
 
 class Line(asyncio.StreamReaderProtocol):
-    """One connection; `gone` is set as soon as the peer has closed it, also while a handler is at work."""
+    """Serves one connection; `gone` is set as soon as the peer closes it, even while a handler runs."""
 
     def __init__(self, *given: object) -> None:
         super().__init__(*given)
@@ -146,7 +146,7 @@ async def request(
 
 
 class Answer:
-    """What came back from a server: read it whole, or event by event."""
+    """An answer of a server: read it whole, or event by event."""
 
     def __init__(self, status: int, headers: dict, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.status, self.headers = status, headers
@@ -185,7 +185,7 @@ class Answer:
 
 
 async def send(method: str, url: str, headers: dict[str, str], body: bytes = b"") -> Answer:
-    """One request on a connection of its own: to close the answer is to leave."""
+    """Sends one request on its own connection: closing the answer disconnects."""
     at = urlsplit(url)
     reader, writer = await asyncio.open_connection(at.hostname, at.port, limit=LIMIT)
     target = at.path + (f"?{at.query}" if at.query else "")

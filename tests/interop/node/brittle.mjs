@@ -1,4 +1,4 @@
-// A small server on the official TypeScript SDK that asks at once, where it may, and dies of a refusal: nobody catches it.
+// A small server on the official TypeScript SDK that asks at its start, if it may, and dies if refused: the error is not caught.
 import { appendFileSync } from 'node:fs';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';

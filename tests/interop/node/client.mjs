@@ -1,4 +1,4 @@
-// One client on the official TypeScript SDK that goes through what server-everything can do.
+// One client on the official TypeScript SDK that tries every feature of server-everything.
 //
 //   client.mjs [options] --url URL
 //   client.mjs [options] -- COMMAND ARGUMENTS...
@@ -47,7 +47,7 @@ const answers = {
 const info = { name: 'interop', version: '1' };
 const capabilities = { roots: {}, sampling: {}, elicitation: { form: {}, url: {} } };
 
-/** The two SDKs differ in how handlers are set and in what a request takes; the rest below is the same. */
+/** The two SDKs differ in how handlers are set and in the arguments of requests; the rest is the same. */
 async function connect() {
   const spawn = { command: command[0], args: command.slice(1), env: process.env, stderr: 'inherit' };
   if (options.sdk === '1') {
@@ -109,8 +109,8 @@ async function bounded(seconds, work) {
 
 const { client, transport, modern, callTool } = await bounded(60, connect());
 
-// Every message is noted as it comes in: the marks in them are searched at the end, and the SDK itself
-// loses a progress notice that comes in one read with the answer.
+// Records every incoming message: the end of the run searches them for marks, and the SDK itself
+// loses a progress notification that arrives in one read with the answer.
 const heard = [];
 const progress = [];
 const deliver = transport.onmessage;
@@ -133,7 +133,7 @@ const features = {
     for (let cursor; ; ) {
       const page = await client.listTools(cursor ? { cursor } : {});
       page.tools.forEach(tool => names.add(tool.name));
-      if (page.nextCursor === undefined || options.sdk === '2') break; // the second SDK walks the pages by itself
+      if (page.nextCursor === undefined || options.sdk === '2') break; // the second SDK reads all pages by itself
       cursor = page.nextCursor;
     }
     for (const name of [...INTERACTIVE, 'echo', 'get-sum']) expect(names.has(prefix + name), [...names]);
@@ -206,7 +206,7 @@ const features = {
       await call('toggle-subscriber-updates');
       await (stream ? stream.close() : client.unsubscribeResource({ uri }));
     }
-    // The server logs a subscription with its URI: a log message that is somebody's own.
+    // The server logs a subscription with its URI: a log message that belongs to one client.
     if (!modern) await until(() => logs.some(line => line.includes(`/text/${number}`)), 5);
   },
 };

@@ -1,8 +1,8 @@
-// A client on the official TypeScript SDK that starts a program as the SDK does where nobody says more: with few variables.
+// A client on the official TypeScript SDK that starts a program with the SDK's defaults: with few variables.
 //
 //   joins.mjs COMMAND ARGUMENTS...
 //
-// Prints what the tool plain__pid says, and the names of the variables that the SDK hands down, as JSON.
+// Prints the answer of the tool plain__pid, and the names of the variables that the SDK passes, as JSON.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { getDefaultEnvironment, StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 

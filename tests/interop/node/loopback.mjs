@@ -1,4 +1,4 @@
-// Preloaded into servers that listen on every interface: what names no host is bound to 127.0.0.1.
+// Preloaded into servers that listen on every interface: without a host they bind to 127.0.0.1.
 // The patched step is the last one before the bind, so `listen` stays as synchronous as it was.
 import { Server } from 'node:net';
 

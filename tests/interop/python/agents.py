@@ -1,10 +1,9 @@
 """Real agents from npm, driven by a scripted model: is our tool in their first request, and is it called once?
 
-The agents are not started by default, since their downloads are large: `tests/interop/run --only agents`. Each has a
-home of its own, no key of the user's, and its own settings against telemetry; as root the stage runs in a network
-namespace that has loopback only. Three ways: a daemon that is warm, over HTTP, where nobody has been; `stdio` after a run
-that may have kept the lists; `stdio` beside a daemon of the same config. What each agent needs to run headless stands in
-the function of its name.
+The agents do not run by default, since their downloads are large: `tests/interop/run --only agents`. Each has its own
+home, no key of the user's, and settings that turn telemetry off; as root the stage runs in a network namespace with only
+loopback. Three ways: over HTTP at a warm daemon without earlier clients; `stdio` after a run that may have kept the lists;
+`stdio` beside a daemon of the same config. The function named after an agent has its settings for a headless run.
 """
 
 from __future__ import annotations
@@ -29,23 +28,23 @@ from world import HERE, MARK, Report, World, end, free_port, none_left, refuses,
 
 PROMPT = "Note the word. Use the tool for that."
 LIMIT = 120
-# How long the server with the tool takes to start: longer than agents wait for lists, and than a host does.
+# Start time of the server with the tool, in seconds: longer than agents and hosts wait for lists.
 SLOW = 4
-# Only these come from the user's environment: no key, no proxy, nothing that an agent of his would read.
+# Only these variables come from the user's environment: no keys, no proxies, no settings of the user's agents.
 INHERITED = ("PATH", "LANG", "LC_ALL", "TERM", "TZ")
 
-Entry = dict[str, Any]  # how an agent is told to reach us: `url`, or `command` and `args`
+Entry = dict[str, Any]  # how an agent reaches the host: `url`, or `command` and `args`
 
 
 @dataclass
 class Agent:
-    """An installed agent: its program, and what it wants in its home."""
+    """An installed agent: its program, and the settings in its home."""
 
     name: str
     program: Path
 
     def prepare(self, home: Path, entry: Entry, model: str) -> tuple[list[str], dict[str, str]]:
-        """Writes its settings; says with which words and variables it is started."""
+        """Writes its settings; returns the command line and variables that start it."""
         return {"codex": codex, "claude": claude, "gemini": gemini}[self.name](home, entry, model)
 
 
@@ -69,9 +68,9 @@ def claude(home: Path, entry: Entry, model: str) -> tuple[list[str], dict[str, s
     variables = {
         "ANTHROPIC_BASE_URL": model, "ANTHROPIC_API_KEY": "scripted", "DISABLE_AUTOUPDATER": "1", "DISABLE_TELEMETRY": "1",
         "DISABLE_ERROR_REPORTING": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "ENABLE_TOOL_SEARCH": "false",  # else its first request names no tool of any MCP server, but a search for them
+        "ENABLE_TOOL_SEARCH": "false",  # else its first request has no MCP tools, only a search for them
     }  # fmt: skip
-    # The variadic options come last, for they would take the prompt.
+    # Variadic options come last, since they would take the prompt.
     return ["-p", PROMPT, "--strict-mcp-config", "--mcp-config", str(servers), "--allowedTools", "mcp__hub"], variables
 
 
@@ -84,17 +83,17 @@ def gemini(home: Path, entry: Entry, model: str) -> tuple[list[str], dict[str, s
     }  # fmt: skip
     (home / ".gemini").mkdir(exist_ok=True)
     (home / ".gemini" / "settings.json").write_text(json.dumps(settings))
-    # A model that is named is not chosen by asking another one.
+    # Naming the model avoids a request that chooses one.
     words = ["-m", "gemini-2.5-flash", "-y", "--skip-trust", "-p", PROMPT]
     return words, {"GEMINI_API_KEY": "scripted", "GOOGLE_GEMINI_BASE_URL": model}
 
 
 def installed(folder: Path, report: Report) -> list[Agent]:
-    """The agents that npm gave; of the others a line says why not."""
+    """Returns the installed agents; prints a line for each other one with the reason."""
     found = []
     for line in (HERE / "agents.txt").read_text().splitlines():
         name, package = line.split()
-        # The package of claude finds its program by a script after installing, which is not run: it lies in a package beside it.
+        # Claude's package finds its program by an install script, which does not run here: the program is in a package beside it.
         own = sorted(folder.glob(f"{name}/node_modules/@anthropic-ai/claude-code-linux-*/claude"))
         program = own[0] if own else folder / name / "node_modules" / ".bin" / name
         if program.exists() and (name != "claude" or own):
@@ -107,7 +106,7 @@ def installed(folder: Path, report: Report) -> list[Agent]:
 
 
 class Site:
-    """One home with one config of four servers, each with a mark of its own; what hosts and agents in it share."""
+    """One home with one config of four servers, each with its own mark, for the hosts and agents in it."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, f"agents-{name}"
@@ -117,7 +116,7 @@ class Site:
             folder.mkdir(parents=True)
         self.environment = {key: os.environ[key] for key in INHERITED if key in os.environ}
         self.environment |= {"HOME": str(self.home), "TMPDIR": str(self.home / "tmp"), "NO_COLOR": "1"}
-        # Nobody listens there: what an agent would say to the world ends at once, also where it has a network.
+        # Nothing listens there: outside requests of an agent fail at once, even with a network.
         self.environment |= {"HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1,localhost"}
         self.word = f"word-{uuid.uuid4().hex[:8]}"
         self.book = world.root / f"{self.name}.book"
@@ -143,7 +142,7 @@ class Site:
 
     @contextlib.contextmanager
     def daemon(self, folder: Path | None = None) -> Iterator[Entry]:
-        """A `serve` whose servers are all connected, and where nobody has been; it runs elsewhere than the agents."""
+        """Runs `serve` until all servers are connected, without earlier clients, in another folder than the agents."""
         address = f"127.0.0.1:{free_port()}"
         command = [self.world.binary, "serve", "--config", str(self.config), "--listen", address]
         process = self.world.start(command, self.environment, self.name, cwd=folder or self.home)
@@ -161,7 +160,7 @@ class Site:
             none_left(mark, {}, 6)
 
     def keep(self) -> None:
-        """A run before in the agent's folder, whose servers all came up: what they listed may be kept for the next one."""
+        """An earlier run in the agent's folder whose servers all connect, so that their lists may be kept for the next one."""
         with self.daemon(self.work) as entry:
             names = listed(entry["url"])
             if "tally__note" not in names:
@@ -172,7 +171,7 @@ class Site:
 
 
 def run(site: Site, agent: Agent, entry: Entry, tool: str) -> tuple[Model, Census, str]:
-    """One headless run of the agent, from its start to its end."""
+    """Runs the agent headless, from start to end."""
     model = Model(tool, {"word": site.word}, f"noted {site.word}")
     try:
         words, variables = agent.prepare(site.home, entry, model.url)
@@ -186,7 +185,7 @@ def run(site: Site, agent: Agent, entry: Entry, tool: str) -> tuple[Model, Censu
                 said, _ = process.communicate(timeout=LIMIT)
             except subprocess.TimeoutExpired:
                 end(process)
-                raise AssertionError(f"{agent.name} does not end within {LIMIT} s") from None
+                raise AssertionError(f"{agent.name} did not end within {LIMIT} s") from None
         model.first_after = model.first_at - began
         tail = f"{said.decode(errors='replace')[-300:]} {site.world.tail(f'{site.name}-{agent.name}')}"
         if process.returncode != 0:
@@ -197,12 +196,12 @@ def run(site: Site, agent: Agent, entry: Entry, tool: str) -> tuple[Model, Censu
 
 
 def judged(report: Report, site: Site, agent: Agent, entry: Entry, label: str, tool: str = "tally__note") -> None:
-    """One run and its three checks."""
+    """Does one run and its three checks."""
     label = f"agents: {agent.name}, {label}"
     before = len(site.calls())
     try:
         model, census, said = run(site, agent, entry, tool)
-    except Exception as error:  # it refuses to run: one line that says why
+    except Exception as error:  # it did not run: one line says why
         report.line(f"{label}: runs", f"{type(error).__name__}: {error}")
         return
     with report.check(f"{label}: the tool is in the first request"):
@@ -222,7 +221,7 @@ def judged(report: Report, site: Site, agent: Agent, entry: Entry, label: str, t
         if FINAL not in said:
             raise AssertionError(f"the agent did not say the model's last word: {said[-300:]}")
     if census.total:
-        with report.check(f"{label}: one process a server at any moment"):
+        with report.check(f"{label}: one process per server at any moment"):
             census.one_each()
 
 
@@ -235,29 +234,29 @@ def gone(report: Report, site: Site, label: str) -> None:
 def through(world: World, report: Report, folder: Path) -> None:
     found = installed(folder, report)
     for agent in found:
-        # Its capabilities are new to the daemon: nobody else has been there.
+        # Its capabilities are new to the daemon, which has had no other client.
         site = Site(world, f"{agent.name}-http")
-        with report.check(f"agents: {agent.name}, warm daemon over HTTP: the daemon comes up, and ends"), site.daemon() as entry:
+        with report.check(f"agents: {agent.name}, warm daemon over HTTP: the daemon starts, and ends"), site.daemon() as entry:
             judged(report, site, agent, entry, "warm daemon over HTTP")
         site = Site(world, f"{agent.name}-cold")
-        with report.check(f"agents: {agent.name}, cold stdio: a run before keeps its lists"):
+        with report.check(f"agents: {agent.name}, cold stdio: an earlier run keeps its lists"):
             site.keep()
             judged(report, site, agent, site.stdio, "cold stdio, lists kept")
             gone(report, site, f"{agent.name}, cold stdio")
         site = Site(world, f"{agent.name}-beside")
-        with report.check(f"agents: {agent.name}, stdio beside a daemon: the daemon comes up, and ends"), site.daemon():
+        with report.check(f"agents: {agent.name}, stdio beside a daemon: the daemon starts, and ends"), site.daemon():
             judged(report, site, agent, site.stdio, "stdio beside a daemon")
-            with report.check(f"agents: {agent.name}, stdio beside a daemon: one process a server stays"):
+            with report.check(f"agents: {agent.name}, stdio beside a daemon: one process per server stays"):
                 stays(site)
     if len(found) > 1:
         together(world, report, found)
 
 
 def together(world: World, report: Report, agents: list[Agent]) -> None:
-    """All of them at once at one daemon, over HTTP: what people come for."""
+    """All agents at once at one daemon, over HTTP: the main use of a host."""
     site = Site(world, "together")
     label = f"agents: {len(agents)} at once at one daemon"
-    with report.check(f"{label}: the daemon comes up, and ends"), site.daemon() as entry:
+    with report.check(f"{label}: the daemon starts, and ends"), site.daemon() as entry:
         with ThreadPoolExecutor(max_workers=len(agents)) as pool:
             runs = [pool.submit(run, site, agent, entry, "tally__note") for agent in agents]
         for agent, each in zip(agents, runs, strict=True):
@@ -265,7 +264,7 @@ def together(world: World, report: Report, agents: list[Agent]) -> None:
                 model, _, _ = each.result()
                 if model.expected not in (model.result or ""):
                     raise AssertionError(f"called {model.called} times; the model was handed {model.result}")
-        with report.check(f"{label}: a call each, and one process a server"):
+        with report.check(f"{label}: one call each, and one process per server"):
             if len(site.calls()) != len(agents):
                 raise AssertionError(f"{len(site.calls())} calls at the server")
             for each in runs:
@@ -273,17 +272,17 @@ def together(world: World, report: Report, agents: list[Agent]) -> None:
 
 
 def stays(site: Site) -> None:
-    """After the agent has gone the daemon has its servers, once each."""
+    """Checks that after the agent ends, the daemon has each server once."""
     census = Census(site.marks)
     wanted = dict.fromkeys(site.marks, 1)
     try:
-        until("one process a server", 6, lambda: census.look() == wanted)
+        until("one process per server", 6, lambda: census.look() == wanted)
     except AssertionError as error:
         raise AssertionError(f"{error}: {census.look()}") from None
 
 
 def directly(world: World, report: Report, folder: Path) -> None:
-    """The same agents at the server itself, which is up when they start: none of them waits for one that is not."""
+    """The same agents at the server itself, which runs before they start, since agents do not wait for a server."""
     for agent in installed(folder, report):
         site = Site(world, f"{agent.name}-direct")
         port = free_port()

@@ -1,9 +1,9 @@
 """How many processes twelve clients of all eight profiles may have at ten servers whose questions are known.
 
-Six servers ask nothing and have one process, whoever comes. Two ask for roots: one process a list, of which there are
-three, and that of the start. One asks for sampling and one for elicitation: one process for each client that can answer,
-and one for all others. An earlier life of the same host has learned this. It is looked every 20 ms, and not only when all
-are there.
+Six servers ask nothing and have one process for all clients. Two ask for roots: one process per list of roots, of which
+there are three, and the one from the start. One asks for sampling and one for elicitation: one process for each client that
+can answer, and one for all others. An earlier run of the same host has learned this. Processes are counted every 20 ms, not
+only while all clients are connected.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def entries(world: World) -> dict[str, dict]:
 
 
 async def asked(client: Client, peer: Peer) -> None:
-    """Both servers that ask are called: who can answer is asked, once, and by its own call; nobody else is."""
+    """Calls both servers that ask: a client that can answer is asked once, for its own call; no other client is."""
     before = len(peer.asked)
     fine, text = await call(client, f"{SAMPLES}__sampleLLM", {"prompt": f"from {peer.name}", "maxTokens": 5})
     expect(fine == ("sampling" in peer.can) and (not fine or f"sampled by {peer.name}" in text), (peer.name, text))
@@ -56,7 +56,7 @@ async def asked(client: Client, peer: Peer) -> None:
 
 
 def learned(world: World, host: Counted) -> None:
-    """The host learns what its servers ask, and is gone."""
+    """Runs a host until it has learned what its servers ask."""
     peer = Peer("first", ABLE, [world.files], content={"confirm": True})
 
     async def visit() -> None:
@@ -70,7 +70,7 @@ def learned(world: World, host: Counted) -> None:
 
 
 def known(host: Counted) -> None:
-    """What the host that starts now knows, in its words."""
+    """Checks what a new host knows, by its own words."""
     wanted = dict.fromkeys(host.names, "has asked clients nothing") | dict.fromkeys(ROOTS, "asks clients for roots:")
     wanted |= {SAMPLES: "asks clients for sampling:", CONFIRMS: "asks clients for elicitation:"}
     said = {name: row["sharing"][0] for name, row in host.status().items()}
@@ -82,7 +82,7 @@ def checks(world: World, report: Report) -> None:
     label = f"bounds: {len(PROFILES)} clients of {len(set(PROFILES))} profiles at 10 known servers"
     host = Counted(world, "bounds", entries(world))
     expect(len(host.names) == 10, host.names)
-    with report.check(f"{label}: an earlier life of the host has learned what they ask"):
+    with report.check(f"{label}: an earlier run of the host has learned what they ask"):
         learned(world, host)
         host.begin()
         host.wait_connected()
@@ -102,14 +102,14 @@ def checks(world: World, report: Report) -> None:
     async def through(peer: Peer, everybody: asyncio.Barrier) -> None:
         try:
             await used(peer, everybody)
-        except Exception as error:  # the others need not wait for it, and all faults are told
+        except Exception as error:  # the others do not wait for it, and all faults are reported
             while isinstance(error, ExceptionGroup):
                 error = error.exceptions[0]
             if not isinstance(error, asyncio.BrokenBarrierError):
                 faults.append(f"{peer.name} {peer.can}: {error!r}")
             await everybody.abort()
 
-    # The fetch server does nothing else while it reads a page, so a dozen at once are late for the page itself.
+    # The fetch server blocks while it reads a page, so a dozen calls at once would time out.
     turn = asyncio.Lock()
 
     async def used(peer: Peer, everybody: asyncio.Barrier) -> None:
@@ -125,7 +125,7 @@ def checks(world: World, report: Report) -> None:
                 folder: Path = peer.roots[0] if peer.roots else world.root / server
                 await shows(client, f"{server}__list_allowed_directories", folder)
             await asked(client, peer)
-            # All of them are there at one moment, and what they opened is.
+            # All clients are connected at this moment, and so are their processes.
             await everybody.wait()
             await asked(client, peer)
 
@@ -152,7 +152,7 @@ def checks(world: World, report: Report) -> None:
         expect(census.total <= together, f"{census.total}: {census.peak}")
         expect(census.peak[SAMPLES] > 1 and census.peak[ROOTS[0]] > 1, f"nothing was counted: {census.peak}")
         expect(census.looks > took / PACE / 4, f"looked {census.looks} times in {took:.1f} s")
-    with report.check(f"{label}: one process a server after the last client"):
+    with report.check(f"{label}: one process per server after the last client"):
         left = time.monotonic()
         host.back_to_one(LEFT)
         print(f"     {time.monotonic() - left:.0f} s after the last client", flush=True)

@@ -1,8 +1,7 @@
-"""Playwright's server with a real browser: clients keep their pages when their roots change, and have none of each other's.
+"""Playwright's server with a real browser: clients keep their pages when their roots change, and do not see each other's.
 
-It asks for roots at its first call. So the key of a process is the list of roots; the only client of a list goes on in its
-process, with its browser, when it tells others. A client that shares its list shares its browser, until its own roots
-change.
+It asks for roots at its first call, so the key of a process is the list of roots. The only client of a list keeps its
+process and browser when its roots change. A client that shares its list shares the browser, until its own roots change.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ async def evaluate(client: Client, function: str) -> str:
 
 
 async def visits(client: Client, page: str, mark: str) -> None:
-    """Opens the page and leaves a mark in its memory, which no other browser and no later one has."""
+    """Opens the page and sets a mark in its memory, which no other or later browser has."""
     fine, text = await call(client, "browser__browser_navigate", {"url": page})
     expect(fine, text)
     expect(mark in await evaluate(client, f"() => window.mark = '{mark}'"), mark)
@@ -46,7 +45,7 @@ def checks(world: World, report: Report) -> None:
     one, two = Peer("one", ("roots",), [lists[0]]), Peer("two", ("roots", "sampling"), [lists[1]])
 
     async def changes(client: Client, peer: Peer, number: int) -> None:
-        """Tells other roots, and waits until the host has asked for them."""
+        """Changes the roots, and waits until the host has asked for them."""
         before = len(peer.asked)
         peer.roots = [lists[number]]
         await client.send_roots_list_changed()
@@ -67,7 +66,7 @@ def checks(world: World, report: Report) -> None:
                 expect(census.look()["browser"] == before, (before, census.look()))
                 expect(len(browsers(mark)) == 1, browsers(mark))
             (second,) = await enter(stack, host.url, two)
-            with report.check("browser: a client of other roots has a browser of its own"):
+            with report.check("browser: a client with other roots has its own browser"):
                 await visits(second, world.page, "of-two")
                 expect("of-one" in await evaluate(first, "() => window.mark"), "it lost its page")
                 expect("of-two" in await evaluate(second, "() => window.mark"), "it lost its page")
@@ -75,17 +74,17 @@ def checks(world: World, report: Report) -> None:
 
     with report.check("browser: the server is connected"):
         host.wait_connected()
-    # Not what the browser starts: some of that has no parent.
+    # Without the browser's own processes: some of those have no parent.
     with Census(host.marks, host.process.pid) as census:
         ran(visit(census), PATIENCE)
-    with report.check("browser: at most one process a list of roots, and one that lists"):
+    with report.check("browser: at most one process per list of roots, and one that lists"):
         census.one_each({"browser": 3})
     with report.check("browser: one process after the last client, and no browser without a client"):
         host.back_to_one(LEFT)
-    with report.check("browser: no process is left, of the browser neither"):
+    with report.check("browser: no process is left, not of the browser either"):
         host.over()
 
 
 def browsers(mark: str) -> dict[int, str]:
-    """The browsers themselves, without the processes that each of them has."""
+    """Returns the browsers' main processes."""
     return {pid: words[:80] for pid, words in alive(mark).items() if "--remote-debugging" in words and "--type=" not in words}

@@ -1,4 +1,4 @@
-"""How many processes each server has: each entry carries a mark of its own, and a thread looks again and again."""
+"""Counts the processes of each server: each entry carries its own mark, and a thread counts repeatedly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from world import MARK, Host, World, end, free_port, none_left, until
 
 
 def every() -> dict[str, int]:
-    """Processes by mark, those that a host started. What these started themselves, a shell's child or npx's, is not counted."""
+    """Counts the processes that a host started, by mark. Their own children, such as a shell's or npx's, do not count."""
     marks: dict[int, str] = {}
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
@@ -32,7 +32,7 @@ def every() -> dict[str, int]:
 
 
 def children(host: int) -> dict[str, int]:
-    """The same of one host, without a look at all others: for who looks often."""
+    """Counts the same for one host without looking at other processes, for frequent counts."""
     counts: dict[str, int] = {}
     for task in Path(f"/proc/{host}/task").iterdir():
         with contextlib.suppress(OSError):
@@ -47,9 +47,9 @@ def children(host: int) -> dict[str, int]:
 
 
 class Census:
-    """The most processes that each server had at one moment, while the block runs. Servers by name, with their marks.
+    """The most processes that each server had at one moment while the block runs. Servers by name, with their marks.
 
-    Looks every `pace` seconds: at all processes, or at the children of `host`, which takes a millisecond.
+    Counts every `pace` seconds: all processes, or the children of `host`, which takes a millisecond.
     """
 
     def __init__(self, marks: dict[str, str], host: int | None = None, pace: float = 0.1) -> None:
@@ -82,7 +82,7 @@ class Census:
             self.look()
 
     def one_each(self, others: dict[str, int] | None = None) -> None:
-        """At most one process a server, or as many as `others` allows."""
+        """Checks for at most one process per server, or as many as `others` allows."""
         allowed = dict.fromkeys(self.marks, 1) | (others or {})
         more = {name: count for name, count in self.peak.items() if count > allowed[name]}
         if more:
@@ -90,7 +90,7 @@ class Census:
 
 
 class Counted(Host):
-    """`mcp-host serve` whose servers carry a mark each, so that their processes can be told apart."""
+    """`mcp-host serve` whose servers each carry a mark, which identifies their processes."""
 
     def __init__(self, world: World, name: str, servers: dict[str, dict], environment: dict[str, str] | None = None, **settings: object) -> None:
         self.world, self.name = world, name
@@ -107,20 +107,20 @@ class Counted(Host):
         self.begin()
 
     def begin(self) -> None:
-        """Starts the daemon, once more after `over`: what it has learned and kept is there."""
+        """Starts the daemon, again after `over` with what it has learned and kept."""
         command = [self.world.binary, "serve", "--config", str(self.config), "--listen", self.address]
         self.process = self.world.start(command, self.environment, self.name)
 
     def back_to_one(self, seconds: float) -> None:
-        """When the clients have gone each server has one process."""
+        """Checks that each server has one process after the clients have gone."""
         census = Census(self.marks)
         try:
-            until("one process a server", seconds, lambda: set(census.look().values()) == {1})
+            until("one process per server", seconds, lambda: set(census.look().values()) == {1})
         except AssertionError as error:
             raise AssertionError(f"{error}: {census.look()}; {self.whose()}") from None
 
     def whose(self) -> dict[str, list[str]]:
-        """In the host's words, for whom the processes are of servers that have several."""
+        """Returns the host's words on why servers have several processes."""
         return {name: row["sharing"] for name, row in self.status().items() if len(row["sharing"]) > 2}
 
     def over(self) -> None:

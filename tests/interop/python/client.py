@@ -1,11 +1,11 @@
-"""One client on the official Python SDK that goes through what server-everything can do.
+"""One client on the official Python SDK that tries every feature of server-everything.
 
     client.py [options] --url URL
     client.py [options] -- COMMAND ARGUMENTS...
 
 The same script runs against the server itself and through the host: only the prefixes differ. It prints
-`ok FEATURE` or `FAIL FEATURE: why` per feature, and its answers carry a mark of its own, so that two of
-them at once can tell whether either was handed something of the other.
+`ok FEATURE` or `FAIL FEATURE: why` per feature. Its answers carry its own mark, so that two clients at once
+can tell whether either got something of the other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FEATURES = "list echo progress sampling elicitation roots annotated resources pr
 
 
 def at(url: str) -> object:
-    """What the SDK takes for a server at that URL."""
+    """Returns the SDK's transport for a URL."""
     return sse_client(url) if url.endswith("/sse") else url
 
 
@@ -39,7 +39,7 @@ def expect(condition: object, what: object) -> None:
 
 
 class Peer:
-    """What this client answers when it is asked, and what it was told."""
+    """This client's answers to questions, and everything that it received."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -124,7 +124,7 @@ class Run:
             "trigger-long-running-operation", {"duration": 0.1 * steps, "steps": steps}, progress_callback=on_progress
         )
         expect(f"Steps: {steps}" in result.content[0].text, result)
-        await asyncio.sleep(0.05)  # the SDK runs callbacks in tasks of their own
+        await asyncio.sleep(0.05)  # the SDK runs callbacks in their own tasks
         expect(seen == [(step, steps) for step in range(1, steps + 1)], seen)
 
     async def sampling(self) -> None:
@@ -196,7 +196,7 @@ class Run:
         finally:
             await self.call("toggle-subscriber-updates")
             await self.client.unsubscribe_resource(self.uri)
-        # The server logs a subscription with its URI: a log message that is somebody's own.
+        # The server logs a subscription with its URI: a log message that belongs to one client.
         own = f"/text/{self.options.number}"
         await self.peer.until(lambda: any(own in line for line in self.peer.logs), 5)
 
@@ -230,11 +230,11 @@ async def main(options: argparse.Namespace) -> int:
                         async with asyncio.timeout(60):
                             await getattr(run, feature)()
                         print("ok", label, flush=True)
-                    except Exception as error:  # every fault is this feature's line, the others still run
+                    except Exception as error:  # a fault is one line; the other features still run
                         failed += 1
                         print(f"FAIL {label}: {type(error).__name__}: {error}".replace("\n", " "), flush=True)
     except* BrokenResourceError:
-        # The SDK's reader of HTTP+SSE fails on a message that comes while it is being closed.
+        # The SDK's HTTP+SSE reader fails on a message that arrives while it closes.
         if not (options.url or "").endswith("/sse"):
             raise
     everything = "\n".join(peer.heard)

@@ -1,4 +1,4 @@
-"""The clients we did not write: each alone, two at once, and the Inspector's command line."""
+"""Third-party clients: each alone, two at once, and the Inspector's command line."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from world import Host, Report, World, end, none_left
 
 FEATURES = "list echo progress sampling elicitation roots annotated resources prompts logging subscription".split()
-# What a legacy server keeps per connection (its client's roots, a toggle) belongs to whoever asked first; clients
-# of the stateless revision share a connection, so two of them at once are tried on the rest.
+# State that a legacy server keeps per connection (its client's roots, a toggle) belongs to the first client. Clients of
+# the stateless revision share a connection, so two of them at once try only the rest.
 SHARED = [feature for feature in FEATURES if feature not in ("roots", "logging", "subscription")]
-# One of them after the other is tried on all but the roots, which the server asked the first one for.
+# One after the other, they try everything except roots, for which the server asked the first one.
 LATER = [feature for feature in FEATURES if feature != "roots"]
 LIMIT = 300
-# The clients close stdin and then give their server some 4 to 6 seconds before they kill it.
+# The clients close stdin and kill their server 4 to 6 seconds later.
 LINGER = 6
 
 
@@ -36,7 +36,7 @@ CLIENTS = [
     ("rmcp", "legacy"), ("rmcp", "any"),
 ]  # fmt: skip
 
-# Those that speak HTTP+SSE.
+# Clients that speak HTTP+SSE.
 OLD = ["python", "typescript"]
 
 
@@ -47,7 +47,7 @@ def options(alias: str, era: str, who: int, features: list[str], rounds: int = 1
 
 
 def lines(process: subprocess.Popen, seconds: float = LIMIT) -> list[tuple[str, str | None]]:
-    """What a client said of each feature: its name, and what went wrong."""
+    """Runs a client; returns its result for each feature: the name, and the fault, if any."""
     try:
         said, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -84,7 +84,7 @@ def features_directly(world: World, report: Report) -> None:
         alone(world, report, f"{kind} directly over sse", kind, given, ["--url", world.old], f"{kind}-direct")
 
 
-# Its capabilities are those of the Python SDK, which was at the same server before.
+# It has the capabilities of the Python SDK, which used the same server before.
 SAME_BEFORE = [("rmcp", "any")]
 
 
@@ -102,25 +102,25 @@ def features(world: World, report: Report, host: Host) -> None:
         for over, url, alias in (("http", host.url, "old"), ("sse", host.sse, "everything"), ("sse", host.sse, "old")):
             given = options(alias, "legacy", who, FEATURES)
             alone(world, report, f"{kind} over {over}, {alias}", kind, given, ["--url", url], f"{kind}-{over}-{alias}")
-    with report.check("clients over stdio: nothing is alive after they are gone"):
+    with report.check("clients over stdio: no process is left after they end"):
         none_left(mark, {}, LINGER)
 
 
 def pipes(world: World, report: Report, command: list[str], over: str, one_server: bool = False) -> None:
-    """Every client at a command. `one_server`: what is behind it outlives the client, and serves the next one."""
+    """Every client at a command. `one_server`: the server behind it outlives the client and serves the next one."""
     stdio = ["--", *command]
     for who, (kind, era) in enumerate(CLIENTS):
         given = options("everything", era, who, LATER if one_server and (kind, era) in SAME_BEFORE else FEATURES)
         alone(world, report, f"{kind} over {over}, {era}, everything", kind, given, stdio, f"{kind}-{era}-stdio")
-    # This server asks for roots a third of a second after it was started, whatever it is doing; who is asked by a result is
-    # away meanwhile, and misses nothing.
+    # This server asks for roots a third of a second after its start, even during a call. A client that is asked by a result is
+    # away at that moment, and misses nothing.
     for who, kind in enumerate(("python", "typescript2")):
         given = [*options("everything", "any", who, ["progress"]), "--think", "0.5", "--steps", "12"]
         alone(world, report, f"{kind} over {over}, while it thinks", kind, given, stdio, f"{kind}-thinks")
 
 
 def pairs(world: World, report: Report, url: str, alias: str, label: str) -> None:
-    """Two clients at once at one server: each one's answers, progress, logs and updates are its own."""
+    """Two clients at once at one server: each gets only its own answers, progress, logs, and updates."""
     both = [
         (("python", "legacy", FEATURES), ("typescript", "legacy", FEATURES)),
         (("rmcp", "legacy", FEATURES), ("rmcp", "legacy", FEATURES)),
@@ -144,7 +144,7 @@ def pairs(world: World, report: Report, url: str, alias: str, label: str) -> Non
 
 
 def inspect(world: World, home: str, words: list[str], target: list[str]) -> dict[str, Any]:
-    """One run of `mcp-inspector --cli`; options first, since the target swallows the rest."""
+    """Runs `mcp-inspector --cli`; options come first, since the target takes the rest."""
     program = str(world.npm / "node_modules" / ".bin" / "mcp-inspector")
     command = ["node", program, "--cli", "--format", "json", "-q", "--connect-timeout", "60000", *words, *target]
     process = world.start(command, world.environment(home), home, stdout=subprocess.PIPE)
@@ -198,5 +198,5 @@ def inspector(world: World, report: Report, host: Host) -> None:
         inspections(world, report, url, "remote", era, f"over http, {era}")
         stdio = ["--", world.binary, "stdio", "--config", str(small)]
         inspections(world, report, stdio, "everything", era, f"over stdio, {era}")
-    with report.check("inspector over stdio: nothing is alive after it is gone"):
+    with report.check("inspector over stdio: no process is left after it ends"):
         none_left(mark, {}, LINGER)

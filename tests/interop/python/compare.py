@@ -1,8 +1,8 @@
-"""What servers say through the host against what they say when asked directly, member for member.
+"""Compares answers of servers through the host with their direct answers, member by member.
 
-Both sides are asked by the official Python SDK with the same client capabilities; results are taken as the
-JSON that came, before the SDK's models see it. The direct answer is rewritten as the host should expose it
-(prefixed names, rewritten URIs), so a rewriting left out is a difference as well.
+The official Python SDK asks both sides with the same client capabilities. Results are the JSON as received,
+before the SDK's models parse it. The direct answer is rewritten as the host should expose it (prefixed names,
+rewritten URIs), so a missing rewrite shows as a difference, too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LISTS = {
 
 
 def calls(world: World, name: str) -> list[tuple[str, dict[str, Any]]]:
-    """Questions with one right answer, at least one of each server."""
+    """Requests with one right answer, at least one for each server."""
     hello = str(world.files / "inner" / "hello.txt")
     everything = [
         ("tools/call", {"name": "get-sum", "arguments": {"a": 2, "b": 40.5}}),
@@ -93,14 +93,14 @@ def calls(world: World, name: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 class Asked(Client):
-    """A client that tells these roots, if any."""
+    """Returns a client with these roots, if any."""
 
     told: dict[str, Any] | None = None
 
 
 @asynccontextmanager
 async def connect(world: World, target: str | dict, era: str, able: bool, home: str) -> AsyncIterator[Asked]:
-    """A client at a URL or at a command, with every capability or with none."""
+    """Opens a client at a URL or a command, with every capability or with none."""
     errors = open(world.root / f"{home}.log", "a")
     if isinstance(target, dict) and "url" in target:
         target = target["url"]
@@ -126,8 +126,8 @@ async def connect(world: World, target: str | dict, era: str, able: bool, home: 
 
 
 async def ask(client: Asked, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """The answer as it came. Before a client without a session has it, it may have to tell its roots, as its SDK does by itself
-    for calls through its models."""
+    """Returns the answer as received. A client without a session may have to send its roots first; the SDK does that by itself
+    only for calls through its models."""
     try:
         answer = await client.session.send_request(Question(method=method, params=params), RAW)
         questions = answer.get("inputRequests", {}) if answer.get("resultType") == "input_required" else {}
@@ -135,13 +135,13 @@ async def ask(client: Asked, method: str, params: dict[str, Any]) -> dict[str, A
             told = {"inputResponses": dict.fromkeys(questions, client.told), "requestState": answer["requestState"]}
             answer = await client.session.send_request(Question(method=method, params=params | told), RAW)
         return answer
-    except Exception as error:  # an error is an answer too, and compared like one
+    except Exception as error:  # an error is an answer, too, and is compared
         detail = getattr(error, "error", None)
         return {"error": detail.model_dump(mode="json") if detail is not None else f"{type(error).__name__}: {error}"}
 
 
 async def listed(client: Client) -> dict[str, list[dict[str, Any]]]:
-    """All pages of all lists; a server without a list has an empty one."""
+    """Returns all pages of all lists; a missing list is empty."""
     found: dict[str, list[dict[str, Any]]] = {}
     for key, method in LISTS.items():
         found[key], params = [], {}
@@ -162,7 +162,7 @@ def uri(alias: str, raw: str) -> str:
 
 
 def exposed(alias: str, value: Any) -> Any:
-    """A direct answer as the host is to show it: URIs rewritten, names are the caller's."""
+    """Returns a direct answer as the host must show it, with rewritten URIs; the caller rewrites names."""
     if isinstance(value, list):
         return [exposed(alias, each) for each in value]
     if not isinstance(value, dict):
@@ -172,8 +172,8 @@ def exposed(alias: str, value: Any) -> Any:
 
 
 def plain(answer: dict[str, Any]) -> dict[str, Any]:
-    """An answer of 2026-07-28, as a server alone may give it to a client that takes any revision, without what that revision
-    adds to every answer. Answers of the revisions with a handshake stay whole."""
+    """Returns an answer of 2026-07-28 without the members that this revision adds to every answer, since a server may answer
+    directly in another revision. Answers of revisions with a handshake stay whole."""
     if "resultType" not in answer:
         return answer
     kept = {key: value for key, value in answer.items() if key not in ("resultType", "ttlMs", "cacheScope")}
@@ -182,12 +182,12 @@ def plain(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_tasks(tool: dict[str, Any]) -> dict[str, Any]:
-    """A tool as a client of 2026-07-28 sees it: whether it may be a task, its server decides by then."""
+    """Returns a tool as a client of 2026-07-28 sees it: there, the server decides what runs as a task."""
     return {key: value for key, value in tool.items() if key != "execution"}
 
 
 def steady(value: Any) -> Any:
-    """sequential-thinking counts the thoughts of its process, whoever had them."""
+    """sequential-thinking counts the thoughts of its process, across clients."""
     if isinstance(value, str):
         return re.sub(r'("thoughtHistoryLength": )\d+', r"\g<1>0", value)
     if isinstance(value, list):
@@ -198,7 +198,7 @@ def steady(value: Any) -> Any:
 
 
 def difference(direct: Any, through: Any, path: str = "$") -> str | None:
-    """The first difference; 1 is not 1.0 and not true."""
+    """Returns the first difference; 1 differs from 1.0 and from true."""
     if type(direct) is not type(through):
         return f"{path}: {direct!r} directly, {through!r} through the host"
     if isinstance(direct, dict):
@@ -221,10 +221,10 @@ def must_equal(direct: Any, through: Any) -> None:
 
 
 async def answers(client: Client, world: World, name: str, alias: str | None, asks_roots: bool) -> dict[str, dict]:
-    """The answers to a server's questions by question, asked under the names that its asker sees."""
+    """Returns the answers to the requests for a server, sent under the names that the asker sees."""
     questions = list(calls(world, name))
     if name == "filesystem" and asks_roots:
-        await asyncio.sleep(1)  # the server asks for roots after the handshake, and nobody says when it is done
+        await asyncio.sleep(1)  # the server asks for roots after the handshake, and does not report when it is done
         questions.append(("tools/call", {"name": "list_allowed_directories", "arguments": {}}))
     found = {}
     for at, (method, params) in enumerate(questions):
@@ -240,7 +240,7 @@ async def answers(client: Client, world: World, name: str, alias: str | None, as
 
 
 def asks_roots(era: str, able: bool) -> bool:
-    """Whether a server that asks for roots outside of any call can get them: only a session can be asked so."""
+    """Whether a server that asks for roots outside of calls can get them: only from a client with a session."""
     return able and era == "legacy"
 
 
@@ -250,18 +250,26 @@ async def directly(world: World, name: str, era: str, able: bool) -> tuple[dict,
         return await listed(client), await answers(client, world, name, None, asks_roots(era, able))
 
 
+async def reference(world: World, name: str, era: str, able: bool) -> tuple[dict, dict]:
+    """The same, asked once: `steadiness` checks whether a server answers the same twice."""
+    asked = (name, era, able)
+    if asked not in world.references:
+        world.references[asked] = await directly(world, name, era, able)
+    return world.references[asked]
+
+
 def compare(world: World, report: Report, target: str | dict, names: list[str], era: str, able: bool, label: str) -> None:
-    """One check per server and kind: lists, then calls."""
+    """Makes one check per server and kind: lists, then calls."""
 
     async def work() -> None:
-        reference = {name: await directly(world, name, era, able) for name in names}
-        # Who can be asked nothing shares a connection to which everything is declared, and sees what it lists.
-        everything = reference if able else {name: await directly(world, name, era, True) for name in names}
-        # A home for each era: a host that has listed before shows what it kept, and no resources.
+        same = {name: await reference(world, name, era, able) for name in names}
+        # A client that cannot be asked shares a connection that declares everything, and sees that connection's lists.
+        everything = {name: await reference(world, name, era, True) for name in names}
+        # Each era has its own home: a host that has listed before shows kept lists, without resources.
         async with connect(world, target, era, able, f"compare-{era}") as client:
             lists = await listed(client)
             for name in names:
-                (direct, _), (_, told) = everything[name], reference[name]
+                (direct, _), (_, told) = everything[name], same[name]
                 with report.check(f"{label}: {name}: {len(direct['tools'])} tools and the other lists are the same"):
                     for kind in LISTS:
                         given = expected(name, kind, direct[kind])
@@ -294,21 +302,21 @@ def expected(name: str, kind: str, items: list[dict]) -> list[dict]:
 
 
 def mine(name: str, kind: str, items: list[dict]) -> list[dict]:
-    """The entries of one server in a merged list."""
+    """Returns the entries of one server in a merged list."""
     key = {"tools": "name", "prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}[kind]
     own = (f"{name}__",) if key == "name" else (f"{name}+", f"ui://{name}--")
     return [item for item in items if item[key].startswith(own)]
 
 
 def describe(error: BaseException) -> str:
-    """The innermost cause: task groups wrap what went wrong."""
+    """Returns the innermost cause: task groups wrap exceptions."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"
 
 
 def steadiness(world: World, report: Report, names: list[str]) -> None:
-    """Without a host: every question gets the same answer twice, so a difference later is the host's."""
+    """Without a host: checks that every request gets the same answer twice, so that later differences are the host's."""
 
     async def work(name: str, era: str, able: bool) -> None:
         first, second = await directly(world, name, era, able), await directly(world, name, era, able)
@@ -335,6 +343,6 @@ def through(world: World, report: Report, host: Host) -> None:
 
 
 def piped(world: World, report: Report, host: Host, era: str, command: list[str], over: str) -> None:
-    """Through a command that has the servers of a host."""
+    """Through a command that serves a host's servers."""
     target = {"command": command[0], "args": command[1:], "cwd": os.getcwd()}
     compare(world, report, target, host.names, era, True, f"same over {over}, {era}, all capabilities")

@@ -1,4 +1,4 @@
-"""What happens when a server dies under load, and what is left when the host is stopped."""
+"""Kills a server under load, and checks what is left when the host stops."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from world import Host, Report, World, alive, descendants, end, none_left
 
 VICTIM = "python-sdk"
 CALLERS = 5  # lost calls of each client
-WAYS = ("stdin closed", "SIGTERM")  # in which a client is done with a program on a pipe
+WAYS = ("stdin closed", "SIGTERM")  # the ways in which a client ends a program over stdio
 WORDS = {"disconnected", "reconnecting", "connecting", "initializing"}
 
 
 def post(url: str, name: str, arguments: dict[str, Any], seconds: float) -> list[dict[str, Any]]:
-    """One call by hand in a session of its own, read to the end of its stream: every answer that came, be it more than one."""
+    """Makes one call by hand in its own session; returns every answer on its stream, even if there are several."""
     headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -45,7 +45,7 @@ def post(url: str, name: str, arguments: dict[str, Any], seconds: float) -> list
 
 
 def must_be_unknown(answer: dict[str, Any]) -> None:
-    """An error of the host that says: whether the work was done is not known."""
+    """Checks for the host's error that the outcome is unknown."""
     kind = answer.get("_meta", {}).get("mcp-host/error", {}).get("kind")
     words = " ".join(part.get("text", "") for part in answer.get("content", [])).lower()
     if answer.get("isError") is not True or kind != "outcome_unknown" or "outcome" not in words or "unknown" not in words:
@@ -60,7 +60,7 @@ async def text(client: Any, tool: str) -> str:
 
 
 class Load:
-    """Calls at the other servers, one after the other, until told to stop."""
+    """Calls the other servers, one after the other, until told to stop."""
 
     def __init__(self, world: World, client: Any) -> None:
         self.calls = [
@@ -83,7 +83,7 @@ class Load:
 
 
 class Watch(threading.Thread):
-    """Asks for the status over and over and keeps the states of one server in their order."""
+    """Polls the status and records the states of one server in order."""
 
     def __init__(self, host: Host) -> None:
         super().__init__(daemon=True)
@@ -107,7 +107,7 @@ def kill_under_load(world: World, report: Report) -> None:
         watch.start()
         asyncio.run(_kill(world, report, host))
         watch.over.set()
-        with report.check("kill -9 under load: status tells the story"):
+        with report.check("kill -9 under load: status shows each state"):
             row = host.status()[VICTIM]
             if not WORDS & set(watch.seen) or row["state"] != "connected":
                 raise AssertionError(f"states seen: {watch.seen}, and last {row['state']}")
@@ -149,7 +149,7 @@ async def _kill(world: World, report: Report, host: Host) -> None:
         ours = alive(host.mark)
         for pid in map(int, busy):
             if pid not in ours:
-                raise AssertionError(f"{pid} is no process of this host: {ours}")
+                raise AssertionError(f"{pid} is not a process of this host: {ours}")
             os.kill(pid, signal.SIGKILL)
         with report.check(f"kill -9 under load: each of {len(lost)} callers gets an error that says the outcome is unknown"):
             async with asyncio.timeout(15):
@@ -161,7 +161,7 @@ async def _kill(world: World, report: Report, host: Host) -> None:
             if len(answers) != 1:
                 raise AssertionError(answers)
             must_be_unknown(answers[0].get("result", {}))
-        with report.check("kill -9 under load: the killed server is connected again by itself"):
+        with report.check("kill -9 under load: the killed server reconnects by itself"):
             end_at = time.monotonic() + 45
             while await asyncio.to_thread(lambda: host.states().get(VICTIM)) != "connected":
                 if time.monotonic() > end_at:
@@ -185,7 +185,7 @@ async def _kill(world: World, report: Report, host: Host) -> None:
 
 
 def stop_and_look(host: Host) -> None:
-    """SIGTERM; the host ends with 0 and nothing that it started is alive, whoever is its parent by then."""
+    """Sends SIGTERM and checks that the host ends with 0 and nothing that it started is alive, whatever its parent is."""
     if host.process.poll() is not None:
         raise AssertionError(f"it had ended with {host.process.returncode}: {host.world.tail(host.name)}")
     tree, marked = descendants(host.process.pid), alive(host.mark)
@@ -220,7 +220,7 @@ def _quietly(*words: Any) -> None:
     try:
         post(*words)
     except (OSError, ValueError):
-        pass  # the call is lost with the host: how is not asked here
+        pass  # the call is lost with the host; how does not matter here
 
 
 def _stdio(world: World, way: str) -> None:
@@ -243,7 +243,7 @@ def _stdio(world: World, way: str) -> None:
 
 
 def begin(process: subprocess.Popen) -> None:
-    """A session on the pipes of a program, up to its first list."""
+    """Opens a session on the pipes of a program, up to its first list."""
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "interop", "version": "1"}}
     _send(process, {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
     _answer(process, 1, 60)
@@ -266,7 +266,7 @@ def _send(process: subprocess.Popen, message: dict[str, Any]) -> None:
 
 
 def _answer(process: subprocess.Popen, number: int, seconds: float) -> dict[str, Any]:
-    """The answer to one request; reads the pipe itself, since a buffered reader would hide lines from `select`."""
+    """Returns the answer to one request; reads the pipe directly, since a buffered reader would hide lines from `select`."""
     deadline, pending = time.monotonic() + seconds, b""
     while time.monotonic() < deadline:
         if not select.select([process.stdout], [], [], 0.2)[0]:

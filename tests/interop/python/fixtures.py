@@ -1,4 +1,4 @@
-"""The files of other clients (tests/fixtures/clients), each served with real servers behind its entries, from npx and uvx."""
+"""The files of other clients (tests/fixtures/clients), each served with real servers from npx and uvx behind its entries."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from world import HERE, Report, World, descendants, end, free_port, none_left, u
 
 FIXTURES = HERE.parent / "fixtures" / "clients"
 SECONDS = 60
-# What all of them may take together.
+# Time limit for all of them together, in seconds.
 TOGETHER = 120
-# What the files name and no machine has, and what stands for it here: a folder, and two servers over HTTP.
+# Names in the files that no machine has, and their substitutes here: a folder, and two servers over HTTP.
 FOLDER, HTTP, SSE = "/srv/mcp-demo", "127.0.0.1:3001", "127.0.0.1:3002"
 
 
 class Place:
-    """A copy of the fixtures whose folder and ports are real, below a folder where npx finds its packages."""
+    """Returns a copy of the fixtures with a real folder and real ports, below a folder where npx finds its packages."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -46,7 +46,7 @@ class Place:
         shutil.copy(world.npm / "package.json", self.root)
 
     def environment(self, name: str, client: Path) -> dict[str, str]:
-        """The home of the client, where npx and uvx find what was installed and look for nothing else."""
+        """Makes the home of the client, where npx and uvx find installed packages and download nothing."""
         made = self.world.environment(name) | self.table["vars"] | {"HOME": str(client / "home")}
         (client / "home").mkdir(exist_ok=True)
         (client / "home" / ".npmrc").write_text("offline=true\nupdate-notifier=false\n")
@@ -61,7 +61,7 @@ class Place:
 
 
 def served(place: Place, number: int, row: dict[str, Any], deadline: float) -> None:
-    """One file: every server of it that can run is connected and lists what the file lets through."""
+    """Checks one file: each of its servers that can run connects and lists what the file includes."""
     world, name = place.world, f"client-{number}"
     client = place.root / Path(row["file"]).parts[0]
     environment, address = place.environment(name, client), f"127.0.0.1:{free_port()}"
@@ -107,7 +107,7 @@ def status(world: World, address: str, environment: dict[str, str]) -> list[dict
 
 
 def listed(url: str) -> list[str]:
-    """The names of all tools, asked by hand in a session of its own."""
+    """Returns the names of all tools, asked by hand in a new session."""
     headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -135,7 +135,7 @@ def listed(url: str) -> list[str]:
 
 def through(world: World, report: Report) -> None:
     place = Place(world)
-    # Starting is what takes the time; with more at once a small machine only waits longer for each.
+    # Starts take the time; with more at once, a small machine only waits longer for each.
     with ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 2)) as pool:
         rows = place.table["files"]
         deadline = time.monotonic() + TOGETHER

@@ -1,4 +1,4 @@
-"""A host that is an entry of its own config, behind real proxies: nothing starts without end, no list grows."""
+"""A host that is an entry of its own config, behind real proxies: no endless starts, no growing lists."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Own:
         return until(f"`me` is {states}: {self.row()}", 60, lambda: (row := self.row()).get("state") in states and row)
 
     def tools(self) -> list[str]:
-        """The tools as a host of another config sees them."""
+        """Returns the tools as a host of another config sees them."""
         other = self.world.root / f"{self.name}.client.json"
         other.write_text(json.dumps({"mcpServers": {"hub": {"url": f"http://{self.address}/mcp", "prefix": "never"}}}))
         command = [self.world.binary, "tools", "--json", "--config", str(other)]
@@ -79,17 +79,17 @@ def checks(world: World, report: Report) -> None:
     with report.check("itself: behind an SDK's proxy that cleans the environment, no second generation starts"):
         host = own("itself-stdio", lambda _at, config, notes: [*proxy, notes, "--", world.binary, "stdio", "--config", config])
         row = host.reaches("failed", "connected")
-        # The proxy itself may well connect: its list fails, since the host behind it refuses to start.
+        # The proxy itself may connect, but its list fails, since the host behind it refuses to start.
         expect("relay" not in " ".join(host.tools()) or row["state"] == "connected", row)
         expect(host.started() == 1, f"the ordinary server was started {host.started()} times")
         host.stop()
-    with report.check("itself: behind mcp-remote, switched off by its id"):
+    with report.check("itself: behind mcp-remote, disabled by its id"):
         host = own("itself-remote", lambda at, _config, _notes: [remote, f"http://{at}/mcp"])
         row = host.reaches("disabled", "connected", "failed")
         expect(row["state"] == "disabled" and "this is this host itself" in row["lastError"], row)
         expect(host.started() == 1, host.started())
         host.stop()
-    with report.check("itself: an SDK's proxy of our endpoint shows each tool once more, and the list does not grow"):
+    with report.check("itself: an SDK's proxy of our endpoint shows each tool a second time, and the list does not grow"):
         host = own("itself-http", lambda at, _config, notes: [*proxy, notes, "--url", f"http://{at}/mcp"])
         host.reaches("connected")
         notes = world.root / "itself-http.notes"

@@ -1,4 +1,4 @@
-"""What goes over stdio, once more beside a daemon of the same config: `mcp-host stdio` joins it, and only passes bytes."""
+"""The stages over stdio again, beside a daemon of the same config: `mcp-host stdio` joins it and only relays bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def checks(world: World, report: Report) -> None:
         clients.inspections(world, report, ["--", *relay], "everything", era, f"over a joined stdio, {era}")
     for era in ("legacy", "any"):
         compare.piped(world, report, host, era, relay, "a joined stdio")
-    with report.check("joined: no relay is alive after its client is gone"):
+    with report.check("joined: no relay is alive after its client ends"):
         host.no_relay_left(clients.LINGER)
     for way in faults.WAYS:
         with report.check(f"joined: stop, {way}: the relay ends with 0, the servers stay"):

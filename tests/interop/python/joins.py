@@ -1,7 +1,7 @@
 """Clients on SDKs start `mcp-host stdio` beside a daemon of the same config, and share its processes.
 
-The SDKs hand six variables down, and no more: HOME, LOGNAME, PATH, SHELL, TERM, USER. So the daemon has to be found by
-those, and a variable that the config names and the client lacks keeps nobody out; one with another value does.
+The SDKs pass only six variables: HOME, LOGNAME, PATH, SHELL, TERM, USER. The daemon must be found by those. A variable
+that the config names and the client lacks does not prevent joining; one with another value does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOKEN = "INTEROP_TOKEN"
 def checks(world: World, report: Report) -> None:
     python = str(world.venv / "bin" / "python")
     entry = spawn([python, str(HERE / "python" / "server.py")]) | {"env": {"TOKEN": f"${{{TOKEN}}}"}}
-    # As it is in a session of a person without systemd: what says where state is, is HOME.
+    # As in a session without systemd: HOME decides where state is.
     environment = {key: value for key, value in world.environment("joins").items() if not key.startswith("XDG_")}
     host = Counted(world, "joins", {"plain": entry}, environment | {TOKEN: "of the daemon"})
     home = environment["HOME"]
@@ -36,7 +36,7 @@ def checks(world: World, report: Report) -> None:
         return get_default_environment() | {"HOME": home}
 
     async def asks(more: dict[str, str] | None = None) -> tuple[str, set[str]]:
-        """In which process its server runs, and which variables the program itself was handed."""
+        """Returns the process of its server, and the variables that the program itself got."""
         given = StdioServerParameters(command=world.binary, args=arguments, env={"HOME": home} | (more or {}))
         before = set(descendants(os.getpid()))
         async with Client(given, mode="legacy", read_timeout_seconds=60) as client:
@@ -51,11 +51,11 @@ def checks(world: World, report: Report) -> None:
         done = subprocess.run(command, env=environment, capture_output=True, timeout=60, check=True, text=True)
         return done.stdout.strip()
 
-    with report.check("joins: a daemon, and a client at it"):
+    with report.check("joins: a daemon and its client"):
         host.wait_connected()
         daemons = served()
         until("one process", 10, lambda: Census(host.marks).look()["plain"] == 1)
-    with report.check("joins: the Python SDK hands down at most six variables, and its client shares the daemon's process"):
+    with report.check("joins: the Python SDK passes at most six variables, and its client shares the daemon's process"):
         pid, names = ran(asks(), 60)
         expect(names and names <= SIX, names)
         expect(pid == daemons, (pid, daemons))

@@ -1,4 +1,4 @@
-"""Runs the stages in order: those of ALL, and others where they are named. With --direct the first stages of these, and `agents`."""
+"""Runs the stages in order: those of ALL, and others if they are named. With --direct the first of these, and `agents`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def hosted(world: World, report: Report, stages: set[str]) -> None:
                 clients.pairs(world, report, host.url, alias, f"through the host, {alias}")
         if "inspector" in stages:
             clients.inspector(world, report, host)
-        with report.check("stop: the host that served all this ends with 0 and leaves no process"):
+        with report.check("stop: the host of all stages so far ends with 0 and leaves no process"):
             faults.stop_and_look(host)
     if "joined" in stages:
         joined.checks(world, report)

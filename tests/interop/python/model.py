@@ -1,8 +1,8 @@
-"""A model by script on loopback: it calls one tool if the first request has it, and ends after the result.
+"""A scripted model on loopback: it calls one tool if the first request has it, and ends after the result.
 
-It speaks the Responses API of OpenAI, the Messages API of Anthropic and the `generateContent` of Gemini, as streams of
-events and, the last two, in one piece. What an agent asks beside its conversation (a title, a route) has no tools and
-gets a text.
+It speaks the Responses API of OpenAI, the Messages API of Anthropic and the `generateContent` of Gemini, as event streams
+and, for the last two, also in one piece. Requests of an agent beside its conversation (a title, a route) have no tools and
+get a text.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ FINAL = "The script is over."
 
 
 class Model:
-    """One conversation with one agent. `tool` is the end of the tool's name, since each agent has its own prefix."""
+    """One conversation with one agent. `tool` is the end of the tool's name, since each agent adds its own prefix."""
 
     def __init__(self, tool: str, arguments: dict[str, Any], result: str) -> None:
         self.tool, self.arguments, self.expected = tool, arguments, result
         self.first: list[str] | None = None  # the names of the tools of the first request
         self.first_at = self.first_after = 0.0
         self.called = 0
-        self.result: str | None = None  # the answer of the tool, as the agent handed it back
+        self.result: str | None = None  # the tool's answer, as the agent returned it
         self.strange: list[str] = []  # requests that the script has no answer for
         self.lock = threading.Lock()
         model = self
@@ -93,7 +93,7 @@ class Model:
         raise LookupError(path)
 
     def _turn(self, tools: list[tuple[str | None, str]], results: list[str]) -> tuple[str | None, str] | None:
-        """What is said next: a call of a tool (of a namespace, if it is in one), or the last word."""
+        """Returns the next reply: a tool call (in a namespace, if there is one), or the final text."""
         if not tools:
             return None
         if self.first is None:
@@ -157,7 +157,7 @@ class Model:
 
 
 def streamed(said: dict[str, Any]) -> list[dict[str, Any]]:
-    """A message of Anthropic's as the events of its stream."""
+    """Returns a message of the Anthropic API as the events of its stream."""
     block = said["content"][0]
     if block["type"] == "tool_use":
         start, delta = block | {"input": {}}, {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}

@@ -1,4 +1,4 @@
-"""Clients on the official Python SDK with chosen capabilities, which note each question that they are asked."""
+"""Clients on the official Python SDK with chosen capabilities, which record each question."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import mcp_types as types
 from mcp import Client
 
 warnings.simplefilter("ignore")
-# All that a client may be asked for; a set of capabilities is some of these words.
+# All kinds of questions; a set of capabilities is some of these words.
 ABLE = ("roots", "sampling", "elicitation")
 
 
 @dataclass
 class Peer:
-    """One client: its name is in each of its answers. The SDK declares what it has a function for."""
+    """One client; each of its answers has its name. The SDK declares a capability for each function that it has."""
 
     name: str
     can: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Peer:
 
 
 async def tools(client: Client) -> set[str]:
-    """The names of all pages."""
+    """Returns the names on all pages."""
     names: set[str] = set()
     cursor = None
     while True:
@@ -60,7 +60,7 @@ async def tools(client: Client) -> set[str]:
 
 
 async def call(client: Client, name: str, arguments: dict[str, Any] | None = None) -> tuple[bool, str]:
-    """Whether the result is no error, and its text. An error of the protocol is a result as well."""
+    """Returns whether the result is a success, and its text. A protocol error counts as a result, too."""
     try:
         result = await client.call_tool(name, arguments or {})
     except Exception as error:
@@ -73,7 +73,7 @@ async def enter(stack: AsyncExitStack, url: str, *peers: Peer) -> list[Client]:
 
 
 def ran(work: Any, seconds: float = 240) -> Any:
-    """Runs a stage's part to its end, or for so long."""
+    """Runs a part of a stage, with a time limit."""
 
     async def bounded() -> Any:
         async with asyncio.timeout(seconds):

@@ -1,8 +1,8 @@
-"""How many processes there are when clients of many capabilities come, and how long their first list takes.
+"""How many processes clients with many sets of capabilities cause, and how long their first list takes.
 
-`few`: six clients with six sets of capabilities, each only lists, at four servers of which one asks. `many`: sixteen
-clients at all servers of the interop set, each calls a tool of each server. What a server asks decides who shares it, so
-a server that asks nothing has one process, whoever comes.
+`few`: six clients with six sets of capabilities only list, at four servers of which one asks. `many`: sixteen clients call
+a tool of each server of the interop set. A server's questions decide who shares it, so a server that asks nothing has one
+process for all clients.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from peers import ABLE, Peer, call, enter, ran, tools
 from world import Report, World
 
 SETS = [(), ("roots",), ("sampling",), ("elicitation",), ("roots", "sampling"), ABLE]
-# What six sets may have together, at four servers.
+# The most processes of six sets together, at four servers.
 TOGETHER = 10
-# A list that waits for a server to start takes more than a second; one that does not takes some milliseconds, also of a busy machine.
+# A list that waits for a server's start takes more than a second; another one takes milliseconds, even on a busy machine.
 SOON = 0.5
-# A process that clients have left is kept a minute for the next; then there is a while for a busy machine.
+# A process without clients is kept for a minute; the rest is a margin for a busy machine.
 LEFT = 90
 SILENT = 30
 
@@ -32,7 +32,7 @@ SILENT = 30
 def few(world: World, report: Report) -> None:
     node = {name: ["node", world.package(f"server-{name}", "dist/index.js")] for name in ("everything", "memory", "sequential-thinking")}
     host = Counted(world, "few", {
-        "everything": spawn([*node["everything"], "stdio"]),  # asks for roots once it has started
+        "everything": spawn([*node["everything"], "stdio"]),  # asks for roots after its start
         "memory": spawn(node["memory"]) | {"env": {"MEMORY_FILE_PATH": str(world.root / "few.jsonl")}},
         "thinking": spawn(node["sequential-thinking"]),
         "time": spawn([str(world.venv / "bin" / "mcp-server-time"), "--local-timezone", "UTC"]),
@@ -44,7 +44,7 @@ def few(world: World, report: Report) -> None:
     known: dict[str, tuple[float, list[str]]] = {}
 
     async def listed(can: tuple[str, ...], stack: AsyncExitStack) -> tuple[float, list[str]]:
-        """How long from the first byte to the list, and which servers it lacks."""
+        """Returns the time from the first byte to the list, and the servers that it lacks."""
         began = time.monotonic()
         (client,) = await enter(stack, host.url, Peer("few", can, [world.files]))
         names = await tools(client)
@@ -55,7 +55,7 @@ def few(world: World, report: Report) -> None:
         async with AsyncExitStack() as stack:
             for can in SETS:
                 new["+".join(can) or "none"] = await listed(can, stack)
-            # Processes that are opened behind the list's answer are there soon after it.
+            # Processes that open behind the list's answer start soon after it.
             await asyncio.sleep(3)
             for can in SETS:
                 known["+".join(can) or "none"] = await listed(can, stack)
@@ -69,11 +69,11 @@ def few(world: World, report: Report) -> None:
         print(f"     first list, {words}: {', '.join(f'{can} {took * 1000:.0f} ms' for can, (took, _) in seen.items())}", flush=True)
     print(f"     at most {census.total} processes: {census.peak}", flush=True)
     with report.check(f"{label}: at most {TOGETHER} processes, and one of each that asks nothing"):
-        # Who could answer a question of `everything` may have it alone.
+        # A client that can answer a question of `everything` may have its own process.
         census.one_each({"everything": TOGETHER - 3})
         if census.total > TOGETHER:
             raise AssertionError(f"{census.total} processes: {census.peak}")
-    with report.check(f"{label}: one process a server after the last client"):
+    with report.check(f"{label}: one process per server after the last client"):
         host.back_to_one(LEFT)
     with report.check(f"{label}: none is left"):
         host.over()
@@ -82,7 +82,7 @@ def few(world: World, report: Report) -> None:
 def many(world: World, report: Report) -> None:
     servers = world.servers("many")
     one = {name: next(words for method, words in compare.calls(world, name) if method == "tools/call") for name in servers}
-    # Clients without a session have gone when they were silent for so long.
+    # Clients without a session count as gone after this time without a request.
     host = Counted(world, "many", servers, limits={"sessionIdle": f"{SILENT}s"})
     label = f"processes: 16 clients at {len(host.marks)} servers"
     with report.check(f"{label}: the daemon is warm"):
@@ -97,7 +97,7 @@ def many(world: World, report: Report) -> None:
                 fine, said = await call(client, name, words["arguments"])
                 if not fine or name not in names:
                     answers.append(f"{peer.name} ({mode}, {peer.can}) at {name}: {said[:200]}")
-            # All of them are there at one moment, and what they opened is.
+            # All clients are connected at this moment, and so are their processes.
             await everybody.wait()
 
     async def visit() -> None:
@@ -108,7 +108,7 @@ def many(world: World, report: Report) -> None:
                 group.create_task(used(Peer(f"many-{number}", can, [world.files]), mode, everybody))
 
     with Census(host.marks) as census:
-        # Four programs on other SDKs, which call while the twelve do; all four have the same list of roots.
+        # Four programs on other SDKs call at the same time; all four have the same list of roots.
         others: list[tuple[str, str, subprocess.Popen]] = []
         for who, (kind, era) in enumerate((("typescript", "legacy"), ("typescript2", "any"), ("rmcp", "legacy"), ("rmcp", "any"))):
             given = clients.options("everything", era, 0, ["echo", "progress", "prompts"])
@@ -123,10 +123,10 @@ def many(world: World, report: Report) -> None:
             wrong = [f"{name}: {why}" for name, why in clients.lines(process, 120) if why is not None]
             report.line(f"{label}: {kind} ({era}) calls", "; ".join(wrong) or None)
     print(f"     at most {census.total} processes: {census.peak}", flush=True)
-    with report.check(f"{label}: one of each, but for those that ask"):
-        # These two ask for roots, of which there are two lists; the last one's lists hold pages for clients that show them.
+    with report.check(f"{label}: one of each, except those that ask"):
+        # Two servers ask for roots, of which there are two lists; the third lists pages for clients that show them (MCP Apps).
         census.one_each({"everything": 3, "filesystem": 3, "typescript-sdk": 2})
-    with report.check(f"{label}: one process a server after the last client"):
+    with report.check(f"{label}: one process per server after the last client"):
         host.back_to_one(SILENT + LEFT)
     with report.check(f"{label}: none is left"):
         host.over()

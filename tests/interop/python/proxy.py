@@ -1,11 +1,11 @@
-"""A proxy on the official Python SDK: whatever a server offers, offered once more over stdio.
+"""A proxy on the official Python SDK, which offers everything of a server again over stdio.
 
     proxy.py FILE --url URL
     proxy.py FILE -- COMMAND ARGUMENTS...
 
-The SDK starts a command with a short environment of its own, so nothing that its parent put there arrives. Each time it
-is asked for its tools it asks the server anew, writes a line to FILE, and says a few times that they have changed. Its
-own tool `relay` calls a tool of the server, as an agent would that is a server itself.
+The SDK starts a command with a short environment of its own, so variables of its parent do not arrive. Each time the proxy
+lists its tools, it asks the server again, writes a line to FILE, and announces a few times that they have changed. Its own
+tool `relay` calls a tool of the server, as an agent does that is itself a server.
 """
 
 from __future__ import annotations

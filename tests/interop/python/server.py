@@ -87,7 +87,7 @@ def greet(name: str) -> str:
 
 if __name__ == "__main__":
     if "--with-child" in sys.argv:
-        # A child without our pipes that will not end on SIGTERM: whoever stops us has to see to it.
+        # A child without our pipes that ignores SIGTERM: the host that stops this server must end it, too.
         subprocess.Popen(
             [sys.executable, "-c", "import time; time.sleep(600)"],
             stdin=subprocess.DEVNULL,

@@ -1,7 +1,7 @@
-"""Servers that ask, as they are on npm and PyPI: who shares one, and who is asked.
+"""Real servers that ask, from npm and PyPI: which clients share one, and which are asked.
 
-A server's process is shared by all whom it has nothing to ask. What it is known to ask is learned by its asking: `Q`, of
-roots, sampling and elicitation. Each check says what the key of a process is by that.
+Clients that a server cannot ask share its process. The host learns from the server's questions what it asks: `Q`, a set of
+roots, sampling, and elicitation. Each check says which key of a process follows from that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from world import Report, World, free_port, until
 
 
 class Library(http.server.BaseHTTPRequestHandler):
-    """What stands for the service behind context7: it says that a client may be asked to sign in, and can be slow."""
+    """A substitute for the service behind context7: it says that a client may be asked to sign in, and can be slow."""
 
     held = threading.Event()
     came = threading.Event()
@@ -53,7 +53,7 @@ def expect(condition: object, what: object) -> None:
 
 
 async def shows(client: Client, tool: str, folder: Path) -> str:
-    """The server asks for roots once it has started and answers calls meanwhile, with what it knows: also without a host."""
+    """The server asks for roots after its start and answers calls meanwhile with what it knows, also without a host."""
     text = ""
     for _ in range(50):
         _, text = await call(client, tool)
@@ -64,7 +64,7 @@ async def shows(client: Client, tool: str, folder: Path) -> str:
 
 
 def filesystem(world: World, report: Report, host: Counted) -> None:
-    """Q is roots from its start on: the key is the list of roots, and a client without roots has the process of the start."""
+    """Q is roots from the start: the key is the list of roots, and a client without roots uses the first process."""
     folders = [world.root / "lists" / name for name in ("one", "two", "three", "four")]
     for folder in folders:
         folder.mkdir(parents=True)
@@ -86,7 +86,7 @@ def filesystem(world: World, report: Report, host: Counted) -> None:
             with report.check("sharing: filesystem, a client without roots: the folder of the config"):
                 fine, text = await call(plain, tool)
                 expect(fine and str(world.files) in text and "/lists/" not in text, text)
-            with report.check("sharing: filesystem, the same list once more: no process more, whatever else a client declares"):
+            with report.check("sharing: filesystem, the same list again: no new process, whatever else a client declares"):
                 await shows(same, tool, folders[0])
                 expect(census.look()["filesystem"] <= 4, f"{census.look()['filesystem']} processes: 3 lists, and the start's")
             with report.check("sharing: filesystem, roots that change: the new folder, and the others keep theirs"):
@@ -99,13 +99,13 @@ def filesystem(world: World, report: Report, host: Counted) -> None:
 
     with Census({"filesystem": host.marks["filesystem"]}) as census:
         ran(visit())
-    with report.check("sharing: filesystem: at most one process a list, and that of the start"):
-        # The one whose roots changed moves alone in its process, or leaves it for another.
+    with report.check("sharing: filesystem: at most one process per list, and the one of the start"):
+        # The client whose roots changed keeps its process if it is alone there, or moves to another one.
         census.one_each({"filesystem": 5})
 
 
 def everything(world: World, report: Report, host: Counted, alias: str, sample: str, elicit: str | None) -> None:
-    """Q grows by each question of a call: who can answer has a process of its own from then on, all others share one."""
+    """Q grows with each question of a call: a client that can answer then has its own process, all others share one."""
     sampler, other = Peer("sampler", ("sampling",)), Peer("other", ("sampling",))
     form = Peer("form", ("elicitation",), content={"name": "form", "integer": 7})
     none = Peer("none")
@@ -126,7 +126,7 @@ def everything(world: World, report: Report, host: Counted, alias: str, sample: 
                 with report.check(f"sharing: {alias}: so does a form"):
                     fine, text = await call(filler, f"{alias}__{elicit}")
                     expect(fine and "form" in text and len(form.asked) == 1, (text, form.asked))
-            with report.check(f"sharing: {alias}: a client without the capability has its call's answer, and nobody is asked for it"):
+            with report.check(f"sharing: {alias}: a client without the capability gets its call's answer, and no client is asked for it"):
                 async with asyncio.timeout(30):
                     fine, text = await call(plain, f"{alias}__{sample}", {"prompt": "from none", "maxTokens": 5})
                 expect("sampled by" not in text and not none.asked, text)
@@ -138,12 +138,12 @@ def everything(world: World, report: Report, host: Counted, alias: str, sample: 
     able = 2 if elicit is None else 3
     with Census({alias: host.marks[alias]}) as census:
         ran(visit())
-    with report.check(f"sharing: {alias}: at most one process for each of {able} who can answer, and one for the others"):
+    with report.check(f"sharing: {alias}: at most one process for each of {able} clients that can answer, and one for the others"):
         census.one_each({alias: 1 + able})
 
 
 def context7(world: World, report: Report, host: Counted) -> None:
-    """It asks, and answers the call without waiting: the question is its caller's while it is there alone, or nobody's."""
+    """It asks, and answers the call without waiting: the question goes to its caller if that is alone there, else to no client."""
     asker = Peer("asker", ("elicitation",), action="decline")
     busy = Peer("busy", ("elicitation",), action="decline")
     tool = "context7__resolve-library-id"
@@ -158,30 +158,30 @@ def context7(world: World, report: Report, host: Counted) -> None:
                 await asyncio.to_thread(Library.came.wait, 30)
                 before = len(asker.asked)
                 _, text = await call(one, tool, {"query": "q", "libraryName": f"ask-{round}"})
-                await asyncio.sleep(1)  # nobody waits for this question: it may come after the answer
+                await asyncio.sleep(1)  # the server does not wait for this question, so it may come after the answer
                 Library.held.set()
                 _, held = await slow
                 with report.check(f"sharing: context7, question {round}: both calls have their own answer"):
                     expect(f"ask-{round}" in text and f"slow-{round}" in held, (text, held))
-                with report.check(f"sharing: context7, question {round}: it is not put to the client whose call is under way"):
+                with report.check(f"sharing: context7, question {round}: it is not put to the client whose call is in flight"):
                     expect(not busy.asked, busy.asked)
                 if round == 2:
-                    # That it asks is known by then, so its client has a process alone.
-                    with report.check("sharing: context7, question 2: it is put to who called, once"):
+                    # By now the host knows that it asks, so the client has its own process.
+                    with report.check("sharing: context7, question 2: it is put to the caller, once"):
                         expect(len(asker.asked) == before + 1, asker.asked)
 
     with Census({"context7": host.marks["context7"]}) as census:
         ran(visit())
-    with report.check("sharing: context7: at most one process for each who can answer, and one for the others"):
+    with report.check("sharing: context7: at most one process for each client that can answer, and one for the others"):
         census.one_each({"context7": 3})
 
 
 def offline(world: World, report: Report) -> None:
-    """context7 where there is no network: it lists, its calls are answered, and who cannot be asked shares one process."""
+    """context7 without a network: it lists, its calls are answered, and clients that cannot be asked share one process."""
     script = str(world.npm / "node_modules" / "@upstash" / "context7-mcp" / "dist" / "index.js")
     closed, more = ["unshare", "--user", "--map-root-user", "--net"], {}
     if subprocess.run([*closed, "true"], capture_output=True, timeout=20, check=False).returncode != 0:
-        # Where no network of its own may be made, what it asks is a port at which nobody listens.
+        # If no network namespace can be made, its requests go to a port where nothing listens.
         closed, more = [], {"CONTEXT7_API_URL": f"http://127.0.0.1:{free_port()}"}
     entry = spawn([*closed, "node", script]) | {"env": {"OTEL_SDK_DISABLED": "true", **more}}
     host = Counted(world, "offline", {"context7": entry})
@@ -208,7 +208,7 @@ def offline(world: World, report: Report) -> None:
         host.wait_connected()
         with Census(host.marks) as census:
             ran(visit())
-    with report.check("sharing: context7 without a network: each call is answered that nothing was found, and nobody was asked"):
+    with report.check("sharing: context7 without a network: each call is answered that nothing was found, and no client was asked"):
         expect(len(said) == len(sets) and all(text and "/react" not in text for _, _, text in said), said)
         expect(not any(peer.asked for peer in peers), [(peer.name, peer.asked) for peer in peers])
     with report.check("sharing: context7 without a network: one process for all of them"):
@@ -218,7 +218,7 @@ def offline(world: World, report: Report) -> None:
 
 
 def couchbase(world: World, report: Report, host: Counted) -> None:
-    """It confirms where elicitation is declared and else just does it: so everyone's own word, and no one else's."""
+    """It asks for confirmation if elicitation is declared, else it acts without asking: each client answers only for itself."""
     tool = "couchbase__get_server_configuration_status"
     yes = Peer("yes", ("elicitation",), content={"confirm": True})
     no = Peer("no", ("elicitation",), action="decline")
@@ -227,24 +227,24 @@ def couchbase(world: World, report: Report, host: Counted) -> None:
     async def visit() -> None:
         async with AsyncExitStack() as stack:
             accepts, declines, plain = await enter(stack, host.url, yes, no, none)
-            with report.check("sharing: couchbase, who confirms: asked once, and it is done"):
+            with report.check("sharing: couchbase, a client that confirms: asked once, and the work is done"):
                 fine, text = await call(accepts, tool)
                 expect(fine and "read_only_mode" in text and len(yes.asked) == 1, (text, yes.asked))
-            with report.check("sharing: couchbase, who declines: asked once, and it is not done"):
+            with report.check("sharing: couchbase, a client that declines: asked once, and the work is not done"):
                 fine, text = await call(declines, tool)
                 expect(not fine and "read_only_mode" not in text and len(no.asked) == 1, (text, no.asked))
-            with report.check("sharing: couchbase, who cannot be asked: its call is answered, and nobody else is asked"):
+            with report.check("sharing: couchbase, a client that cannot be asked: its call is answered, and no other client is asked"):
                 _, text = await call(plain, tool)
                 expect(text and len(yes.asked) == 1 and len(no.asked) == 1, (text, yes.asked, no.asked))
 
     with Census({"couchbase": host.marks["couchbase"]}) as census:
         ran(visit())
-    with report.check("sharing: couchbase: at most one process for each of 2 who can confirm, and one for the others"):
+    with report.check("sharing: couchbase: at most one process for each of 2 clients that can confirm, and one for the others"):
         census.one_each({"couchbase": 3})
 
 
 def brittle(world: World, report: Report) -> None:
-    """It asks at its start and dies of a refusal. The next start declares what it is known to ask no more."""
+    """It asks at its start and dies if refused. The next start no longer declares what it is known to ask."""
     book = world.root / "brittle.book"
     host = Counted(world, "brittle", {"brittle": spawn(["node", str(world.node_scripts / "brittle.mjs"), str(book)])})
 
@@ -255,7 +255,7 @@ def brittle(world: World, report: Report) -> None:
                 expect(fine and text.isdigit(), text)
             return text
 
-    with report.check("sharing: a server that dies of a refusal: is up at its second start, and stays"):
+    with report.check("sharing: a server that dies of a refusal: its second start succeeds, and it stays"):
         until(f"connected: {host.states()}", 30, lambda: host.states().get("brittle") == "connected")
         ran(visit())
         starts = len(book.read_text().splitlines())
@@ -273,7 +273,7 @@ def checks(world: World, report: Report) -> None:
         "filesystem": spawn(["node", world.package("server-filesystem", "dist/index.js"), str(world.files)]),
         "everything": spawn(["node", world.package("server-everything", "dist/index.js"), "stdio"]),
         "everything-old": spawn(["node", str(modules / "everything-old" / "dist" / "index.js")]),
-        # Of its two eras only the older one has questions.
+        # Of its two eras, only the older one asks.
         "context7": spawn(["node", str(modules / "@upstash" / "context7-mcp" / "dist" / "index.js")])
         | {"era": "legacy", "env": {"CONTEXT7_API_URL": f"http://127.0.0.1:{service.server_address[1]}", "OTEL_SDK_DISABLED": "true"}},
         "couchbase": spawn([str(world.npm.parent / "couchbase" / "bin" / "couchbase-mcp-server"), "--confirmation-required-tools", tool]),
@@ -287,7 +287,7 @@ def checks(world: World, report: Report) -> None:
         everything(world, report, host, "everything-old", "sampleLLM", None)
         context7(world, report, host)
         couchbase(world, report, host)
-        with report.check("sharing: one process a server after the last client"):
+        with report.check("sharing: one process per server after the last client"):
             host.back_to_one(LEFT)
     finally:
         service.shutdown()

@@ -1,6 +1,6 @@
-"""A server on the official Python SDK that writes down its starts and its calls, a line each.
+"""A server on the official Python SDK that records its starts and its calls, one line each.
 
-    tally.py FILE [SECONDS]     over stdio; the seconds are how long it takes to start, as servers do that are fetched first
+    tally.py FILE [SECONDS]     over stdio; SECONDS delays its start, like a first download
     tally.py FILE --port PORT   over HTTP, at /mcp
 """
 

@@ -1,4 +1,4 @@
-"""The world of one run: a temporary directory, the servers of the issue, the host and what it leaves behind."""
+"""The world of one run: a temporary directory, the standard servers, the host, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def free_port() -> int:
 
 
 def until(what: str, seconds: float, found: Callable[[], object]) -> object:
-    """Polls for something that another process does."""
+    """Polls until another process has done something."""
     end = time.monotonic() + seconds
     while True:
         if value := found():
@@ -40,7 +40,7 @@ def until(what: str, seconds: float, found: Callable[[], object]) -> object:
 
 
 class Report:
-    """One line per check, and the sum."""
+    """Prints one line per check, and counts."""
 
     def __init__(self) -> None:
         self.passed = 0
@@ -58,7 +58,7 @@ class Report:
     def check(self, name: str) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # a fault is a line, the other checks still run
+        except Exception as error:  # a fault is one line; the other checks still run
             self.line(name, f"{type(error).__name__}: {error}")
         else:
             self.line(name)
@@ -81,7 +81,7 @@ class Page(http.server.BaseHTTPRequestHandler):
 
 
 class World:
-    """Everything a run needs; ends what it started when it is left."""
+    """Everything a run needs; on exit, it ends what it started."""
 
     def __init__(self, binary: str, npm: str, python: str, uvtools: str, rmcp: str, chromium: str = "") -> None:
         self.binary, self.rmcp, self.chromium = binary, rmcp, chromium
@@ -90,6 +90,8 @@ class World:
         self.stack = contextlib.ExitStack()
         self.direct = f"direct-{uuid.uuid4()}"
         self.marks: set[str] = set()
+        # Direct answers of the servers, by server, era, and whether their client can be asked: see `compare`.
+        self.references: dict[tuple[str, str, bool], tuple[dict, dict]] = {}
 
     def __enter__(self) -> World:
         self.root = Path(tempfile.mkdtemp(prefix="interop-"))
@@ -106,7 +108,7 @@ class World:
         self.stack.close()
 
     def _fill(self) -> None:
-        # Node looks for packages beside a script, so the scripts are put beside the packages.
+        # Node looks for packages beside a script, so the scripts are copied there.
         self.node_scripts = self.root / "node"
         shutil.copytree(HERE / "node", self.node_scripts)
         (self.node_scripts / "node_modules").symlink_to(self.npm / "node_modules")
@@ -145,7 +147,7 @@ class World:
         return str(self.npm / "node_modules" / "@modelcontextprotocol" / name / path)
 
     def environment(self, name: str) -> dict[str, str]:
-        """A home of its own for each program, so that none sees the user's or another's state."""
+        """Makes a home for a program, so that it does not see the state of the user or of other programs."""
         home = self.root / "home" / name
         runtime = home / "run"
         runtime.mkdir(parents=True, exist_ok=True)
@@ -156,7 +158,7 @@ class World:
         return kept
 
     def start(self, command: list[str], environment: dict[str, str], name: str, **more: object) -> subprocess.Popen:
-        """Starts something in a group of its own that is gone when the world is left."""
+        """Starts a program in its own process group, which ends with the world."""
         log = open(self.root / f"{name}.log", "ab")
         process = subprocess.Popen(
             command, env=environment, stdin=more.pop("stdin", subprocess.DEVNULL), stdout=more.pop("stdout", log),
@@ -172,14 +174,14 @@ class World:
         return ""
 
     def servers(self, mark: str) -> dict[str, dict]:
-        """The servers of the issue; some behind the wrappers that people use. Their processes carry the mark."""
+        """The standard servers, some behind the usual wrappers. Their processes carry the mark."""
         self.marks.add(mark)
         thinking = self.package("server-sequential-thinking", "dist/index.js")
         python = str(self.venv / "bin" / "python")
         return {
             "everything": _spawn(mark, ["node", self.package("server-everything", "dist/index.js"), "stdio"]),
             "remote": {"type": "http", "url": self.remote},
-            # HTTP+SSE, which the host has to find out.
+            # HTTP+SSE, which the host must detect.
             "old": {"url": self.old},
             "filesystem": _spawn(mark, ["node", self.package("server-filesystem", "dist/index.js"), str(self.files)]),
             "memory": _spawn(mark, ["npx", "-y", "@modelcontextprotocol/server-memory"], MEMORY_FILE_PATH=str(self.memory))
@@ -194,7 +196,7 @@ class World:
 
     def config(self, name: str, mark: str, only: list[str] | None = None) -> Path:
         servers = {key: entry for key, entry in self.servers(mark).items() if only is None or key in only}
-        # Lists wait for every server: what is compared is what they say, not how fast they start.
+        # Lists wait for every server: the answers are compared, not the speed of starts.
         path = self.root / f"{name}.json"
         path.write_text(json.dumps({"mcpServers": servers, "host": {"startupWait": "60s"}}, indent=2))
         return path
@@ -216,7 +218,7 @@ class Host:
         self.process = world.start(command, self.environment, name)
 
     def status(self) -> dict[str, dict]:
-        """What `mcp-host status` says of each server."""
+        """Returns what `mcp-host status` says about each server."""
         command = [self.world.binary, "status", "--json", "--listen", self.address]
         done = subprocess.run(command, env=self.environment, capture_output=True, timeout=20, check=False)
         return dict(_rows(json.loads(done.stdout), set(self.names))) if done.returncode == 0 else {}
@@ -237,14 +239,14 @@ class Host:
             raise AssertionError(f"{error}; {getattr(self, 'seen', None)}") from None
 
     def relay(self) -> list[str]:
-        """`mcp-host stdio` of the same config, where it finds this host and joins it. What it says is for `all_joined`."""
-        # The clients keep what it says, or do not; so it goes to a file.
+        """Returns the command of `mcp-host stdio` with the same config, which joins this host. `all_joined` reads its output."""
+        # Clients may discard standard error, so it goes to a file.
         noted = ["sh", "-c", 'echo "started $$" >>"$0"; exec "$@" 2>>"$0"', str(self.relays)]
         place = f"XDG_RUNTIME_DIR={self.environment['XDG_RUNTIME_DIR']}"
         return ["env", place, *noted, self.world.binary, "stdio", "--config", str(self.config)]
 
     def all_joined(self) -> int:
-        """How many relays there were; all of them have joined this host, and said nothing else."""
+        """Returns the number of relays; checks that all joined this host and reported nothing else."""
         said = self.relays.read_text().splitlines()
         started = [line for line in said if line.startswith("started ")]
         joined = [line for line in said if line == f"note: joined the mcp-host on port {self.address.rpartition(':')[2]}"]
@@ -276,7 +278,7 @@ def _spawn(mark: str, command: list[str], **environment: str) -> dict:
 
 
 def _rows(value: object, names: set[str], key: str | None = None) -> Iterator[tuple[str, dict]]:
-    """Finds the servers in the status, be they a map by name or rows that name themselves."""
+    """Finds the servers in the status, which may be a map by name or rows with names."""
     if isinstance(value, list):
         for each in value:
             yield from _rows(each, names)
@@ -296,7 +298,7 @@ def refuses(port: int) -> bool:
 
 
 def end(process: subprocess.Popen) -> None:
-    """Ends a process of ours and its group, politely first."""
+    """Ends a process of this run and its group: SIGTERM first."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
@@ -311,7 +313,7 @@ def end(process: subprocess.Popen) -> None:
 
 
 def alive(mark: str) -> dict[int, str]:
-    """The processes that carry a mark in their environment, whoever is their parent by now."""
+    """Returns the processes with a mark in their environment, whatever their parent is."""
     found = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -320,20 +322,20 @@ def alive(mark: str) -> dict[int, str]:
             if f"{MARK}={mark}\0".encode() not in (entry / "environ").read_bytes() + b"\0":
                 continue
             words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-            if words:  # a zombie has none, and is its parent's to collect
+            if words:  # a zombie has no words; its parent must collect it
                 found[int(entry.name)] = words
     return found
 
 
 def sweep(mark: str) -> None:
-    """Kills what still carries a mark: it was started for this run by somebody who is gone."""
+    """Kills processes that still carry a mark: their parent, a part of this run, is gone."""
     for pid in alive(mark):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 def descendants(pid: int) -> dict[int, str]:
-    """The process tree below a process."""
+    """Returns the process tree below a process."""
     parents: dict[int, list[int]] = {}
     words: dict[int, str] = {}
     for entry in Path("/proc").iterdir():
@@ -351,7 +353,7 @@ def descendants(pid: int) -> dict[int, str]:
 
 
 def none_left(mark: str, known: dict[int, str], seconds: float = 3) -> None:
-    """Nothing that carried the mark is alive, and nothing of the tree as it was."""
+    """Checks that no process with the mark, and none of the former tree, is alive."""
     left: dict[int, str] = {}
 
     def gone() -> bool:

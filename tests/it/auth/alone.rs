@@ -1,4 +1,4 @@
-//! Signing in where no daemon runs, or one that does not know the server; and the key that the first login makes.
+//! Signing in if no daemon runs, or one that does not know the server; and the key that the first login creates.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn config(home: &Path, site: &Site) -> &'static str {
     "own.json"
 }
 
-/// What a command says on both streams, without the home.
+/// Returns what a command prints on both streams, without the home.
 fn shown(home: &Path, output: &std::process::Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(&home.display().to_string(), "~");
     format!("exit {}\n{}{}", output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
@@ -30,7 +30,7 @@ async fn run(home: &Path, args: &[&str]) -> String {
     shown(home, &once(home, args, &Said::default()).await)
 }
 
-/// Whether the site was asked for more than how to sign in.
+/// Reports whether the site got requests beyond those for signing in.
 fn was_connected_to(site: &Site) -> bool {
     site.asked().iter().any(|asked| asked.body.contains("initialize"))
 }
@@ -79,20 +79,20 @@ async fn first_hour_h1_a_daemon_that_does_not_know_the_server_leaves_it_to_the_c
     let _daemon = daemon(home, &site, &said).await;
     assert_snapshot!(run(home, &["logout", "b", "--config", own]).await, @"
     exit 0
-    note: the mcp-host that runs has no server `b`; own.json is used
+    note: the running mcp-host has no server `b`; own.json is used
     there was no login of `b`
     ");
     assert_snapshot!(run(home, &["logout", "a", "--config", own]).await, @"
     exit 0
-    note: the mcp-host that runs is asked; --config would be used if it did not know the server
+    note: the running mcp-host is asked; --config is only used for servers that it does not know
     there was no login of `a`
     ");
-    // Neither knows it, and each says so with a way on.
+    // Neither knows it, and each says so and suggests what to do.
     let unknown = run(home, &["login", "nowhere", "--config", own]).await;
     assert_snapshot!(unknown, @"
     exit 2
     error: no server is called `nowhere`
-    help: the mcp-host that runs has: a
+    help: the running mcp-host has: a
     ");
     assert_eq!(run(home, &["logout", "nowhere", "--config", own]).await, unknown);
     assert!(run(home, &["login", "A", "--config", own]).await.ends_with("help: did you mean `a`?\n"));
@@ -109,7 +109,7 @@ async fn first_hour_r15_each_error_of_these_commands_has_a_last_word() {
     error: no server is called `bb`
     help: did you mean `b`?
     ");
-    // An address that was given means that daemon alone, and the hint keeps the config.
+    // A given address means that daemon only, and the hint keeps the config.
     assert_snapshot!(run(home, &["login", "b", "--listen", "127.0.0.1:9", "--config", own]).await, @"
     exit 4
     error: no mcp-host is running on port 9
@@ -119,7 +119,7 @@ async fn first_hour_r15_each_error_of_these_commands_has_a_last_word() {
     assert_snapshot!(run(home, &["login", "c", "-q", "--config", "stdio.json"]).await, @"
     exit 2
     error: server `c` is a program of this machine, so there is no login for it: what it needs goes into its `env`
-    help: mcp-host auth --config stdio.json lists the servers that one signs in to
+    help: mcp-host auth --config stdio.json lists the servers to sign in to
     ");
 }
 
@@ -135,9 +135,9 @@ async fn first_hour_r10_without_a_keyring_and_a_terminal_a_login_says_how_to_mak
     let made = "make a key for encrypted files: \
          (umask 077; set -C; mkdir -p ~/mcp-host; openssl rand -base64 32 > ~/mcp-host/secret.key)";
     assert_eq!(help.trim_end(), made);
-    assert_eq!(issuer.count("POST /register"), 0, "nobody is sent to a page in vain");
+    assert_eq!(issuer.count("POST /register"), 0, "no user is sent to a page in vain");
     assert!(!home.join("mcp-host/secret.key").exists());
-    // What the config wants is what it gets.
+    // The entry gets what the config asks for.
     let entry = json!({ "type": "http", "url": format!("{}/mcp", site.url) });
     let memory = json!({ "mcpServers": { "b": entry }, "host": { "secrets": { "store": "memory" } } });
     std::fs::write(home.join("memory.json"), memory.to_string()).unwrap();
@@ -146,7 +146,7 @@ async fn first_hour_r10_without_a_keyring_and_a_terminal_a_login_says_how_to_mak
     error: nowhere to keep the login of `b`: `host.secrets.store` is "memory"
     help: mcp-host serve --config memory.json keeps it in memory: start it, then sign in
     "#);
-    // A file that is no key stays as it is.
+    // A file that is not a key stays as it is.
     std::fs::create_dir_all(home.join("mcp-host")).unwrap();
     std::fs::write(home.join("mcp-host/secret.key"), "hunter2").unwrap();
     let refused = run(home, &["login", "b", "-q", "--config", own]).await;
@@ -154,7 +154,7 @@ async fn first_hour_r10_without_a_keyring_and_a_terminal_a_login_says_how_to_mak
     assert_eq!(std::fs::read_to_string(home.join("mcp-host/secret.key")).unwrap(), "hunter2");
 }
 
-/// The program at a terminal of its own, which types what it is given.
+/// The program at a terminal of its own, with typed input.
 #[cfg(target_os = "linux")]
 fn at_a_terminal(home: &Path, arguments: &str) -> Command {
     let mut command = mcp_host(home, &[]);
@@ -191,7 +191,7 @@ async fn first_hour_r10_the_first_login_makes_the_key_after_one_yes() {
     come_back(page.trim_end()).await;
     said.line(|line| line.contains("signed in to `b`; the token is kept in an encrypted file")).await;
     assert!(tokio::time::timeout(PATIENCE, login.wait()).await.unwrap().unwrap().success());
-    // No config names the key, and it is used.
+    // No config names the key, yet it is used.
     let tools = once(home, &["tools", "--config", own], &said).await;
     assert!(String::from_utf8_lossy(&tools.stdout).contains("b__t"), "{tools:?}");
     let key = std::fs::read_to_string(&key).unwrap();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::site::{Asked, Site, Told};
 use super::world::{Issuing, call, connected, gives_codes, host, issuer, protected, state};
 
-/// An authorization server that gives codes, a server that wants its tokens, and a host.
+/// An authorization server that issues device codes, a server that requires its tokens, and a host.
 async fn world() -> (Arc<Issuing>, Site, Site, Host) {
     let (issuing, issuer, server) = protected().await;
     gives_codes(&issuing, &issuer);
@@ -19,7 +19,7 @@ async fn world() -> (Arc<Issuing>, Site, Site, Host) {
     (issuing, issuer, server, host)
 }
 
-/// What it says to a device code before it gives a token.
+/// Sets the answers to a device code before it yields a token.
 fn not_yet(issuing: &Issuing, said: &[&'static str]) {
     issuing.not_yet.lock().unwrap().extend(said);
 }
@@ -37,7 +37,7 @@ async fn a_user_enters_a_code_somewhere_and_calls_go() {
     let complete = login.verification_uri_complete().unwrap().to_string();
     assert_eq!(complete, format!("{}/device?user_code=WDJB-MJHT", issuer.url));
     assert_eq!((login.user_code(), login.issuer()), ("WDJB-MJHT", issuer.url.as_str()));
-    // The code is good for half an hour, a login for ten minutes.
+    // The code is valid for half an hour, a login for ten minutes.
     assert!(login.expires_in() <= Duration::from_secs(600) && login.expires_in() > Duration::from_secs(500));
     assert!(!format!("{login:?}").contains("canary"));
     not_yet(&issuing, &["authorization_pending"]);
@@ -60,7 +60,7 @@ async fn a_user_enters_a_code_somewhere_and_calls_go() {
         assert_eq!(asked.field("resource"), resource, "{}", asked.body);
         assert!(asked.field("client_id").is_some_and(|id| id.starts_with("client-0-of-")), "{}", asked.body);
     }
-    // Who was registered for codes is known for the next one, and not for a browser.
+    // A registration for codes is reused for the next one, but not for a browser.
     host.device_login("a").await.unwrap();
     assert_eq!(issuer.count("POST /register"), 1);
     host.login("a", &"http://127.0.0.1:1/x".parse().unwrap()).await.unwrap();
@@ -93,7 +93,7 @@ async fn a_no_and_a_code_that_is_over_end_it() {
     let refused = |code: &str| Error::Refused { code: code.to_owned() };
     let [denied, over, client, strange] = futures_util::future::join_all(ends).await.try_into().unwrap();
     assert_eq!((denied, client), (refused("access_denied"), refused("invalid_client")));
-    assert!(over.to_string().contains("the code is over: begin again"), "{over}");
+    assert!(over.to_string().contains("the code has expired: begin again"), "{over}");
     assert_eq!(strange, refused("an unknown error"));
 }
 
@@ -139,7 +139,7 @@ async fn h67_h68_h75_what_is_hostile_is_neither_shown_nor_asked() {
         let (issuing, issuer, _server, host) = world().await;
         *issuing.metadata.lock().unwrap() = json!({ "device_authorization_endpoint": endpoint });
         let error = host.device_login("a").await.expect_err(endpoint).to_string();
-        assert!(error.contains("is not asked") || error.contains("is no https URL"), "{error}");
+        assert!(error.contains("is not asked") || error.contains("is not an https URL"), "{error}");
         assert_eq!(issuer.count("POST /code"), 0);
         host.shutdown().await;
     }
@@ -202,7 +202,7 @@ mod program {
     use super::super::world::{PATIENCE, gives_codes, protected};
     use super::not_yet;
 
-    /// What the daemon says to a login by a code that is looked after once more.
+    /// Returns what the daemon says about polling a device login once more.
     async fn look(home: &Path, number: u64) -> String {
         let sockets = std::fs::read_dir(home.join("mcp-host")).unwrap();
         let mut paths = sockets.map(|entry| entry.unwrap().path());
@@ -227,7 +227,7 @@ mod program {
         said.line(|line| line.contains("lets nobody sign in by a code") && line.contains("without --device")).await;
 
         gives_codes(&issuing, &issuer);
-        // Who cannot be come back to is told of it.
+        // A user whose browser cannot return to the program is told so.
         let _browser = spawn(mcp_host(home, &["login", "a", "--no-browser"]), &said);
         said.line(|line| line.contains("mcp-host login a --device")).await;
         not_yet(&issuing, &["authorization_pending"]);

@@ -1,5 +1,5 @@
-//! Our own endpoint behind an authorization server: what it says to who has no token for it, and a host that signs in there
-//! like at any other.
+//! Our own endpoint behind an authorization server: how it answers clients without a token for it, and a host that
+//! signs in there like at any other server.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::site::{Asked, Site, Told};
 use super::world::User;
 
-/// What an issuer signs with.
+/// The signing key of an issuer.
 struct Key(EcdsaKeyPair);
 
 impl Key {
@@ -44,7 +44,7 @@ impl Key {
     }
 }
 
-/// An authorization server that gives tokens for whatever it is asked for.
+/// An authorization server that grants every request.
 async fn issuer(key: &Arc<Key>) -> Site {
     let key = key.clone();
     Site::start(|url| {
@@ -72,20 +72,20 @@ async fn issuer(key: &Arc<Key>) -> Site {
     .await
 }
 
-/// An endpoint that wants tokens of that issuer, and where it is.
+/// An endpoint that requires tokens of this issuer, and its address.
 async fn endpoint(issuer: &str) -> (Host, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://127.0.0.1:{}/mcp", listener.local_addr().unwrap().port());
     let mut oauth = HostOAuth::new(issuer, &url).unwrap();
     oauth.scopes = vec!["mcp".to_owned()];
-    let settings = HostSettings { auth: HostAuth::OAuth(Box::new(oauth)), ..HostSettings::default() };
+    let settings = HostSettings::default().auth(HostAuth::OAuth(Box::new(oauth)));
     let host = Host::builder().config(Config { host: settings, ..Config::default() }).start().await.unwrap();
     let serving = host.open_http(listener).unwrap();
     tokio::spawn(serving.serve());
     (host, url)
 }
 
-/// The answer to a request: its head and its body.
+/// Returns the response to a request: its head and its body.
 async fn ask(method: &str, url: &str, token: Option<&str>) -> (String, String) {
     let (authority, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut stream = TcpStream::connect(authority).await.unwrap();
@@ -128,7 +128,7 @@ async fn who_has_no_token_for_us_is_told_where_they_come_from() {
         assert_eq!(challenge(&head), format!("{at}, error=\"{error}\""));
         assert!(!body.contains(&token[..20]), "{body}");
     }
-    // With a good one it is the lack of a content type that is told.
+    // With a valid token, the error is the missing content type.
     let (head, _) = ask("POST", &url, Some(&token(&issuer.url, &url, "mcp"))).await;
     assert!(head.starts_with("HTTP/1.1 415 "), "{head}");
     assert_eq!(issuer.count("GET /keys"), 1);

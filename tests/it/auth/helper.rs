@@ -1,4 +1,5 @@
-//! A program that gives headers: when it runs, what it may give, how it ends, and what is told when it gives none.
+//! Helper programs that supply headers: when they run, what they may supply, how they end, and what is reported if they
+//! supply nothing.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,10 +13,10 @@ use serde_json::{Value, json};
 use super::site::{Asked, Site, Told};
 use super::world::{self, PATIENCE, becomes, call, state};
 
-/// What a server makes of the headers of a request.
+/// Decides by the headers of a request whether a server accepts it.
 type Takes = Box<dyn Fn(&Asked) -> bool + Send + Sync>;
 
-/// A server with a session that takes some headers and no others, and may forget its session once.
+/// A server with a session that accepts certain headers only, and may forget its session once.
 async fn server(takes: Takes, forgets: Arc<AtomicBool>) -> Site {
     Site::start(|_| {
         move |asked: &Asked| match asked.method.as_str() {
@@ -39,7 +40,7 @@ async fn server(takes: Takes, forgets: Arc<AtomicBool>) -> Site {
     .await
 }
 
-/// The entry of a server at that site, which is tried once.
+/// The entry of a server at this site, which is tried once.
 fn entry(url: &str, helper: &Value) -> Value {
     json!({ "type": "http", "url": format!("{url}/mcp"), "era": "legacy", "restart": { "maxRetries": 0 },
             "headersHelper": helper })
@@ -57,7 +58,7 @@ async fn host(config: Config) -> Host {
     host
 }
 
-/// A script that counts its runs in `runs`, and prints what is given with that number.
+/// A script that counts its runs in `runs`, and prints the text with that number.
 fn script(home: &Path, text: &str) -> String {
     let (file, runs) = (home.join("give.sh"), home.join("runs"));
     let count = format!("echo >> {0}; n=$(wc -l < {0}); n=$((n))", runs.display());
@@ -103,7 +104,7 @@ printf '{"Authorization": "Bearer given-%s", "X-Name": "%s %s", "X-Url": "%s %s"
     ] {
         assert_eq!(last.headers.get(name).map(String::as_str), Some(value), "{last:?}");
     }
-    // The server forgets its session: another connection, and what is given for that.
+    // The server forgets its session, which takes another connection, and headers for it.
     forgets.store(true, Ordering::SeqCst);
     call(&host).await.unwrap();
     assert_eq!(runs(home.path()), 2);
@@ -122,19 +123,19 @@ async fn h74_what_is_refused_is_asked_for_once_more() {
     let takes = move |asked: &Asked| asked.token() == Some(&format!("given-{}", taken.load(Ordering::SeqCst)));
     let site = server(Box::new(takes), Arc::default()).await;
     let host = host(config(&json!({ "a": entry(&site.url, &json!(["sh", file])) }), &[])).await;
-    // The first was refused, and what came in its place is good.
+    // The first was refused, and its replacement is valid.
     assert_eq!((state(&host), runs(home.path())), (StateName::Connected, 2));
     call(&host).await.unwrap();
-    // It is good no more: one run for all who notice.
+    // It is no longer valid: one run for all calls that notice.
     good.store(3, Ordering::SeqCst);
     let calls = futures_util::future::join_all((0..8).map(|_| call(&host))).await;
     assert!(calls.iter().all(Result::is_ok), "{calls:?}");
     assert_eq!((state(&host), runs(home.path())), (StateName::Connected, 3));
-    // Nothing is good any more: one more run, and then a person is needed.
+    // Nothing is valid any more: one more run, and then a user is needed.
     good.store(0, Ordering::SeqCst);
     let refused = call(&host).await.unwrap_err();
     assert_eq!(refused.kind(), mcp_host::ErrorKind::Unauthorized, "{refused}");
-    // The lease hears of it a moment after the call.
+    // The lease notices a moment after the call.
     becomes(&host, StateName::Unauthorized).await;
     let (_, cause) = cause(&host, "a");
     assert!(cause.contains("wants other credentials than headersHelper `sh` gives"), "{cause}");
@@ -166,7 +167,7 @@ async fn h14_a_program_that_does_not_end_goes_with_its_group() {
     for pid in started.split_whitespace() {
         let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
         let gone = async {
-            // One that was killed is there until somebody has waited for it.
+            // A killed process exists until it is reaped.
             while rustix::process::test_kill_process(pid).is_ok() && !is_zombie(pid) {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
@@ -184,11 +185,11 @@ fn is_zombie(pid: rustix::process::Pid) -> bool {
 #[tokio::test]
 async fn h97_what_is_no_headers_is_told_without_a_value() {
     let cases = [
-        ("true", "it printed something else than one JSON object of names and texts (exit code 0)"),
-        ("echo leaked-canary", "something else than one JSON object"),
-        (r#"echo '["leaked-canary"]'"#, "something else than one JSON object"),
-        (r#"echo '{"X-A": 1}'"#, "something else than one JSON object"),
-        (r#"echo '{"X-A": "leaked-canary"} more'"#, "something else than one JSON object"),
+        ("true", "it did not print one JSON object of names and strings (exit code 0)"),
+        ("echo leaked-canary", "did not print one JSON object"),
+        (r#"echo '["leaked-canary"]'"#, "did not print one JSON object"),
+        (r#"echo '{"X-A": 1}'"#, "did not print one JSON object"),
+        (r#"echo '{"X-A": "leaked-canary"} more'"#, "did not print one JSON object"),
         (r#"printf '%s' '{"X-A": "leaked-canary\r\nX-B: y"}'"#, "printed for `x-a` is not legal in a header"),
         (r#"echo '{"leaked canary": "leaked-canary"}'"#, "a name that is not legal for a header"),
         (r#"echo '{"Host": "leaked-canary"}'"#, "`host`, which is set here for each request"),
@@ -233,7 +234,7 @@ async fn headers_that_are_set_here_anyhow_are_left_out_of_a_config() {
         json!({ "Accept": "text/html", "host": "evil.example", "MCP-Session-Id": "x", "X-Team": "core" });
     let config = config(&json!({ "a": entry }), &[]);
     let notes: Vec<String> = config.notes.iter().map(|note| note.message.clone()).collect();
-    assert_eq!(notes, ["this header is set here for each request, left out"; 3]);
+    assert_eq!(notes, ["mcp-host sets this header for each request, ignored"; 3]);
     let host = host(config).await;
     call(&host).await.unwrap();
     let asked = site.asked();
@@ -255,14 +256,14 @@ fn h17_what_needs_a_shell_is_refused_with_its_place() {
     };
     for (helper, expected) in [
         ("\"vault read | jq .\"", "`|` needs one"),
-        ("\"X=1 vault\"", "a variable that is set in front needs one"),
-        ("\"vault '\"", "a quote that does not end needs one"),
+        ("\"X=1 vault\"", "a leading variable assignment needs one"),
+        ("\"vault '\"", "an unterminated quote needs one"),
         ("\"\"", "names no program"),
         ("[]", "names no program"),
         ("[\"\"]", "names no program"),
         ("7", "expected a list, found a number"),
         ("[\"a\", 7]", "expected a string"),
-        ("[\"a\", \"b\\u0000\"]", "holds a NUL character"),
+        ("[\"a\", \"b\\u0000\"]", "contains a NUL character"),
     ] {
         let error = read(helper).unwrap_err();
         assert!(error.contains(expected) && error.contains("headersHelper"), "{helper}: {error}");

@@ -1,4 +1,4 @@
-//! Where logins are between two runs, and what a store that is locked means for its servers (`docs/hazards.md` H77).
+//! Where logins are stored between two runs, and what a locked store means for its servers (`docs/hazards.md` H77).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -51,11 +51,11 @@ async fn h77_a_server_whose_login_is_locked_away_says_so_and_nobody_is_asked_to_
     assert_eq!((state(&after), user.prompts()), (StateName::Unauthorized, 1));
     let wrong = after.status()[0].last_error.clone().unwrap_or_default();
     assert!(wrong.contains("the keyring is locked"), "{wrong}");
-    // Who signs out is told of it, too, and nothing is gone by that.
+    // A logout reports it too, and removes nothing.
     assert!(after.logout("a").await.unwrap_err().to_string().contains("locked"));
     assert_eq!(after.holding("a").await.unwrap(), None);
 
-    // Whoever looks next after it is unlocked brings the server back.
+    // The next look after unlocking brings the server back.
     store.set_locked(false);
     assert!(after.holding("a").await.unwrap().is_some());
     connected(&after).await;
@@ -80,7 +80,7 @@ async fn h77_a_login_over_a_locked_store_is_used_from_memory_and_replaces_nothin
     let back = agreed(login.authorize_url());
     assert_eq!(login.finish(&back).await.unwrap(), mcp_host::auth::Kept::Memory);
     connected(&locked).await;
-    // The second renewal goes by the token of the first, not by that which is locked away.
+    // The second renewal uses the token of the first, not the one that is locked away.
     for _ in 0..2 {
         call(&locked).await.unwrap();
         issuing.expire();
@@ -90,7 +90,7 @@ async fn h77_a_login_over_a_locked_store_is_used_from_memory_and_replaces_nothin
     locked.shutdown().await;
 }
 
-/// A store that is shared, and says once what was kept of a token first.
+/// A shared store that once returns the first stored version of a token.
 #[derive(Clone, Default)]
 struct Late(Shared, Arc<Mutex<(Option<Secret>, bool)>>);
 
@@ -119,7 +119,7 @@ impl SecretStore for Late {
 async fn h72_whose_refresh_token_is_spent_takes_the_one_that_is_kept_and_removes_nothing() {
     let (issuing, _issuer, server) = protected().await;
     let (user, store) = (User::default(), Late::default());
-    // Without a directory there is no lock between them.
+    // Without a directory, no lock coordinates them.
     let with = |builder: mcp_host::HostBuilder| builder.interaction(user.clone()).secret_store(store.clone());
     let (slow, quick) = (host(&[&server], with).await, host(&[&server], with).await);
     issuing.expire();
@@ -198,7 +198,7 @@ mod program {
 
         let other = KEY.replace("AAEC", "BBBB");
         for (vars, told) in
-            [(vec![("MCP_HOST_SECRET_KEY", other.as_str())], "another key"), (vec![], "its key is not given")]
+            [(vec![("MCP_HOST_SECRET_KEY", other.as_str())], "another key"), (vec![], "its key is missing")]
         {
             let (daemon, said) = started(home, &site, &vars).await;
             said.line(|line| line.contains(told) && line.contains("mcp-host login a")).await;
@@ -221,7 +221,7 @@ mod program {
         login(home, &said).await;
         said.line(|line| line.contains("the token is kept in memory, until the daemon ends")).await;
         said.line(|line| line.contains("✓ a")).await;
-        // One-shots of the same config are the daemon's clients: what is in its memory serves them.
+        // One-shot commands of the same config are the daemon's clients: they use the login in its memory.
         let tools = once(home, &["tools", "--config", "mcp.json"], &said).await;
         assert!(tools.status.success() && String::from_utf8_lossy(&tools.stdout).contains("a__t"), "{tools:?}");
         once(home, &["logout", "a"], &said).await;

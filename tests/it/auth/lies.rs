@@ -1,4 +1,4 @@
-//! Servers that name somebody else where they may speak of themselves alone (`docs/hazards.md` H68, H69).
+//! Servers that name someone else where they may speak only for themselves (`docs/hazards.md` H68, H69).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How much is read of those who hand out tokens, how long they may take, and how far a server may send us on.
+//! Limits on authorization servers: how much is read, how long they may take, and how far a server may redirect us.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::site::{Asked, Site, Told};
 use super::world::{Issuing, User, config, guarded, mcp, named, server, state};
 
-/// A host that tries once, settled.
+/// A settled host that tries once.
 async fn settled(mut config: Config, user: &User) -> Host {
     config.servers[0].restart.max_retries = 0;
     let host = Host::builder().config(config).interaction(user.clone()).start().await.unwrap();
@@ -18,7 +18,7 @@ async fn settled(mut config: Config, user: &User) -> Host {
     host
 }
 
-/// An authorization server whose metadata and tokens are these texts.
+/// An authorization server with this metadata and this token response.
 async fn issuer(metadata: fn(&str) -> Value, token: Value) -> Site {
     Site::start(|url| {
         move |asked: &Asked| match asked.line().as_str() {

@@ -1,4 +1,4 @@
-//! What a server listed to a login is kept for that login, and gone with it.
+//! A listing for a login is kept for that login, and gone with it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn kept(folder: &Path) -> Vec<PathBuf> {
     files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|end| end == "json")).collect()
 }
 
-/// A host whose logins are in files of that folder, however its server is.
+/// Starts a host whose logins are stored in this folder, whatever its server's state.
 async fn start(server: &Site, folder: &Path) -> Host {
     let mut config = world::config(&[server]);
     config.host.startup_wait = std::time::Duration::from_millis(300);
@@ -79,7 +79,7 @@ async fn another_login_is_shown_nothing_of_the_one_before() {
     let host = start(&server, folder.path()).await;
     sign_in(&host).await;
     until(&host, |_| kept(folder.path()).pop()).await;
-    // From now on it lists nothing, so that nothing is known of what it lists to the next one.
+    // From now on it lists nothing, so that its lists for the next login stay unknown.
     silent.store(true, Ordering::SeqCst);
     let (login, back) = agreed_login(&host, "http://127.0.0.1:1/x").await;
     login.finish(&back).await.unwrap();
@@ -91,7 +91,7 @@ async fn another_login_is_shown_nothing_of_the_one_before() {
     host.shutdown().await;
 }
 
-/// As long as it is connected, a server may tell of changes, and be listed again, at any moment.
+/// A connected server may announce changes, and be listed again, at any moment.
 #[tokio::test]
 async fn nothing_is_kept_again_after_a_login_is_over() {
     let (issuing, _issuer, server) = protected().await;
@@ -102,7 +102,7 @@ async fn nothing_is_kept_again_after_a_login_is_over() {
     until(&first, |_| kept(folder.path()).pop()).await;
     assert!(first.logout("a").await.unwrap());
     assert!(kept(folder.path()).is_empty());
-    // The other host hears of it when the token is to be renewed.
+    // The other host notices when the token must be renewed.
     issuing.expire();
     tokio::time::timeout(PATIENCE, call(&second)).await.unwrap().unwrap_err();
     becomes(&second, StateName::Unauthorized).await;
@@ -111,7 +111,7 @@ async fn nothing_is_kept_again_after_a_login_is_over() {
     assert!(kept(folder.path()).is_empty());
 }
 
-/// It stays connected, and nothing of what it listed to the account before is shown or kept.
+/// It stays connected, and no listing for the previous account is shown or kept.
 #[tokio::test]
 async fn a_connected_server_lists_anew_to_another_login() {
     let issuing = Arc::new(Issuing::default());

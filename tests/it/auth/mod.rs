@@ -1,5 +1,5 @@
-//! Signing in to servers, from outside: what is asked of whom, how often, and who gets which token (`docs/hazards.md` H67 to
-//! H78).
+//! Signing in to servers, from outside: who is asked for what, how often, and who gets which token (`docs/hazards.md`
+//! H67 to H78).
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -49,7 +49,7 @@ async fn a_user_signs_in_once_and_calls_go() {
     let token = asked.iter().find(|asked| asked.line() == "POST /token").unwrap();
     assert_eq!(token.field("resource"), Some(format!("{}/mcp", server.url)));
     assert!(token.field("code_verifier").is_some_and(|verifier| verifier.len() >= 43));
-    // Every request from then on carries it, the last one too.
+    // Every request from then on carries it, including the last one.
     host.shutdown().await;
     let last = server.asked().pop().unwrap();
     assert!(issuing.takes(last.token()), "{}", last.line());
@@ -102,7 +102,7 @@ async fn h74_a_server_that_takes_no_token_any_more_costs_six_requests_and_no_pro
     for _ in 0..10 {
         assert_eq!(call(&host).await.unwrap_err().kind(), ErrorKind::Unauthorized);
     }
-    // Each of the calls that were under way has its own refusal, and some a replay; what was done about it was done once.
+    // Each call in flight got its own refusal, and some a replay; the response to them happened once.
     assert_eq!((issuer.count("POST /token"), user.prompts()), (2, 1));
     let asked = server.lines().len() + issuer.lines().len() - before;
     assert!(asked <= 20 + 20 + 6, "{asked}");
@@ -123,7 +123,7 @@ async fn h74_without_a_user_at_hand_the_server_waits_for_one_and_says_how() {
     login.finish(&back).await.unwrap();
     connected(&host).await;
     call(&host).await.unwrap();
-    // Out again: whoever gave the token is told, and nothing of it is left.
+    // Signing out revokes the token at its issuer, and leaves nothing behind.
     assert!(host.logout("a").await.unwrap());
     assert_eq!((issuer.count("POST /revoke"), host.holding("a").await.unwrap()), (1, None));
     assert!(!host.logout("a").await.unwrap());
@@ -138,7 +138,7 @@ async fn h70_what_does_not_belong_to_the_login_brings_no_token() {
     for (from, to) in [
         ("state=", "state=x"),
         ("http://127.0.0.1:1/", "http://127.0.0.1:2/"),
-        // It says that it names itself, and does not.
+        // The server promises to identify itself, but does not.
         ("code=code-canary", "code=code-canary"),
         ("code=code-canary", "error=boo-canary&iss=https://evil.example"),
         ("code=code-canary", "code=code-canary&iss=https://evil.example"),
@@ -299,7 +299,7 @@ async fn h73_a_refresh_token_that_may_be_spent_is_not_sent_by_whoever_comes_next
     issuing.life.store(1, Ordering::SeqCst);
     let (host, user) = of_a_user(&server).await;
     issuing.loses_answers.store(true, Ordering::SeqCst);
-    // Its time has come soon, and it is renewed in vain; the server takes the old one still.
+    // It expires soon, and renewing it fails; the server still accepts the old one.
     let renewed = async {
         while issuer.count("POST /token") < 2 {
             call(&host).await.unwrap();

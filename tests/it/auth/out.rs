@@ -1,4 +1,4 @@
-//! Logins that end while they are used, and logins and their ends by another program.
+//! Logins that end while they are used, and logins and logouts by another program.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,7 +50,7 @@ async fn who_signs_out_is_unauthorized_at_once_and_stays_that_whatever_comes_of_
     let ((held, refused), ()) = join(join(run("held"), run("refused")), out).await;
     assert_eq!(held.unwrap().text("isError"), None, "it was let in while the login was good");
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unauthorized);
-    // That one did not renew what was signed out of: here its issuer would still have taken it.
+    // It did not renew a login that was signed out of, although its issuer would still have accepted that here.
     assert_eq!((issuer.count("POST /token"), issuer.count("POST /revoke")), (1, 1));
     assert_eq!((host.holding("a").await.unwrap(), host.status()[0].state), (None, StateName::Unauthorized));
     sign_in(&host).await;
@@ -75,7 +75,7 @@ async fn h72_hosts_that_share_files_follow_each_other_in_and_out() {
         call(&second).await.unwrap();
         assert_eq!(issuer.count("POST /token"), before + 1, "by the same token");
         assert!(first.logout("a").await.unwrap());
-        // Its token is not taken any more. It is not renewed: that would bring back what was signed out of.
+        // Its token is not accepted any more. It is not renewed: that would revive the login that was signed out of.
         issuing.expire();
         assert_eq!(call(&second).await.unwrap_err().kind(), ErrorKind::Unauthorized);
         becomes(&second, StateName::Unauthorized).await;

@@ -1,4 +1,4 @@
-//! The program: a daemon, and the commands that sign in, tell what is held, and sign out.
+//! The program: a daemon, and the commands that sign in, show what is stored, and sign out.
 
 #![cfg(unix)]
 
@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use super::site::Site;
 use super::world::{PATIENCE, agreed, protected};
 
-/// What a program says, as it says it.
+/// What a program prints, as it prints it.
 #[derive(Clone, Default)]
 pub(super) struct Said(Arc<(Mutex<Vec<String>>, Notify)>);
 
@@ -38,7 +38,7 @@ impl Said {
         self.0.0.lock().unwrap().clone()
     }
 
-    /// Waits for a line that is meant.
+    /// Waits for a matching line.
     pub(super) async fn line(&self, meant: impl Fn(&str) -> bool) -> String {
         let found = async {
             loop {
@@ -78,12 +78,12 @@ pub(super) async fn once(home: &Path, args: &[&str], said: &Said) -> Output {
     output
 }
 
-/// A daemon that logs all it can, with the site as server `a`.
+/// A daemon that logs everything, with the site as server `a`.
 pub(super) async fn daemon(home: &Path, site: &Site, said: &Said) -> Child {
     daemon_with(home, site, said, &[]).await
 }
 
-/// The same with these variables.
+/// Like `daemon`, with these variables.
 pub(super) async fn daemon_with(home: &Path, site: &Site, said: &Said, vars: &[(&str, &str)]) -> Child {
     let config =
         json!({ "mcpServers": { "a": { "type": "http", "era": "legacy", "url": format!("{}/mcp", site.url) } } });
@@ -95,7 +95,7 @@ pub(super) async fn daemon_with(home: &Path, site: &Site, said: &Said, vars: &[(
     child
 }
 
-/// The browser: comes back to where the page says.
+/// Plays the browser: returns to the address in the page's URL.
 pub(super) async fn come_back(page: &str) {
     let back = agreed(&page.parse().unwrap());
     let back: url::Url = back.parse().unwrap_or_else(|_| panic!("{page}"));
@@ -136,7 +136,7 @@ async fn h97_a_login_from_a_shell_says_no_token_and_no_code_anywhere() {
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json[0]["holding"]["renewable"], true, "{json}");
     assert!(!said.all().iter().any(|line| line.contains("--device")), "it gives no codes");
-    // A refresh, and one whose answer is lost.
+    // A refresh, and one whose response is lost.
     issuing.expire();
     once(home, &["logout", "a", "-vvv"], &said).await;
     assert_eq!((issuer.count("POST /revoke"), issuing.reused.load(Ordering::SeqCst)), (1, 0));
@@ -144,7 +144,7 @@ async fn h97_a_login_from_a_shell_says_no_token_and_no_code_anywhere() {
     assert_eq!(canary, Vec::<String>::new());
 }
 
-/// A browser that is a file: it holds how many arguments there were, and which.
+/// A browser that writes a file with the number of its arguments, and the arguments.
 pub(super) fn opener(home: &Path) -> PathBuf {
     let (opened, opener) = (home.join("opened"), home.join("bin/xdg-open"));
     std::fs::create_dir(home.join("bin")).unwrap();
@@ -154,7 +154,7 @@ pub(super) fn opener(home: &Path) -> PathBuf {
     opened
 }
 
-/// Waits until that browser was started, and with what.
+/// Waits until that browser was started, and returns its arguments.
 pub(super) async fn started(opened: &Path) -> String {
     let looking = async {
         while !opened.exists() {
@@ -178,7 +178,7 @@ async fn h67_a_browser_is_started_by_one_argument_and_no_shell() {
     let _login = spawn(mcp_host(home, &["login", "a"]), &said);
     let page = said.line(|line| line.starts_with("http://") && line.contains("/authorize")).await;
     assert_eq!(started(&opened).await, format!("1 {page}"));
-    // What could be taken for a command leads to no page at all.
+    // Text that could pass for a command opens no page at all.
     for hostile in
         ["javascript:alert(1)", "file:///bin/sh", "calc.exe", "--help", "https://a.example/ -x", "http://a.example/"]
     {

@@ -15,7 +15,7 @@ use super::world::{
     sign_in, without_a_user,
 };
 
-/// Waits until the issuer was asked so often for a token.
+/// Waits until the issuer got this many token requests.
 async fn asked_for_tokens(issuer: &Site, times: usize) {
     let asked = async {
         while issuer.count("POST /token") < times {
@@ -52,7 +52,7 @@ async fn h72_who_gives_up_a_call_does_not_lose_the_token_that_is_renewed_for_it(
 async fn h72_a_token_that_is_being_renewed_when_the_host_ends_is_kept_first() {
     let (issuing, issuer, server) = protected().await;
     let folder = TempDir::new().unwrap();
-    // Nobody is connected who might be waited for.
+    // No server is connected that might be awaited.
     let first = sharing_with(&server, &folder, |config| config.servers[0].start = Start::Lazy).await;
     issuing.life.store(1, Ordering::SeqCst);
     let (login, back) = agreed_login(&first, "http://127.0.0.1:1/x").await;
@@ -66,7 +66,7 @@ async fn h72_a_token_that_is_being_renewed_when_the_host_ends_is_kept_first() {
             tokio::task::yield_now().await;
         }
     };
-    // Whoever wanted it is gone.
+    // The caller that wanted it is gone.
     tokio::select! {
         () = renewed => unreachable!(),
         () = asked_for_tokens(&issuer, 2) => {}
@@ -96,7 +96,7 @@ async fn h72_a_login_that_another_host_renews_does_not_outlive_its_end() {
     let out = async {
         asked_for_tokens(&issuer, 2).await;
         let (out, ()) = tokio::join!(second.logout("a"), async {
-            // It has what it waits for before this one has.
+            // It gets what it waits for before this host does.
             while last_revoked(&issuer).is_none() && second.status()[0].state == StateName::Connected {
                 tokio::task::yield_now().await;
                 gate.notify_one();
@@ -108,7 +108,7 @@ async fn h72_a_login_that_another_host_renews_does_not_outlive_its_end() {
     assert!(called.is_ok() && out, "{called:?}");
     assert_eq!(last_revoked(&issuer).as_deref(), Some("refresh-canary-1"), "the one that was got last");
     becomes(&second, StateName::Unauthorized).await;
-    // Nothing of it is left for anybody.
+    // Nothing of it is left for any host.
     let third = sharing(&server, &folder).await;
     assert_eq!(third.holding("a").await.unwrap(), None);
     *issuing.gate.lock().unwrap() = None;
@@ -127,7 +127,7 @@ async fn who_signs_out_ends_the_login_that_there_is_not_the_one_that_it_remember
     let (first, second) = (sharing(&server, &folder).await, sharing(&server, &folder).await);
     sign_in(&first).await;
     connected(&second).await;
-    // Back at another place: as another client, so under another name.
+    // With another redirect address, thus as another client and under another name.
     let (login, back) = agreed_login(&first, "http://127.0.0.1:2/y").await;
     login.finish(&back).await.unwrap();
     assert_eq!(issuer.count("POST /register"), 2);
@@ -178,7 +178,7 @@ async fn h74_somebody_is_asked_again_when_a_login_that_worked_has_ended_by_itsel
     call(&host).await.unwrap();
     issuing.life.store(0, Ordering::SeqCst);
     issuing.end_renewals();
-    // The server takes the token still; that it cannot be renewed is found out ahead of its end.
+    // The server still accepts the token; the failure to renew it is found out before it expires.
     let asked = async {
         while user.prompts() < 2 {
             call(&host).await.unwrap();

@@ -1,4 +1,4 @@
-//! Servers that want more than a login has brought: for some requests, and of users who may not be up for it
+//! Servers that require more scopes than a login has granted: for some requests, and from users who may decline
 //! (`docs/hazards.md` H74).
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::world::{
     self, Issuing, User, agreed_login, call, call_with, connected, host, issuer, named, serving, state,
 };
 
-/// A server that wants `read` of everybody, and more for some requests.
+/// A server that requires `read` of everyone, and more for some requests.
 async fn wanting(issuer: &Site, more: impl Fn(&Asked) -> Option<String> + Send + Sync + 'static) -> Site {
     serving(named(issuer), Arc::new(|_| true), move |asked, refusal| match more(asked) {
         _ if asked.token().is_none() => refusal.with(401, "scope=\"read\", "),
@@ -31,7 +31,7 @@ fn said(asked: &Asked) -> Option<String> {
     message["params"]["arguments"]["needs"].as_str().map(str::to_owned)
 }
 
-/// A call that needs this scope is refused, and that is all there is to it.
+/// Checks that a call that needs this scope is refused, with no other effect.
 async fn refused(host: &Host, needs: &str) {
     let error = call_with(host, Raw::from_value(&json!({ "needs": needs }))).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unauthorized, "{error}");
@@ -40,7 +40,7 @@ async fn refused(host: &Host, needs: &str) {
     call(host).await.unwrap();
 }
 
-/// A user who signs in once, and is not up for more.
+/// A user who signs in once, and declines more.
 #[derive(Clone, Default)]
 struct Reluctant(User);
 
@@ -61,7 +61,7 @@ async fn h74_more_scopes_are_asked_for_once_and_together_with_those_before() {
     let issuer = issuer(&issuing).await;
     let user = User::default();
     let pages = user.pages.clone();
-    // A token of the second login has the scope; for the text `never` no login ever brings enough.
+    // A token of the second login has the scope; for the text `never` no login is ever enough.
     let server = wanting(&issuer, move |asked| {
         let second = pages.lock().unwrap().len() > 1;
         let refused = asked.body.contains("\"tools/call\"") && !second || asked.body.contains("never");
@@ -75,7 +75,7 @@ async fn h74_more_scopes_are_asked_for_once_and_together_with_those_before() {
         asked.len() == 2 && asked[0].contains("scope=read&") && asked[1].contains("scope=read+write&"),
         "{asked:?}"
     );
-    // What was asked for already is not asked for again, and the server stays.
+    // What was requested already is not requested again, and the server stays connected.
     for _ in 0..5 {
         let never = Raw::from_value(&json!({ "text": "never" }));
         let refused = call_with(&host, never).await.unwrap_err();

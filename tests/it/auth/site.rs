@@ -1,4 +1,4 @@
-//! A site that answers by a closure and remembers what it was asked; it may also break off instead of answering.
+//! A site that answers by a closure and records its requests; it may also break the connection.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ impl Asked {
         format!("{} {}", self.method, self.path.split('?').next().unwrap_or_default())
     }
 
-    /// A field of the form that it posts.
+    /// Returns a field of the posted form.
     pub(crate) fn field(&self, name: &str) -> Option<String> {
         let mut pairs = url::form_urlencoded::parse(self.body.as_bytes());
         pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
@@ -34,15 +34,15 @@ impl Asked {
     }
 }
 
-/// What it is answered with.
+/// How a request is answered.
 pub(crate) enum Told {
     /// Status, more headers, body.
     Answer(u16, Vec<(&'static str, String)>, String),
     /// The connection breaks.
     Broken,
-    /// Nothing, as long as the other end waits.
+    /// Nothing, for as long as the client waits.
     Silence,
-    /// That, once it is let go.
+    /// This answer, once it is released.
     Held(Arc<Notify>, Box<Self>),
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Site {
 type Answer = Arc<dyn Fn(&Asked) -> Told + Send + Sync>;
 
 impl Site {
-    /// Starts it; the closure that answers may know where the site is.
+    /// Starts the site; the closure may use its URL.
     pub(crate) async fn start<F: Fn(&Asked) -> Told + Send + Sync + 'static>(answer: impl FnOnce(String) -> F) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
@@ -81,7 +81,7 @@ impl Site {
         self.asked.lock().unwrap().clone()
     }
 
-    /// The lines of what it was asked.
+    /// Returns the lines of its requests.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.asked().iter().map(Asked::line).collect()
     }
@@ -103,7 +103,7 @@ async fn serve(mut stream: TcpStream, answer: Answer, seen: Arc<Mutex<Vec<Asked>
         Told::Held(..) => return,
         Told::Answer(status, headers, body) => (status, headers, body),
         Told::Broken => {
-            // A reset, not an end: what was written on the way is lost.
+            // A reset, not an end: data in flight is lost.
             let _ = socket_reset(&stream);
             return;
         }

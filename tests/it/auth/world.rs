@@ -1,4 +1,4 @@
-//! An authorization server, a server that wants its tokens, a user who agrees to everything, and hosts with them.
+//! An authorization server, a server that requires its tokens, a user who agrees to everything, and hosts with them.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,43 +22,43 @@ use super::site::{Asked, Site, Told};
 /// A test that waits longer has failed.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What an authorization server does that a good one does not, and what it has given out.
+/// How an authorization server misbehaves, and what it has issued.
 #[derive(Default)]
 pub(crate) struct Issuing {
-    /// Seconds that a token lives; an hour if 0.
+    /// Lifetime of a token in seconds; 0 means an hour.
     pub(super) life: AtomicUsize,
-    /// Breaks off after it has spent a refresh token.
+    /// Whether it breaks the connection after it has spent a refresh token.
     pub(super) loses_answers: AtomicBool,
-    /// What its answers to who renews a token wait for.
+    /// What its responses to renewals wait for.
     pub(super) gate: Mutex<Option<Arc<Notify>>>,
-    /// Members of its metadata in place of the right ones.
+    /// Members that replace those of its metadata.
     pub(super) metadata: Mutex<Value>,
-    /// The answer of its token endpoint in place of a right one.
+    /// A replacement for the response of its token endpoint.
     pub(super) answer: Mutex<Option<Value>>,
-    /// Members of its answer to who wants a code, in place of the right ones.
+    /// Members that replace those of its device code response.
     pub(super) device: Mutex<Value>,
-    /// What it says to a device code, one after the other, before it gives a token: an error, or `lost` with the token.
+    /// Answers to a device code, one after the other, before it yields a token: an error, or `lost` with the token.
     pub(super) not_yet: Mutex<VecDeque<&'static str>>,
-    /// What lets the next client go that wants to be known, if it is held.
+    /// What releases the next client registration, if it is held.
     pub(super) holds: Mutex<Option<Arc<Notify>>>,
     given: AtomicUsize,
     live: Mutex<HashSet<String>>,
-    /// Refresh tokens that were sent twice.
+    /// How many refresh tokens were sent twice.
     pub(super) reused: AtomicUsize,
 }
 
 impl Issuing {
-    /// Takes all access tokens back.
+    /// Revokes all access tokens.
     pub(super) fn expire(&self) {
         self.live.lock().unwrap().retain(|token| token.starts_with("refresh-"));
     }
 
-    /// Takes all refresh tokens back.
+    /// Revokes all refresh tokens.
     pub(super) fn end_renewals(&self) {
         self.live.lock().unwrap().retain(|token| !token.starts_with("refresh-"));
     }
 
-    /// Takes all tokens back, so that somebody has to sign in again.
+    /// Revokes all tokens, so that the user has to sign in again.
     pub(super) fn forget(&self) {
         self.live.lock().unwrap().clear();
     }
@@ -85,7 +85,7 @@ impl Issuing {
         Told::json(200, &self.answer.lock().unwrap().clone().unwrap_or(answer))
     }
 
-    /// An answer to whoever wants a code for a user.
+    /// Answers a request for a device code.
     fn code(&self, url: &str) -> Told {
         let mut answer = json!({
             "device_code": "device-canary",
@@ -101,7 +101,7 @@ impl Issuing {
         Told::json(200, &answer)
     }
 
-    /// An answer to whoever has such a code.
+    /// Answers a token request with such a code.
     fn of_code(&self, code: &str) -> Told {
         if code != "device-canary" {
             return Told::json(400, &json!({ "error": "invalid_grant" }));
@@ -128,7 +128,7 @@ impl Issuing {
     }
 }
 
-/// Has it give codes to be entered.
+/// Enables device codes.
 pub(super) fn gives_codes(issuing: &Issuing, issuer: &Site) {
     *issuing.metadata.lock().unwrap() = json!({ "device_authorization_endpoint": format!("{}/code", issuer.url) });
 }
@@ -178,35 +178,35 @@ pub(super) async fn issuer(issuing: &Arc<Issuing>) -> Site {
     .await
 }
 
-/// Who decides whether a server takes a token, and whose tokens it wants.
+/// Decides whether a server accepts a token.
 pub(super) type Judge = Arc<dyn Fn(Option<&str>) -> bool + Send + Sync>;
 pub(super) type Named = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// That issuer, whatever happens.
+/// Names this issuer in every refusal.
 pub(super) fn named(issuer: &Site) -> Named {
     let url = issuer.url.clone();
     Arc::new(move || url.clone())
 }
 
-/// What a server says to who brings no token that it takes.
+/// How a server refuses requests without a valid token.
 pub(super) struct Refusal {
     metadata: String,
 }
 
 impl Refusal {
-    /// With these parameters in its challenge as well.
+    /// Adds these parameters to its challenge.
     pub(super) fn with(&self, status: u16, parameters: &str) -> Told {
         let challenge = format!("Bearer {parameters}resource_metadata=\"{}\"", self.metadata);
         Told::Answer(status, vec![("www-authenticate", challenge)], String::new())
     }
 }
 
-/// Starts a server that wants tokens.
+/// Starts a server that requires tokens.
 pub(super) async fn server(issuer: Named, takes: Judge) -> Site {
     serving(issuer, takes, |asked, _| mcp(asked)).await
 }
 
-/// The same with answers of its own for who has one.
+/// Like `server`, with its own responses to requests with a token.
 pub(super) async fn serving(
     issuer: Named,
     takes: Judge,
@@ -228,12 +228,12 @@ pub(super) async fn serving(
     .await
 }
 
-/// A server whose tokens come from `issuer`, which knows the good ones.
+/// A server whose tokens come from `issuer`, which knows the valid ones.
 pub(super) async fn guarded(issuer: &Site, issuing: &Arc<Issuing>) -> Site {
     server(named(issuer), issuing.judge()).await
 }
 
-/// An authorization server, and a server that wants its tokens.
+/// An authorization server, and a server that requires its tokens.
 pub(crate) async fn protected() -> (Arc<Issuing>, Site, Site) {
     let issuing = Arc::new(Issuing::default());
     let issuer = issuer(&issuing).await;
@@ -254,7 +254,7 @@ pub(super) fn mcp(asked: &Asked) -> Told {
     Told::json(200, &json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))
 }
 
-/// A user who agrees to everything; the browser comes back at once.
+/// A user who agrees to everything; the browser returns at once.
 #[derive(Clone, Default)]
 pub(super) struct User {
     pub(super) pages: Arc<Mutex<Vec<Url>>>,
@@ -266,7 +266,7 @@ impl User {
     }
 }
 
-/// Where the browser of a user who agreed comes back to.
+/// Returns the address to which the browser of a user who agreed returns.
 pub(crate) fn agreed(page: &Url) -> String {
     let field = |name: &str| page.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
     format!(
@@ -288,7 +288,7 @@ impl Interaction for User {
     }
 }
 
-/// A store that several hosts have in common.
+/// A store shared by several hosts.
 #[derive(Clone, Default)]
 pub(super) struct Shared(pub(super) Arc<mcp_host::auth::MemoryStore>);
 
@@ -317,7 +317,7 @@ pub(super) fn config(sites: &[&Site]) -> Config {
     Config { servers: sites.iter().zip('a'..).map(server).collect(), ..Config::default() }
 }
 
-/// The config of a server whose tokens come without a user.
+/// The config of a server whose tokens need no user.
 pub(super) fn without_a_user(site: &Site, grant: Grant) -> Config {
     let mut config = config(&[site]);
     let Transport::Http(remote) = &mut config.servers[0].transport else { unreachable!() };
@@ -328,25 +328,25 @@ pub(super) fn without_a_user(site: &Site, grant: Grant) -> Config {
     config
 }
 
-/// A host with these servers, settled.
+/// A settled host with these servers.
 pub(super) async fn host(sites: &[&Site], with: impl FnOnce(HostBuilder) -> HostBuilder) -> Host {
     let host = with(Host::builder().config(config(sites))).start().await.unwrap();
     host.settled().await;
     host
 }
 
-/// A host with that server and a user at hand, settled.
+/// A settled host with this server and a user.
 pub(super) async fn of_a_user(server: &Site) -> (Host, User) {
     let user = User::default();
     (host(&[server], |builder| builder.interaction(user.clone())).await, user)
 }
 
-/// A host whose logins are in files of that folder, settled.
+/// A settled host whose logins are stored in files of this folder.
 pub(super) async fn sharing(server: &Site, folder: &TempDir) -> Host {
     sharing_with(server, folder, |_| {}).await
 }
 
-/// The same with another config.
+/// Like `sharing`, with another config.
 pub(super) async fn sharing_with(server: &Site, folder: &TempDir, change: impl FnOnce(&mut Config)) -> Host {
     let mut config = config(&[server]);
     change(&mut config);
@@ -363,19 +363,19 @@ pub(super) async fn call(host: &Host) -> Result<Raw, mcp_host::Error> {
 }
 
 pub(super) async fn call_with(host: &Host, arguments: Raw) -> Result<Raw, mcp_host::Error> {
-    host.call_tool("a__t", arguments).timeout(PATIENCE).await
+    host.call_tool("a__t", arguments).timeout(PATIENCE).await.map(Raw::from)
 }
 
 pub(super) fn state(host: &Host) -> StateName {
     host.status()[0].state
 }
 
-/// Waits until the server is there.
+/// Waits until the server is connected.
 pub(super) async fn connected(host: &Host) {
     becomes(host, StateName::Connected).await;
 }
 
-/// Waits until it is in that state.
+/// Waits until the server is in this state.
 pub(super) async fn becomes(host: &Host, wanted: StateName) {
     let waiting = async {
         let mut events = host.events();
@@ -386,14 +386,14 @@ pub(super) async fn becomes(host: &Host, wanted: StateName) {
     tokio::time::timeout(PATIENCE, waiting).await.unwrap();
 }
 
-/// Begins a login at server `a` whose browser comes back to `redirect`; also what it comes back with.
+/// Begins a login at server `a` whose browser returns to `redirect`, and returns the URL it returns with, too.
 pub(super) async fn agreed_login(host: &Host, redirect: &str) -> (Login, String) {
     let login = host.login("a", &redirect.parse().unwrap()).await.unwrap();
     let back = agreed(login.authorize_url());
     (login, back)
 }
 
-/// Signs in at server `a`, and waits until it is there.
+/// Signs in at server `a`, and waits until it is connected.
 pub(super) async fn sign_in(host: &Host) {
     let (login, back) = agreed_login(host, "http://127.0.0.1:1/x").await;
     login.finish(&back).await.unwrap();

@@ -1,4 +1,4 @@
-//! Servers of every era and manner, found out: modern, legacy, both, and rude ones of each.
+//! Servers of every era and manner, detected: modern, legacy, both, and misbehaving ones of each.
 
 use mcp_host::{Host, StateName};
 use serde_json::{Value, json};
@@ -11,10 +11,10 @@ fn error(seen: &Seen, status: u16, code: i64, data: &Value) -> Vec<Step> {
     http(status, "application/json", &json!({ "jsonrpc": "2.0", "id": seen.body["id"], "error": error }).to_string())
 }
 
-/// What a server makes of the probe, or of `initialize`.
+/// How a server answers the probe, or `initialize`.
 type Manner = fn(&Seen) -> Vec<Step>;
 
-/// A server that answers the probe, and `initialize`, in its manner; the rest is good.
+/// A server that answers the probe and `initialize` in its manner; the rest is well-behaved.
 async fn server(discover: Option<Manner>, initialize: Option<Manner>) -> Server {
     Server::start(move |seen| match seen.what() {
         "server/discover" => discover.map(|manner| manner(seen)),
@@ -91,7 +91,7 @@ async fn h32_over_http_whoever_cannot_be_served_is_told() {
             "contradicts itself",
             |seen| error(seen, 400, -32022, &json!({ "supported": ["2026-07-28"] })),
             StateName::Reconnecting,
-            "a revision of ours",
+            "a revision that this build speaks",
         ),
     ];
     for (case, discover, state, want) in cases {
@@ -104,7 +104,7 @@ async fn h32_over_http_whoever_cannot_be_served_is_told() {
     }
 }
 
-/// A server in shell. Its words are what it does with `initialize` and with the probe.
+/// A shell server. Its arguments are how it reacts to `initialize` and to the probe.
 #[cfg(unix)]
 fn script(initialize: &str, discover: &str) -> Value {
     let script = r#"

@@ -1,5 +1,5 @@
-//! Messages that are wrong: ids of others, envelopes that mean two things, values of extreme shape, handshakes and results
-//! of no known kind.
+//! Malformed messages: foreign ids, ambiguous envelopes, values of extreme shape, handshakes and results of unknown
+//! kinds.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn h34_answers_to_what_was_not_asked_yet_are_for_nobody() {
         still_serves(&host).await;
         assert_eq!(dropped(&host), 200 * round);
     }
-    // No id comes twice, and none is the one before and a little.
+    // No id is repeated, and none is the previous one plus a little.
     let calls = server.seen().into_iter().filter(|seen| seen.what() == "tools/call");
     let ids: Vec<u64> = calls.map(|seen| seen.body["id"].as_u64().unwrap()).collect();
     assert!(ids.windows(2).all(|pair| pair[1] > pair[0] + 200), "{ids:?}");
@@ -52,7 +52,7 @@ async fn h34_answers_to_what_was_not_asked_yet_are_for_nobody() {
 async fn h34_an_answer_counts_by_value_and_type_and_once() {
     let with_id = |id: &Value, text: &str| json!({ "jsonrpc": "2.0", "id": id, "result": { "content": [{ "type": "text", "text": text }] } });
     type Ids = fn(u64) -> Vec<Value>;
-    // The ids that are answered with `1`, `2` and so on, and what the call comes to.
+    // The ids of the answers `1`, `2`, and so on, and the result of the call.
     let cases: [(&str, Ids, Option<&str>); 8] = [
         ("as text", |id| vec![json!(id.to_string())], None),
         ("as the text of a probe", |id| vec![json!(format!("discover-{id}"))], None),
@@ -114,7 +114,7 @@ async fn h34_a_late_answer_is_no_other_calls() {
     host.shutdown().await;
 }
 
-/// Envelopes that some parsers take, and not all alike. `ID` is the id of the call.
+/// Envelopes that some parsers accept, with different meanings. `ID` is the id of the call.
 const TWO_MEANINGS: [&str; 22] = [
     r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[]},"error":{"code":1,"message":"x"}}"#,
     r#"{"jsonrpc":"2.0","id":ID}"#,
@@ -165,7 +165,7 @@ async fn h37_what_means_two_things_is_malformed() {
 
 #[test]
 fn h37_what_we_take_others_take_alike() {
-    // Whatever we take for a message, a plain JSON parser reads the same members in; and what we write again, too.
+    // In every message that we accept, a plain JSON parser reads the same members, also after we write it again.
     let ids = ["1", "-1", "\"1\"", "\"\\u0031\"", "9007199254740993", "null", "1.0", "1e2", "[1]", "true"];
     let bodies = [
         r#""result":{}"#,
@@ -222,7 +222,7 @@ async fn h38_extreme_values_pass_as_they_are_or_fail_alone() {
         (format!("{}1", "9".repeat(100_000)), true),
         (format!("{{\"{}\":1}}", "k".repeat(5 << 20)), true),
         (format!("[{}0]", "0,".repeat(500_000)), true),
-        // The envelope's and the result's own objects are around it.
+        // The objects of the envelope and the result surround it.
         (nested(126), true),
         (nested(128), false),
         (nested(100_000), false),
@@ -371,7 +371,7 @@ async fn h40_a_list_without_end_is_none_and_the_last_good_one_stays() {
     let cases: [(&str, Next); 3] = [
         ("the same", |_| Some("a".to_owned())),
         ("to and fro", |page| Some(["a", "b"][page % 2].to_owned())),
-        ("fresh for ever", |page| Some(page.to_string())),
+        ("fresh forever", |page| Some(page.to_string())),
     ];
     for (case, next) in cases {
         let page = std::sync::atomic::AtomicUsize::new(0);

@@ -1,4 +1,4 @@
-//! Answers over HTTP that are none, never come, have no end or lead elsewhere.
+//! HTTP responses that are invalid, never come, never end, or lead elsewhere.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::server::{Close, Drip, EVENTS, Endless, Hold, Reset, Seen, Server, Step, http, text, with};
 use super::{beside, call, host, host_with, reach, still_serves};
 
-/// A server that does that with a call of `go`.
+/// A server that does this with a call of `go`.
 async fn on_go(steps: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> Server {
     Server::start(move |seen| (seen.tool() == "go").then(|| steps(seen))).await
 }
@@ -45,7 +45,7 @@ async fn h19_a_server_that_wants_to_be_left_alone_is() {
         tokio::time::resume();
         host.shutdown().await;
     }
-    // Without a word of it there is nothing to wait for, and another status says nothing of it.
+    // Without `Retry-After` there is nothing to wait for, and with another status it means nothing.
     for (status, headers) in [(503, &[][..]), (500, &[("Retry-After", "100")][..])] {
         let server = on_go(move |_| with(status, headers, "")).await;
         let host = settled(&server, json!({})).await;
@@ -82,7 +82,7 @@ async fn h20_a_stall_has_an_end_wherever_it_is() {
     let cases: [(&'static str, Value, &str, u64); 6] = [
         ("headers", json!({}), "within 60s (callTimeout)", 60),
         ("header", json!({}), "within 60s (callTimeout)", 60),
-        ("body", json!({ "callTimeout": "10m" }), "did not go on with its answer within 60s", 60),
+        ("body", json!({ "callTimeout": "10m" }), "did not continue its response within 60s", 60),
         ("bytes", json!({ "callTimeout": "2m" }), "within 120s (callTimeout)", 120),
         ("comments", json!({}), "within 60s (callTimeout)", 60),
         ("progress", json!({ "maxCallTime": "3m" }), "within 180s (maxCallTime)", 180),
@@ -126,7 +126,7 @@ async fn h20_a_stream_of_news_that_is_never_opened_is_given_up() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn h20_a_connection_that_is_never_made_is_given_up() {
-    // A queue that is full: the next one has no answer at all.
+    // A full queue: the next connection gets no answer at all.
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(1).unwrap();
@@ -152,7 +152,7 @@ async fn h20_a_connection_that_is_never_made_is_given_up() {
 async fn h21_what_is_too_much_is_not_taken() {
     let head = |more: &str| text(format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{more}\r\n\r\n"));
     let chunk = format!("10000\r\n{}\r\n", " ".repeat(0x10000)).into_bytes();
-    // Packed a thousand to one: nobody has asked for that.
+    // Compressed a thousand to one, without being requested.
     let cases: [(&str, Vec<Step>, &str); 5] = [
         ("said", vec![head("Content-Length: 1073741824"), Hold], "host.limits.message"),
         ("said and sent", vec![head("Content-Length: 1073741824"), Endless(b" ".to_vec())], "host.limits.message"),
@@ -167,10 +167,13 @@ async fn h21_what_is_too_much_is_not_taken() {
         let error = call(&host, "go").await.unwrap_err();
         assert!(error.contains(want), "{case}: {error}");
         still_serves(&host).await;
-        assert!(server.seen().iter().all(|seen| !seen.headers.contains_key("accept-encoding")), "nobody asks for it");
+        assert!(
+            server.seen().iter().all(|seen| !seen.headers.contains_key("accept-encoding")),
+            "no request asks for it"
+        );
         host.shutdown().await;
     }
-    // What is a refusal is read no further than it is told.
+    // A refusal is read no further than it is shown.
     let server =
         on_go(|_| vec![text("HTTP/1.1 500 X\r\nContent-Type: application/json\r\n\r\n"), Endless(b"{".to_vec())]).await;
     let host = settled(&server, json!({})).await;
@@ -252,7 +255,7 @@ async fn h22_a_connection_with_two_lengths_is_not_used_again_though_it_stays_ope
     .await;
     let host = settled(&server, json!({})).await;
     let error = call(&host, "go").await.unwrap_err();
-    assert!(error.contains("in two ways"), "{error}");
+    assert!(error.contains("both Content-Length and Transfer-Encoding"), "{error}");
     still_serves(&host).await;
     let calls = server.seen().into_iter().filter(|seen| seen.what() == "tools/call").collect::<Vec<_>>();
     assert_ne!(calls[0].connection, calls[1].connection);
@@ -283,8 +286,8 @@ async fn h23_what_is_no_answer_is_named_and_not_forwarded() {
         (http(200, &long, page), "x/yyyy"),
         (with(200, &[], page), "no content type"),
         (with(200, &[("Content-Type", "")], page), "no content type"),
-        (http(200, "application/json", page), "no JSON"),
-        (http(200, "application/json", ""), "no JSON"),
+        (http(200, "application/json", page), "not JSON"),
+        (http(200, "application/json", ""), "not JSON"),
         (http(200, "application/json", "[]"), "a batch"),
         (http(200, "application/json", "7"), "not an object"),
         (with(200, &[], ""), "status 200 and nothing else"),
@@ -330,7 +333,7 @@ async fn h28_nothing_ever_goes_to_another_origin() {
             let hint = if target == "/mcp" || target.is_empty() { "redirects" } else { "redirects POST to" };
             assert!(error.contains(hint), "{status} {target}: {error}");
             let sent = server.count("tools/call");
-            // Round and round: three steps at most.
+            // In circles: three redirects at most.
             assert_eq!(sent, if hint == "redirects" && status > 303 { 4 } else { 1 }, "{status} {target}");
             still_serves(&host).await;
             host.shutdown().await;

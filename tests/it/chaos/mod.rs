@@ -1,4 +1,4 @@
-//! Hostile servers by script, one for each fault, behind a real host: what is promised of the fault holds, and a good server
+//! Scripted hostile servers, one per fault, behind a real host: the promise about the fault holds, and a good server
 //! beside the hostile one is served meanwhile.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
@@ -21,7 +21,7 @@ async fn host(entry: Value) -> Host {
     host_with(entry, json!({})).await
 }
 
-/// The same under these limits.
+/// Like `host`, with these limits.
 async fn host_with(mut entry: Value, limits: Value) -> Host {
     entry["prefix"] = json!("never");
     let config = json!({ "mcpServers": { "bad": entry }, "host": { "startupWait": "300ms", "limits": limits } });
@@ -35,7 +35,7 @@ async fn good(host: &Host) {
     assert!(answer.unwrap().to_string().contains("hello"));
 }
 
-/// Has the good server called again and again while that goes on, and at least once.
+/// Calls the good server repeatedly during `work`, at least once.
 async fn beside<T>(host: &Host, work: impl Future<Output = T>) -> T {
     let calls = async {
         loop {
@@ -45,14 +45,14 @@ async fn beside<T>(host: &Host, work: impl Future<Output = T>) -> T {
     };
     let out = tokio::select! {
         biased;
-        () = calls => unreachable!("they go on for ever"),
+        () = calls => unreachable!("they never end"),
         out = work => out,
     };
     good(host).await;
     out
 }
 
-/// What a call of a tool of the hostile server comes to: its text, or the error; the good server is called meanwhile.
+/// Returns the outcome of a call to the hostile server: its text, or the error; the good server is called meanwhile.
 async fn call(host: &Host, tool: &str) -> Result<String, String> {
     beside(host, async {
         match host.call_tool(tool, Raw::empty_object()).await {
@@ -66,12 +66,12 @@ async fn call(host: &Host, tool: &str) -> Result<String, String> {
     .await
 }
 
-/// Asserts that the hostile server serves its next good call as if nothing had been.
+/// Asserts that the hostile server serves its next good call as if nothing had happened.
 async fn still_serves(host: &Host) {
     assert_eq!(call(host, "good").await.as_deref(), Ok("good"));
 }
 
-/// Waits until the hostile server is in that state; tells what went wrong last.
+/// Waits until the hostile server is in this state, and returns its last error.
 async fn reach(host: &Host, state: StateName) -> String {
     let reached = async {
         loop {

@@ -1,4 +1,4 @@
-//! A server over raw sockets: it reads requests as HTTP has them and writes whatever a script says, HTTP or not.
+//! A server over raw sockets: it reads HTTP requests and writes whatever a script says, HTTP or not.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,10 +10,10 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// One request, as it came.
+/// One request as received.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
-    /// The number of the connection that it came on.
+    /// The number of its connection.
     pub(super) connection: usize,
     pub(super) verb: String,
     pub(super) headers: HashMap<String, String>,
@@ -21,7 +21,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// The method of the message, or the verb.
+    /// The method of the message, or the HTTP verb.
     pub(super) fn what(&self) -> &str {
         self.body["method"].as_str().unwrap_or(&self.verb)
     }
@@ -30,40 +30,40 @@ impl Seen {
         self.body["params"]["name"].as_str().unwrap_or_default()
     }
 
-    /// The text of the answer to it with this result.
+    /// Returns the text of a response with this result.
     pub(super) fn answer(&self, result: &Value) -> String {
         json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": result }).to_string()
     }
 
-    /// The text of a good answer to a call.
+    /// Returns the text of a good response to a call.
     pub(super) fn done(&self, text: &str) -> String {
         self.answer(&json!({ "content": [{ "type": "text", "text": text }] }))
     }
 }
 
-/// What is done with a connection, one after the other. After the last step the next request is read.
+/// What to do with a connection, step by step. After the last step the next request is read.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Write(Vec<u8>),
-    /// Again and again, until the client is gone.
+    /// Repeats until the client is gone.
     Endless(Vec<u8>),
-    /// A byte at a time, so far apart, until the client is gone.
+    /// Sends single bytes at this interval, until the client is gone.
     Drip(Vec<u8>, Duration),
-    /// Nothing, for ever.
+    /// Does nothing, forever.
     Hold,
     Close,
-    /// The end that a crash makes.
+    /// Ends the connection like a crash.
     Reset,
 }
 
 pub(super) use Step::{Close, Drip, Endless, Hold, Reset, Write};
 
-/// A whole answer.
+/// A complete response.
 pub(super) fn http(status: u16, kind: &str, body: &str) -> Vec<Step> {
     with(status, &[("Content-Type", kind)], body)
 }
 
-/// A whole answer with these headers.
+/// A complete response with these headers.
 pub(super) fn with(status: u16, headers: &[(&str, &str)], body: &str) -> Vec<Step> {
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     vec![Write(format!("HTTP/1.1 {status} X\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes())]
@@ -73,17 +73,17 @@ pub(super) fn json_answer(body: &str) -> Vec<Step> {
     http(200, "application/json", body)
 }
 
-/// A text as it stands.
+/// A literal text.
 pub(super) fn text(text: impl AsRef<str>) -> Step {
     Write(text.as_ref().as_bytes().to_vec())
 }
 
-/// The beginning of a stream of events that ends with its connection.
+/// The start of an event stream that ends with its connection.
 pub(super) const EVENTS: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
 
 type Script = dyn Fn(&Seen) -> Option<Vec<Step>> + Send + Sync;
 
-/// The server. Where its script says nothing, it is a good one of the legacy era with the tools `go` and `good`.
+/// The server. By default it is a good one of the legacy era with the tools `go` and `good`.
 pub(super) struct Server {
     pub(super) port: u16,
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -113,7 +113,7 @@ impl Server {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 
-    /// The entry of a config that leads here.
+    /// Returns the config entry of this server.
     pub(super) fn entry(&self) -> Value {
         json!({ "type": "http", "url": self.url(), "era": "legacy" })
     }
@@ -122,12 +122,12 @@ impl Server {
         self.seen.lock().unwrap().clone()
     }
 
-    /// How often it was sent that.
+    /// Returns how often it got such a request.
     pub(super) fn count(&self, what: &str) -> usize {
         self.seen().iter().filter(|seen| seen.what() == what).count()
     }
 
-    /// How many connections were made to it.
+    /// Returns how many connections were made to it.
     pub(super) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
@@ -146,7 +146,7 @@ async fn serve(stream: TcpStream, number: usize, script: Arc<Script>, log: Arc<M
     }
 }
 
-/// Does one step; false where that was the last one of its connection.
+/// Does one step; returns false if it was the last one of its connection.
 async fn act(stream: &mut BufReader<TcpStream>, step: Step) -> bool {
     match step {
         Write(bytes) => stream.write_all(&bytes).await.is_ok(),
@@ -165,7 +165,7 @@ async fn act(stream: &mut BufReader<TcpStream>, step: Step) -> bool {
             false
         }
         Hold => {
-            // Until the client has had enough.
+            // Until the client gives up.
             let mut nothing = [0; 1024];
             while matches!(stream.read(&mut nothing).await, Ok(1..)) {}
             false
@@ -199,7 +199,7 @@ async fn read(stream: &mut BufReader<TcpStream>, connection: usize) -> Option<Se
     Some(Seen { connection, verb, headers, body: serde_json::from_slice(&body).unwrap_or_default() })
 }
 
-/// What a good server of that revision does.
+/// What a good server of this revision does.
 pub(super) fn good(seen: &Seen, revision: &str) -> Vec<Step> {
     let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
     let result = match seen.what() {

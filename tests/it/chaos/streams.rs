@@ -1,4 +1,4 @@
-//! Streams of events that are cut, never end, or come again and again.
+//! Event streams that are cut, never end, or repeat.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::server::{Close, EVENTS, Endless, Hold, Reset, Seen, Server, Write, text};
 use super::{beside, call, host, host_with, still_serves};
 
-/// The events that answer a call: an empty one, progress, the answer. Each has an id.
+/// The events that answer a call: an empty one, progress, the response. Each has an id.
 fn events(seen: &Seen) -> [String; 3] {
     let token = &seen.body["params"]["_meta"]["progressToken"];
     let params = json!({ "progressToken": token, "progress": 1 });
@@ -56,7 +56,7 @@ async fn h24_a_stream_may_be_cut_anywhere() {
             let outcome = host.call_tool("go", Raw::empty_object()).await;
             let (calls, all) = (server.count("tools/call") - before, last.lock().unwrap().concat().len());
             assert_eq!(calls, 1, "a call is sent once");
-            // A reset may take along what was written before it.
+            // A reset may discard what was written before it.
             match outcome {
                 Ok(result) => assert!(place >= first && result.to_string().contains("done"), "at {place}"),
                 Err(error) => {
@@ -119,7 +119,7 @@ async fn h25_a_resumed_stream_of_somebody_else_is_dropped() {
             Some(vec![text(EVENTS), text("id: 0\ndata:\n\n"), Close])
         }
         ("GET", _, Some(id)) if id == "0" => {
-            // What another session was told.
+            // A message of another session.
             let line = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": "error", "data": "foreign" } });
             let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": { "content": [{ "type": "text", "text": "foreign" }] } });
             Some(vec![text(EVENTS), text(format!("id: 5\ndata: {line}\n\nid: 6\ndata: {answer}\n\n")), Close])
@@ -141,7 +141,7 @@ async fn h25_a_resumed_stream_of_somebody_else_is_dropped() {
     host.shutdown().await;
 }
 
-/// So many POSTs of ours one server may leave without an answer, and some connections for what else goes on.
+/// How many of our POSTs one server may leave unanswered, and some connections for everything else.
 const SOCKETS: usize = 16 + 6;
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn h18_a_server_that_asks_without_end_and_takes_no_answer_holds_few_socket
             }
             Some(vec![text(EVENTS), text(flood), Hold])
         }
-        // What we answer.
+        // Our own responses.
         ("POST", false) => Some(vec![Hold]),
         _ => None,
     })
@@ -164,7 +164,7 @@ async fn h18_a_server_that_asks_without_end_and_takes_no_answer_holds_few_socket
     let host = host_with(server.entry(), json!({ "stopClose": "100ms" })).await;
     let dropped = || host.status().into_iter().find(|status| status.name == "bad").unwrap().dropped;
     let all = async {
-        // Some are answered, some wait for that; all others are counted.
+        // Some are answered, some wait; all others are counted.
         while dropped() < 4900 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -230,7 +230,7 @@ async fn h27_events_of_every_shape_are_read() {
     for (number, shape) in shapes.into_iter().enumerate() {
         let server = Server::start(move |seen| {
             (seen.tool() == "go").then(|| {
-                // Byte for byte.
+                // Byte by byte.
                 let bytes = shape(&seen.done("read"));
                 let mut steps = vec![text(EVENTS)];
                 steps.extend(

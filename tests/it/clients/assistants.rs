@@ -1,4 +1,4 @@
-//! Desktop and web applications to talk to.
+//! Desktop and web assistants.
 
 use super::outcome;
 
@@ -37,15 +37,15 @@ fn librechat() {
     custom (line 49): http http://127.0.0.1:3001/mcp X-Demo-Key: demo-key-0000
     old (line 57): sse http://127.0.0.1:3002/sse
     socket (line 61): stdio  []
-      unusable: type: "websocket" is no transport of MCP and cannot be used; if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
+      unusable: type: "websocket" is not an MCP transport and cannot be used; if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
     personal (line 64): http http://127.0.0.1:3001/mcp X-User: {{LIBRECHAT_USER_ID}} X-Token: {{DEMO_TOKEN}}
     note librechat.yaml:1: not about servers, ignored: `version`, `cache`, `mcpSettings`
     note librechat.yaml:30: server "remote": proxy: a server cannot have a proxy of its own here, ignored
-    note librechat.yaml:39: server "remote": oauth_headers: requests of a login carry no headers of yours here, ignored
+    note librechat.yaml:39: server "remote": oauth_headers: login requests carry no custom headers here, ignored
     note librechat.yaml:68: server "personal": headers.X-User: a placeholder of another program, sent as it is written
     note librechat.yaml:69: server "personal": headers.X-Token: a placeholder of another program, sent as it is written
-    note librechat.yaml:70: server "personal": customUserVars: values that each user of that program has of their own are not known here, ignored
-    note librechat.yaml:74: server "personal": obo: values that each user of that program has of their own are not known here, ignored
+    note librechat.yaml:70: server "personal": customUserVars: per-user values of that program are not known here, ignored
+    note librechat.yaml:74: server "personal": obo: per-user values of that program are not known here, ignored
     "#);
 }
 

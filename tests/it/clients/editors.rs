@@ -1,4 +1,4 @@
-//! Editors and what lives in them.
+//! Editors and their extensions.
 
 use super::outcome;
 
@@ -26,7 +26,7 @@ fn vs_code() {
       login as demo-client, scopes []
     old (line 36): sse http://127.0.0.1:3002/sse
     socket (line 37): stdio  []
-      unusable: url: "unix" is no transport of MCP and cannot be used; if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
+      unusable: url: "unix" is not an MCP transport and cannot be used; if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
     note mcp.json:22: server "files": sandboxEnabled: this build has no sandbox, the server runs without one
     note mcp.json:23: server "files": sandbox: this build has no sandbox, the server runs without one
     "#);
@@ -108,7 +108,7 @@ fn roo_code() {
     old (line 20): sse http://127.0.0.1:3002/sse
     off (line 21): stdio npx ["-y", "@modelcontextprotocol/server-memory"]
       disabled: disabled in the config
-    note mcp.json:11: server "time": watchPaths: files are not watched here: a change of them does not restart the server
+    note mcp.json:11: server "time": watchPaths: files are not watched here, so a change does not restart the server
     "#);
 }
 

@@ -1,5 +1,5 @@
-//! The files of other clients, with all that their documentation allows: `tests/fixtures/clients`. Nothing is started here;
-//! `tests/interop` starts real servers from the same files.
+//! The config files of other clients, with everything that their documentation allows: `tests/fixtures/clients`.
+//! Nothing is started here; `tests/interop` starts real servers from the same files.
 
 mod assistants;
 mod editors;
@@ -15,10 +15,10 @@ use serde::Deserialize;
 
 use crate::config::describe;
 
-/// What `table.json` says: which files there are, and what must come of each.
+/// The content of `table.json`: the files, and the expected outcome of each.
 #[derive(Deserialize)]
 struct Table {
-    /// The variables that the files name.
+    /// The variables that the files use.
     vars: BTreeMap<String, String>,
     files: Vec<Row>,
 }
@@ -27,18 +27,18 @@ struct Table {
 struct Row {
     client: String,
     file: String,
-    /// The project that the user stands in, for the file that has servers for each.
+    /// The user's current project, for the file that has servers per project.
     project: Option<PathBuf>,
-    /// Seconds that a call may be silent, by server.
+    /// Idle timeouts of calls in seconds, by server.
     #[serde(default)]
     call: BTreeMap<String, f64>,
-    /// Seconds that a start may take, by server.
+    /// Start timeouts in seconds, by server.
     #[serde(default)]
     start: BTreeMap<String, f64>,
-    /// Servers that the file turns off.
+    /// Servers that the file disables.
     #[serde(default)]
     off: Vec<String>,
-    /// Servers that wait until somebody needs them.
+    /// Servers that start on demand.
     #[serde(default)]
     lazy: Vec<String>,
     /// Servers that this host cannot connect to.
@@ -49,7 +49,7 @@ struct Row {
     tools: BTreeMap<String, Vec<String>>,
 }
 
-/// All that the server for times has.
+/// All tools of the time server.
 const TOOLS: [&str; 2] = ["get_current_time", "convert_time"];
 
 fn fixtures() -> PathBuf {
@@ -61,7 +61,7 @@ fn table() -> Table {
     serde_json::from_str(&text).expect("the table can be read")
 }
 
-/// Loads a file as its client's user has it: in the home or in a project.
+/// Loads a file from where its client's user has it: in the home or in a project.
 fn read(file: &str) -> Config {
     let fixtures = fixtures();
     let client = file.split('/').next().expect("a path has a first part");
@@ -77,7 +77,7 @@ fn read(file: &str) -> Config {
     load(&request).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// What a file comes to: each server, below it whatever is not as by default, and the notes.
+/// Returns the outcome of a file: each server with its settings that differ from the defaults, and the notes.
 fn outcome(file: &str) -> String {
     let config = read(file);
     let servers = config.servers.iter().map(|server| format!("{}{}", describe(server), login(server)));
@@ -88,7 +88,7 @@ fn outcome(file: &str) -> String {
     let name = path.file_name().expect("a file has a name").to_string_lossy().into_owned();
     let client = fixtures().join(file.split('/').next().unwrap_or_default()).display().to_string();
     let text = text.replace(&path.display().to_string(), &name);
-    // Paths below the checkout are told from there on.
+    // Paths below the checkout are shown relative to it.
     let relative = format!("tests/fixtures/clients/{}", file.split('/').next().unwrap_or_default());
     let shorten = |text: String, from: &str| {
         text.replace(&format!("{from}/project"), "<project>").replace(&format!("{from}/home"), "~")
@@ -96,7 +96,7 @@ fn outcome(file: &str) -> String {
     shorten(shorten(text, &client), &relative)
 }
 
-/// What is known for a login beforehand.
+/// Returns what is known for a login in advance.
 fn login(server: &Server) -> String {
     let (Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote)) = &server.transport else {
         return String::new();
@@ -113,7 +113,7 @@ fn login(server: &Server) -> String {
     }
 }
 
-/// Whether clients see a tool.
+/// Reports whether clients see a tool.
 fn is_seen(server: &Server, tool: &str) -> bool {
     let (include, exclude) = (server.include_tools.clone(), server.exclude_tools.clone());
     ServerNaming { include, exclude, ..ServerNaming::default() }.admits(tool)
@@ -133,7 +133,7 @@ fn every_documented_key_is_understood() {
         };
         let mut say = |what: String| wrong.push(format!("{}: {what}", row.client));
         for note in &config.notes {
-            if ["unknown key", "no variable known"].iter().any(|words| note.message.contains(words)) {
+            if ["unknown key", "not a known variable"].iter().any(|words| note.message.contains(words)) {
                 say(note.to_string());
             }
         }
@@ -171,7 +171,7 @@ fn every_documented_key_is_understood() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// No fixture is left out of the table, and none names what is not a fixture.
+/// Every fixture is in the table, and every name in the table is a fixture.
 #[test]
 fn the_table_is_complete() {
     fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -182,7 +182,7 @@ fn the_table_is_complete() {
     }
     let mut found = Vec::new();
     collect(&fixtures(), &mut found);
-    // Values that the files name are not configs, and neither is the table.
+    // Values that the files refer to are not configs, and neither is the table.
     found.retain(|path| {
         !path.ends_with("table.json") && !path.extension().is_some_and(|end| end == "env" || end == "key")
     });

@@ -1,4 +1,4 @@
-//! Agents of the command line.
+//! Command-line agents.
 
 use super::outcome;
 
@@ -13,7 +13,7 @@ fn claude_code() {
     piped (line 26): http http://127.0.0.1:3001/mcp
       unusable: headersHelper: no shell runs this program, and `|` needs one; write it as a list of words, or put it into a script and name that
     socket (line 27): stdio  []
-      unusable: type: "ws" is no transport of MCP and cannot be used; if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
+      unusable: type: "ws" is not an MCP transport and cannot be used; if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
     memory (line 36): stdio npx ["-y", "@modelcontextprotocol/server-memory"] MEMORY_FILE_PATH=/srv/mcp-demo/memory.jsonl in /srv/mcp-demo/shop
     note .claude.json:2: not about servers, ignored: `numStartups`, `theme`
     "#);
@@ -126,7 +126,7 @@ fn crush() {
       start timeout 90s
     old (line 20): sse http://127.0.0.1:3002/sse X-Team: core
     run (line 21): http http://127.0.0.1:3001/mcp X-Key: $(cat demo.key)
-      unusable: headers.X-Key: $(…) would run a command, which a config may not; use $NAME, and set that variable before the host starts
+      unusable: headers.X-Key: $(…) would run a command, which a config may not do; use $NAME, and set that variable before the host starts
     off (line 22): stdio npx ["-y", "@modelcontextprotocol/server-memory"]
       disabled: disabled in the config
     note crush.json:3: not about servers, ignored: `options`

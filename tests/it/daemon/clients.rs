@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{daemon, run, status, steady};
 
-/// What a server answers to one request: its head and its body.
+/// Returns the response to one request: its head and its body.
 fn send(port: &str, method: &str, headers: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
     let accept = "accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n";
@@ -24,7 +24,7 @@ fn send(port: &str, method: &str, headers: &str, body: &str) -> String {
     answer
 }
 
-/// Opens a session of a client that calls itself that, and gives the header that names it.
+/// Opens a session of a client with this name, and returns the header that identifies it.
 fn open(port: &str, name: &str, version: &str) -> String {
     let params = json!({
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": name, "version": version },
@@ -36,7 +36,7 @@ fn open(port: &str, name: &str, version: &str) -> String {
     format!("mcp-session-id: {}\r\n", session.unwrap_or_else(|| panic!("{answer}")))
 }
 
-/// A request of a client without a session.
+/// Sends a request of a client without a session.
 fn modern(port: &str, name: &str, method: &str, mut params: Value) {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -78,7 +78,8 @@ fn first_hour_r12_clients_are_told_of_as_they_come_and_go_and_listed() {
     let call = json!({ "name": "e__echo", "arguments": { "text": "x" } });
     let body = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call }).to_string();
     send(&daemon.port, "POST", &code, &body);
-    // Without a session it is one client, however many requests it sends; what only asks what we speak is none yet.
+    // Without a session it is one client, however many requests it sends; a client that only asks for our capabilities
+    // does not count yet.
     modern(&daemon.port, "agent", "server/discover", json!({}));
     for _ in 0..3 {
         modern(&daemon.port, "agent", "tools/call", call.clone());

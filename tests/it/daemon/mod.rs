@@ -1,4 +1,4 @@
-//! The daemon as people see it: its clients, one server whole, and the end of its terminal.
+//! The daemon as users see it: its clients, one server in full, and the end of its terminal.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -13,26 +13,26 @@ use serde_json::Value;
 
 use crate::reload::program::{Daemon, mcp_host};
 
-/// A daemon over these servers, in a home of its own.
+/// A daemon over these servers, with its own home.
 fn daemon(home: &Path, config: &Value) -> Daemon {
     std::fs::write(home.join("mcp.json"), config.to_string()).unwrap();
     Daemon::start(mcp_host(home, &["serve", "--config", "mcp.json", "--listen", "127.0.0.1:0"]))
 }
 
-/// What a command prints, and its exit code.
+/// Returns the output of a command, and its exit code.
 fn run(home: &Path, args: &[&str]) -> String {
     let output = mcp_host(home, args).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("exit {}\n{}{}", output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
 }
 
-/// The status as a daemon tells it to programs.
+/// Returns the status as a daemon reports it to programs.
 fn status(home: &Path) -> Value {
     let output = mcp_host(home, &["status", "--json"]).output().unwrap();
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A text without what differs from run to run: times, processes, and the widths of columns.
+/// Removes what differs from run to run: times, processes, and the widths of columns.
 fn steady(text: &str) -> String {
     let line = |line: &str| {
         let mut words: Vec<String> = Vec::new();

@@ -1,11 +1,11 @@
-//! `status`: one server whole, and what is told of an error that is over.
+//! `status`: one server in full, and how an error is shown that is over.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::{daemon, run, status, steady};
 
-/// A server whose first starts fail: that after the first is the same attempt with other first words.
+/// A server whose first starts fail: the second is part of the same attempt, with other first words.
 fn config(home: &std::path::Path) -> Value {
     let script = format!(
         r#"if [ -e {0}2 ]; then exec "$1" __demo-server; fi; [ -e {0} ] && : >{0}2; : >{0}; echo "cannot start" >&2; exit 3"#,
@@ -60,7 +60,7 @@ fn first_hour_r1_an_error_that_is_over_says_so_and_one_server_is_shown_whole() {
     assert_snapshot!(run(home, &["status", "zzz"]), @"
     exit 2
     error: no server is called `zzz`
-    help: the mcp-host that runs has: My Echo, late
+    help: the running mcp-host has: My Echo, late
     ");
 }
 

@@ -1,4 +1,4 @@
-//! The terminal goes away: what was started there ends with it, in good order; what was started to outlive it goes on.
+//! The terminal is closed: what was started there ends cleanly with it; what was started to outlive it continues.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use super::run;
 
-/// Runs a line of shell at a terminal of its own. To kill it is to take the terminal away.
+/// Runs a shell line at its own terminal. Killing it closes the terminal.
 fn terminal(home: &Path, line: &str) -> Child {
     let places = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"];
     std::fs::write(home.join("mcp.json"), r#"{ "mcpServers": {} }"#).unwrap();
-    // Whoever runs the tests may have been told to outlive a terminal, and hands that down.
+    // The test runner may have been told to outlive a terminal, and its children inherit that.
     let mut command = Command::new("env");
     command
         .args(["--default-signal=HUP", "script", "-qc", line, "/dev/null"])
@@ -21,7 +21,7 @@ fn terminal(home: &Path, line: &str) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Waits until something holds.
+/// Waits until the condition holds.
 fn until(what: &str, holds: impl Fn() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -35,7 +35,7 @@ fn serving(home: &Path) -> bool {
     run(home, &["status", "--json"]).starts_with("exit 0")
 }
 
-/// The status sockets that there are. A process that was killed leaves its own behind.
+/// Counts the status sockets. A killed process leaves its socket behind.
 fn sockets(home: &Path) -> usize {
     let entries = std::fs::read_dir(home.join("mcp-host")).into_iter().flatten().flatten();
     entries.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "sock")).count()
@@ -49,7 +49,7 @@ fn first_hour_r5_a_daemon_whose_terminal_goes_away_stops() {
     until("it serves", || serving(home));
     terminal.kill().unwrap();
     terminal.wait().unwrap();
-    // It takes its socket along.
+    // It removes its socket.
     until("it has stopped", || sockets(home) == 0);
 }
 
@@ -62,7 +62,7 @@ fn first_hour_r5_what_was_started_to_outlive_its_terminal_goes_on() {
     until("it serves", || serving(home));
     terminal.kill().unwrap();
     terminal.wait().unwrap();
-    // The hangup has come, and means what it means to a service.
+    // The hangup has arrived, and means what it means to a service.
     let log = || std::fs::read_to_string(home.join("log")).unwrap_or_default();
     until("the hangup comes", || log().contains("config reloaded"));
     assert!(serving(home));

@@ -1,4 +1,4 @@
-//! Where clients over HTTP prove who they are, a client at the socket is somebody beside them.
+//! If HTTP clients prove who they are, a client at the socket is someone else.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Place, until};
 
-/// A server whose only tool is called by the number of its process, and says that number.
+/// A server whose only tool is named after its process id, and returns it.
 const SERVER: &str = r#"
 echo started >>"$0"
 while read -r line; do
@@ -23,7 +23,7 @@ while read -r line; do
   echo '{"jsonrpc":"2.0","id":'$id',"result":'$result'}'
 done"#;
 
-/// One POST of the client `a`: the session of the answer, and what it says.
+/// Makes one POST of the client `a`, and returns the session and the body of the response.
 pub(super) fn post(port: u16, session: Option<&str>, message: &Value) -> (Option<String>, Value) {
     let body = message.to_string();
     let session = session.map(|session| format!("mcp-session-id: {session}\r\n")).unwrap_or_default();
@@ -65,7 +65,7 @@ fn nothing_of_the_user_is_in_the_lists_of_others() {
     let [name] = shown.as_slice() else { panic!("{shown:?}") };
     let id = user.call(name, &json!({}));
     let answer = user.answer(id);
-    // Its process: not the one that the daemon started, whose list all see.
+    // Its process: not the one that the daemon started, whose list everyone sees.
     let own = if answer["result"]["content"].is_array() && answer["result"]["isError"] != true {
         format!("s__t{}", answer["result"]["content"][0]["text"].as_str().unwrap())
     } else {

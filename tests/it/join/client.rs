@@ -11,7 +11,7 @@ pub(super) struct Client {
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     next: u64,
-    /// What came beside the answers.
+    /// Messages other than responses.
     pub(super) heard: Vec<Value>,
 }
 
@@ -23,12 +23,12 @@ impl Client {
         Self { child, input, output, next: 1, heard: Vec::new() }
     }
 
-    /// The same with its session begun; nothing can be asked of it.
+    /// Begins its session; it cannot be asked anything.
     pub(super) fn begun(self) -> Self {
         self.begun_with(&json!({}))
     }
 
-    /// One that forms can be shown.
+    /// Begins its session, with support for forms.
     pub(super) fn begun_asked(self) -> Self {
         self.begun_with(&json!({ "elicitation": {} }))
     }
@@ -49,7 +49,7 @@ impl Client {
         writeln!(self.input.as_ref().unwrap(), "{message}").unwrap();
     }
 
-    /// Sends a request; its id.
+    /// Sends a request, and returns its id.
     pub(super) fn send(&mut self, method: &str, params: &Value) -> u64 {
         let id = self.next;
         self.next += 1;
@@ -61,13 +61,13 @@ impl Client {
         self.send("tools/call", &json!({ "name": tool, "arguments": arguments }))
     }
 
-    /// The next message; `None` at the end.
+    /// Returns the next message; `None` at the end.
     pub(super) fn next(&mut self) -> Option<Value> {
         let mut line = String::new();
         (self.output.read_line(&mut line).unwrap() > 0).then(|| serde_json::from_str(&line).unwrap())
     }
 
-    /// The answer to a request.
+    /// Returns the response to a request.
     pub(super) fn answer(&mut self, id: u64) -> Value {
         loop {
             let message = self.next().expect("an answer before the end");
@@ -78,7 +78,7 @@ impl Client {
         }
     }
 
-    /// Waits for a message with that method.
+    /// Waits for a message with this method.
     pub(super) fn hears(&mut self, method: &str) -> Value {
         if let Some(at) = self.heard.iter().position(|message| message["method"] == method) {
             return self.heard.remove(at);
@@ -110,13 +110,13 @@ impl Client {
         self.input = None;
     }
 
-    /// Closes its side; the exit code and stderr of the process.
+    /// Closes its side, and returns the exit code and stderr of the process.
     pub(super) fn leave(mut self) -> (i32, String) {
         self.input = None;
         self.ended()
     }
 
-    /// The same of one that ends by itself.
+    /// Waits until it ends by itself, and returns its exit code and stderr.
     pub(super) fn ended(mut self) -> (i32, String) {
         let code = self.child.wait().unwrap().code().unwrap();
         let mut text = String::new();

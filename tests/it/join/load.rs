@@ -1,4 +1,5 @@
-//! Twenty clients at work while the daemon dies or is restarted: each request has one answer, and no process is left.
+//! Twenty clients at work while the daemon dies or is restarted: each request gets one response, and no process is
+//! left.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -16,7 +17,7 @@ struct Tally {
     other: Vec<Value>,
 }
 
-/// Calls until it is told to stop; each answer is to the request before it, and its own.
+/// Calls until told to stop; each response must be to the request before it, and its own.
 fn call(client: &mut Client, over: &AtomicBool, calls: &AtomicUsize) -> Tally {
     let mut tally = Tally::default();
     while !over.load(Ordering::Relaxed) {
@@ -34,12 +35,12 @@ fn call(client: &mut Client, over: &AtomicBool, calls: &AtomicUsize) -> Tally {
     tally
 }
 
-/// Has all clients call while `what` happens; the sum of it.
+/// Makes all clients call while `what` happens, and returns the totals.
 fn under_load(clients: &mut [Client], what: impl FnOnce(&dyn Fn(usize))) -> Tally {
     let (over, calls) = (AtomicBool::new(false), AtomicUsize::new(0));
     let tallies: Vec<Tally> = std::thread::scope(|scope| {
         let callers: Vec<_> = clients.iter_mut().map(|client| scope.spawn(|| call(client, &over, &calls))).collect();
-        // So many calls more are begun before it goes on.
+        // Waits until this many more calls have begun.
         what(&|more| {
             let then = calls.load(Ordering::Relaxed) + more;
             until(|| calls.load(Ordering::Relaxed) >= then);
@@ -55,12 +56,12 @@ fn under_load(clients: &mut [Client], what: impl FnOnce(&dyn Fn(usize))) -> Tall
     })
 }
 
-/// Ends the clients; nobody was answered twice.
+/// Ends the clients; none may have got a second response.
 fn end(clients: Vec<Client>) {
     for client in clients {
         let heard: Vec<Value> =
             client.heard.iter().filter(|message| message.get("method").is_none()).cloned().collect();
-        assert_eq!(heard, Vec::<Value>::new(), "answers that nobody waits for");
+        assert_eq!(heard, Vec::<Value>::new(), "responses to no request");
         let (code, text) = client.leave();
         assert_eq!(code, 0, "{text}");
     }
@@ -105,7 +106,7 @@ fn a_kill_under_load_costs_what_was_under_way_and_no_more() {
     });
     assert_eq!(tally.other, Vec::<Value>::new());
     assert!(tally.unknown <= CLIENTS, "one for each client at most: {tally:?}");
-    // All of them are with the new daemon.
+    // All of them are connected to the new daemon.
     clients.iter_mut().for_each(|client| assert!(client.tools() > 0));
     assert_eq!(place.starts(), 2);
     end(clients);

@@ -1,4 +1,4 @@
-//! Daemons that stop, die and come back under a relay: each request has one answer.
+//! Daemons that stop, die, and come back under a relay: each request gets one response.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn a_restart_loses_no_call() {
     let mut client = place.stdio().begun_asked();
     assert!(client.tools() > 0);
     client.ask("logging/setLevel", &json!({ "level": "error" }));
-    // One that is answered by the daemon while it stops, whose question the client answers meanwhile.
+    // A call that the stopping daemon answers, after the client has answered its question.
     let asks = client.call("echo__ask", &json!({}));
     let question = client.hears("elicitation/create");
     daemon.terminate();
@@ -51,7 +51,7 @@ fn a_death_is_told_and_the_session_goes_on() {
     assert_eq!(kind(&client.answer(asks)), "outcome_unknown");
     assert_eq!(client.hears("notifications/cancelled")["params"]["requestId"], question["id"]);
     let daemon = place.serve();
-    // What is said to the dead one's question reaches nobody, and lists are there again.
+    // Answers to the dead daemon's question go nowhere, and lists work again.
     client.say(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "accept" } }));
     assert!(client.tools() > 0);
     assert_eq!(client.leave().0, 0);
@@ -89,7 +89,7 @@ fn the_end_of_stdin_and_a_signal_bring_the_last_answers() {
         client.tools();
         let id = client.call("echo__countdown", &json!({ "from": 1 }));
         if by_signal {
-            // What was said before is taken before.
+            // Messages are handled in order.
             client.ask("ping", &json!({}));
             rustix::process::kill_process(pid(client.process()), rustix::process::Signal::TERM).unwrap();
             assert!(client.answer(id)["result"].is_object());
@@ -103,7 +103,7 @@ fn the_end_of_stdin_and_a_signal_bring_the_last_answers() {
     drop(daemon);
 }
 
-/// What a call is worth whose client has left: the same through a relay as at a host of its own, which is nothing.
+/// What a call without its client is worth: the same through a relay as at the client's own host, which is nothing.
 #[test]
 fn a_client_that_leaves_in_a_call_gets_no_made_up_answer() {
     let place = Place::new();

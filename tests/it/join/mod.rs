@@ -1,4 +1,5 @@
-//! `mcp-host stdio` beside a daemon of the same config: one process for everybody, and a session that outlives the daemon.
+//! `mcp-host stdio` beside a daemon of the same config: one process for everyone, and a session that outlives the
+//! daemon.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -30,14 +31,14 @@ impl Place {
         Self::with(&json!({}))
     }
 
-    /// One with these settings of the host.
+    /// A home with these host settings.
     fn with(host: &Value) -> Self {
         let place = Self { home: tempfile::tempdir().unwrap() };
         place.write(&json!({ "mcpServers": { "echo": place.server() }, "host": host }));
         place
     }
 
-    /// One with so many servers: `echo0`, `echo1` and so on.
+    /// A home with this many servers: `echo0`, `echo1`, and so on.
     fn several(count: usize) -> Self {
         let place = Self { home: tempfile::tempdir().unwrap() };
         let servers: serde_json::Map<String, Value> =
@@ -63,7 +64,7 @@ impl Place {
         self.home.path().join(name)
     }
 
-    /// How often the server was started.
+    /// Returns how often the server was started.
     fn starts(&self) -> usize {
         std::fs::read_to_string(self.file("starts")).unwrap_or_default().lines().count()
     }
@@ -75,7 +76,7 @@ impl Place {
         command
     }
 
-    /// A daemon; it is there when this returns, and starts its servers.
+    /// Starts a daemon, and returns once it starts its servers.
     fn serve(&self) -> Daemon {
         let args = ["serve", "--quiet", "--config", "mcp.json", "--listen", "127.0.0.1:0"];
         let (before, starts) = (self.sockets(), self.starts());
@@ -83,7 +84,7 @@ impl Place {
         let daemon = Daemon(child);
         until(|| self.sockets().iter().any(|socket| !before.contains(socket)));
         until(|| self.command(&["status"]).output().unwrap().status.success() || self.sockets().len() > 1);
-        // The door is open before its servers start.
+        // It listens before its servers start.
         until(|| self.starts() > starts);
         daemon
     }
@@ -130,7 +131,7 @@ fn pid(child: &Child) -> rustix::process::Pid {
     rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap()
 }
 
-/// Waits for something that comes from outside.
+/// Waits until a condition from outside holds.
 fn until(mut is_so: impl FnMut() -> bool) {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while !is_so() {

@@ -1,4 +1,4 @@
-//! One-shot commands beside a daemon: its servers are used.
+//! One-shot commands beside a daemon use its servers.
 
 use serde_json::Value;
 
@@ -10,13 +10,13 @@ fn run(place: &Place, args: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Each tool and its server.
+/// Returns each tool and its server.
 fn names(listed: &str) -> Vec<(Value, Value)> {
     let tools: Vec<Value> = serde_json::from_str(listed).unwrap();
     tools.into_iter().map(|mut tool| (tool["name"].take(), tool["server"].take())).collect()
 }
 
-/// A daemon whose server is connected; how often that was started so far.
+/// Returns a daemon whose server is connected, and how often that was started so far.
 fn connected(place: &Place) -> (Daemon, usize) {
     let daemon = place.serve();
     super::until(|| {
@@ -51,7 +51,7 @@ fn calls_start_no_server_once_more() {
     // By the server's own name for it.
     let (code, out, err) = run(&place, &["call", "echo.echo", "text=hello"]);
     assert_eq!((code, out.as_str()), (0, "hello\n"), "{err}");
-    // What the daemon says of a tool that is not there, and of arguments, is told as ever.
+    // The daemon's errors about missing tools and arguments are shown as usual.
     let (code, _, err) = run(&place, &["call", "echo__contdown"]);
     assert_eq!(code, 2);
     assert!(err.starts_with("error: no tool is called `echo__contdown`\n"), "{err}");
@@ -82,7 +82,7 @@ fn every_one_shot_is_a_client_of_the_daemon() {
     config["mcpServers"]["Demo"] = serde_json::json!({ "type": "http", "url": url });
     config["mcpServers"]["away"] = serde_json::json!({ "command": place.file("no such program") });
     place.write(&config);
-    // What each says without a daemon, and what with one, but for what has no daemon's word for it.
+    // What each prints without a daemon and with one, apart from what no daemon has a word for.
     let commands: [&[&str]; 10] = [
         &["tools", "--json"],
         &["tools", "Demo"],
@@ -109,16 +109,16 @@ fn every_one_shot_is_a_client_of_the_daemon() {
     for (args, alone) in commands.iter().zip(alone) {
         let (code, out, err) = run(&place, args);
         assert_eq!(code, alone.0, "{args:?}: {err} / {}", alone.2);
-        // Others tell the time.
+        // Others print the time.
         match args[0] {
             "read" | "prompt" => assert_eq!(out.is_empty(), alone.1.is_empty(), "{args:?}: {out}"),
-            // The daemon says of each tool that it can run as a task.
+            // The daemon marks each tool as one that can run as a task.
             _ if args.contains(&"--json") => assert_eq!(names(&out), names(&alone.1), "{args:?}"),
             _ => assert_eq!(out, alone.1, "{args:?}"),
         }
     }
     assert_eq!(place.starts(), starts, "nothing is started once more");
-    // A server that failed there is told of as one that fails here.
+    // A server that failed there is reported like one that fails here.
     let (code, _, err) = run(&place, &["tools", "away"]);
     assert!(code == 4 && err.contains("server `away` did not start"), "{err}");
     let (code, out, err) = run(&place, &["check", "--connect"]);
@@ -150,7 +150,7 @@ fn without_a_config_the_one_daemon_is_meant() {
     let (code, _, err) = run(&["tools", "ecko"]);
     assert!(code == 2 && err.contains("`ecko`") && err.contains("`echo`"), "{err}");
     assert_eq!(place.starts(), starts);
-    // Two may be anybody's, and without any there is nothing.
+    // Two daemons are ambiguous, and without any there is nothing.
     let second = place.serve();
     assert!(run(&["tools"]).2.starts_with("error: no config"), "{}", run(&["tools"]).2);
     drop((daemon, second));

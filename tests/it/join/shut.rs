@@ -1,11 +1,11 @@
-//! Clients that the config lets in no more: they go, and nobody else notices.
+//! Clients that the config no longer admits: they are disconnected, and no other client notices.
 
 use serde_json::{Value, json};
 
 use super::apart::post;
 use super::{Place, until};
 
-/// Has the daemon serve its server with these settings of the host from now on.
+/// Makes the daemon serve its server with these host settings from now on.
 fn set(place: &Place, host: &Value) {
     place.write(&json!({ "mcpServers": { "echo": place.server() }, "host": host }));
 }
@@ -38,7 +38,7 @@ fn one_that_is_shut_out_goes_alone() {
         let params = json!({ "name": "echo__countdown", "arguments": { "from": from } });
         json!({ "jsonrpc": "2.0", "id": from, "method": "tools/call", "params": params })
     };
-    // Both have a call under way.
+    // Both have a call in flight.
     let id = guest.call("echo__countdown", &json!({ "from": 60 }));
     let other = std::thread::spawn({
         let (session, call) = (session.clone(), call(59));

@@ -1,4 +1,4 @@
-//! `join: "start"`: the first one starts the daemon of its config, and it ends after the last.
+//! `join: "start"`: the first client starts the daemon of its config, which ends after the last.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use super::{Client, Place, until};
 
-/// The daemon that was started there, as `status` tells it.
+/// Returns the daemon that was started there, as `status` reports it.
 fn daemon(place: &Place) -> Option<Value> {
     let status = place.command(&["status", "--json"]).output().unwrap();
     serde_json::from_slice(&status.stdout).ok()
 }
 
-/// A place whose daemon ends so long after its last client.
+/// A home whose daemon ends this long after its last client.
 fn place(idle: &str) -> Place {
     Place::with(&json!({ "join": "start", "idleExit": idle }))
 }
@@ -36,7 +36,7 @@ fn twenty_that_start_at_once_have_one_daemon_that_ends_after_the_last() {
     assert_eq!(place.starts(), 1);
     let status = daemon(&place).unwrap();
     assert_eq!((&status["listen"], status["clients"].as_array().unwrap().len()), (&Value::Null, 20), "it has no port");
-    // It belongs to nobody's session, runs at home and has a log of its own.
+    // It belongs to no session of any terminal, runs at home, and has its own log.
     let process = format!("/proc/{}", status["pid"]);
     if let Ok(stat) = std::fs::read_to_string(format!("{process}/stat")) {
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
@@ -85,7 +85,7 @@ fn little_of_the_starter_reaches_it() {
         assert!(has("SECRET=named") && has("MCP_HOST_TASKS=true") && has("HOME="), "{environment}");
         assert!(!has("OTHER=") && !has("_MCP_HOST_") && !environment.contains("node_modules"), "{environment}");
     }
-    // One with another value for what the config names is not let in, and has its own.
+    // A client with another value of a variable in the config is refused, and gets its own daemon.
     let mut other = place.command(&["stdio", "--config", "mcp.json"]);
     other.env("SECRET", "another");
     let mut other = Client::start(other).begun();
@@ -107,7 +107,7 @@ fn it_is_one_whatever_variables_its_clients_have() {
     let mut clients = clients.map(Client::begun);
     clients.iter_mut().for_each(|client| assert!(client.tools() > 0));
     assert_eq!((place.starts(), place.sockets().len()), (1, 1));
-    // So is `status` asked by any of them.
+    // So is `status`, asked by any of them.
     let mut command = place.command(&["status", "--json"]);
     let status = command.env("XDG_STATE_HOME", place.file("state")).output().unwrap();
     let status: Value = serde_json::from_slice(&status.stdout).unwrap();
@@ -160,9 +160,11 @@ fn a_daemon_that_is_killed_is_started_again_once() {
     let again = daemon(&place).unwrap();
     assert_ne!(again["pid"], status["pid"]);
     assert_eq!(again["clients"].as_array().unwrap().len(), 5);
-    // Who started it lets others start the next one.
+    // The client that started it lets others start the next one.
     let turn = std::fs::File::open(place.sockets()[0].with_extension("start")).unwrap();
-    rustix::fs::flock(&turn, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "as another process would")]
+    let taken = rustix::fs::flock(&turn, rustix::fs::FlockOperation::NonBlockingLockExclusive);
+    taken.unwrap();
     drop(turn);
     for client in clients {
         let (code, text) = client.leave();
@@ -174,7 +176,7 @@ fn a_daemon_that_is_killed_is_started_again_once() {
 
 #[test]
 fn a_config_that_no_daemon_can_serve_has_a_host_of_its_own() {
-    // Its server is another one where a daemon would run.
+    // The server resolves to another one where a daemon would run.
     let place = place("10m");
     let folder = place.file("project");
     std::fs::create_dir(&folder).unwrap();

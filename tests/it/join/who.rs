@@ -9,7 +9,7 @@ use super::{Client, Daemon, Place, canonical};
 
 const JOINED: &str = "note: joined the mcp-host on port ";
 
-/// Whether a client of that command joins, and what stderr says of it.
+/// Reports whether a client of this command joins, and returns what stderr says about it.
 fn joins(place: &Place, command: std::process::Command) -> (bool, String) {
     let before = place.starts();
     let mut client = Client::start(command).begun();
@@ -47,11 +47,11 @@ fn h83_what_the_config_depends_on_is_compared() {
     let mut daemon = place.serve();
     let stdio = || place.command(&["stdio", "--config", "mcp.json"]);
     assert!(joins(&place, stdio()).0);
-    // By another name for the file, from another folder, and with few variables.
+    // By another path of the file, from another folder, and with few variables.
     let mut other = place.command(&["stdio", "--config", "../mcp.json"]);
     other.current_dir(place.file("elsewhere"));
     assert!(joins(&place, other).0);
-    // With the six variables that SDKs hand down.
+    // With the six variables that SDKs pass on.
     let mut six = stdio();
     six.envs([("LOGNAME", "u"), ("USER", "u"), ("SHELL", "/bin/sh"), ("TERM", "dumb")]);
     assert!(joins(&place, six).0);
@@ -71,7 +71,7 @@ fn h83_what_the_config_depends_on_is_compared() {
     std::fs::copy(place.file("mcp.json"), place.file("copy.json")).unwrap();
     let (joined, text) = joins(&place, place.command(&["stdio", "--config", "copy.json"]));
     assert!(!joined && text.contains(&canonical(&place.file("mcp.json"))), "{text}");
-    // What is found in the working directory is a project's.
+    // A config found in the working directory belongs to a project.
     std::fs::copy(place.file("mcp.json"), place.file("mcp-host.json")).unwrap();
     daemon.terminate();
     daemon.wait();
@@ -126,7 +126,7 @@ fn a_daemon_that_lets_nobody_in_is_not_joined() {
     ] {
         let place = Place::with(&host);
         let daemon = place.serve();
-        // Beside clients that prove who they are it is somebody else, with servers of its own in the daemon.
+        // Beside clients that prove who they are it is someone else, with servers of its own in the daemon.
         let mut client = place.stdio().begun();
         assert!(client.tools() > 0);
         let text = client.leave().1;
@@ -160,7 +160,7 @@ fn those_who_say_nothing_keep_nobody_out() {
     drop((silent, daemon));
 }
 
-/// A socket where a daemon would have its own.
+/// Creates a socket where a daemon would have its own.
 pub(super) fn socket(place: &Place) -> UnixListener {
     let folder = place.file(".local/state/mcp-host");
     std::fs::create_dir_all(&folder).unwrap();
@@ -178,7 +178,7 @@ fn sockets_that_lead_nowhere_cost_a_line_at_most() {
     let replies: [(Option<&str>, &str); 3] = [
         (Some(""), "did not answer"),
         (None, "did not answer"),
-        (Some("{\"error\":\"unknown request\"}\n"), "another version"),
+        (Some("{\"error\":\"unknown request\"}\n"), "is a different version"),
     ];
     for (reply, says) in replies {
         let place = Place::new();
@@ -197,7 +197,7 @@ fn sockets_that_lead_nowhere_cost_a_line_at_most() {
         assert!(!joined && text.lines().count() == 1 && text.contains(says), "{text}");
         drop(held.join().unwrap());
     }
-    // One of another user; to make it takes the rights to.
+    // One of another user, which takes privileges to create.
     let place = Place::new();
     let listener = socket(&place);
     let path = place.file(".local/state/mcp-host/8808.sock");

@@ -1,4 +1,4 @@
-//! A real terminal in which `serve` runs, and which goes away.
+//! A real terminal in which `serve` runs, and which is closed.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -20,13 +20,13 @@ pub(super) fn act(scene: &mut Scene) {
     grantpt(&terminal).unwrap();
     unlockpt(&terminal).unwrap();
     let name = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
-    // The leader of a session gets the terminal that it opens first. The server tells who it is.
+    // The leader of a session gets the terminal that it opens first. The server reports who it is.
     scene.program("~/bin/told-server", &super::servers::good("echo $$ >pid"));
     scene.file("mcp.json", &super::servers::config("s", r#"{ "command": "told-server" }"#));
     let line = "mcp-host serve --config mcp.json --listen 127.0.0.1:0";
     scene.typed(line);
     let mut command = scene.command(SETSID);
-    // Whoever runs the tests may have been told to outlive a terminal, and hands that down.
+    // The test runner may have been told to outlive a terminal, and its children inherit that.
     command
         .args(["env", "--default-signal=HUP", "/bin/sh", "-c", &format!("exec {line} <>\"$0\" >&0 2>&0"), &name])
         .env("TERM", "dumb");
@@ -62,7 +62,7 @@ pub(super) fn act(scene: &mut Scene) {
     scene.note(if is_gone { "no process of it is left" } else { "its server is left" });
 }
 
-/// What the terminal shows, until it shows that.
+/// Returns what the terminal shows, up to these words.
 fn read_until(terminal: &OwnedFd, words: &str) -> String {
     let (mut shown, begun) = (Vec::new(), Instant::now());
     loop {
@@ -77,7 +77,7 @@ fn read_until(terminal: &OwnedFd, words: &str) -> String {
             continue;
         }
         let mut buffer = [0; 4096];
-        // Before the other end is open there is nothing to read, and an error says so.
+        // Until the other end is open there is nothing to read, which shows as an error.
         match rustix::io::read(terminal, &mut buffer) {
             Ok(read) => shown.extend_from_slice(&buffer[..read]),
             Err(_) => wait_a_moment(),

@@ -9,7 +9,7 @@ use super::servers::{config, runtime};
 use crate::auth::world::{agreed, protected};
 
 impl Scene {
-    /// Waits until it serves, hides its port, and gives it.
+    /// Waits until it serves, hides its port, and returns it.
     pub(super) fn listens(&mut self, program: &mut Running) -> String {
         let line = program.hears("listening on ");
         let port = line.trim_end_matches("/mcp").rsplit(':').next().unwrap().to_owned();
@@ -18,7 +18,7 @@ impl Scene {
         port
     }
 
-    /// A server that wants a login, as `a`.
+    /// A server that requires a login, as `a`.
     fn has_a_server_with_a_login(&mut self) -> [crate::auth::site::Site; 2] {
         let (_, issuer, server) = runtime().block_on(protected());
         self.hide(&issuer.url, "http://issuer");
@@ -48,7 +48,7 @@ pub(super) const TABLE: &[Mistake] = &[
     Mistake {
         name: "port taken by us",
         says: &["process PID", "mcp-host status", "--listen 127.0.0.1:0"],
-        never: &["no mcp-host of yours"],
+        never: &["not one of your mcp-hosts"],
         act: |scene| {
             let mut first = scene.begins_quietly("mcp-host serve --demo --listen 127.0.0.1:0");
             let port = scene.listens(&mut first);

@@ -1,4 +1,4 @@
-//! Mistakes in config files. Almost all are found by `check`, with nothing started.
+//! Mistakes in config files. `check` finds almost all of them, without starting anything.
 
 use super::Mistake;
 
@@ -71,7 +71,7 @@ pub(super) const TABLE: &[Mistake] = &[
     },
     Mistake {
         name: "alias clash",
-        says: &["mcp.json:4", "\"my-files\"", "\"My Files\"", "mcp.json:3", "another name"],
+        says: &["mcp.json:4", "\"my-files\"", "\"My Files\"", "mcp.json:3", "rename one of them"],
         never: &[],
         act: |scene| {
             scene.file(
@@ -195,7 +195,7 @@ pub(super) const TABLE: &[Mistake] = &[
     },
     Mistake {
         name: "a tab in YAML",
-        says: &["mcp.yaml:2", "tab", "blanks"],
+        says: &["mcp.yaml:2", "tab", "spaces"],
         never: &[],
         act: |scene| {
             scene.file("mcp.yaml", "extensions:\n\tfiles:\n\t\ttype: stdio\n\t\tcmd: good-server\n");

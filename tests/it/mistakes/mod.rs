@@ -1,11 +1,11 @@
-//! The mistakes of the first hour: what a new user types, and everything that is said to it.
+//! The mistakes of the first hour: what a new user types, and everything that the program says about it.
 //!
-//! Each group is a table. A row is a mistake: what the user has and does, the words that mend it and must be there, and the
-//! words that would lead astray. The whole output of a group is one file in `snapshots/`, to be read in one sitting; a
-//! snapshot that is blessed by mistake does not bless a mend that is gone.
+//! Each group is a table. A row is a mistake: what the user has and does, the words that fix it and must appear, and
+//! the words that would lead astray. The whole output of a group is one file in `snapshots/`, to be read in one
+//! sitting; blessing a snapshot by mistake does not bless a missing fix.
 //!
-//! `tools` runs the real node, npm, python, pip and uv against registries of this test. Where they are not installed it says
-//! so and goes on, unless `MCP_HOST_TEST_TOOLS` is set, as `.ci/run` does.
+//! `tools` runs the real node, npm, python, pip, and uv against registries of this test. If they are not installed, it
+//! says so and continues, unless `MCP_HOST_TEST_TOOLS` is set, as `.ci/run` does.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
@@ -29,18 +29,18 @@ use scene::Scene;
 /// A row of a table.
 struct Mistake {
     name: &'static str,
-    /// Words of the mend, each of which must be said.
+    /// Words of the fix, all of which must be shown.
     says: &'static [&'static str],
-    /// Words that must not be said, in capitals or not.
+    /// Words that must not be shown, in any case.
     never: &'static [&'static str],
     act: fn(&mut Scene),
 }
 
-/// What came of a mistake.
+/// The outcome of a mistake.
 struct Happened {
     transcript: String,
     wrong: Vec<String>,
-    /// It could not happen, for want of this tool.
+    /// The tool whose absence prevented it.
     lacks: Option<&'static str>,
 }
 
@@ -59,7 +59,7 @@ impl Mistake {
     }
 }
 
-/// Makes all mistakes of a group at once, and compares what was said.
+/// Makes all mistakes of a group at once, and compares the output.
 fn make(group: &str, mistakes: &[Mistake]) {
     let all: Vec<Happened> = std::thread::scope(|scope| {
         let under_way: Vec<_> = mistakes.iter().map(|mistake| scope.spawn(|| mistake.happens())).collect();
@@ -76,7 +76,7 @@ fn make(group: &str, mistakes: &[Mistake]) {
     }
     let lacking = format!("not tested for want of {}", lacking.join(", "));
     assert!(std::env::var_os("MCP_HOST_TEST_TOOLS").is_none(), "{lacking}");
-    // The harness of the tests does not hold this back.
+    // The test harness does not capture this.
     let _ = writeln!(std::io::stderr().lock(), "\nmistakes::{group}: {lacking}");
 }
 

@@ -1,6 +1,6 @@
 //! Output without what differs from run to run: paths, ports, process ids, times.
 
-/// Replaces what is hidden, then process ids and measured times. Those stand in tables and behind dots; others stay.
+/// Replaces hidden texts, then process ids and measured times. Those appear in tables and behind dots; others stay.
 pub(super) fn plain(text: &str, hidden: &[(String, String)]) -> String {
     let mut text = text.to_owned();
     for (from, to) in hidden {
@@ -14,7 +14,7 @@ pub(super) fn plain(text: &str, hidden: &[(String, String)]) -> String {
     lines.join("\n")
 }
 
-/// Leaves out what a server wrote: the line that tells why it ended, and the last lines.
+/// Removes what a server wrote: the line that says why it ended, and its last lines.
 pub(super) fn without_words_of_servers(text: &str) -> String {
     const THEIRS: &str = "(its words)";
     let (mut shown, mut is_theirs) = (Vec::new(), false);
@@ -45,7 +45,7 @@ fn numbers_after(text: &str, word: &str) -> String {
     shown
 }
 
-/// `2026-11-23T14:05:59Z` becomes `DATE`, however it is written.
+/// `2026-11-23T14:05:59Z` becomes `DATE`, in any notation.
 fn undated(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Servers at URLs that are wrong, or that do not want us.
+//! Servers at wrong URLs, or that refuse us.
 
 use std::net::TcpListener;
 
@@ -14,7 +14,7 @@ fn tried(scene: &mut Scene, url: &str) {
     scene.types("mcp-host check --connect --config mcp.json");
 }
 
-/// The same at a site that answers everything alike.
+/// Like `tried`, at a site that answers everything alike.
 fn answered(scene: &mut Scene, path: &str, status: u16, headers: &'static [(&str, &str)], body: &'static str) {
     let site = scene.has_a_site(move |_| {
         Told::Answer(
@@ -45,7 +45,7 @@ pub(super) const TABLE: &[Mistake] = &[
         says: &["`s`", "mcp.exampel.invalid", "help: "],
         never: &["os error"],
         act: |scene| {
-            // What a resolver says depends on whether it has anybody to ask.
+            // What a resolver says depends on whether it has a server to ask.
             scene.hide("Temporary failure in name resolution", "Name or service not known");
             tried(scene, "https://mcp.exampel.invalid/mcp");
         },
@@ -101,7 +101,7 @@ pub(super) const TABLE: &[Mistake] = &[
     },
     Mistake {
         name: "no http before the URL",
-        says: &["mcp.json:3", "write it whole, like \"https://example.com/mcp\""],
+        says: &["mcp.json:3", "write the full URL, like \"https://example.com/mcp\""],
         never: &["mcp.json: ok"],
         act: |scene| {
             scene.file("mcp.json", &config("s", r#"{ "url": "mcp.example.com/mcp" }"#));

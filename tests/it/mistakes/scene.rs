@@ -1,4 +1,4 @@
-//! One mistake: a folder with a home in it, what the user typed there, and all that came of it.
+//! One mistake: a folder with a home in it, what the user typed there, and everything that followed.
 
 use std::fmt::Write as _;
 use std::fs::Permissions;
@@ -16,20 +16,20 @@ use super::plain;
 /// A test that waits longer has failed.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where one mistake happens. `HOME` is shown as `/home/ada`; commands run in `~/work`, where relative paths begin.
+/// The scene of one mistake. `HOME` is shown as `/home/ada`; commands run in `~/work`, where relative paths begin.
 pub(super) struct Scene {
     folder: tempfile::TempDir,
-    /// Where commands are looked for, after `~/bin`.
+    /// Where commands are looked up, after `~/bin`.
     path: String,
-    /// Texts that differ from run to run, and what stands for them.
+    /// Texts that differ from run to run, and their replacements.
     hidden: Vec<(String, String)>,
     /// Everything, as the reviewer reads it.
     transcript: String,
-    /// What the program said, without what the user wrote.
+    /// The program's output, without what the user wrote.
     said: String,
-    /// What must stay true however the snapshots look.
+    /// Broken expectations, which hold regardless of the snapshots.
     wrong: Vec<String>,
-    /// Whether servers here are tools whose words differ from version to version. The transcript leaves them out.
+    /// Whether servers here are tools whose words differ by version. The transcript omits those.
     pub(super) is_foreign: bool,
     /// A tool that this machine lacks.
     pub(super) lacks: Option<&'static str>,
@@ -68,7 +68,7 @@ impl Scene {
         self.root().join("home")
     }
 
-    /// A path in `~/work`, or from `~/` on.
+    /// Returns a path in `~/work`, or one that begins with `~/`.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         match name.strip_prefix("~/") {
             Some(rest) => self.home().join(rest),
@@ -76,14 +76,14 @@ impl Scene {
         }
     }
 
-    /// Shows `name` wherever `text` stands.
+    /// Shows `name` in place of `text`.
     pub(super) fn hide(&mut self, text: &str, name: &str) {
         self.hidden.push((text.to_owned(), name.to_owned()));
-        // What holds another goes first.
+        // Longer texts go first, since they may contain others.
         self.hidden.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
     }
 
-    /// Also looks for commands in that folder.
+    /// Also looks up commands in this folder.
     pub(super) fn looks_in(&mut self, folder: &Path) {
         let folder = folder.to_str().unwrap();
         if !self.path.split(':').any(|known| known == folder) {
@@ -92,7 +92,7 @@ impl Scene {
         }
     }
 
-    /// Looks for commands in `~/bin` alone.
+    /// Looks up commands in `~/bin` only.
     pub(super) fn finds_only_what_is_in_home(&mut self) {
         self.path.clear();
     }
@@ -119,7 +119,7 @@ impl Scene {
         std::fs::set_permissions(path, Permissions::from_mode(0o700)).unwrap();
     }
 
-    /// Runs a line as a shell does, to its end, and notes all it says.
+    /// Runs a line like a shell does, to its end, and records its output.
     pub(super) fn types(&mut self, line: &str) -> Shown {
         let program = self.begins(line);
         self.ends(program)
@@ -131,14 +131,14 @@ impl Scene {
         self.begins_quietly(line)
     }
 
-    /// Notes what the user types.
+    /// Records what the user types.
     pub(super) fn typed(&mut self, line: &str) {
         let line = self.plain(line);
         writeln!(self.transcript, "$ {line}").unwrap();
     }
 
     pub(super) fn begins_quietly(&self, line: &str) -> Running {
-        // The shell makes way, so that signals reach the program.
+        // The shell replaces itself, so that signals reach the program.
         let line = if line.starts_with("mcp-host") { format!("exec {line}") } else { line.to_owned() };
         let mut command = self.command("/bin/sh");
         command.args(["-c", &line]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -154,7 +154,7 @@ impl Scene {
         command
     }
 
-    /// Waits for the end of a program and notes all it said.
+    /// Waits for the end of a program and records its output.
     pub(super) fn ends(&mut self, mut program: Running) -> Shown {
         let status = program.end();
         let [out, err] = program.said.clone();
@@ -167,7 +167,7 @@ impl Scene {
         shown
     }
 
-    /// Adds something that was said.
+    /// Adds program output.
     pub(super) fn note(&mut self, text: &str) {
         let text = self.plain(text);
         let shown = if self.is_foreign { plain::without_words_of_servers(&text) } else { text.clone() };
@@ -175,24 +175,24 @@ impl Scene {
         writeln!(self.said, "{}", text.trim_end()).unwrap();
     }
 
-    /// Adds something that only the transcript says.
+    /// Adds a remark to the transcript only.
     pub(super) fn remark(&mut self, text: &str) {
         writeln!(self.transcript, "({text})").unwrap();
     }
 
-    /// Notes a fault unless something holds.
+    /// Records a fault unless `holds`.
     pub(super) fn expect(&mut self, holds: bool, what: &str) {
         if !holds {
             self.wrong.push(what.to_owned());
         }
     }
 
-    /// The text without what differs from run to run.
+    /// Returns the text without what differs from run to run.
     pub(super) fn plain(&self, text: &str) -> String {
         plain::plain(text, &self.hidden)
     }
 
-    /// The transcript, and all that is wrong with it; nothing where it could not happen.
+    /// Returns the transcript, and everything that is wrong with it; nothing if it could not happen.
     pub(super) fn judged(mut self, says: &[&str], never: &[&str]) -> (String, Vec<String>) {
         if self.lacks.is_some() {
             return (self.transcript, Vec::new());
@@ -210,12 +210,12 @@ impl Scene {
     }
 }
 
-/// What a program said, and how it ended.
+/// A program's output, and how it ended.
 pub(super) struct Shown {
     pub(super) exit: Option<i32>,
     pub(super) out: String,
     pub(super) err: String,
-    /// What it said on stderr, with paths that can be used.
+    /// Its stderr, with usable paths.
     pub(super) told: String,
 }
 
@@ -229,7 +229,7 @@ impl Shown {
     }
 }
 
-/// A program under way; killed when dropped.
+/// A running program; killed when dropped.
 pub(super) struct Running {
     pub(super) child: Child,
     said: [String; 2],
@@ -257,7 +257,7 @@ impl Running {
         Self { child, said: [String::new(), String::new()], pieces, begun: Instant::now() }
     }
 
-    /// Waits until it has said a line with this, and gives the line.
+    /// Waits until it has printed a line with these words, and returns the line.
     pub(super) fn hears(&mut self, words: &str) -> String {
         loop {
             let mut lines = self.said.iter().flat_map(|text| text.split_inclusive('\n'));

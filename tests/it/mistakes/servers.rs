@@ -1,4 +1,4 @@
-//! Servers for the mistakes: a good one in shell, and sites on loopback.
+//! Servers for the mistakes: a good shell server, and sites on loopback.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 use super::scene::Scene;
 use crate::auth::site::{Asked, Site, Told};
 
-/// A good server in shell, whose tools are `add` and `big`. What it does first is `on_start`.
+/// A good shell server with the tools `add` and `big`. It runs `on_start` first.
 pub(super) fn good(on_start: &str) -> String {
     let add = json!({
         "name": "add", "description": "Adds two numbers.",
@@ -48,7 +48,7 @@ impl Scene {
         self.program("~/bin/good-server", &good(""));
     }
 
-    /// Starts a site; `{site}` in files and lines stands for its URL. What it says may depend on that.
+    /// Starts a site; `{site}` in files and lines stands for its URL. Its answers may depend on the request.
     pub(super) fn has_a_site(&mut self, answer: impl Fn(&Asked) -> Told + Send + Sync + 'static) -> Site {
         let site = runtime().block_on(Site::start(|_| answer));
         self.hide(site.url.trim_start_matches("http://"), "127.0.0.1:PORT");
@@ -56,13 +56,13 @@ impl Scene {
     }
 }
 
-/// What the sites of all mistakes run on.
+/// The runtime of the sites of all mistakes.
 pub(super) fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap())
 }
 
-/// The text of a config with this one server.
+/// Returns the text of a config with this one server.
 pub(super) fn config(name: &str, entry: &str) -> String {
     format!("{{\n  \"mcpServers\": {{\n    \"{name}\": {entry}\n  }}\n}}\n")
 }

@@ -1,5 +1,5 @@
-//! Servers that real tools start, or do not: npx, uvx, pip, node and python, before registries on loopback. The words of the
-//! tools differ from version to version: those that must be told are in the table, the snapshot leaves them out.
+//! Servers that real tools start, or fail to: npx, uvx, pip, node, and python, with registries on loopback. The tools'
+//! words differ by version: those that must be shown are in the table, the snapshot omits them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +18,7 @@ use super::scene::Scene;
 use super::servers::{config, runtime};
 use crate::auth::site::Told;
 
-/// A tool that some machines lack, and how to see that it is there.
+/// A tool that some machines lack, and how to detect it.
 #[derive(Clone, Copy)]
 enum Tool {
     Node,
@@ -39,14 +39,14 @@ impl Tool {
         }
     }
 
-    /// The folder that it lies in.
+    /// Returns its folder.
     fn folder(self) -> Option<PathBuf> {
         let program = self.name().split(' ').next()?;
         let path = std::env::var_os("PATH")?;
         let found = std::env::split_paths(&path).find(|folder| folder.join(program).is_file())?;
         match self {
             Self::Pip => output(&found.join(program), &["-m", "pip", "--version"]).and_then(|_| Self::Python.folder()),
-            // What is found may only lead to the real one, by variables that the scene does not have.
+            // What is found may be a shim that needs variables that the scene lacks.
             Self::Python => {
                 let real = output(&found.join(program), &["-c", "import sys; print(sys.executable)"])?;
                 Path::new(real.trim()).parent().map(Path::to_owned)
@@ -62,7 +62,7 @@ fn output(program: &Path, args: &[&str]) -> Option<String> {
 }
 
 impl Scene {
-    /// Whether these tools are here, which commands then find.
+    /// Makes commands find these tools, and reports whether they are installed.
     fn has(&mut self, tools: &[Tool]) -> bool {
         self.is_foreign = true;
         for tool in tools {
@@ -77,7 +77,7 @@ impl Scene {
         true
     }
 
-    /// A server `s` of these tools, and what is said when it does not start.
+    /// A server `s` of these tools, and the output when it does not start.
     fn tries(&mut self, tools: &[Tool], entry: &str) {
         if self.has(tools) {
             self.file("mcp.json", &config("s", entry));
@@ -86,8 +86,8 @@ impl Scene {
         }
     }
 
-    /// The same behind a certificate that nobody here knows. The user does as the help says, and gets further: to a package
-    /// that is not there.
+    /// Like `tries`, behind a certificate that is unknown here. The user follows the help, and gets further: to a
+    /// package that does not exist.
     fn follows_the_help(&mut self, tools: &[Tool], entry: fn(&str) -> String) {
         if !self.has(tools) {
             return;
@@ -108,16 +108,16 @@ impl Scene {
         self.expect(shown.err.contains("there is no such package"), "is no better when it is followed");
     }
 
-    /// The URL of a registry that has no package at all.
+    /// Returns the URL of a registry without packages.
     fn has_an_empty_registry(&mut self) -> String {
         let site = self.has_a_site(|_| Told::Answer(404, Vec::new(), "not found".to_owned()));
         let url = site.url.clone();
-        // It goes on for as long as the process.
+        // It runs as long as the process.
         std::mem::forget(site);
         url
     }
 
-    /// The URL of a registry behind a certificate of an authority that nobody here knows, as companies have it.
+    /// Returns the URL of a registry with a certificate of an unknown authority, as companies have it.
     fn has_a_registry_of_an_unknown_authority(&mut self) -> String {
         let (authority, server) = of_an_unknown_authority();
         self.write("~/ca.pem", &authority);
@@ -135,7 +135,7 @@ impl Scene {
     }
 }
 
-/// Answers to whoever believes the certificate that there is nothing.
+/// Answers clients that accept the certificate: there is nothing.
 async fn empty(stream: impl Future<Output = std::io::Result<TlsStream<TcpStream>>>) -> std::io::Result<()> {
     let (mut stream, mut head) = (stream.await?, Vec::new());
     while !head.ends_with(b"\r\n\r\n") && stream.read_buf(&mut head).await? > 0 {}
@@ -143,7 +143,7 @@ async fn empty(stream: impl Future<Output = std::io::Result<TlsStream<TcpStream>
     stream.shutdown().await
 }
 
-/// The certificate of an authority, and a server with one that it has signed.
+/// Returns the certificate of an authority, and a server with one that it has signed.
 fn of_an_unknown_authority() -> (String, ServerConfig) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -163,7 +163,7 @@ fn of_an_unknown_authority() -> (String, ServerConfig) {
 }
 
 fn npx(registry: &str) -> String {
-    // A company may have told all of npm on this machine whom to believe.
+    // A company may have configured a trusted authority for all of npm on this machine.
     let env = format!(
         r#""npm_config_registry": "{registry}", "npm_config_globalconfig": "/dev/null", "npm_config_fetch_retries": "0""#
     );

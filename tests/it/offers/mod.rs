@@ -1,4 +1,4 @@
-//! Kept listings: files that somebody has changed, and whom a listing is shown to.
+//! Kept listings: files that were tampered with, and who sees a listing.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::reload::program::mcp_host;
 
-/// A server in shell. `$0` is the folder of its files: `tools` is what it lists; `hang`: it says nothing; `slow`: it says
-/// nothing before that is gone.
+/// A shell server. `$0` is the folder of its files: `tools` is what it lists; with `hang` it is silent; with `slow` it
+/// is silent until that file is gone.
 const SERVER: &str = r#"
 reply() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; };
 [ -e "$0/hang" ] && exec sleep 100
@@ -35,7 +35,7 @@ done"#;
 
 const ACT: &str = r#"{"name":"act","inputSchema":{"type":"object"}}"#;
 
-/// A folder with a state directory, and with files that say what the server does.
+/// A folder with a state directory, and with files that control the server.
 struct Home(tempfile::TempDir);
 
 impl Home {
@@ -53,13 +53,13 @@ impl Home {
         fs::write(self.path().join(name), text).unwrap();
     }
 
-    /// The entry of the server.
+    /// Returns the server's entry.
     fn entry(&self) -> Value {
         json!({ "command": "sh", "args": ["-c", SERVER, self.path()], "restart": { "maxRetries": 0 } })
     }
 }
 
-/// The files of listings below a state directory.
+/// Returns the files of listings below a state directory.
 fn kept(state: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(state.join("offers")).into_iter().flatten();
     files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|end| end == "json")).collect()
@@ -88,7 +88,7 @@ impl Client {
         writeln!(self.input.as_mut().unwrap(), "{message}").unwrap();
     }
 
-    /// Says hello as a client with a session.
+    /// Initializes as a client with a session.
     fn hello(&mut self) {
         self.say(&json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" } } }));
@@ -96,7 +96,7 @@ impl Client {
         self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
     }
 
-    /// Asks for the tools; the answer's result.
+    /// Lists the tools, and returns the result.
     fn list(&mut self, id: u64, params: &Value) -> Value {
         self.ask(id, "tools/list", params);
         self.hears(|message| message["id"] == id)["result"].clone()
@@ -106,7 +106,7 @@ impl Client {
         self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
     }
 
-    /// The next message of that kind.
+    /// Returns the next matching message.
     fn hears(&self, wanted: impl Fn(&Value) -> bool) -> Value {
         loop {
             let message = self.said.recv_timeout(Duration::from_secs(20)).unwrap();

@@ -1,4 +1,4 @@
-//! A kept file is no authority: whatever stands in it, it is worth what a server's own answer is worth, or nothing.
+//! A kept file is no authority: whatever it contains counts like a server's own response, or not at all.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{ACT, Home, kept};
 use crate::reload::until;
 
-/// What clients are shown, byte for byte, and what is said of it.
+/// What clients are shown, byte for byte, and the problems reported.
 #[derive(Debug, PartialEq)]
 struct Shown {
     lists: Vec<String>,
@@ -29,7 +29,7 @@ impl Shown {
     }
 }
 
-/// Starts a host over that server, and over one of the alias `other`, which lists nothing.
+/// Starts a host over this server, and over one of the alias `other`, which lists nothing.
 async fn host(home: &Home, state: &Path, startup_wait: &str) -> Host {
     let mut entry = home.entry();
     entry["start"] = json!("lazy");
@@ -41,7 +41,7 @@ async fn host(home: &Home, state: &Path, startup_wait: &str) -> Host {
     Host::builder().config(config).state_directory(state).start().await.unwrap()
 }
 
-/// A state directory with what the server listed, and the text of it.
+/// Returns a state directory with the server's listing, and its text.
 async fn once(home: &Home) -> (PathBuf, String) {
     let state = home.path().join("state");
     let host = host(home, &state, "10s").await;
@@ -52,7 +52,7 @@ async fn once(home: &Home) -> (PathBuf, String) {
     (file, text)
 }
 
-/// What is shown of a file with that text, while the server itself says nothing.
+/// Returns what is shown of a file with this text, while the server itself is silent.
 async fn shown(home: &Home, file: &Path, text: &[u8]) -> Shown {
     shown_within(home, file, text, "60ms").await
 }
@@ -73,11 +73,11 @@ async fn a_file_that_is_cut_costs_a_wait_and_nothing_else() {
     home.put("hang", "");
     let text = text.as_bytes();
     assert_eq!(shown(&home, &file, text).await.tools, 1);
-    // Each byte: `manager/kept/listing.rs`.
+    // Every byte is tested in `manager/kept/listing.rs`.
     for length in (0..text.len()).rev().step_by(9) {
         assert_eq!(shown(&home, &file, &text[..length]).await.tools, 0, "{length}");
     }
-    // And it is kept anew once the server answers, whatever stands there.
+    // And once the server answers it is kept again, whatever is there.
     fs::remove_file(home.path().join("hang")).unwrap();
     let (again, new) = once(&home).await;
     assert_eq!((again, new.as_bytes()), (file, text));
@@ -89,19 +89,19 @@ async fn h41_h88_a_poisoned_file_is_shown_as_if_the_server_had_answered_so() {
     let wide: Vec<String> = (0..300).map(|number| format!(r##""p{number}":{{"$ref":"#/$defs/a"}}"##)).collect();
     let poison = [
         ACT.to_owned(),
-        // Control and invisible characters, in a name, too.
+        // Control and invisible characters, also in a name.
         r#"{"name":"b\u001b[2J\u202e","description":"\u001b]52;c;AAAA\u0007 hidden\u200b\udb40\udc41","inputSchema":{}}"#.to_owned(),
-        // Another server's name, and one that is there already.
+        // Another server's name, and a duplicate.
         r#"{"name":"other__act","inputSchema":{}}"#.to_owned(),
         r#"{"name":"act","description":"twin","inputSchema":{}}"#.to_owned(),
-        // Names that are none, and definitions that are none.
+        // Invalid names, and invalid definitions.
         format!(r#"{{"name":"{}","inputSchema":{{}}}}"#, "n".repeat(5000)),
         r#"{"name":"","inputSchema":{}}"#.to_owned(),
         r#"{"name":7}"#.to_owned(),
         "7".to_owned(),
         r#"{"name":"c","inputSchema":[],"annotations":7,"_meta":null}"#.to_owned(),
         r#"{"name":"d","title":null,"inputSchema":{"type":"array","properties":7,"required":"x"}}"#.to_owned(),
-        // Schemas that cost: deep, large, and such as refer to themselves without end.
+        // Costly schemas: deep, large, and endlessly self-referential.
         format!(r#"{{"name":"e","inputSchema":{deep}}}"#),
         format!(r#"{{"name":"f","inputSchema":{{"description":"{}"}}}}"#, "x".repeat(300 << 10)),
         format!(
@@ -109,7 +109,7 @@ async fn h41_h88_a_poisoned_file_is_shown_as_if_the_server_had_answered_so() {
             wide.join(",")
         ),
         r#"{"name":"h","inputSchema":{"pattern":"(a+)+$","maxLength":1e400,"minimum":-0.0,"type":"object"}}"#.to_owned(),
-        // It says that it came through many hosts.
+        // It claims that it came through many hosts.
         r#"{"name":"i","_meta":{"mcp-host/path":["1","2","3","4","5","6","7","8","9"]}}"#.to_owned(),
     ];
     let many = (0..30).map(|number| format!(r#"{{"name":"many{number}"}}"#));
@@ -118,7 +118,7 @@ async fn h41_h88_a_poisoned_file_is_shown_as_if_the_server_had_answered_so() {
     let home = Home::new(ACT);
     let (file, text) = once(&home).await;
     let told = {
-        // What the server itself is worth with it.
+        // How the server itself fares with it.
         let server = Home::new(&poison);
         let host = host(&server, &server.path().join("state"), "10s").await;
         let told = Shown::by(&host, &*host.catalog_ready().await);
@@ -150,7 +150,7 @@ async fn a_file_that_is_none_of_ours_is_not_shown() {
         ("of more than one page", text.replace(r#""tools":["#, r#""nextCursor":"n","tools":["#)),
         ("with a list that is none", text.replace(r#""tools":["#, r#""prompts":7,"tools":["#)),
         ("larger than a server may list", text.replace(r#""tools":["#, &more.replace('y', &"y".repeat(9 << 20)))),
-        // An answer like that costs a server its connection.
+        // A response like that costs a server its connection.
         (
             "deeper than a message may be",
             text.replace(r#"{"type":"object"}"#, &format!("{}{{}}{}", r#"{"a":"#.repeat(2000), "}".repeat(2000))),
@@ -161,7 +161,7 @@ async fn a_file_that_is_none_of_ours_is_not_shown() {
     ] {
         assert_eq!(shown(&home, &file, text.as_bytes()).await.tools, 0, "{wrong}");
     }
-    // Bytes that are no text at all, a folder, and a file that never ends.
+    // Bytes that are not text, a folder, and a file that never ends.
     assert_eq!(shown(&home, &file, &[0xff; 4096]).await.tools, 0);
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();

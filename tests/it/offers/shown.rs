@@ -1,5 +1,5 @@
-//! Kept listings as clients see them: how long they may be kept, what follows when the server lists otherwise, and that a
-//! project that nobody has approved shows none.
+//! Kept listings as clients see them: how long they may be cached, what happens when the server lists differently, and
+//! that an unapproved project shows none.
 
 use std::fs;
 
@@ -23,7 +23,8 @@ fn config(home: &Home, more: &Value) -> String {
     json!({ "mcpServers": { "it": entry } }).to_string()
 }
 
-/// Runs a daemon until what its server lists is kept.
+/// Runs a daemon until its server's listing is kept.
+#[expect(clippy::disallowed_methods, reason = "another process writes it, and nothing else runs here")]
 fn once(home: &Home, args: &[&str]) {
     let daemon = Daemon::start(mcp_host(home.path(), &[args, &["--listen", "127.0.0.1:0"]].concat()));
     daemon.hears("✓ it");
@@ -31,7 +32,7 @@ fn once(home: &Home, args: &[&str]) {
         if !kept(&state(home)).is_empty() {
             return;
         }
-        std::thread::park_timeout(std::time::Duration::from_millis(5));
+        std::thread::sleep(std::time::Duration::from_millis(5));
     }
     panic!("nothing is kept");
 }
@@ -54,7 +55,7 @@ fn a_kept_list_is_for_no_time_and_a_live_one_for_as_long_as_its_server_tells_of_
     };
     home.put("hang", "");
     let mut client = Client::start(home.path(), &["stdio", "-c", "mcp.json"]);
-    assert_eq!(hints(&mut client, 1), 0, "nobody tells when it changes");
+    assert_eq!(hints(&mut client, 1), 0, "nothing announces its changes");
     drop(client);
     fs::remove_file(home.path().join("hang")).unwrap();
     let mut client = Client::start(home.path(), &["stdio", "-c", "mcp.json"]);
@@ -78,7 +79,8 @@ fn a_client_is_told_when_the_server_lists_otherwise() {
     assert_eq!(names(&client.list(2, &json!({}))), ["it__other"]);
 }
 
-/// They are data, so they are not kept; the first list of them waits for the server as if nothing were known of it.
+/// Resources are data, so they are not kept; the first list of them waits for the server as if nothing were known of
+/// it.
 #[test]
 fn resources_are_listed_once_the_server_has_said_them() {
     let home = Home::new(ACT);
@@ -87,7 +89,7 @@ fn resources_are_listed_once_the_server_has_said_them() {
     home.put("slow", "");
     let mut client = Client::start(home.path(), &["stdio", "-c", "mcp.json"]);
     client.hello();
-    assert_eq!(names(&client.list(1, &json!({}))), ["it__act"], "what is kept waits for nobody");
+    assert_eq!(names(&client.list(1, &json!({}))), ["it__act"], "a kept list does not wait");
     client.ask(2, "resources/list", &json!({}));
     client.ask(3, "ping", &json!({}));
     assert_eq!(client.hears(|message| !message["id"].is_null())["id"], 3, "the server has said nothing yet");
@@ -114,7 +116,7 @@ fn h93_nothing_is_kept_or_shown_of_a_project_that_is_not_approved() {
     once(&home, &["serve"]);
     home.put("hang", "");
     assert_eq!(tools(), ["it__act"]);
-    // It reaches the same server, and is not what was approved.
+    // It reaches the same server, but is not what was approved.
     project(&json!({ "description": "other words" }));
     assert_eq!(tools(), [""; 0]);
     project(&json!({}));
@@ -154,7 +156,7 @@ async fn what_was_listed_at_an_address_that_is_this_host_by_now_is_not_shown() {
     drop(site);
     let listener = until_bound(&address).await;
     let host = start().await;
-    assert_eq!(host.catalog_ready().await.tools().len(), 1, "nobody knows better yet");
+    assert_eq!(host.catalog_ready().await.tools().len(), 1, "nothing newer is known yet");
     let serving = host.clone();
     let served = tokio::spawn(async move { serving.serve_http(listener).await });
     until(&host, |host| (host.status()[0].state == StateName::Disabled).then_some(())).await;
@@ -163,7 +165,7 @@ async fn what_was_listed_at_an_address_that_is_this_host_by_now_is_not_shown() {
     served.abort();
 }
 
-/// The address once whoever had it is gone.
+/// Binds the address once its previous owner is gone.
 async fn until_bound(address: &str) -> tokio::net::TcpListener {
     for _ in 0..1000 {
         if let Ok(listener) = tokio::net::TcpListener::bind(address).await {

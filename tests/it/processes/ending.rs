@@ -1,4 +1,4 @@
-//! The front end over stdio when its client is gone or has closed its side, and what it says: H96, H100, H106.
+//! The stdio front end when its client is gone or has closed its side, and its output: H96, H100, H106.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -49,7 +49,7 @@ fn h96_nothing_but_messages_is_on_stdout() {
         command.args(["-c", r#"RUST_LOG=trace exec "$0" "$@" -vvv"#, program]);
         command
     });
-    // `answer` takes each line for a message, and fails on one that is none.
+    // `answer` takes each line for a message, and fails on any other.
     program.say(&Value::from("no message"));
     program.ask(1, "tools/list", &json!({}));
     program.ask(2, "tools/call", &json!({ "name": "noisy__act", "arguments": {} }));
@@ -77,7 +77,7 @@ fn h106_a_script_that_closes_its_side_has_its_answers() {
     }));
     let said: String = lines.iter().map(|line| format!("{line}\n")).collect();
     std::fs::write(home.path().join("said"), said).unwrap();
-    // All is said, and the input at its end, before the host has started its server.
+    // Everything is written, and the input closed, before the host has started its server.
     let mut host = Command::new(env!("CARGO_BIN_EXE_mcp-host"));
     host.args(["stdio", "--config", "mcp.json"]).current_dir(home.path()).env_clear().env("HOME", home.path());
     host.env("PATH", std::env::var_os("PATH").unwrap()).stdin(std::fs::File::open(home.path().join("said")).unwrap());
@@ -95,7 +95,7 @@ fn h106_a_script_that_closes_its_side_has_its_answers() {
 #[test]
 fn h100_a_line_without_an_end_ends_the_host_whatever_comes_after_it() {
     const MIB: usize = 1 << 20;
-    // How much is said, and what is done then.
+    // How much is written, and what happens then.
     for (size, then) in [(17, "EOF"), (17, "TERM"), (300, "EOF"), (300, "TERM")] {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("mcp.json"), r#"{ "mcpServers": {} }"#).unwrap();
@@ -118,7 +118,7 @@ fn h100_a_line_without_an_end_ends_the_host_whatever_comes_after_it() {
         let expected = "error: standard input or output: the client sent more than 16777216 bytes without ending its line; \
                         a message may have 4194304 (host.limits.body)";
         assert_eq!((ended.status.code(), told), (Some(1), vec![expected]), "{size} MiB, {then}");
-        assert_eq!(said.lines().count(), 1, "it is told once: {said}");
+        assert_eq!(said.lines().count(), 1, "it is reported once: {said}");
         assert!(taken <= 18, "it took {taken} MiB");
     }
 }

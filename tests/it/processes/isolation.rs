@@ -1,4 +1,4 @@
-//! Two clients with tokens, and servers that tell which process they are and whom they list to.
+//! Two clients with tokens, and servers that report their process and whom they list to.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::support::entry;
 
-/// A server whose one tool is called by its number, in order of start, and answers its process id. `$0` counts.
+/// A server whose one tool is named after its number, in order of start, and returns its process id. `$0` counts.
 const NUMBERED: &str = r#"
 echo >>"$0"
 number=$(wc -l <"$0")
@@ -54,7 +54,7 @@ struct Client {
     port: u16,
     token: &'static str,
     session: String,
-    /// What `initialize` was answered.
+    /// The result of `initialize`.
     hello: Value,
 }
 
@@ -88,14 +88,14 @@ impl Client {
         (head.to_owned(), serde_json::from_str(message).unwrap())
     }
 
-    /// The tools that it is shown.
+    /// Returns the tools that it is shown.
     async fn tools(&self) -> Vec<String> {
         let (_, answer) = self.post("tools/list", &json!({})).await;
         let tools = answer["result"]["tools"].as_array().unwrap().iter();
         tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The process that serves its calls. What is shown before the first call is what the host itself was shown.
+    /// Returns the process that serves its calls. Before the first call, it is shown what the host itself was shown.
     async fn pid(&self) -> String {
         if let Ok(pid) = self.called().await {
             return pid;
@@ -103,7 +103,7 @@ impl Client {
         self.called().await.unwrap()
     }
 
-    /// What the last tool of the list that it is shown answers.
+    /// Returns what the last tool of its list answers.
     async fn called(&self) -> Result<String, String> {
         let tool = self.tools().await.pop().unwrap();
         let (_, answer) = self.post("tools/call", &json!({ "name": tool, "arguments": {} })).await;
@@ -131,7 +131,7 @@ async fn h63_a_list_of_one_principal_is_not_shown_to_another() {
     let (host, port) = host(home.path(), 3).await;
     host.settled().await;
     let ann = Client::open(port, TOKENS[0]).await;
-    assert_eq!(ann.tools().await, ["s__tool1"], "what the host itself was shown is for everybody");
+    assert_eq!(ann.tools().await, ["s__tool1"], "the host's own list is for everyone");
     assert!(ann.called().await.unwrap_err().contains("list again"), "her call opens her own process");
     assert_eq!(ann.tools().await, ["s__tool2"]);
     let bob = Client::open(port, TOKENS[1]).await;

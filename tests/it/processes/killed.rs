@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::support::{Program, assert_gone, below, entry, guard_of, is_alive, server, stat, wait};
 
-/// Starts what leaves orphans: tells the pids of itself, of a grandchild, of one in another session, and of one in another
-/// session whose parent is gone.
+/// Starts processes that become orphans: prints the pids of itself, of a grandchild, of one in another session, and of
+/// one in another session whose parent is gone.
 const FAMILY: &str = r#"trap '' HUP TERM
 sleep 600 </dev/null >/dev/null 2>&1 & g=$!
 setsid sleep 600 </dev/null >/dev/null 2>&1 & e=$!
@@ -76,7 +76,7 @@ fn h13_the_guard_has_nothing_of_the_host() {
     let guard = wait(|| guard_of(program.child.id()));
     let (_, _, session) = stat(guard).unwrap();
     assert_eq!(session, guard, "a Ctrl-C at the terminal of the host is not for it");
-    // A look at its host that it may be having is of its own.
+    // It may just be looking at its host, through a descriptor of its own.
     let files = std::fs::read_dir(format!("/proc/{guard}/fd")).unwrap().flatten();
     let targets = files.filter_map(|file| Some(std::fs::read_link(file.path()).ok()?.display().to_string()));
     let open: Vec<String> = targets.filter(|file| !file.starts_with("/proc/")).collect();
@@ -90,7 +90,7 @@ fn h13_the_guard_has_nothing_of_the_host() {
 #[test]
 fn h12_what_left_the_group_ends_with_its_server() {
     let (mut program, pids) = family();
-    // The end of its input is the end of the program, in good order.
+    // The end of its input ends the program, cleanly.
     drop(program.stdin.take());
     assert!(program.child.wait().unwrap().success());
     assert_gone(pids, Duration::from_secs(2));
@@ -143,7 +143,7 @@ fn h15_too_few_descriptors_are_waited_for() {
         command.args(["-c", r#"ulimit -n 32; exec "$0" "$@""#, program]);
         command
     });
-    // It serves with those that there was room for.
+    // It serves with those that fit.
     let tools = program.ask(1, "tools/list", &json!({}));
     let count = tools["result"]["tools"].as_array().unwrap().len();
     assert!((1..12).contains(&count), "{count} of 12 servers: {tools}");

@@ -1,4 +1,4 @@
-//! Servers that make noise, hang, crash or ask too much, seen through a host.
+//! Servers that make noise, hang, crash, or ask too much, seen through a host.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -86,7 +86,7 @@ fn h9_a_call_that_was_begun_is_not_begun_again() {
     let answer = program.ask(2, "tools/call", &json!({ "name": "s__act", "arguments": {} }));
     let error = &answer["result"]["_meta"]["mcp-host/error"];
     assert_eq!((&error["kind"], &error["sent"]), (&json!("outcome_unknown"), &json!(true)), "{answer}");
-    // It is started again, and serves: the next call is another.
+    // It is restarted, and serves: the next call is a new one.
     let answer = program.ask(3, "tools/call", &json!({ "name": "s__act", "arguments": {} }));
     assert_eq!(answer["result"]["isError"], json!(true));
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "call\ncall\n");
@@ -96,7 +96,7 @@ fn h9_a_call_that_was_begun_is_not_begun_again() {
 fn h18_a_flood_of_questions_is_answered_at_a_rate() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("answers");
-    // Two hundred at once, and one that nobody knows; then everything that comes is written down.
+    // Two hundred at once, and an unknown one; everything that arrives is written down.
     let flood = r#"reply '{"content":[]}'
       { echo '{"jsonrpc":"2.0","id":"odd","method":"no/such"}'
         seq 1 200 | sed 's/.*/{"jsonrpc":"2.0","id":"q&","method":"ping"}/'; }
@@ -119,7 +119,7 @@ fn h18_a_flood_of_questions_is_answered_at_a_rate() {
     assert!(program.ask(3, "ping", &json!({})).get("result").is_some());
 }
 
-/// The most memory that a process has had so far, in MiB.
+/// Returns the peak memory of a process so far, in MiB.
 fn most_memory(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

@@ -1,4 +1,4 @@
-//! A small server in shell, the program over its own pipes, and processes as Linux tells of them.
+//! A small shell server, the program over its own pipes, and processes as Linux reports them.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// A server in shell: answers by line; `$0` is a file that it may write to. What it does with a call is `on_call`.
+/// A shell server: answers by line; `$0` is a file that it may write to. It runs `on_call` for a call.
 pub(super) fn server(on_start: &str, on_call: &str) -> String {
     [
         "reply() { printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\\n' \"$id\" \"$1\"; };",
@@ -30,7 +30,7 @@ done"#,
     .concat()
 }
 
-/// An entry of the config that runs a script.
+/// A config entry that runs a script.
 pub(super) fn entry(script: &str, file: &Path) -> Value {
     json!({ "command": "sh", "args": ["-c", script, file], "restart": { "minDelay": "20ms", "maxDelay": "100ms" } })
 }
@@ -48,7 +48,7 @@ impl Program {
         Self::start_by(servers, |program| Command::new(program))
     }
 
-    /// Starts it by a command that is made of its path.
+    /// Starts it by a command built from its path.
     pub(super) fn start_by(servers: &Value, command: impl FnOnce(&str) -> Command) -> Self {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("mcp.json");
@@ -57,7 +57,7 @@ impl Program {
         command.args(["stdio", "--config"]).arg(&file).current_dir(home.path());
         command.env_clear().env("HOME", home.path()).env("PATH", std::env::var_os("PATH").unwrap());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        // A Ctrl-C at the terminal is not for it.
+        // Ctrl-C at the terminal must not reach it.
         command.process_group(0);
         let mut child = command.spawn().unwrap();
         let (stdin, out) = (child.stdin.take(), child.stdout.take().unwrap());
@@ -82,7 +82,7 @@ impl Program {
         self.answer(id)
     }
 
-    /// What it still says, up to its end.
+    /// Returns its remaining output.
     pub(super) fn rest(&self) -> impl Iterator<Item = String> + '_ {
         std::iter::from_fn(|| self.lines.recv_timeout(Duration::from_secs(20)).ok())
     }
@@ -105,7 +105,7 @@ impl Drop for Program {
     }
 }
 
-/// Tries until there is something, ten seconds at most.
+/// Tries until there is a result, ten seconds at most.
 pub(super) fn wait<T>(mut found: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -118,7 +118,7 @@ pub(super) fn wait<T>(mut found: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// State, parent and session of a process (`/proc/PID/stat`).
+/// Returns state, parent, and session of a process (`/proc/PID/stat`).
 pub(super) fn stat(pid: u32) -> Option<(String, u32, u32)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
@@ -129,7 +129,7 @@ pub(super) fn is_alive(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, ..)| state != "Z" && state != "X")
 }
 
-/// What descends from a process, itself not.
+/// Returns the descendants of a process, without itself.
 pub(super) fn below(root: u32) -> BTreeSet<u32> {
     let pids: Vec<u32> = std::fs::read_dir("/proc")
         .unwrap()
@@ -150,7 +150,7 @@ pub(super) fn below(root: u32) -> BTreeSet<u32> {
     found
 }
 
-/// The guard of a host.
+/// Returns the guard of a host.
 pub(super) fn guard_of(host: u32) -> Option<u32> {
     let is_guard =
         |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "mcp-host-guard\n");

@@ -1,4 +1,4 @@
-//! Links of the papers and of the guide: each leads to a file, and to a heading of it, and each page is linked.
+//! Links of the papers and the guide: each leads to a file, and to a heading of it, and each page is linked.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{Page, guide, pages_of, root};
 
-/// The lines outside of fenced blocks.
+/// Returns the lines outside of fenced blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut is_block = false;
     text.lines().filter(move |line| {
@@ -16,14 +16,14 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The targets of a page's links within the checkout, as they are written.
+/// Returns the targets of a page's links within the checkout, as written.
 fn targets(page: &Page) -> Vec<&str> {
     let behind = prose(&page.text).flat_map(|line| line.split("](").skip(1));
     let targets = behind.filter_map(|rest| rest.split_once(')').map(|(target, _)| target));
     targets.filter(|target| !target.contains("://")).collect()
 }
 
-/// Where the headings of a page can be linked to, as the usual renderers name them.
+/// Returns the anchors of a page's headings, as the usual renderers name them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = prose(text).filter(|line| line.starts_with('#'));
     headings.map(|line| anchor(line.trim_start_matches('#').trim())).collect()
@@ -34,7 +34,7 @@ fn anchor(heading: &str) -> String {
     kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// Whether a target is there, seen from a page.
+/// Reports whether a target exists, seen from a page.
 fn is_there(page: &Page, target: &str) -> bool {
     let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
     let here = root().join(&page.path);

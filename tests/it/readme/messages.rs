@@ -5,13 +5,13 @@ use std::path::Path;
 
 use super::{page, root};
 
-/// The messages of the tables, each in parts between what differs from case to case.
+/// Returns the messages of the tables, each split at what differs from case to case.
 fn messages(text: &str) -> Vec<Vec<&str>> {
     let cells = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
     cells.map(|(message, _)| message.split('…').collect()).collect()
 }
 
-/// Whether a line has these parts, one behind the other.
+/// Reports whether a line has these parts, in order.
 fn has(line: &str, parts: &[&str]) -> bool {
     let mut rest = line;
     parts.iter().all(|part| {
@@ -21,7 +21,7 @@ fn has(line: &str, parts: &[&str]) -> bool {
     })
 }
 
-/// Adds the texts of the files below a folder that end so.
+/// Adds the texts of the files with this ending below a folder.
 fn collect(folder: &Path, ending: &str, texts: &mut Vec<String>) {
     for entry in fs::read_dir(folder).expect("a checkout that can be read") {
         let path = entry.expect("a checkout that can be read").path();

@@ -1,4 +1,5 @@
-//! README.md and the guide in `docs/`: each block that shows a config is one, links lead somewhere, README.md stays short.
+//! README.md and the guide in `docs/`: each block that shows a config is valid, links lead somewhere, README.md stays
+//! short.
 
 mod links;
 mod messages;
@@ -10,7 +11,7 @@ use std::path::Path;
 
 use mcp_host::config::{Config, Remote, Syntax, Transport, Vars, parse_str};
 
-/// Lines of README.md; the rest belongs in the guide.
+/// The most lines of README.md; the rest belongs in the guide.
 const CAP: usize = 250;
 
 /// A text of the checkout, by its path from the root.
@@ -31,7 +32,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The pages of a folder (`""` or `"docs/"`) by name.
+/// Returns the pages of a folder (`""` or `"docs/"`) by name.
 fn pages_of(folder: &str) -> Vec<Page> {
     let entries = fs::read_dir(root().join(folder)).expect("a checkout that can be read");
     let names = entries.map(|entry| entry.expect("a checkout that can be read").file_name());
@@ -47,7 +48,7 @@ fn page(path: String) -> Page {
     Page { path, text }
 }
 
-/// README.md, then the pages of the guide by name: a reader starts with README.md.
+/// Returns README.md, then the pages of the guide by name: a reader starts with README.md.
 fn guide() -> Vec<Page> {
     std::iter::once(page("README.md".to_owned())).chain(pages_of("docs/")).collect()
 }
@@ -73,13 +74,13 @@ fn blocks_of(page: &Page) -> Vec<Block> {
     found
 }
 
-/// The blocks of a language, each with the last line of text before it.
+/// Returns the blocks of a language, each with the last line of text before it.
 fn blocks(language: &str) -> Vec<(String, String)> {
     let of_it = all_blocks().into_iter().filter(|block| block.language == language);
     of_it.map(|block| (block.before, block.text)).collect()
 }
 
-/// The blocks of these languages, in the order of a reader.
+/// Returns the blocks of these languages, in reading order.
 #[cfg(target_os = "linux")]
 fn blocks_in_order(languages: &[&str]) -> Vec<(String, String)> {
     let of_them = all_blocks().into_iter().filter(|block| languages.contains(&block.language.as_str()));
@@ -91,7 +92,7 @@ fn parse(text: &str, syntax: Syntax) -> Config {
     parse_str(text, syntax, "guide", &vars).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// Whether the entry leads to us.
+/// Reports whether the entry leads to this program.
 fn is_ours(transport: &Transport) -> bool {
     let endpoint = |remote: &Remote| remote.url.as_str() == "http://127.0.0.1:8808/mcp";
     match transport {
@@ -114,7 +115,7 @@ fn every_client_is_led_to_the_host() {
         }
     }
     clients.sort();
-    // README.md shows one of those that the guide shows.
+    // README.md shows one that the guide shows, too.
     clients.dedup();
     let known = "Claude Desktop, Cline, Codex, Continue, Cursor, Gemini CLI, Goose, VS Code, Windsurf, Zed, opencode";
     assert_eq!(clients.join(", "), known);

@@ -1,5 +1,5 @@
-//! The commands of README.md and then of each page of `docs/`, from top to bottom: each runs, and what is shown under it is
-//! what comes, but for times.
+//! The commands of README.md and then of each page of `docs/`, from top to bottom: each runs, and its output is what is
+//! shown below it, except for times.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::io::{BufRead as _, BufReader};
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_mcp-host");
 
-/// Commands that are shown and not run here, each with where they are run.
+/// Commands that are shown but not run here, each with where they are run.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("cargo install", "it builds for minutes; `.ci/run` builds the same program"),
-    ("cargo build", ".ci/run"),
+    ("cargo build", "`.ci/run` builds the same program, and the examples without optimization"),
     ("cargo bench", "it measures for minutes"),
     ("cargo test", "this is one of them"),
     ("MCP_HOST_SIM_SEEDS=10000 cargo test", ".ci/run"),
@@ -26,7 +26,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("read -rs password", "tests/keyring unlocks a real keyring"),
 ];
 
-/// What `mcp.json` holds when a block is shown that reads it, in the order of a reader.
+/// The content of `mcp.json` when a block that reads it is shown, in reading order.
 const CONFIGS: [&str; 2] = [
     r#"{ "mcpServers": {
   "files": { "command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "/home/ada"] },
@@ -99,7 +99,7 @@ impl Reader {
         command
     }
 
-    /// Runs a command; what it prints.
+    /// Runs a command, and returns its output.
     fn run(&mut self, line: &str) -> String {
         let line = line.replace("cargo run --release --", "mcp-host");
         let line = line.split("  #").next().unwrap_or_default().trim();
@@ -119,7 +119,7 @@ impl Reader {
         [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat()
     }
 
-    /// Starts a daemon at a free port, in place of the one before; what it prints until it waits for clients.
+    /// Starts a daemon at a free port in place of the previous one, and returns its output until it waits for clients.
     fn serve(&mut self, line: &str) -> String {
         self.daemon = None;
         let mut command = self.shell(&format!("exec {line} --listen 127.0.0.1:0 2>&1"));
@@ -142,7 +142,7 @@ impl Reader {
     }
 }
 
-/// Text without what differs from run to run: times, widths of columns, the port, tokens.
+/// Removes what differs from run to run: times, widths of columns, the port, tokens.
 fn plain(text: &str, home: &Path) -> String {
     let text = text.replace(&home.display().to_string(), "~");
     let lines = text.trim_end().lines().map(|line| {
@@ -156,7 +156,7 @@ fn plain(text: &str, home: &Path) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// One word, with `N` for a number that may be a time, `PORT` for a port.
+/// Replaces a number that may be a time by `N`, a port by `PORT`.
 fn word(word: &str) -> String {
     if let Some((before, rest)) = word.split_once("127.0.0.1:") {
         let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -173,7 +173,7 @@ fn word(word: &str) -> String {
     if number { "N".to_owned() } else { word.to_owned() }
 }
 
-/// The commands of a block, each with what is shown under it.
+/// Returns the commands of a block, each with the output shown below it.
 fn commands(language: &str, block: &str) -> Vec<(String, Option<String>)> {
     if language == "sh" {
         return block.lines().map(|line| (line.to_owned(), None)).collect();

@@ -1,4 +1,4 @@
-//! What a change is, and how it is noticed.
+//! What counts as a change, and how it is noticed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,7 +14,7 @@ async fn h91_a_change_is_noticed_without_being_told() {
     followed.write(r#"{ "mcpServers": { "#);
     until(&followed.host, |_| followed.problems().first().cloned()).await;
     echo(&followed.host, "a").await.unwrap();
-    // An editor writes beside it and renames.
+    // An editor writes a new file and renames it.
     let beside = followed.file.with_extension("new");
     fs::write(&beside, config(&json!({ "a": entry("1"), "b": entry("1") }))).unwrap();
     fs::rename(&beside, &followed.file).unwrap();
@@ -25,7 +25,7 @@ async fn h91_a_change_is_noticed_without_being_told() {
 
 #[tokio::test]
 async fn h91_links_are_followed_wherever_they_lead() {
-    // As a volume of Kubernetes is: the file is a link through a link that is swapped.
+    // Like a Kubernetes volume: the file is a link through a link that is swapped.
     let home = tempfile::tempdir().unwrap();
     let at = |name: &str| home.path().join(name);
     for (version, servers) in [("v1", json!({ "a": entry("1") })), ("v2", json!({ "a": entry("1"), "b": entry("1") }))]
@@ -55,7 +55,7 @@ async fn h91_an_empty_or_missing_file_is_an_error() {
     let error = followed.host.reload_files().await.unwrap_err();
     assert!(error.to_string().contains("cannot be read"), "{error}");
     assert_eq!((followed.pid("a").await, followed.problems().len()), (pid, 1));
-    // To have no server is fine, if it is said.
+    // Having no server is fine, if the file says so.
     followed.write(config(&json!({})));
     assert_eq!(followed.host.reload_files().await.unwrap().removed, ["a"]);
     followed.host.shutdown().await;
@@ -75,7 +75,7 @@ async fn h91_what_a_config_names_counts_as_the_config() {
     let pids = |host: &mcp_host::Host| host.status().iter().map(|server| server.pids.clone()).collect::<Vec<_>>();
     let before = pids(&host);
     assert_eq!(host.status()[1].state, StateName::Failed, "its file is not there yet");
-    // Both in one: each look is at all of them.
+    // Both at once: each look covers all files.
     fs::write(at("key"), "k").unwrap();
     fs::write(at("a.env"), "X=2").unwrap();
     until(&host, |host| (host.status()[1].state == StateName::Connected).then_some(())).await;

@@ -1,4 +1,4 @@
-//! The config while a host runs: read again, followed, refused: H91. Who may be configured at all: H93, and what two
+//! The config of a running host: reloaded, followed, rejected: H91. Who may be configured at all: H93, and what two
 //! daemons share: H94.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]

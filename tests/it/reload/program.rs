@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::support::{config, entry};
 
-/// The program with a home of its own and no other environment.
+/// The program with its own home and no other environment.
 pub(crate) fn mcp_host(home: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcp-host"));
     let places = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"];
@@ -26,12 +26,12 @@ pub(crate) struct Daemon {
     pub(super) child: Child,
     pub(crate) port: String,
     said: Receiver<String>,
-    /// What it has said and nobody has asked for: its two streams are in no order.
+    /// Unclaimed output: its two streams are in no order.
     heard: RefCell<Vec<String>>,
 }
 
 impl Daemon {
-    /// Starts one with its output, and what it says on stderr, as lines.
+    /// Starts a daemon and collects its stdout and stderr, as lines.
     pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, said) = channel();
@@ -50,14 +50,14 @@ impl Daemon {
         daemon
     }
 
-    /// Ends it in good order, and gives what it has said and nobody has heard.
+    /// Ends it cleanly, and returns its unclaimed output.
     pub(crate) fn end(&mut self) -> Vec<String> {
         self.signal(Signal::TERM);
         self.child.wait().unwrap();
         self.heard.borrow_mut().drain(..).chain(self.said.iter()).collect()
     }
 
-    /// Waits for a line that holds this text; each line is heard once.
+    /// Waits for a line with this text; each line is heard once.
     pub(crate) fn hears(&self, text: &str) -> String {
         let mut heard = self.heard.borrow_mut();
         if let Some(at) = heard.iter().position(|line| line.contains(text)) {
@@ -85,7 +85,7 @@ impl Drop for Daemon {
     }
 }
 
-/// One word over the status socket, and the answer.
+/// Sends one word over the status socket, and returns the reply.
 fn ask(home: &Path, port: &str, word: &str) -> Value {
     let mut socket = UnixStream::connect(home.join(format!("mcp-host/{port}.sock"))).unwrap();
     writeln!(socket, "{word}").unwrap();
@@ -107,7 +107,7 @@ fn h95_a_second_signal_waits_for_nobody() {
     daemon.hears("stopping: waiting for servers to end");
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.child.wait().unwrap().code(), Some(130));
-    // Patience would have taken five seconds.
+    // Waiting patiently would have taken five seconds.
     assert!(begun.elapsed() < Duration::from_millis(4500), "{:?}", begun.elapsed());
 }
 
@@ -129,7 +129,7 @@ fn h91_a_daemon_tells_what_it_goes_by() {
     let refused = ask(home.path(), &daemon.port, "reload");
     assert_eq!(refused["reloaded"], false, "{refused}");
     std::fs::write(&file, config(&json!({ "a": entry("1"), "b": entry("1") }))).unwrap();
-    // By the time it is asked it may have seen it by itself.
+    // It may have noticed by itself by the time it is asked.
     let done = ask(home.path(), &daemon.port, "reload");
     assert_eq!(done["reloaded"], true, "{done}");
     daemon.hears("config reloaded: ");
@@ -141,7 +141,7 @@ fn h91_a_daemon_tells_what_it_goes_by() {
     daemon.hears("stopped");
 }
 
-/// An entry that this program can do nothing with changes nothing for the others.
+/// An unusable entry changes nothing for the others.
 #[test]
 fn first_hour_h4_a_daemon_takes_a_file_with_an_entry_that_fails() {
     let home = tempfile::tempdir().unwrap();
@@ -166,7 +166,7 @@ fn first_hour_h4_a_daemon_takes_a_file_with_an_entry_that_fails() {
     daemon.hears("stopped");
 }
 
-/// The project is that in which the daemon was started, also when its file changes.
+/// The project is the one in which the daemon was started, even after its file changes.
 #[test]
 fn first_hour_h8_a_daemon_follows_claude_codes_projects() {
     let home = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! A config found in the working directory: nothing of it runs before the user has approved exactly that (H93), and what
-//! was approved survives whatever happens to the one who writes it down (H94).
+//! A config found in the working directory: nothing in it runs before the user has approved exactly that (H93), and an
+//! approval survives whatever happens to the process that writes it (H94).
 
 use std::path::Path;
 use std::process::Output;
@@ -62,7 +62,7 @@ fn h93_nothing_of_a_project_runs_before_it_is_approved() {
     }
     let (exit, stdout, stderr) = project.run(&["approve", "--yes"]);
     assert_eq!(exit, 0, "{stderr}");
-    // The whole command, however long, and nothing else that could be taken for it.
+    // The whole command, however long, and nothing that could pass for it.
     let args = json!(traced("__demo-server")["args"]).to_string().replace("\",\"", "\", \"");
     assert!(stdout.contains(&format!("args: {args}")), "{stdout}");
     let (exit, stdout, stderr) = project.run(&["tools"]);
@@ -94,11 +94,11 @@ fn h93_any_change_asks_again_and_is_shown() {
         assert_eq!(project.run(&["tools"]).0, 6);
         assert!(!project.ran());
     }
-    // Another server of the same name and command in another project is another one.
+    // A server of the same name and command in another project is another one.
     let other = Project::new(&config(&json!({ "a": traced("__demo-server") })));
     let mut command = mcp_host(other.home(), &["tools"]);
     assert_eq!(command.env("XDG_STATE_HOME", project.home()).output().unwrap().status.code(), Some(6));
-    // And what was approved is approved once it is back.
+    // And an approval holds again once the entry is back.
     project.write(&format!("// a word\n{}", config(&json!({ "a": traced("__demo-server") }))));
     assert_eq!(project.run(&["tools"]).0, 0);
 }
@@ -114,7 +114,7 @@ fn h93_a_secret_that_is_not_shown_counts_all_the_same() {
     let items: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((exit, &items[0]["approved"]), (6, &json!(false)));
     let (_, stdout, _) = project.run(&["approve"]);
-    assert!(stdout.contains("a value that is not shown is another one") && !stdout.contains("hunter"), "{stdout}");
+    assert!(stdout.contains("a hidden value has changed") && !stdout.contains("hunter"), "{stdout}");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn h93_a_program_for_headers_does_not_run_before_it_is_approved() {
         let (exit, stdout, stderr) = project.run(args);
         assert_eq!((exit, project.ran()), (6, false), "{args:?}: {stdout}{stderr}");
         assert!(args != ["check"] || stdout.contains("/mcp, headers by /bin/sh -c touch ran"), "{stdout}");
-        let told = "! headersHelper: a program that runs here whenever this server is connected to";
+        let told = "! headersHelper: a program that runs here for each connection to this server";
         assert!(args != ["approve"] || stdout.contains(told), "{stdout}");
     }
     assert_eq!(project.run(&["approve", "--yes"]).0, 0);
@@ -157,7 +157,7 @@ fn h93_what_an_entry_names_counts_as_well() {
     assert_eq!(project.run(&["approve"]).0, 6);
 }
 
-/// The default of an input stands outside of the entry, so an approval of the entry says nothing of it.
+/// The default of an input lies outside of the entry, so an approval of the entry does not cover it.
 #[test]
 fn h93_a_default_that_stands_elsewhere_is_no_part_of_what_was_approved() {
     let text = |word: &str| {
@@ -176,7 +176,7 @@ fn h93_a_default_that_stands_elsewhere_is_no_part_of_what_was_approved() {
     }
 }
 
-/// Wherever an entry keeps its keys, what reaches out of the project has its line.
+/// Wherever an entry keeps its keys, whatever reaches out of the project is listed.
 #[test]
 fn h93_what_passes_variables_is_marked_in_each_shape() {
     for entry in [
@@ -195,8 +195,8 @@ fn h93_a_project_does_not_set_up_the_host() {
     let project = Project::new(&text.to_string());
     let (exit, _, stderr) = project.run(&["check"]);
     assert_eq!(exit, 0, "{stderr}");
-    assert!(stderr.contains("a project's config does not set up the host, ignored"), "{stderr}");
-    // Whoever names the file means it.
+    assert!(stderr.contains("a project's config cannot configure the host, ignored"), "{stderr}");
+    // Naming the file shows intent.
     let (exit, _, stderr) = project.run(&["check", "--config", "mcp-host.json"]);
     assert!(exit == 2 || stderr.contains("nonsense"), "{stderr}");
 }
@@ -217,7 +217,7 @@ fn h93_a_running_daemon_takes_what_is_approved() {
     daemon.hears("help: mcp-host approve");
     assert_eq!(project.run(&["approve", "a", "--yes"]).0, 0);
     daemon.hears("✓ a");
-    // Another word in its file, and it is off again.
+    // Another word in its file disables it again.
     project.write(&config(&json!({ "a": entry("2") })));
     daemon.hears("○ a  disabled      not approved");
     daemon.signal(Signal::TERM);
@@ -244,7 +244,7 @@ fn h94_a_writer_that_is_killed_leaves_a_good_file() {
         written += 1;
     }
     assert!(written > 0, "none came to its end");
-    // What they left, locks and halves, is in nobody's way.
+    // What they left behind, locks and partial files, is in no one's way.
     assert_eq!(project.run(&["approve", "--yes"]).0, 0);
     assert_eq!(project.run(&["approve"]).0, 0);
     assert!(std::fs::read_dir(file.parent().unwrap()).unwrap().count() <= 3);

@@ -8,14 +8,14 @@ use mcp_host::protocol::Raw;
 use mcp_host::{Host, StateName};
 use serde_json::{Value, json};
 
-/// A host that follows a file in a folder of its own.
+/// A host that follows a file in its own folder.
 pub(super) struct Followed {
     pub(super) host: Host,
     pub(super) file: PathBuf,
     _home: tempfile::TempDir,
 }
 
-/// An entry that runs `echo` and `countdown`; the word makes it another one.
+/// An entry that runs `echo` and `countdown`; another word makes it another entry.
 pub(super) fn entry(word: &str) -> Value {
     json!({ "command": env!("CARGO_BIN_EXE_mcp-host"), "args": ["__demo-server"], "env": { "WORD": word } })
 }
@@ -37,7 +37,7 @@ impl Followed {
         std::fs::write(&self.file, text).unwrap();
     }
 
-    /// The process of a server that has one, once it is connected.
+    /// Returns the process of a server, once it is connected.
     pub(super) async fn pid(&self, server: &str) -> u32 {
         until(&self.host, |host| {
             let status = host.status().into_iter().find(|status| status.name == server)?;
@@ -64,7 +64,7 @@ pub(super) async fn follow(file: &Path) -> Host {
     host
 }
 
-/// Tries until there is something, twenty seconds at most.
+/// Tries until there is a result, twenty seconds at most.
 pub(crate) async fn until<T>(host: &Host, mut found: impl FnMut(&Host) -> Option<T>) -> T {
     let look = async {
         loop {

@@ -48,7 +48,7 @@ async fn h91_only_what_changed_restarts_and_calls_end_well() {
     followed.write(text(json!({ "a": entry("1"), "b": entry("2"), "d": entry("1") })));
     let done = followed.host.reload_files().await.unwrap();
     assert_eq!((done.changed, done.removed, done.added), (vec!["b".into()], vec!["c".into()], vec!["d".into()]));
-    // What is new takes calls at once, while what is old ends its own.
+    // New servers take calls at once, while old ones finish theirs.
     echo(&followed.host, "b").await.unwrap();
     assert_ne!(followed.pid("b").await, b);
     let unknown = echo(&followed.host, "c").await.unwrap_err();
@@ -58,7 +58,7 @@ async fn h91_only_what_changed_restarts_and_calls_end_well() {
         assert!(answer.as_str().contains("counted down from 1"), "{answer}");
     }
     assert_eq!(followed.pid("a").await, a, "it was not touched");
-    // The old one of `b` is gone once its call is over.
+    // The old `b` is gone once its call is over.
     until(&followed.host, |_| rustix::process::test_kill_process(rustix::process::Pid::from_raw(b as i32)?).err())
         .await;
     assert_eq!((followed.state("c"), followed.state("d")), (None, Some(StateName::Connected)));

@@ -1,11 +1,11 @@
-//! A server over HTTP that refuses everybody, and says in its refusal all that it was sent.
+//! An HTTP server that refuses everyone, and echoes the whole request in its refusal.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
 use serde_json::json;
 
-/// Starts it; ends with the test. Which way it refuses is told by the path.
+/// Starts it; it ends with the test. The path selects the kind of refusal.
 pub(super) fn start() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
@@ -43,7 +43,7 @@ fn serve(mut stream: TcpStream) {
 
 fn refusal(head: &str, id: &serde_json::Value) -> String {
     let path = head.split(' ').nth(1).unwrap_or_default();
-    // What matters stands at the end of what was sent, and only the beginning of a refusal is shown.
+    // What matters is at the end of the request, and only the beginning of a refusal is shown.
     let all: Vec<&str> = head.lines().filter(|line| !line.starts_with("accept") && !line.starts_with("host")).collect();
     let all = all.join(" ; ");
     let last: String = all

@@ -1,4 +1,4 @@
-//! What a server says can neither forge a line of the log nor fill it: H98.
+//! A server's output can neither forge a line of the log nor fill it: H98.
 
 use serde_json::json;
 
@@ -29,8 +29,8 @@ read -r line"#
         daemon.until("forger");
     }
     let said = daemon.end();
-    assert!(said.contains(r"a\u{1b}]0;title\u{7}\rWARN forged"), "standard error is told, escaped");
-    assert!(said.contains("not a message on standard output"), "noise is told");
+    assert!(said.contains(r"a\u{1b}]0;title\u{7}\rWARN forged"), "standard error is shown, escaped");
+    assert!(said.contains("not a message on standard output"), "noise is reported");
     for line in said.lines() {
         assert!(line.len() <= 4096, "{} bytes: {}", line.len(), line.chars().take(200).collect::<String>());
         assert!(!line.contains(char::is_control), "{line:?}");

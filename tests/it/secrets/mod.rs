@@ -1,7 +1,7 @@
-//! Twenty secrets on every path into the program, and none in anything that it says, at any level of the log: H97.
+//! Twenty secrets on every path into the program, and none in anything that it prints, at any log level: H97.
 //!
-//! Children print what they were given, servers over HTTP send back what they were sent, clients put tokens where none
-//! belong. What a server answers to its own client is no output of ours, so nothing is planted there.
+//! Children print what they were given, HTTP servers echo what they were sent, clients put tokens where none belong.
+//! What a server answers to its own client is not our output, so nothing is planted there.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -17,21 +17,21 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Words that no maker of keys would choose: nothing but where they stand tells that they are secret.
+/// Words that no key generator would choose: only their position shows that they are secret.
 fn canary(number: usize) -> String {
     let words = ["amber", "basil", "cedar", "delta", "ember", "fjord", "grove", "heron", "iris", "jolly"];
     format!("{}-{}-canary", words[number % 10], words[number / 10 + 3])
 }
 
-/// The secrets of the config: 0 to 13. Those of requests: 14 to 19. Those that programs for headers give: 20 to 22.
+/// The secrets of the config: 0 to 13. Those of requests: 14 to 19. Those of header programs: 20 to 22.
 const ALL: std::ops::Range<usize> = 0..23;
 
-/// Those that no answer to a client holds.
+/// Secrets that no response to a client may contain.
 fn ours() -> impl Iterator<Item = usize> {
     ALL.filter(|number| !(14..20).contains(number))
 }
 
-/// A program that prints a header, says so to everybody, and ends like that.
+/// A program that prints a header, shouts it everywhere, and ends in this way.
 fn gives(home: &Path, number: usize, form: &str, end: &str) -> Value {
     let script = format!("set -x\nprintf '{form}' '{0}'\necho \"gave {0}\" >&2\n{end}\n", canary(number));
     let file = home.join(format!("gives-{number}.sh"));
@@ -39,10 +39,10 @@ fn gives(home: &Path, number: usize, form: &str, end: &str) -> Value {
     json!(["sh", file])
 }
 
-/// Prints all that it was given, everywhere, and ends.
+/// Prints everything that it was given, everywhere, and ends.
 const TELLS_ALL: &str = r#"env >&2; echo "args: $0 $*" >&2; env; echo "last words: $API_TOKEN $0 $*" >&2; exit 3"#;
 
-/// Works until it is called; then it tells its secrets to the log and to nobody, and ends in the middle of the call.
+/// Works until it is called; then it prints its secrets to the log only, and ends in the middle of the call.
 const DIES_IN_A_CALL: &str = r#"
 reply() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 echo "started with $SIGNING_KEY" >&2
@@ -88,7 +88,7 @@ fn config(home: &Path, upstream: &str) -> Value {
     })
 }
 
-/// The program in a home of its own.
+/// The program in its own home.
 fn program(home: &Path, level: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcp-host"));
     command.env_clear().envs(["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"].map(|name| (name, home)));
@@ -98,7 +98,7 @@ fn program(home: &Path, level: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// A daemon, and all that it has said once it is ended.
+/// A daemon, and its complete output once it has ended.
 struct Daemon {
     child: Child,
     address: String,
@@ -129,7 +129,7 @@ impl Daemon {
         daemon
     }
 
-    /// Reads standard output until a line holds that.
+    /// Reads standard output until a line contains this.
     fn until(&mut self, wanted: &str) -> String {
         loop {
             let mut line = String::new();
@@ -141,7 +141,7 @@ impl Daemon {
         }
     }
 
-    /// One request over a connection of its own.
+    /// Makes one request over its own connection.
     fn ask(&self, line: &str, heads: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -174,7 +174,7 @@ impl Drop for Daemon {
     }
 }
 
-/// What a client does that puts its secrets into requests; the answers of ours to it.
+/// Acts as a client that puts its secrets into requests, and returns our responses.
 fn visit(daemon: &Daemon) -> String {
     let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } } });
@@ -250,7 +250,7 @@ fn serves_hidden(level: &str) {
     for arguments in [&["status", "--listen", &address][..], &["status", "--json", "--listen", &address]] {
         let out = program(home.path(), level, arguments).output().unwrap();
         let said = String::from_utf8([out.stdout, out.stderr].concat()).unwrap();
-        assert!(said.contains("fatal: cannot use ***"), "the tail of standard error is told: {said}");
+        assert!(said.contains("fatal: cannot use ***"), "the tail of standard error is shown: {said}");
         assert!(said.contains("it failed (exit code 3): "), "and that of a program for headers: {said}");
         assert_hidden(&said, ALL, "status");
     }
@@ -298,7 +298,7 @@ fn h97_no_secret_is_seen_by_commands() {
     }
 }
 
-/// Where the config is wrong, its secrets are not known yet: nothing of a value may be in the message.
+/// With an invalid config its secrets are not known yet: no part of a value may be in the message.
 #[test]
 fn h97_errors_of_a_config_quote_no_secret() {
     let home = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What the program says of itself is never taken for a secret: every sentence in the sources comes through whole.
+//! The program's own sentences are never taken for secrets: every sentence in the sources passes through whole.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn no_sentence_of_ours_is_masked() {
     let mut seen = 0;
     let mut eaten = Vec::new();
     for (path, text) in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
-        // A page of help is written as it is.
+        // Help pages are written unfiltered.
         let said = |literal: &String| literal.contains(' ') && !literal.contains('\n');
         for sentence in literals(&text).into_iter().filter(said) {
             let shown = scrubber.scrub(&sentence);
@@ -25,7 +25,7 @@ fn no_sentence_of_ours_is_masked() {
     assert!(eaten.is_empty(), "{}", eaten.join("\n"));
 }
 
-/// The sources of the program, without the tests in them.
+/// Returns the sources of the program, without the tests in them.
 fn sources(folder: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -42,7 +42,7 @@ fn sources(folder: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// The texts in quotes, as they are at run time. What is put in for `{…}` is not known.
+/// Returns the string literals as they are at run time. The values of `{…}` are unknown.
 fn literals(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = source;
@@ -69,7 +69,7 @@ fn literals(source: &str) -> Vec<String> {
     found
 }
 
-/// The text up to the closing quote, and what is behind it.
+/// Returns the text up to the closing quote, and the rest.
 fn quoted(text: &str) -> (String, &str) {
     let mut literal = String::new();
     let mut rest = text.chars();

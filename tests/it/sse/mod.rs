@@ -1,4 +1,4 @@
-//! Servers over HTTP+SSE, and the transport that is inferred: the library before a scripted server.
+//! HTTP+SSE servers, and the inferred transport: the library with a scripted server.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -7,16 +7,16 @@ mod server;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use mcp_host::config::{Syntax, Vars, parse_str};
-use mcp_host::protocol::{ErrorObject, Method, Profile, Raw};
-use mcp_host::{ClientHandler, Host, HostBuilder, ServerStatus, StateName};
+use mcp_host::protocol::{Profile, Raw};
+use mcp_host::{
+    ClientHandler, ElicitAnswer, Elicitation, Event, Events, Host, HostBuilder, ServerStatus, StateChange, StateName,
+};
 use serde_json::{Value, json};
 
 use self::server::{Script, Server};
 
-/// A host with that server behind it, with more members in its entry.
+/// A host with this server behind it, with more members in its entry.
 async fn host(server: &Server, more: &Value) -> Host {
     started(server, more, Host::builder()).await
 }
@@ -38,7 +38,7 @@ async fn started(server: &Server, more: &Value, builder: HostBuilder) -> Host {
     host
 }
 
-/// Says yes to every question.
+/// Agrees to every question.
 struct Handler;
 
 impl ClientHandler for Handler {
@@ -46,8 +46,8 @@ impl ClientHandler for Handler {
         Profile::ELICITATION_FORM
     }
 
-    fn request(&self, _: &str, _: Method, _: Option<Raw>) -> BoxFuture<'static, Result<Raw, ErrorObject>> {
-        async { Ok(Raw::from_value(&json!({"action": "accept", "content": {}}))) }.boxed()
+    async fn elicit(&self, _: Elicitation) -> ElicitAnswer {
+        ElicitAnswer::Accept(Raw::empty_object())
     }
 }
 
@@ -65,7 +65,16 @@ async fn call(host: &Host, tool: &str, arguments: &Value) -> String {
     result["content"][0]["text"].as_str().unwrap().to_owned()
 }
 
-/// Waits for a change to that state.
+/// Returns the next change of a state.
+async fn change(events: &mut Events) -> StateChange {
+    loop {
+        if let Event::State(change) = events.next().await.unwrap() {
+            return change;
+        }
+    }
+}
+
+/// Waits for a change to this state.
 async fn until(host: &Host, wanted: StateName) {
     let mut events = host.events();
     while status(host).state != wanted {
@@ -73,7 +82,7 @@ async fn until(host: &Host, wanted: StateName) {
     }
 }
 
-/// The requests of a start with a list over HTTP+SSE, on stream number `n`.
+/// Returns the requests of a start with a list over HTTP+SSE, on stream number `n`.
 fn start(n: u32) -> Vec<String> {
     let post = |said: &str| format!("POST /messages?session={n} {said}");
     ["GET /sse".to_owned()]
@@ -93,7 +102,7 @@ async fn everything_comes_on_the_stream() {
     assert_eq!(server.story()[..4], start(1));
     for (index, seen) in server.seen().iter().enumerate() {
         assert_eq!(seen.headers["x-key"], "k-1", "{}", seen.what);
-        // Agreed on with the second request.
+        // Negotiated by the second request.
         let version = (index > 1).then_some("2025-06-18");
         assert_eq!(seen.headers.get("mcp-protocol-version").map(String::as_str), version, "{}", seen.what);
     }
@@ -179,7 +188,7 @@ async fn h28_redirects_within_the_origin() {
     let followed = host(&server, &url("/moved/sse")).await;
     assert_eq!(status(&followed).state, StateName::Connected, "{}", last_error(&followed));
     assert_eq!(call(&followed, "echo", &json!({})).await, "{}");
-    // Each message is sent on from where the endpoint event says, which is beside where the stream was.
+    // Each message goes to where the endpoint event says, relative to the stream's URL.
     assert_eq!(
         server.story()[..4],
         [
@@ -190,14 +199,14 @@ async fn h28_redirects_within_the_origin() {
         ]
     );
     followed.shutdown().await;
-    for (path, why) in [("/round", "more than 3 times"), ("/away", "another origin"), ("/nowhere", "no URL")] {
+    for (path, why) in [("/round", "more than 3 times"), ("/away", "another origin"), ("/nowhere", "not a URL")] {
         let refused = host(&server, &url(path)).await;
         assert!(last_error(&refused).contains(why), "{}", last_error(&refused));
         refused.shutdown().await;
     }
     let away = json!({"type": "http", "era": "legacy", "url": format!("http://127.0.0.1:{}/found", server.port)});
     let refused = host(&server, &away).await;
-    assert!(last_error(&refused).contains("not be a POST"), "{}", last_error(&refused));
+    assert!(last_error(&refused).contains("no longer be a POST"), "{}", last_error(&refused));
     refused.shutdown().await;
 }
 
@@ -210,7 +219,7 @@ async fn a_silent_server_is_made_to_speak() {
     let pings = || server.story().iter().filter(|step| step.ends_with(" ping")).count();
     while pings() < 3 {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // A comment is a word as well.
+        // A comment is a sign of life as well.
         if begun.elapsed() < Duration::from_secs(100) {
             server.say(": still here\n\n");
             assert_eq!(pings(), 0);
@@ -237,7 +246,7 @@ async fn a_lost_stream_is_a_lost_session() {
     let (outcome, ()) = tokio::join!(hanging, cut);
     let error = outcome.unwrap_err();
     assert!(error.to_string().contains("outcome is unknown"), "{error}");
-    while events.next().await.unwrap().to != StateName::Connected {}
+    while change(&mut events).await.to != StateName::Connected {}
     assert_eq!(call(&host, "echo", &json!({})).await, "{}");
     let story = server.story();
     assert_eq!(story[5..9], start(2));
@@ -252,7 +261,7 @@ async fn a_forgotten_session_is_opened_again_and_the_call_repeated() {
     server.refuse(404);
     let mut events = host.events();
     let lost = async {
-        while events.next().await.unwrap().to != StateName::Reconnecting {}
+        while change(&mut events).await.to != StateName::Reconnecting {}
         server.refuse(0);
     };
     let arguments = json!({});
@@ -273,7 +282,7 @@ async fn h57_a_call_that_was_taken_is_not_sent_again_when_another_is_refused() {
         }
         server.refuse(404);
         let lost = async {
-            while events.next().await.unwrap().to != StateName::Reconnecting {}
+            while change(&mut events).await.to != StateName::Reconnecting {}
             server.refuse(0);
         };
         let arguments = json!({});
@@ -292,7 +301,7 @@ async fn h57_a_call_that_was_taken_is_not_sent_again_when_another_is_refused() {
 async fn a_stream_that_does_not_say_where_to_post() {
     let cases = [
         ("event: message\ndata: {}\n\n", "began its event stream with `message`"),
-        ("event: endpoint\ndata: http://[\n\n", "whose data is no URL"),
+        ("event: endpoint\ndata: http://[\n\n", "whose data is not a URL"),
         (": nothing\n\n", "startTimeout"),
     ];
     for (first, why) in cases {
@@ -326,7 +335,7 @@ async fn an_event_has_a_cap() {
     let mut events = host.events();
     server.say(&format!("data: {}", "x".repeat(70_000)));
     let lost = loop {
-        let event = events.next().await.unwrap();
+        let event = change(&mut events).await;
         if event.to == StateName::Reconnecting {
             break event.cause.unwrap();
         }
@@ -351,7 +360,7 @@ async fn h18_a_server_that_asks_without_end_and_takes_no_answer_holds_few_socket
         }
     };
     tokio::time::timeout(Duration::from_secs(60), all).await.unwrap_or_else(|_| panic!("{}", status(&host).dropped));
-    // Its calls go on meanwhile.
+    // Its calls continue meanwhile.
     assert_eq!(call(&host, "echo", &json!({"a": 1})).await, r#"{"a":1}"#);
     let answers = server.story().into_iter().filter(|what| what == "POST /messages?session=1 -").count();
     assert!((1..=16).contains(&answers), "{answers} at once");
@@ -368,7 +377,7 @@ async fn without_a_type_post_is_tried_first() {
         let story = server.story();
         assert_eq!(story[..2], ["POST /sse server/discover", "POST /sse initialize"]);
         assert_eq!(story[2..], start(1));
-        // Found out once is enough.
+        // Detecting it once is enough.
         server.hang_up();
         until(&host, StateName::Reconnecting).await;
         until(&host, StateName::Connected).await;
@@ -453,7 +462,7 @@ async fn a_program_gives_headers_for_the_stream_and_for_messages() {
             .map(|seen| (seen.what, seen.headers.get("x-key").cloned().unwrap_or_default()))
             .collect();
         assert!(keys.iter().all(|(_, key)| key.starts_with("given-")), "{keys:?}");
-        // What is found to be this transport is another connection, whose stream and messages have one set of headers.
+        // Once detected as this transport it is a new connection, whose stream and messages share one set of headers.
         let stream = keys.iter().position(|(what, _)| what.starts_with("GET")).unwrap();
         assert!(keys[stream..].len() > 2 && keys[stream..].iter().all(|(_, key)| *key == keys[stream].1), "{keys:?}");
     }

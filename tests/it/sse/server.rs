@@ -1,4 +1,4 @@
-//! A server over HTTP+SSE by script: what it answers is set, what it was sent is kept.
+//! A scripted HTTP+SSE server: its answers are set, its requests are recorded.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// What the server does.
+/// How the server behaves.
 #[derive(Clone)]
 pub(super) struct Script {
     /// The status of a POST to `/sse` itself, and the body.
@@ -27,9 +27,9 @@ pub(super) struct Script {
     pub(super) get: u16,
     /// How its stream begins; `N` is the number of the stream, `PORT` the port.
     pub(super) first: &'static str,
-    /// The status and body behind a message that is taken.
+    /// The status and body for an accepted message.
     pub(super) taken: (u16, &'static str),
-    /// Whether answers of the client are left without a word.
+    /// Whether responses of the client are ignored.
     pub(super) deaf: bool,
     pub(super) version: &'static str,
 }
@@ -47,7 +47,7 @@ impl Default for Script {
     }
 }
 
-/// One request that came in.
+/// One request as received.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) what: String,
@@ -69,7 +69,7 @@ struct Inner {
     /// The open streams, by number.
     streams: Mutex<HashMap<String, mpsc::Sender<String>>>,
     opened: Mutex<usize>,
-    /// The call that waits for its question to be answered.
+    /// The call that waits for the answer to its question.
     asking: Mutex<Option<Value>>,
 }
 
@@ -92,27 +92,27 @@ impl Server {
         Self { port, inner, _served: served }
     }
 
-    /// The requests so far: method, path and the method of the message.
+    /// Returns the requests so far: HTTP verb, path, and method of the message.
     pub(super) fn seen(&self) -> Vec<Seen> {
         lock(&self.inner.seen).clone()
     }
 
-    /// The same in short.
+    /// Returns the requests so far, in short.
     pub(super) fn story(&self) -> Vec<String> {
         self.seen().into_iter().map(|seen| seen.what).collect()
     }
 
-    /// Ends every stream that is open.
+    /// Ends every open stream.
     pub(super) fn hang_up(&self) {
         lock(&self.inner.streams).clear();
     }
 
-    /// Answers messages with that status from now on, until told otherwise.
+    /// Answers messages with this status until told otherwise.
     pub(super) fn refuse(&self, status: u16) {
         self.inner.refuse.store(status, Ordering::SeqCst);
     }
 
-    /// Says something on every stream.
+    /// Sends a text on every stream.
     pub(super) fn say(&self, text: &str) {
         for stream in lock(&self.inner.streams).values() {
             stream.try_send(text.to_owned()).unwrap();
@@ -134,7 +134,7 @@ async fn serve(State(inner): State<Arc<Inner>>, request: Request) -> Response {
     if head.method == Method::POST {
         what = format!("{what} {said}");
     }
-    let text = |value: &axum::http::HeaderValue| value.to_str().unwrap().to_owned();
+    let text = |value: &HeaderValue| value.to_str().unwrap().to_owned();
     let headers = head.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
     lock(&inner.seen).push(Seen { what, headers });
     let moved = |status: u16, to: &str| (code(status), [(header::LOCATION, to.to_owned())]).into_response();
@@ -200,7 +200,8 @@ impl Inner {
         (code(status), body).into_response()
     }
 
-    /// The server itself: `echo` answers its arguments, `never` says nothing, `ask` reports, logs and asks before it answers.
+    /// The server itself: `echo` returns its arguments, `never` is silent, `ask` reports, logs, and asks before it
+    /// answers.
     fn answers(&self, message: &Value) -> Vec<Value> {
         let id = &message["id"];
         let result = |id: &Value, result: Value| json!({"jsonrpc": "2.0", "id": id, "result": result});

@@ -1,4 +1,4 @@
-//! Clients that begin what takes the host something to keep, and do not come back for it.
+//! Clients that make the host keep state, and do not return for it.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) fn subscriptions(target: &Target) -> LocalBoxFuture<'static, ()> {
                     let subscribe = request(1, "resources/subscribe", &json!({ "uri": uri(round) }));
                     let answer = wire.ask(&post(&target, &within(&session), &subscribe)).await?;
                     let refused = answer.text.contains("-32602");
-                    // The longest are over `limits.uri`, and so many are over `limits.subscriptions`.
+                    // The longest exceed `limits.uri`, and their number exceeds `limits.subscriptions`.
                     if (round.is_multiple_of(20) || round > 1000) && answer.status == 200 && !refused {
                         target.wrong(format!("subscription {round} was taken: {}", start(&answer.text)));
                     }
@@ -59,7 +59,8 @@ fn start(text: &str) -> String {
     text.chars().take(300).collect()
 }
 
-/// Calls that wait for the answer to a question: of clients with a session, which stay, and of those without, which went.
+/// Calls that wait for the answer to a question: of clients with a session, which stay, and of clients without, which
+/// are gone.
 pub(super) fn questions(target: &Target) -> LocalBoxFuture<'static, ()> {
     let of = target.clone();
     target.many(80, Duration::from_secs(1), move |number| {
@@ -79,7 +80,7 @@ pub(super) fn questions(target: &Target) -> LocalBoxFuture<'static, ()> {
     })
 }
 
-/// Starts tasks and never asks for their results.
+/// Starts tasks and never fetches their results.
 pub(super) fn tasks(target: &Target) -> LocalBoxFuture<'static, ()> {
     let of = target.clone();
     target.many(2, AGAIN, move |_| {
@@ -97,7 +98,7 @@ pub(super) fn tasks(target: &Target) -> LocalBoxFuture<'static, ()> {
     })
 }
 
-/// Streams of changes, each dropped as soon as it is there.
+/// Change streams, each dropped as soon as it is open.
 pub(super) fn listens(target: &Target) -> LocalBoxFuture<'static, ()> {
     let of = target.clone();
     target.many(8, Duration::from_millis(5), move |number| {
@@ -113,7 +114,7 @@ pub(super) fn listens(target: &Target) -> LocalBoxFuture<'static, ()> {
     })
 }
 
-/// Comes back for the events of others: by ids of streams and events, and by sessions, that are not its own.
+/// Resumes streams, events, and sessions that belong to others.
 pub(super) fn resumes(target: &Target) -> LocalBoxFuture<'static, ()> {
     let of = target.clone();
     target.many(2, AGAIN, move |_| {

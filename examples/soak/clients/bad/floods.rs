@@ -11,11 +11,11 @@ use tokio::time::{sleep, timeout};
 use super::Target;
 use super::wire::{Wire, call, get, head, hello, modern_post, post, post_text, request, within};
 
-/// Between two rounds of one client.
+/// Time between two rounds of one client.
 const AGAIN: Duration = Duration::from_millis(50);
-/// Requests of one round over one connection.
+/// Requests per round over one connection.
 const BURST: u64 = 100;
-/// How long answers are left alone.
+/// How long responses are left unread.
 const STAY: Duration = Duration::from_secs(6);
 
 /// Sessions, one after the other, none of them ended.
@@ -33,7 +33,7 @@ pub(super) fn initialize(target: &Target) -> LocalBoxFuture<'static, ()> {
     })
 }
 
-/// Requests one behind the other on a connection whose answers are not read.
+/// Pipelined requests on a connection whose responses are not read.
 pub(super) fn unread(target: &Target) -> LocalBoxFuture<'static, ()> {
     let of = target.clone();
     target.many(16, AGAIN, move |number| {
@@ -48,7 +48,7 @@ pub(super) fn unread(target: &Target) -> LocalBoxFuture<'static, ()> {
                 &number.to_string(),
             );
             let flood = async {
-                // It goes on until the buffers of both sockets are full.
+                // Continues until the buffers of both sockets are full.
                 while wire.send(&list).await.is_ok() && wire.send(&call).await.is_ok() {}
             };
             let _ = timeout(STAY, flood).await;
@@ -57,7 +57,7 @@ pub(super) fn unread(target: &Target) -> LocalBoxFuture<'static, ()> {
     })
 }
 
-/// Results of megabytes, of which the first bytes are read.
+/// Results of megabytes, of which only the first bytes are read.
 pub(super) fn huge(target: &Target) -> LocalBoxFuture<'static, ()> {
     let of = target.clone();
     target.many(32, AGAIN, move |number| {
@@ -83,7 +83,7 @@ pub(super) fn huge(target: &Target) -> LocalBoxFuture<'static, ()> {
     })
 }
 
-/// Cancellations, progress and answers that belong to nothing.
+/// Cancellations, progress, and responses that belong to nothing.
 pub(super) fn notices(target: &Target) -> LocalBoxFuture<'static, ()> {
     let of = target.clone();
     target.many(4, AGAIN, move |_| {
@@ -147,11 +147,11 @@ pub(super) fn malformed(target: &Target) -> LocalBoxFuture<'static, ()> {
             for body in bodies.iter() {
                 let answer = wire.ask(&post_text(&target, &within, body)).await?;
                 if answer.status >= 500 && answer.status != 503 {
-                    target.wrong(format!("what is malformed was answered {}", answer.status));
+                    target.wrong(format!("a malformed request was answered {}", answer.status));
                 }
-                // An error repeats 256 characters of a name at most.
+                // An error repeats at most 256 characters of a name.
                 if answer.text.len() > 64 * 1024 {
-                    target.wrong(format!("what is malformed was answered with {} bytes", answer.text.len()));
+                    target.wrong(format!("a malformed request was answered with {} bytes", answer.text.len()));
                 }
             }
             wire.end(&target, &session).await
@@ -159,7 +159,7 @@ pub(super) fn malformed(target: &Target) -> LocalBoxFuture<'static, ()> {
     })
 }
 
-/// Hosts, origins, tokens, sessions and paths that are none.
+/// Invalid hosts, origins, tokens, sessions, and paths.
 pub(super) fn guesses(target: &Target) -> LocalBoxFuture<'static, ()> {
     let of = target.clone();
     target.many(4, AGAIN, move |_| {
@@ -187,7 +187,7 @@ pub(super) fn guesses(target: &Target) -> LocalBoxFuture<'static, ()> {
                 let mut wire = Wire::open(&target).await?;
                 for guess in guesses {
                     let Ok(answer) = wire.ask(&guess).await else {
-                        // Some are not worth a connection.
+                        // Some of them cost the connection.
                         wire = Wire::open(&target).await?;
                         continue;
                     };

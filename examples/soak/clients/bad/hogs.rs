@@ -1,4 +1,4 @@
-//! Clients that take connections, places and memory and give nothing for them.
+//! Clients that take connections, sessions, and memory without using them.
 
 use std::io;
 use std::rc::Rc;
@@ -12,12 +12,12 @@ use tokio::time::{sleep, timeout};
 use super::Target;
 use super::wire::{Wire, call, get, head, hello, post, within};
 
-/// Between a connection that was closed and the next one.
+/// Time between a closed connection and the next one.
 const AGAIN: Duration = Duration::from_millis(500);
-/// A body is at most that long (`host.limits.body`).
+/// The longest body (`host.limits.body`).
 const BODY: usize = 4 << 20;
 
-/// A byte a second of a head.
+/// A head, one byte per second.
 pub(super) fn slow_heads(target: &Target) -> LocalBoxFuture<'static, ()> {
     let of = target.clone();
     target.many(100, AGAIN, move |_| {
@@ -29,7 +29,7 @@ pub(super) fn slow_heads(target: &Target) -> LocalBoxFuture<'static, ()> {
     })
 }
 
-/// The same of a body.
+/// A body, one byte per second.
 pub(super) fn slow_bodies(target: &Target) -> LocalBoxFuture<'static, ()> {
     let of = target.clone();
     target.many(100, AGAIN, move |_| {
@@ -42,7 +42,7 @@ pub(super) fn slow_bodies(target: &Target) -> LocalBoxFuture<'static, ()> {
     })
 }
 
-/// Sends the beginning, then a byte a second until the host has enough of it.
+/// Sends the beginning, then a byte per second until the host gives up.
 async fn drip(wire: &mut Wire, begin: &str) -> io::Result<()> {
     wire.send(begin).await?;
     let mut bytes = [0; 512];
@@ -53,7 +53,7 @@ async fn drip(wire: &mut Wire, begin: &str) -> io::Result<()> {
     }
 }
 
-/// As long as a body may be, but for its last byte.
+/// A body of the largest size, but for its last byte.
 pub(super) fn nearly_whole(target: &Target) -> LocalBoxFuture<'static, ()> {
     let (of, piece) = (target.clone(), Rc::new(" ".repeat(64 * 1024)));
     target.many(100, AGAIN, move |_| {
@@ -72,7 +72,7 @@ pub(super) fn nearly_whole(target: &Target) -> LocalBoxFuture<'static, ()> {
                 }
                 std::future::pending::<io::Result<()>>().await
             };
-            // It says that it has no room, or that this took too long.
+            // The host says that it has no room, or that this took too long.
             tokio::select! {
                 _ = read.read(&mut bytes) => Ok(()),
                 _ = send => Ok(()),
@@ -81,7 +81,7 @@ pub(super) fn nearly_whole(target: &Target) -> LocalBoxFuture<'static, ()> {
     })
 }
 
-/// A body in chunks that nobody ends.
+/// A chunked body that never ends.
 pub(super) fn endless_chunks(target: &Target) -> LocalBoxFuture<'static, ()> {
     let (of, chunk) = (target.clone(), Rc::new(format!("4000\r\n{}\r\n", " ".repeat(0x4000))));
     target.many(16, AGAIN, move |_| {
@@ -95,7 +95,7 @@ pub(super) fn endless_chunks(target: &Target) -> LocalBoxFuture<'static, ()> {
     })
 }
 
-/// As many connections as there may be, without a token; one in four says now and then that it lives.
+/// As many connections as allowed, without a token; one in four shows a sign of life now and then.
 pub(super) fn idle(target: &Target) -> LocalBoxFuture<'static, ()> {
     let of = target.clone();
     target.many(2048, Duration::from_secs(2), move |number| {
@@ -117,7 +117,7 @@ pub(super) fn idle(target: &Target) -> LocalBoxFuture<'static, ()> {
     })
 }
 
-/// Posts of clients that shut their sending side at once, as `nc -N` does; a whole request is answered all the same.
+/// Posts of clients that shut their sending side at once, like `nc -N`; a complete request is still answered.
 pub(super) fn half_closed(target: &Target) -> LocalBoxFuture<'static, ()> {
     let of = target.clone();
     target.many(4, Duration::from_millis(20), move |_| {
@@ -125,7 +125,7 @@ pub(super) fn half_closed(target: &Target) -> LocalBoxFuture<'static, ()> {
         async move {
             let mut wire = Wire::open(&target).await?;
             let session = wire.session(&target, &json!({})).await?;
-            // A session that was not used for two seconds may have had to make room for one of the same principal.
+            // A session unused for two seconds may have made room for another one of the same principal.
             let used = wire.ask(&post(&target, &within(&session), &call(0, "work__echo"))).await?;
             if used.status != 200 {
                 return wire.end(&target, &session).await;
@@ -133,7 +133,7 @@ pub(super) fn half_closed(target: &Target) -> LocalBoxFuture<'static, ()> {
             let mut half = Wire::open(&target).await?;
             half.send(&post(&target, &within(&session), &call(1, "work__echo"))).await?;
             half.0.shutdown().await?;
-            // One that was turned away, or got no place, was told so.
+            // A client that was refused, or got no session, was told so.
             let answered = half.answer(false).await;
             wire.end(&target, &session).await?;
             match answered {
@@ -165,10 +165,10 @@ pub(super) fn resets(target: &Target) -> LocalBoxFuture<'static, ()> {
     })
 }
 
-/// Thousands of sessions, each with a stream that nobody reads.
+/// Thousands of sessions, each with an unread stream.
 pub(super) fn streams(target: &Target) -> LocalBoxFuture<'static, ()> {
     let of = target.hoards();
-    // A hundred and fifty tries a second for as long as it lasts: thousands within the shortest run.
+    // A hundred and fifty attempts per second throughout: thousands even in the shortest run.
     target.many(600, Duration::from_secs(4), move |_| {
         let target = of.clone();
         async move {

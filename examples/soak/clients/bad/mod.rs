@@ -1,5 +1,5 @@
-//! The worst kinds of clients, all at once, in a process of their own: each goes on until the input of the process ends, and
-//! begins anew when the host closes its connection. What each kind did is told at the end.
+//! The worst kinds of clients, all at once, in a separate process: each continues until the input of the process ends,
+//! and starts over when the host closes its connection. Each kind reports what it did at the end.
 
 mod asking;
 mod floods;
@@ -20,13 +20,13 @@ use tokio::io::AsyncReadExt as _;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{sleep, timeout};
 
-/// The first argument of a process that is all of them.
+/// The first argument of the process that runs all of them.
 pub(crate) const MODE: &str = "__bad-clients";
 
-/// A kind from its first connection to the end of the process.
+/// Runs one kind from its first connection to the end of the process.
 type Run = fn(&Target) -> LocalBoxFuture<'static, ()>;
 
-/// Every kind, and what it is told as.
+/// Every kind, under the name it is reported by.
 const KINDS: [(&str, Run); 22] = [
     ("slow heads", hogs::slow_heads),
     ("slow bodies", hogs::slow_bodies),
@@ -37,8 +37,8 @@ const KINDS: [(&str, Run); 22] = [
     ("resets after a request", hogs::resets),
     ("sessions with streams", hogs::streams),
     ("initialize", floods::initialize),
-    ("requests whose answers nobody reads", floods::unread),
-    ("huge results that nobody reads", floods::huge),
+    ("requests with unread responses", floods::unread),
+    ("huge unread results", floods::huge),
     ("notices about nothing", floods::notices),
     ("malformed messages", floods::malformed),
     ("guesses", floods::guesses),
@@ -46,23 +46,23 @@ const KINDS: [(&str, Run); 22] = [
     ("unread streams over HTTP/2", two::unread),
     ("subscriptions", asking::subscriptions),
     ("calls left at a question", asking::questions),
-    ("tasks that nobody fetches", asking::tasks),
+    ("unfetched tasks", asking::tasks),
     ("listens opened and dropped", asking::listens),
     ("events of others", asking::resumes),
     ("a line without end over stdio", pipe::endless),
 ];
 
-/// How many kinds there are.
+/// The number of kinds.
 pub(crate) const COUNT: usize = KINDS.len();
 
-/// No round of any kind takes longer, so that none hangs unseen.
+/// The time limit of every round, so that a hang does not go unnoticed.
 const ROUND: Duration = Duration::from_secs(40);
 
-/// What a kind goes by, and where it notes what it did.
+/// What a kind connects to, and where it records what it did.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     place: Rc<Place>,
-    /// Rounds that came to what they were meant to.
+    /// Rounds that achieved their purpose.
     did: Rc<Cell<u64>>,
     seen: Rc<Seen>,
 }
@@ -70,24 +70,24 @@ pub(super) struct Target {
 #[derive(Debug)]
 struct Place {
     address: SocketAddr,
-    /// The token of those that open sessions and keep them.
+    /// The token of clients that open sessions and keep them.
     hoarder: String,
-    /// That of all others.
+    /// The token of all others.
     other: String,
     host: PathBuf,
     home: PathBuf,
 }
 
-/// What went against a promise.
+/// Broken promises.
 #[derive(Debug, Default)]
 struct Seen {
     wrong: RefCell<Vec<String>>,
-    /// The most memory that a host over stdio had, in KiB.
+    /// The peak memory of a host over stdio, in KiB.
     pipe: Cell<u64>,
 }
 
 impl Target {
-    /// The same, as a client that keeps all sessions it gets.
+    /// Turns it into a client that keeps all its sessions.
     fn hoards(&self) -> Self {
         let place = &self.place;
         let place = Place {
@@ -107,7 +107,7 @@ impl Target {
         }
     }
 
-    /// So many at once, each begun anew after a pause when it is over.
+    /// Runs `count` of them at once, and restarts each after a pause when it ends.
     fn many<F>(&self, count: usize, pause: Duration, one: impl Fn(usize) -> F + 'static) -> LocalBoxFuture<'static, ()>
     where
         F: Future<Output = std::io::Result<()>> + 'static,
@@ -139,7 +139,7 @@ impl Target {
     }
 }
 
-/// Runs them: `__bad-clients ADDRESS HOARDER OTHER HOST HOME`.
+/// Runs all kinds: `__bad-clients ADDRESS HOARDER OTHER HOST HOME`.
 pub(crate) fn main(mut arguments: impl Iterator<Item = String>) -> Result<(), String> {
     let mut next = || arguments.next().ok_or("ADDRESS HOARDER OTHER HOST HOME are wanted");
     let address = next()?.parse().map_err(|_| "no address")?;
@@ -157,7 +157,7 @@ pub(crate) fn main(mut arguments: impl Iterator<Item = String>) -> Result<(), St
             kinds.spawn_local(run(&target));
         }
         let mut input = tokio::io::stdin();
-        // Nothing comes, but the end.
+        // Waits for the end of the input.
         let _ = input.read_to_end(&mut Vec::new()).await;
         kinds.shutdown().await;
         let did: Map<_, _> = counts.iter().map(|(name, did)| ((*name).to_owned(), Value::from(did.get()))).collect();

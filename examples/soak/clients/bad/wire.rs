@@ -1,4 +1,4 @@
-//! A connection of a bad client, and the requests that it sends, byte by byte as it wants them.
+//! A connection of a bad client, and its requests, byte by byte.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use super::Target;
 #[derive(Debug)]
 pub(super) struct Wire(pub(super) TcpStream);
 
-/// What came to a request.
+/// The response to a request.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -24,7 +24,7 @@ impl Wire {
         Ok(Self(TcpStream::connect(target.place.address).await?))
     }
 
-    /// One whose system takes little for it.
+    /// Opens a connection with a small receive buffer.
     pub(super) async fn narrow(target: &Target) -> io::Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.set_recv_buffer_size(4096)?;
@@ -35,13 +35,13 @@ impl Wire {
         self.0.write_all(text.as_bytes()).await
     }
 
-    /// Waits until the host closes; what it says is thrown away.
+    /// Waits until the host closes, and discards what it sends.
     pub(super) async fn closed(&mut self) {
         let mut bytes = [0; 4096];
         while self.0.read(&mut bytes).await.is_ok_and(|length| length > 0) {}
     }
 
-    /// The whole answer to what was sent: its head alone, if it is a stream that goes on.
+    /// Reads the whole response: only its head if it is a stream that goes on.
     pub(super) async fn answer(&mut self, goes_on: bool) -> io::Result<Answer> {
         let mut bytes = Vec::new();
         loop {
@@ -77,7 +77,7 @@ impl Wire {
         Ok(id)
     }
 
-    /// Gives a session back, so that the next one finds a place.
+    /// Ends a session, so that the next one finds room.
     pub(super) async fn end(&mut self, target: &Target, session: &str) -> io::Result<()> {
         let head = head(target, "DELETE /mcp", &within(session));
         self.ask(&format!("{head}Content-Length: 0\r\n\r\n")).await?;
@@ -85,12 +85,12 @@ impl Wire {
     }
 }
 
-/// The headers of a request in a session.
+/// Returns the headers of a request in a session.
 pub(super) fn within(session: &str) -> String {
     format!("Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: 2025-11-25\r\n")
 }
 
-/// A head that is not over yet.
+/// Returns an unfinished head.
 pub(super) fn head(target: &Target, line: &str, headers: &str) -> String {
     let place = &target.place;
     format!(
@@ -109,7 +109,7 @@ pub(super) fn post(target: &Target, headers: &str, message: &Value) -> String {
 }
 
 pub(super) fn get(target: &Target, headers: &str) -> String {
-    // It takes the one type alone.
+    // It accepts only this type.
     format!("{}\r\n", head(target, "GET /mcp", headers))
 }
 
@@ -126,7 +126,7 @@ pub(super) fn call(id: u64, tool: &str) -> Value {
     request(id, "tools/call", &json!({ "name": tool, "arguments": { "text": "bad" } }))
 }
 
-/// A request of 2026-07-28 and the headers that go with it; clients of different words are not one client.
+/// Returns a request of 2026-07-28 and its headers; different words stand for different clients.
 pub(super) fn modern(method: &str, mut params: Value, word: &str) -> (String, Value) {
     let name = params["name"].as_str().map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default();
     let headers = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}");

@@ -1,4 +1,4 @@
-//! `mcp-host auth`: which logins there are, without what is secret.
+//! `mcp-host auth`: lists the logins, without secrets.
 
 use mcp_host::admin::SignIn;
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ pub(super) async fn run(args: &Auth, common: &Common, output: &Output) -> Result
         return Ok(Exit::Ok);
     }
     if held.servers.is_empty() {
-        output.remark("no server that one signs in to");
+        output.remark("no servers to sign in to");
         return Ok(Exit::Ok);
     }
     let mut table = Table::new(&COLUMNS);
@@ -66,7 +66,7 @@ fn cells(row: &Row) -> Vec<Cell> {
     ]
 }
 
-/// Where a token is, for people.
+/// Describes where the token of a login is kept.
 pub(super) fn place(kept: &str) -> &'static str {
     match kept {
         "keyring" => "a file, its key in the keyring",

@@ -4,27 +4,28 @@ use mcp_host::protocol::Raw;
 use mcp_host::registry::Kind;
 use serde_json::Value;
 
-use crate::args::{Call, Common};
+use crate::args::{CallArgs, Common};
 use crate::arguments::completed;
 use crate::output::Output;
 use crate::parameters::{self, Misfit};
 use crate::payload::{self, Notes};
 use crate::report::{Exit, Failure};
 use crate::save::{self, Target};
-use crate::servers::{Wanted, quoted};
-use crate::session::{Asked, Session};
+use crate::servers::Selection;
+use crate::session::{Lookup, Session};
+use crate::text::quoted;
 use crate::{given, joined, named, schema};
 
-pub(crate) async fn run(args: &Call, common: &Common, output: &Output) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &CallArgs, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let target = args.out.as_deref().map(Target::of).transpose()?;
     let (typed, line) = meant(args, common).await;
-    // What is wrong without knowing the tool is told before anything is started.
+    // Mistakes that are visible without knowing the tool are reported before anything is started.
     let words = given::read(line, output).await?;
     parameters::for_tool(&words, None, Misfit::Refuse)?;
     let mut plan = joined::plan(common, args.demo.demo).await?;
-    plan.keep(Wanted::Named(&typed))?;
+    plan.keep(Selection::Named(&typed))?;
     let session = Session::call(plan, common.again(args.demo.demo), args.timeout, output).await?;
-    let outcome = call(args, &typed, (line, &words), &session, output).await;
+    let outcome = call(args, &typed, line, &words, &session, output).await;
     session.close().await;
     let (name, result) = outcome?;
     let is_error = result.member("isError").is_some_and(|flag| flag.as_str() == "true");
@@ -43,8 +44,8 @@ pub(crate) async fn run(args: &Call, common: &Common, output: &Output) -> Result
     }
 }
 
-/// The tool and its arguments. A server and its tool may come as two words.
-async fn meant<'a>(args: &'a Call, common: &Common) -> (String, &'a [String]) {
+/// Returns the tool and its arguments. The user may type server and tool as two words.
+async fn meant<'a>(args: &'a CallArgs, common: &Common) -> (String, &'a [String]) {
     if let Some((first, rest)) = args.arguments.split_first()
         && !first.contains('=')
         && !first.starts_with(['{', '[', '-', '@', '"', ' '])
@@ -55,11 +56,13 @@ async fn meant<'a>(args: &'a Call, common: &Common) -> (String, &'a [String]) {
     (args.tool.clone(), &args.arguments)
 }
 
-/// Calls the tool. The name that it goes by, and its answer. The words come as they were typed and as they were read.
+/// Calls the tool. Returns its exposed name and its answer. `line` has the arguments as typed; in `words`, the texts of
+/// files replace their names.
 async fn call(
-    args: &Call,
+    args: &CallArgs,
     typed: &str,
-    (line, words): (&[String], &[String]),
+    line: &[String],
+    words: &[String],
     session: &Session<'_>,
     output: &Output,
 ) -> Result<(String, Raw), Failure> {
@@ -81,7 +84,7 @@ async fn call(
                 quoted(name),
                 session.again()
             );
-            // Where something is missing and nothing else is wrong, the whole call is the best help.
+            // If arguments are missing and nothing else is wrong, the completed call is the best help.
             let is_short = verdict.wrong.iter().all(|(what, help)| help.is_none() && what.contains("` needs `"));
             let schema = tool.and_then(|tool| tool.definition().member("inputSchema")).filter(|_| is_short);
             let whole = schema.and_then(|schema| completed(name, &schema, line, &arguments, session.again()));
@@ -94,7 +97,7 @@ async fn call(
         call = call.timeout(limit);
     }
     let known = tools.iter().map(|tool| tool.name()).collect();
-    let answer = session.answer(call, &Asked { what: "tool", name: typed, known }).await;
+    let answer = session.answer(call, &Lookup { what: "tool", name: typed, known }).await;
     match answer {
         Ok(result) => Ok((name.to_owned(), result)),
         Err(failure) if failure.exit == Exit::TimedOut && args.timeout.is_some() => {

@@ -1,15 +1,14 @@
-//! What `serve` says of clients that come and go: a line each, and where there are many, one line a second for all of them.
+//! The lines of `serve` about clients that come and go: one each, or one line per second if there are many.
 //!
-//! Clients choose their names, and connect as often as they like: names are cut, escaped, and quoted where they could be
-//! taken for words of ours, and no client fills the terminal.
+//! Clients choose their names and connect as often as they like. So names are cut, escaped, and quoted where they could
+//! be mistaken for our own words, and no client can fill the terminal.
 
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use mcp_host::{ClientChange, ClientEvents, ClientNews, ClientStatus, Host};
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep_until};
 
-use super::watch::unix_ms;
 use crate::output::Output;
 use crate::text;
 
@@ -25,8 +24,8 @@ impl Callers {
         Self { events: host.client_events(), room: Room::new(Instant::now()) }
     }
 
-    /// The next thing to say; `None` when the host is gone. While there is no room for a line, clients that come and go
-    /// wake nobody.
+    /// Waits for the news that the next line is about. Returns `None` when the host is gone. While there is no room for
+    /// a line, clients that come and go do not wake this task.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -39,17 +38,22 @@ impl Callers {
     }
 }
 
-/// Says it.
+/// Prints the line about some news.
 pub(super) fn tell(news: &ClientNews, output: &Output) {
     if output.json {
-        // Whoever reads stdout may be gone; the daemon stays.
+        // The reader of stdout may be gone; the daemon stays.
         let _ = output.value(&as_json(news));
     } else {
         output.remark(&line(news));
     }
 }
 
-/// `claude-code 2.1 connected (2025-11-25), 3 clients`
+/// Converts a time to milliseconds since 1970.
+pub(super) fn unix_ms(at: SystemTime) -> u64 {
+    at.duration_since(UNIX_EPOCH).ok().and_then(|at| u64::try_from(at.as_millis()).ok()).unwrap_or(0)
+}
+
+/// Formats `claude-code 2.1 connected (2025-11-25), 3 clients`.
 fn line(news: &ClientNews) -> String {
     match news {
         ClientNews::One(event) => {
@@ -80,11 +84,12 @@ fn as_json(news: &ClientNews) -> Value {
     }
 }
 
-/// Characters of a name that are shown, and of a version.
+/// How many characters of a name are shown.
 const NAME: usize = 40;
+/// How many characters of a version are shown.
 const VERSION: usize = 20;
 
-/// What a client calls itself.
+/// Formats a client's name and version.
 pub(super) fn who(client: &ClientStatus) -> String {
     let version = client.version.as_deref().map(str::trim).filter(|version| !version.is_empty());
     let version = version.map(|version| format!(" {}", word(version, VERSION))).unwrap_or_default();
@@ -94,22 +99,22 @@ pub(super) fn who(client: &ClientStatus) -> String {
     }
 }
 
-/// Cut and escaped; in quotes where it holds more than names do.
+/// Cuts and escapes a word; quotes it if it has characters that names do not have.
 pub(super) fn word(text: &str, width: usize) -> String {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '.' | '/' | '@' | '+');
     let cut = text::cut(&text::line(text), width);
     if text.chars().all(plain) { cut } else { format!("\"{}\"", cut.replace('"', "'")) }
 }
 
-/// How many lines may come at once; then one a second.
+/// How many lines may come at once. After these, there is one per second.
 const AT_ONCE: u32 = 8;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Room for lines. The last one is kept for the sum of all that waits.
+/// The room for lines: how many may be printed now. The last one is reserved for a summary of everything that waits.
 #[derive(Debug)]
 struct Room {
     lines: u32,
-    /// Since when it grows.
+    /// Since when the room grows again.
     since: Instant,
 }
 
@@ -118,7 +123,7 @@ impl Room {
         Self { lines: AT_ONCE, since: now }
     }
 
-    /// From when on there is room.
+    /// Returns from when on there is room for a line.
     fn ready(&self) -> Instant {
         if self.lines > 0 { self.since } else { self.since + SECOND }
     }
@@ -165,14 +170,14 @@ mod tests {
                 room.take(now);
             }
         }
-        // Seven at once, then the sum of what waits, and again for each of the nine whole seconds.
+        // Seven at once, then a summary, and another one for each of the nine whole seconds.
         assert_eq!(lines.len(), 8 + 9);
         assert!(
             lines[..7].iter().all(|(_, is_sum)| !is_sum) && lines[7..].iter().all(|(_, is_sum)| *is_sum),
             "{lines:?}"
         );
         assert!(lines[8..].windows(2).all(|pair| pair[1].0 - pair[0].0 == 1000), "{lines:?}");
-        // A quiet time brings the room back.
+        // A quiet period restores the room.
         let later = begun + Duration::from_secs(60);
         assert!(!room.is_last(later));
         assert_eq!((room.lines, room.ready()), (AT_ONCE, later));

@@ -1,4 +1,4 @@
-//! `mcp-host check`: what the config says, with nothing started.
+//! `mcp-host check`: checks the config without starting anything.
 
 use std::path::Path;
 
@@ -51,12 +51,12 @@ struct Row<'a> {
     help: Option<String>,
 }
 
-/// Why a server cannot be started as it is configured.
+/// A server that cannot be started as configured.
 struct Broken<'a> {
     server: &'a Server,
     why: String,
     help: Option<String>,
-    /// What its entry says wrong, place by place; nothing where the entry is fine and the machine lacks something.
+    /// The problems of its config entry; empty if the entry is fine and the machine lacks something.
     found: Vec<Problem>,
 }
 
@@ -94,13 +94,13 @@ pub(crate) fn run(args: &Check, common: &Common, output: &Output) -> Result<Exit
     told(&broken).or_else(|| not_approved(&plan.config)).map_or(Ok(Exit::Ok), Err)
 }
 
-/// The servers that the config says too little of to start them, as one failure.
+/// Returns one failure for all servers whose entries are incomplete; `None` if there are none.
 pub(crate) fn unusable(config: &Config) -> Option<Failure> {
     let broken: Vec<Broken<'_>> = config.servers.iter().filter_map(incomplete).collect();
     told(&broken)
 }
 
-/// All servers that would not start. Nothing is run to find out.
+/// Returns all servers that would not start, without running anything.
 fn broken(config: &Config) -> Vec<Broken<'_>> {
     config.servers.iter().filter_map(|server| incomplete(server).or_else(|| unstartable(server))).collect()
 }
@@ -128,7 +128,7 @@ fn told(broken: &[Broken<'_>]) -> Option<Failure> {
     (!broken.is_empty()).then(|| Failure::each(Exit::Usage, problems))
 }
 
-/// The servers that wait for the user's yes, as one failure.
+/// Returns one failure for all servers that need approval; `None` if there are none.
 pub(crate) fn not_approved(config: &Config) -> Option<Failure> {
     let waiting = config.servers.iter().filter(|server| server.disabled.as_deref() == Some(NOT_APPROVED));
     let names: Vec<String> = waiting.map(|server| format!("`{}`", server.name)).collect();
@@ -136,7 +136,7 @@ pub(crate) fn not_approved(config: &Config) -> Option<Failure> {
     (!names.is_empty()).then(|| Failure::new(Exit::Denied, error).help("mcp-host approve"))
 }
 
-/// Names the entries that lead back to this host.
+/// Warns about entries that lead back to this host.
 fn warn_of_itself(config: &Config, output: &Output) {
     let started = config.servers.iter().filter(|server| server.disabled.as_deref() == Some(ITSELF));
     let started = started.map(|server| (server, "starts this host again, so it is left out"));
@@ -145,7 +145,7 @@ fn warn_of_itself(config: &Config, output: &Output) {
     for (server, what) in started.chain(dialed) {
         output.talk(&format!("warning: {}server `{}` {what}", place(server), server.name));
         output.talk(&format!(
-            "help: take `{}` out of {}; a client that wants mcp-host keeps it in a file of its own",
+            "help: remove `{}` from {}; a client's entry for mcp-host belongs in that client's own file",
             server.name,
             server.source.file.display()
         ));
@@ -185,7 +185,7 @@ fn print(config: &Config, broken: &[Broken<'_>], endpoint: bool, output: &Output
 const COLUMNS: [Column; 4] =
     [Column::stays("SERVER"), Column::stays("TRANSPORT"), Column::wraps("STATE"), Column::cuts("TARGET")];
 
-/// What is said of a file: never `ok` where the command fails because of it.
+/// Returns the verdict on a file: never `ok` if the command fails because of it.
 fn verdict(file: &Path, config: &Config, broken: &[Broken<'_>], endpoint: bool) -> String {
     let name = file.display().to_string();
     let name = text::line(&name);
@@ -207,7 +207,7 @@ fn cells(row: &Row<'_>) -> [Cell; 4] {
         (None, None) => "ok".to_owned(),
     };
     let by = row.headers_helper.as_ref().map_or(String::new(), |program| format!(", headers by {program}"));
-    // Of an entry that says nothing usable there is nothing to show.
+    // An unusable entry has no transport and no target to show.
     let (transport, target) = if row.target.is_empty() { ("-", "-") } else { (row.transport, row.target.as_str()) };
     [name.into(), transport.into(), Cell::state(&state), format!("{target}{by}").into()]
 }

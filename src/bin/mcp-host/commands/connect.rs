@@ -1,8 +1,8 @@
-//! `mcp-host check --connect`: starts each server once and tells what came of it; where a daemon serves the same config, how
-//! the servers are there.
+//! `mcp-host check --connect`: starts each server once and reports the result. If a daemon serves the same config,
+//! reports the state of its servers.
 
 use mcp_host::config::{NOT_APPROVED, Server};
-use mcp_host::{ServerStatus, StateName};
+use mcp_host::{Host, ServerStatus, StateName};
 
 use super::check::{not_approved, unusable};
 use super::suspects;
@@ -22,13 +22,13 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
         plan.config.servers = vec![server];
     }
     plan.tell_notes(output);
-    // What the config alone can say of these is said at the end.
+    // Problems visible in the config alone are reported at the end.
     let told: Vec<String> =
         plan.config.servers.iter().filter(|server| is_told(server)).map(|server| server.name.clone()).collect();
     let unusable = unusable(&plan.config).or_else(|| not_approved(&plan.config));
     let again = common.again(args.demo.demo);
     let servers = plan.config.servers.clone();
-    let (status, suspects) = match joined::state(&plan).await {
+    let (status, remarks) = match joined::state(&plan).await {
         Some((at, status)) => {
             output.remark(&format!("note: this is the state of {at}, which serves this config"));
             (status, Vec::new())
@@ -36,16 +36,16 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
         None => {
             let session = Session::look_alone(plan, again.clone(), output).await?;
             let status = session.status();
-            let suspects = suspects::lines(&servers, &session.host.catalog());
+            let remarks = if output.json { Vec::new() } else { remarks(&servers, &session.host).await };
             session.close().await;
-            (status, suspects)
+            (status, remarks)
         }
     };
     if output.json {
         output.value(&status)?;
     } else {
         output.lines(lines(&status, output))?;
-        suspects.iter().for_each(|line| output.talk(line));
+        remarks.iter().for_each(|line| output.talk(line));
     }
     let failures: Vec<Failure> = status
         .iter()
@@ -63,11 +63,30 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
     Ok(worst.unwrap_or(Exit::Ok))
 }
 
+/// Returns what is odd about the tools that the servers list. None of it is a failure.
+async fn remarks(servers: &[Server], host: &Host) -> Vec<String> {
+    let mut lines = invalid_schemas(host).await;
+    lines.extend(suspects::lines(servers, &host.catalog()));
+    lines
+}
+
+#[cfg(feature = "schemas")]
+async fn invalid_schemas(host: &Host) -> Vec<String> {
+    host.invalid_schemas().await.into_iter().map(|schema| format!("note: {schema}")).collect()
+}
+
+/// Returns nothing: the compiler of schemas costs each host memory, so it is in the program only with the feature
+/// `schemas`.
+#[cfg(not(feature = "schemas"))]
+async fn invalid_schemas(_: &Host) -> Vec<String> {
+    Vec::new()
+}
+
 fn is_told(server: &Server) -> bool {
     server.unusable.is_some() || server.disabled.as_deref() == Some(NOT_APPROVED)
 }
 
-/// A table, and under it what is odd about servers that are there.
+/// Returns a table, and below it the problems of connected servers.
 fn lines(status: &[ServerStatus], output: &Output) -> Vec<String> {
     let mut table = Table::new(
         &["SERVER", "STATE", "REVISION", "TOOLS", "RESOURCES", "TEMPLATES", "PROMPTS", "TIME"].map(Column::stays),
@@ -83,7 +102,7 @@ fn lines(status: &[ServerStatus], output: &Output) -> Vec<String> {
     lines
 }
 
-/// What a server that is not there wrote to standard error last. A line that its cause quotes already needs no second one.
+/// Returns a failed server's last lines on standard error, unless there is only one and the cause already quotes it.
 fn last_words(server: &ServerStatus) -> Vec<String> {
     let cause = server.last_error.as_deref().unwrap_or_default();
     let told = matches!(server.stderr.as_slice(), [line] if cause.contains(line.as_str()));
@@ -96,7 +115,7 @@ fn last_words(server: &ServerStatus) -> Vec<String> {
     std::iter::once(heading).chain(said).collect()
 }
 
-/// Lines of standard error under a server.
+/// How many lines of standard error are shown under a server.
 const LINES: usize = 10;
 
 fn row(server: &ServerStatus) -> [Cell; 8] {

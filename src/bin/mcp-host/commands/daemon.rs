@@ -1,4 +1,4 @@
-//! The hidden mode of a daemon that was started by its first client (`join: "start"`): a socket named by its config, no port.
+//! The hidden mode of a daemon started by its first client (`join: "start"`): a socket named after its config, no port.
 
 use mcp_host::admin::At;
 
@@ -15,10 +15,10 @@ pub(crate) async fn run(
     signals: &mut Signals,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    // Neither the terminal of the starter nor the end of its session concerns it.
+    // Detaches this process from the terminal and the session of the process that started it.
     #[cfg(unix)]
     let _ = rustix::process::setsid();
-    let at = At::config(&args.name).ok_or_else(|| Failure::new(Exit::Usage, "that is no name of a daemon"))?;
+    let at = At::config(&args.name).ok_or_else(|| Failure::new(Exit::Usage, "that is not the name of a daemon"))?;
     let plan = Plan::load(common, false, None)?;
     plan.tell_notes(output);
     let follow = plan.again();

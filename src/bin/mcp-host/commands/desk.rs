@@ -1,43 +1,43 @@
-//! Who handles logins: the daemon that runs, or this process by its config, where none runs or the one that runs does not
-//! know the server. Both take the same requests, and both keep tokens where every host of the user finds them.
+//! The desk, which handles logins: the running daemon, or this process if none runs or the daemon does not know the
+//! server. Both take the same requests, and both keep tokens where every host of the user finds them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mcp_host::Host;
-use mcp_host::admin::{self, AskError, SignIn};
+use mcp_host::admin::{self, AskError, Refused, SignIn};
 use mcp_host::config::{NOT_APPROVED, Start};
+use mcp_host::{Host, Raw};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::status::{self, Asked};
+use super::status::{self, DaemonQuery};
 use crate::args::Common;
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::{Plan, Wanted, quoted};
-use crate::text;
+use crate::servers::{Plan, Selection};
+use crate::text::{self, quoted};
 
-/// Who handles a login.
+/// The handler of logins, and what to suggest if it fails.
 pub(super) struct Desk {
     at: At,
-    /// The command that was given, with its server, for hints.
+    /// The command with its server, for suggested commands.
     command: String,
-    /// The options that mean the same config in a hint.
+    /// The options that make a suggested command use the same config.
     again: String,
 }
 
 enum At {
     Daemon(Option<SocketAddr>),
-    /// A host of this process in which nothing is started.
+    /// A host in this process that only signs in, and starts none of the configured servers.
     Here(Box<Host>),
 }
 
-/// What was asked of a daemon.
+/// What a command wants to have done.
 pub(super) struct Errand<'a> {
     /// `login`, `logout` or `auth`.
     pub(super) command: &'static str,
-    /// The server that it is about; none for all.
+    /// The server; `None` for all servers.
     pub(super) server: Option<&'a str>,
     pub(super) listen: Option<SocketAddr>,
 }
@@ -51,85 +51,76 @@ pub(super) struct Keeping {
     pub(super) key_file: Option<std::path::PathBuf>,
 }
 
-/// A no of whoever handles logins. It may be of an older program.
-#[derive(Debug, Deserialize)]
-struct Refused {
-    error: String,
-    /// It was asked for what there is not.
-    #[serde(default)]
-    usage: bool,
-}
-
-/// What the status of a daemon tells of its servers.
+/// The servers in the status of a daemon.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Running {
-    servers: Option<Vec<Known>>,
+    servers: Option<Vec<RunningServer>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Known {
+struct RunningServer {
     name: String,
     alias: String,
 }
 
-/// How long a host of this process has to end.
+/// How long a host in this process has to shut down.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 impl Desk {
-    /// Finds who handles the errand, and says so where it is not plain.
+    /// Finds the handler for the errand, and prints a note if the choice may surprise.
     pub(super) async fn find(errand: &Errand<'_>, common: &Common, output: &Output) -> Result<Self, Failure> {
         let Errand { command, server, listen } = *errand;
         let name = server.map(|server| format!(" {}", quoted(server))).unwrap_or_default();
         let daemon =
             Self { at: At::Daemon(listen), command: format!("mcp-host {command}{name}"), again: common.again(false) };
-        let line = match admin::ask(listen.map(|listen| listen.port())).await {
+        let line: Raw = match admin::ask(listen.map(|listen| listen.port())).await {
             Ok(line) => line,
-            // An address that was given means that daemon alone.
+            // If an address was given, only the daemon there will do.
             Err(AskError::NotRunning { .. } | AskError::Unsupported) if listen.is_none() => {
                 output.remark("note: no mcp-host is running; the config is used");
                 return daemon.here(server, common, output).await;
             }
             Err(error) => return Err(daemon.silent(&error)),
         };
-        let running: Running = serde_json::from_str(&line).unwrap_or_default();
+        let running: Running = line.read().unwrap_or_default();
         if let (Some(server), Some(servers)) = (server, &running.servers)
             && !servers.iter().any(|known| known.name == server || known.alias == server)
         {
-            // The config may know more than the daemon that runs.
+            // The config may know more than the running daemon.
             let plan = Plan::load(common, false, None).ok().filter(|plan| plan.server(server).is_ok());
             let Some(plan) = plan else { return Err(unknown(server, servers)) };
             let files: Vec<String> = plan.config.files.iter().map(|file| file.display().to_string()).collect();
             let files = files.join(", ");
-            output.remark(&format!("note: the mcp-host that runs has no server `{server}`; {files} is used"));
+            output.remark(&format!("note: the running mcp-host has no server `{server}`; {files} is used"));
             return daemon.here(Some(server), common, output).await;
         }
         if !common.config.is_empty() {
             output
-                .remark("note: the mcp-host that runs is asked; --config would be used if it did not know the server");
+                .remark("note: the running mcp-host is asked; --config is only used for servers that it does not know");
         }
         Ok(daemon)
     }
 
-    /// The same by a host of this process, by the config; no server is started in it.
+    /// Handles logins in this process, by the config, without starting servers.
     async fn here(self, server: Option<&str>, common: &Common, output: &Output) -> Result<Self, Failure> {
         let mut plan = Plan::load(common, false, None)?;
         plan.tell_notes(output);
         if let Some(server) = server {
             plan.server(server)?;
-            plan.keep(Wanted::Server(server))?;
+            plan.keep(Selection::Server(server))?;
         }
         for server in &mut plan.config.servers {
             server.start = Start::Lazy;
         }
-        // No server is started here, so it may be below a host of the same config.
+        // No server is started here, so this host may run below a host with the same config.
         plan.config.files.clear();
         let host = plan.builder()?.start().await?;
         Ok(Self { at: At::Here(Box::new(host)), ..self })
     }
 
-    /// Where a login with that server would be kept. An older daemon does not tell.
+    /// Asks where a login with that server would be kept. The result is empty for older daemons, which do not tell.
     pub(super) async fn keeping(&self, server: &str) -> Result<Keeping, Failure> {
         let asked = self.ask::<Keeping>(&SignIn::Keeping { server: server.to_owned() }).await;
         match self.at {
@@ -138,35 +129,36 @@ impl Desk {
         }
     }
 
-    /// Whether it is this process, which takes what is in its memory along when it ends.
+    /// Reports whether this process is the handler. Then logins that are kept in memory end with it.
     pub(super) fn is_here(&self) -> bool {
         matches!(self.at, At::Here(_))
     }
 
-    /// Asks; a no is a failure.
+    /// Sends a request. A refusal is a failure.
     pub(super) async fn ask<T: DeserializeOwned>(&self, request: &SignIn) -> Result<T, Failure> {
-        let line = match &self.at {
+        let answer = match &self.at {
             At::Daemon(listen) => {
                 let answer = admin::sign_in(listen.map(|listen| listen.port()), request).await;
                 answer.map_err(|error| self.silent(&error))?
             }
-            At::Here(host) => host.sign_in(request.clone()).await,
+            At::Here(host) => match host.sign_in(request.clone()).await {
+                Ok(reply) => {
+                    Ok(Raw::from_value(&reply).read().map_err(|error| self.silent(&AskError::Strange(error)))?)
+                }
+                Err(refused) => Err(refused),
+            },
         };
-        if let Ok(refused) = serde_json::from_str::<Refused>(&line) {
-            return Err(self.refused(&refused));
-        }
-        let strange = || Failure::new(Exit::Failed, "the mcp-host that runs answered something else");
-        serde_json::from_str(&line).map_err(|_| strange().help("it may be an older one: stop it, and start this one"))
+        answer.map_err(|refused| self.refused(&refused))
     }
 
-    /// The servers of a host of this process are not started, so there is nothing to wait for but a token on its way.
+    /// Shuts down a host in this process. It has no servers, so this only waits for tokens in transit.
     pub(super) async fn close(self) {
         if let At::Here(host) = self.at {
             host.shutdown_within(PATIENCE).await;
         }
     }
 
-    /// The options that mean the same config in a hint.
+    /// Returns the options that make a suggested command use the same config.
     pub(super) fn again(&self) -> &str {
         &self.again
     }
@@ -174,19 +166,19 @@ impl Desk {
     fn refused(&self, refused: &Refused) -> Failure {
         let error = text::line(&refused.error).into_owned();
         let (command, again) = (&self.command, &self.again);
-        // Quoted as a shell takes it; `auth` is about all of them.
+        // The server is already quoted for a shell. It is empty for `auth`, which is about all servers.
         let server = command.splitn(3, ' ').nth(2).unwrap_or_default();
         if error.contains(NOT_APPROVED) {
             return Failure::new(Exit::Denied, error).help(format!("mcp-host approve {server}"));
         }
         if refused.usage {
-            let help = format!("mcp-host auth{again} lists the servers that one signs in to");
+            let help = format!("mcp-host auth{again} lists the servers to sign in to");
             return Failure::new(Exit::Usage, error).help(help);
         }
         let help = match self.at {
-            At::Daemon(_) => format!("mcp-host status {server} tells how it is; {command} begins anew"),
+            At::Daemon(_) => format!("mcp-host status {server} shows its state; {command} starts over"),
             At::Here(_) => {
-                format!("mcp-host check --connect {server} -v{again} looks at it; {command}{again} begins anew")
+                format!("mcp-host check --connect {server} -v{again} tries to connect; {command}{again} starts over")
             }
         };
         Failure::new(Exit::Unauthorized, error).help(help)
@@ -197,16 +189,16 @@ impl Desk {
             At::Daemon(listen) => listen,
             At::Here(_) => None,
         };
-        status::failed(&Asked { command: &self.command, listen, again: &self.again }, error)
+        status::failed(&DaemonQuery { command: &self.command, listen, again: &self.again }, error)
     }
 }
 
-/// Neither the daemon that runs nor the config has a server of that name.
-fn unknown(server: &str, known: &[Known]) -> Failure {
+/// Returns the failure for a server that neither the running daemon nor the config has.
+fn unknown(server: &str, known: &[RunningServer]) -> Failure {
     let names = || known.iter().map(|known| known.name.as_str());
     let help = question(&nearest(server, names())).unwrap_or_else(|| match known {
-        [] => "the mcp-host that runs has no servers; name a config with --config FILE".to_owned(),
-        _ => format!("the mcp-host that runs has: {}", names().collect::<Vec<_>>().join(", ")),
+        [] => "the running mcp-host has no servers; name a config with --config FILE".to_owned(),
+        _ => format!("the running mcp-host has: {}", names().collect::<Vec<_>>().join(", ")),
     });
     Failure::new(Exit::Usage, format!("no server is called `{server}`")).help(help)
 }

@@ -1,5 +1,5 @@
-//! `mcp-host login SERVER --device`: signs in by a code that the user enters at a page. The desk asks for the token; here it
-//! is shown where to go and with what, and asked again and again whether it is done.
+//! `mcp-host login SERVER --device`: signs in with a code that the user enters in a browser. The desk requests the
+//! token; this command shows the page and the code, and polls until the login is done.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::report::{Exit, Failure};
 use crate::signals::Signals;
 use crate::text;
 
-/// The answer to the beginning of a login.
+/// The desk's answer to the request that begins a login.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Begun {
@@ -28,7 +28,7 @@ struct Begun {
     expires_in: u64,
 }
 
-/// Its answer to whether it is done.
+/// The desk's answer to a poll.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Looked {
@@ -39,9 +39,9 @@ enum Looked {
 #[derive(Deserialize)]
 struct Abandoned {}
 
-/// How often it is asked.
+/// How often to poll.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Whoever wants to leave does not wait for it longer.
+/// Timeout for the cancellation when the user interrupts.
 const PARTING: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(
@@ -65,14 +65,14 @@ async fn sign_in(args: &Login, desk: &Desk, signals: &mut Signals, output: &Outp
     let begin = SignIn::BeginByCode { server: args.server.clone() };
     let begun: Begun = tokio::select! {
         begun = desk.ask(&begin) => begun?,
-        // A login that nobody asks for goes nowhere.
+        // The login, if it has begun, expires when nobody polls it.
         _ = signals.next() => return interrupted(),
     };
     tokio::select! {
         kept = show_and_wait(args, &begun, desk, output) => kept,
         _ = signals.next() => {
             let abandon = SignIn::Abandon { login: begun.login };
-            // It would be over by itself.
+            // The login would also expire by itself.
             let _ = timeout(PARTING, desk.ask::<Abandoned>(&abandon)).await;
             interrupted()
         }
@@ -89,14 +89,14 @@ async fn show_and_wait(args: &Login, begun: &Begun, desk: &Desk, output: &Output
             Looked::Done { kept } => return Ok(kept),
             Looked::Pending { pending: true } => {}
             Looked::Pending { pending: false } => {
-                let strange = Failure::new(Exit::Failed, "the mcp-host that runs answered something else");
+                let strange = Failure::new(Exit::Failed, "the running mcp-host sent an unexpected answer");
                 return Err(strange.help("it may be an older one: stop it, and start this one"));
             }
         }
     }
 }
 
-/// Shows where to go and what to enter, and opens a browser there.
+/// Shows the page and the code, and opens a browser.
 fn show(args: &Login, begun: &Begun, output: &Output) -> Result<(), Failure> {
     let page = checked(&begun.page)?;
     let complete = begun.complete.as_deref().map(checked).transpose()?;

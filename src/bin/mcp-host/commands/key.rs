@@ -1,5 +1,5 @@
-//! Where there is no keyring, the first login makes the key of the encrypted files: after one yes at a terminal, and never
-//! over a file that is there. Elsewhere the commands are told.
+//! Without a keyring, the first login creates the key for the encrypted files: after a confirmation at the terminal,
+//! and never over an existing file. Without a terminal, prints the commands for it.
 
 use std::io;
 use std::path::Path;
@@ -9,9 +9,9 @@ use mcp_host::auth::make_key_file;
 use super::desk::Desk;
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::quoted;
+use crate::text::quoted;
 
-/// Sees to it that a login made now is kept. One that is not would be over when this command ends, unless a daemon has it.
+/// Makes sure that a login will be kept. Otherwise the login would end with this command, unless a daemon handles it.
 pub(super) async fn secure(desk: &Desk, server: &str, output: &Output) -> Result<(), Failure> {
     let keeping = desk.keeping(server).await?;
     if keeping.kept != "memory" {
@@ -23,7 +23,7 @@ pub(super) async fn secure(desk: &Desk, server: &str, output: &Output) -> Result
         output.talk(&format!("a login cannot be kept in a keyring here: {reason}"));
         let question = format!("keep logins in encrypted files, with a new key in {}? [y/N]", path.display());
         if super::agreed(&question, output).await {
-            return made(path, output);
+            return made(path, output).await;
         }
     }
     if desk.is_here() {
@@ -32,15 +32,15 @@ pub(super) async fn secure(desk: &Desk, server: &str, output: &Output) -> Result
             Failure::new(Exit::Failed, error).help(format!("make a key for encrypted files: {}", commands(path)))
         );
     }
-    output.talk(&format!("warning: the login is kept in memory, until the mcp-host that runs ends: {reason}"));
+    output.talk(&format!("warning: the login is kept in memory, until the running mcp-host ends: {reason}"));
     output.talk(&format!("help: make a key for encrypted files: {}", commands(path)));
     Ok(())
 }
 
-/// No file would help.
+/// Handles a login that no file could keep.
 fn nowhere(desk: &Desk, server: &str, reason: &str, output: &Output) -> Result<(), Failure> {
     if !desk.is_here() {
-        output.remark(&format!("note: the login is kept in memory, until the mcp-host that runs ends: {reason}"));
+        output.remark(&format!("note: the login is kept in memory, until the running mcp-host ends: {reason}"));
         return Ok(());
     }
     let again = desk.again();
@@ -49,11 +49,10 @@ fn nowhere(desk: &Desk, server: &str, reason: &str, output: &Output) -> Result<(
     Err(Failure::new(Exit::Failed, error).help(help))
 }
 
-fn made(path: &Path, output: &Output) -> Result<(), Failure> {
-    // Two small writes, before anything else happens.
-    match make_key_file(path) {
+async fn made(path: &Path, output: &Output) -> Result<(), Failure> {
+    match make_key_file(path).await {
         Ok(()) => output.talk(&format!("made {}; every mcp-host of yours finds it there", path.display())),
-        // Another login was quicker.
+        // Another login has created the file meanwhile.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => {
             let error = format!("cannot make {}: {error}", path.display());
@@ -63,7 +62,7 @@ fn made(path: &Path, output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What makes the file by hand: for its user alone, and not over one that is there.
+/// Returns the commands that create the file by hand: accessible to this user only, and never over an existing file.
 pub(super) fn commands(path: &Path) -> String {
     let folder = path.parent().map(|folder| quoted(&folder.to_string_lossy())).unwrap_or_default();
     let path = quoted(&path.to_string_lossy());

@@ -1,4 +1,4 @@
-//! `mcp-host tools|resources|prompts [SERVER]`: what there is. One tool whole is `tools.rs`.
+//! `mcp-host tools|resources|prompts [SERVER]`: lists what servers offer. `tools.rs` shows a single tool.
 
 use mcp_host::protocol::Raw;
 use mcp_host::{Catalog, Entry, registry};
@@ -9,7 +9,7 @@ use crate::arguments::summary;
 use crate::joined;
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::{Plan, Wanted};
+use crate::servers::{Plan, Selection};
 use crate::session::Session;
 use crate::table::{Column, Table};
 use crate::text;
@@ -22,7 +22,7 @@ pub(crate) enum Kind {
     Prompts,
 }
 
-/// One entry for a machine.
+/// One entry of a list, as `--json` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Item<'a> {
@@ -38,10 +38,10 @@ impl<'a> Item<'a> {
 }
 
 pub(crate) async fn run(kind: Kind, args: &List, common: &Common, output: &Output) -> Result<Exit, Failure> {
-    let wanted = args.server.as_deref().map_or(Wanted::All, Wanted::Server);
+    let wanted = args.server.as_deref().map_or(Selection::All, Selection::Server);
     let mut plan = joined::plan(common, args.demo.demo).await?;
     plan.keep(wanted)?;
-    all(kind, plan, common.again(args.demo.demo), output).await
+    Box::pin(all(kind, plan, common.again(args.demo.demo), output)).await
 }
 
 /// Lists what the servers of a plan offer.
@@ -49,7 +49,7 @@ pub(super) async fn all(kind: Kind, plan: Plan, again: String, output: &Output) 
     let session = Session::look(plan, again, output).await?;
     let catalog = session.host.catalog();
     let mut failures = session.failures();
-    // A failed server never fails the list of the others. With nobody left, its failure is the answer.
+    // A failed server never fails the list of the others. If all servers fail, the first failure is the outcome.
     let nobody = !failures.is_empty() && failures.len() == session.status().len();
     let first = nobody.then(|| failures.remove(0));
     session.warn(&failures);
@@ -108,7 +108,7 @@ fn row(kind: Kind, entry: &Entry) -> Vec<String> {
     }
 }
 
-/// `topic= [tone=]`: what is required, and in brackets what is not.
+/// Formats `topic= [tone=]`, with optional arguments in brackets.
 fn arguments(definition: &Raw) -> String {
     let list: Vec<Raw> = definition.member("arguments").and_then(|list| list.read().ok()).unwrap_or_default();
     let words = list.iter().map(|argument| {

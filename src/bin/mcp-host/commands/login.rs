@@ -1,5 +1,5 @@
-//! `mcp-host login SERVER`: signs in by a browser. The desk asks for the token and keeps it; here is only the user, the
-//! browser, and the place that it comes back to.
+//! `mcp-host login SERVER`: signs in with a browser. The desk requests the token and keeps it; this command handles the
+//! user, the browser, and the redirect.
 
 use mcp_host::admin::SignIn;
 use mcp_host::auth::Redirect;
@@ -14,10 +14,9 @@ use crate::args::{Common, Login};
 use crate::opener;
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::quoted;
-use crate::text;
+use crate::text::{self, quoted};
 
-/// The answer to the beginning of a login.
+/// The desk's answer to the request that begins a login.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Begun {
@@ -33,7 +32,7 @@ struct Done {
     kept: String,
 }
 
-/// What a person pastes is no longer.
+/// How many bytes a pasted address may have at most.
 const PASTED: u64 = 16 * 1024;
 
 pub(super) async fn run(args: &Login, common: &Common, output: &Output) -> Result<Exit, Failure> {
@@ -44,7 +43,7 @@ pub(super) async fn run(args: &Login, common: &Common, output: &Output) -> Resul
     told.map(|()| Exit::Ok)
 }
 
-/// Finds who handles the login, and sees to it that it will be kept.
+/// Finds the handler of the login, and makes sure that the login will be kept.
 pub(super) async fn open(args: &Login, common: &Common, output: &Output) -> Result<Desk, Failure> {
     let errand = Errand { command: "login", server: Some(&args.server), listen: args.listen };
     let desk = Desk::find(&errand, common, output).await?;
@@ -85,7 +84,7 @@ async fn sign_in(args: &Login, desk: &Desk, output: &Output) -> Result<String, F
     Ok(done.kept)
 }
 
-/// A page that a browser may be sent to. The daemon has judged it; a browser is started for nothing else all the same.
+/// Checks that the page may be opened in a browser. The daemon has checked it, too.
 pub(super) fn checked(page: &str) -> Result<Url, Failure> {
     let wrong = || {
         Failure::new(Exit::Failed, "the page to sign in at is not one that a browser may be sent to")
@@ -94,17 +93,17 @@ pub(super) fn checked(page: &str) -> Result<Url, Failure> {
     opener::checked(page).ok_or_else(wrong)
 }
 
-/// Whose page comes next, and what for.
+/// Prints at which site the sign-in page comes next, and for which token issuer.
 pub(super) fn announce(server: &str, page: &Url, issuer: &str, output: &Output) {
     output.talk(&format!("sign in to `{}` at {}", text::line(server), text::line(page.host_str().unwrap_or("?"))));
     output.talk(&format!("for {}:", text::line(issuer)));
 }
 
-/// What came of it. A token in the memory of this process is gone with it.
+/// Reports a finished login. A token in this process's memory is lost with it.
 pub(super) fn signed_in(args: &Login, kept: &str, desk: &Desk, output: &Output) -> Result<(), Failure> {
     let server = text::line(&args.server);
     if desk.is_here() && kept == "memory" {
-        let error = format!("the token of `{server}` could not be kept, so this login is over with this command");
+        let error = format!("the token of `{server}` could not be kept, so this login ends with this command");
         let again = desk.again();
         return Err(Failure::new(Exit::Failed, error).help(format!(
             "mcp-host login {}{again} -v tells why; mcp-host serve{again} holds logins in memory",
@@ -115,7 +114,7 @@ pub(super) fn signed_in(args: &Login, kept: &str, desk: &Desk, output: &Output) 
     Ok(())
 }
 
-/// A line that a person enters; without one there is nobody to wait for.
+/// Reads a line that the user pastes. Without a terminal, never returns.
 async fn pasted(interactive: bool) -> String {
     if interactive {
         let mut line = String::new();

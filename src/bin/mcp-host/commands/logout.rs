@@ -1,4 +1,4 @@
-//! `mcp-host logout SERVER`: whoever gave the token is told, and it is forgotten.
+//! `mcp-host logout SERVER`: revokes the login's token at its issuer, and forgets it.
 
 use mcp_host::admin::SignIn;
 use serde::Deserialize;

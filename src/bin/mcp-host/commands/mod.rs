@@ -1,4 +1,4 @@
-//! One file for each command.
+//! The commands, one file each.
 
 mod approve;
 mod auth;
@@ -43,13 +43,13 @@ pub(crate) async fn run(command: Command, common: &Common, output: &Output) -> R
         Command::Login(args) if args.device => Box::pin(device::run(&args, common, &mut signals, output)).await,
         command => tokio::select! {
             outcome = once(command, common, output) => outcome,
-            // What was begun is dropped, and the servers with it.
+            // The command is dropped, and its servers with it.
             _ = signals.next() => Err(Failure::silent(Exit::Interrupted)),
         },
     }
 }
 
-/// Runs a command that ends by itself.
+/// Runs a one-shot command.
 async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit, Failure> {
     match command {
         Command::Check(args) if args.connect => Box::pin(connect::run(&args, common, output)).await,
@@ -70,16 +70,16 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
     }
 }
 
-/// The hidden mode: the demo's child process.
+/// Runs the demo server that is a child process: a hidden mode of this program.
 async fn demo_server() -> Result<Exit, Failure> {
     demo::echo().serve_stdio().await?;
     Ok(Exit::Ok)
 }
 
-/// Asks for a yes at the terminal.
+/// Asks the user to confirm. Returns false for any answer but yes.
 async fn agreed(question: &str, output: &Output) -> bool {
     output.ask(question);
-    // A read of stdin cannot be called back: Ctrl-C leaves its thread behind.
+    // A blocking read of stdin cannot be canceled: Ctrl-C leaves its thread behind.
     let answer = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
         std::io::stdin().lock().read_line(&mut line).map(|_| line)

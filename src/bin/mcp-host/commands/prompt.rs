@@ -7,13 +7,14 @@ use crate::args::{Common, Prompt};
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::{Wanted, quoted};
-use crate::session::{Asked, Session};
+use crate::servers::Selection;
+use crate::session::{Lookup, Session};
+use crate::text::quoted;
 use crate::{named, parameters, payload};
 
 pub(crate) async fn run(args: &Prompt, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let arguments = parameters::for_prompt(&args.arguments)?;
-    let session = Session::open(common, args.demo.demo, Wanted::Named(&args.name), output).await?;
+    let session = Session::open(common, args.demo.demo, Selection::Named(&args.name), output).await?;
     let outcome = fill(args, arguments, &session).await;
     session.close().await;
     output.answer(&outcome?, payload::prompt)?;
@@ -30,10 +31,10 @@ async fn fill(args: &Prompt, arguments: Raw, session: &Session<'_>) -> Result<Ra
         check(name, prompt.definition(), &arguments, session.again())?;
     }
     let call = session.host.get_prompt(name, arguments);
-    session.answer(call, &Asked { what: "prompt", name: &args.name, known }).await
+    session.answer(call, &Lookup { what: "prompt", name: &args.name, known }).await
 }
 
-/// Compares what is given with what the prompt declares, since servers tell such errors badly.
+/// Checks the arguments against the prompt's declaration, because servers report such errors badly.
 fn check(prompt: &str, definition: &Raw, arguments: &Raw, again: &str) -> Result<(), Failure> {
     let declared: Vec<Raw> = definition.member("arguments").and_then(|list| list.read().ok()).unwrap_or_default();
     let names: Vec<String> = declared.iter().filter_map(|argument| argument.text("name")).collect();

@@ -8,12 +8,12 @@ use crate::output::Output;
 use crate::payload::{self, Notes};
 use crate::report::{Exit, Failure};
 use crate::save::{self, Target};
-use crate::servers::Wanted;
-use crate::session::{Asked, Session};
+use crate::servers::Selection;
+use crate::session::{Lookup, Session};
 
 pub(crate) async fn run(args: &Read, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let target = args.out.as_deref().map(Target::of).transpose()?;
-    let session = Session::open(common, args.demo.demo, Wanted::Uri(&args.uri), output).await?;
+    let session = Session::open(common, args.demo.demo, Selection::Uri(&args.uri), output).await?;
     let outcome = read(args, &session).await;
     session.close().await;
     let result = outcome?;
@@ -33,5 +33,5 @@ async fn read(args: &Read, session: &Session<'_>) -> Result<Raw, Failure> {
     let catalog = session.host.catalog();
     let known = session.entries(Kind::Resources, &catalog).into_iter().map(|resource| resource.name()).collect();
     let call = session.host.read_resource(&args.uri);
-    session.answer(call, &Asked { what: "resource", name: &args.uri, known }).await
+    session.answer(call, &Lookup { what: "resource", name: &args.uri, known }).await
 }

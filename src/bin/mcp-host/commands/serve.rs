@@ -26,12 +26,12 @@ pub(crate) async fn run(
     Host::check_endpoint(&plan.config.host)?;
     let auth = plan.config.host.auth.clone();
     let scheme = if plan.config.host.tls.is_some() { "https" } else { "http" };
-    // The address first: where it is taken, no server is started in vain.
+    // The address is opened first: if it is taken, no server needs to start.
     let listener = bind(plan.config.host.listen).await?;
     let address = listener.local_addr()?;
     let follow = plan.again();
     let host = plan.builder()?.start().await?;
-    // Whoever reads the line finds all of it open.
+    // Everything is open before the line about the endpoint is printed.
     let endpoint = host.open_http(listener)?;
     watch::listening(&url(scheme, address), output);
     let mut watch = Watch::new(&host, common.again(args.demo), output);
@@ -65,16 +65,16 @@ async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
                 Exit::Failed,
                 format!("another mcp-host, process {pid}, serves {listen} already"),
             )
-            .help(format!("mcp-host status --listen {listen} tells how it is; --listen 127.0.0.1:0 takes a free port")),
+            .help(format!("mcp-host status --listen {listen} shows its state; --listen 127.0.0.1:0 takes a free port")),
             None => Failure::new(Exit::Failed, format!("{listen} is in use already"))
-                .help("it is no mcp-host of yours; --listen 127.0.0.1:0 takes a free port"),
+                .help("it is not one of your mcp-hosts; --listen 127.0.0.1:0 takes a free port"),
         },
         _ => Failure::new(Exit::Failed, format!("cannot listen on {listen}: {error}"))
             .help("--listen 127.0.0.1:0 takes a free port"),
     })
 }
 
-/// A client on this machine does not reach `0.0.0.0`, but it does reach loopback.
+/// Returns the endpoint's URL. Clients on this machine cannot connect to `0.0.0.0`, so that becomes loopback.
 fn url(scheme: &str, mut address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
         address.set_ip(if address.is_ipv4() { [127, 0, 0, 1].into() } else { [0, 0, 0, 0, 0, 0, 0, 1].into() });
@@ -82,7 +82,7 @@ fn url(scheme: &str, mut address: SocketAddr) -> String {
     format!("{scheme}://{address}/mcp")
 }
 
-/// What to do with a demo, to be copied.
+/// Prints commands to try with the demo.
 fn hints(scheme: &str, address: SocketAddr, output: &Output) {
     output.remark("");
     output.remark(&format!("connect a client    claude mcp add --transport http demo {}", url(scheme, address)));
@@ -92,7 +92,7 @@ fn hints(scheme: &str, address: SocketAddr, output: &Output) {
     output.remark("stop                Ctrl-C");
 }
 
-/// How a client connects, to be copied.
+/// Prints commands that connect a client.
 fn next_steps(auth: &HostAuth, url: &str, listen: &str, output: &Output) {
     let header = match auth {
         HostAuth::Bearer(_) => " --header \"Authorization: Bearer TOKEN\"",
@@ -109,7 +109,7 @@ fn next_steps(auth: &HostAuth, url: &str, listen: &str, output: &Output) {
     output.remark(&format!("see what goes on    mcp-host status{listen}"));
 }
 
-/// What names this daemon to another command, where it has to.
+/// Returns the `--listen` flag with which other commands find this daemon; empty if they need none.
 fn listen_flag(address: SocketAddr) -> String {
     if address.port() == DEFAULT_PORT { String::new() } else { format!(" --listen {address}") }
 }

@@ -1,4 +1,5 @@
-//! The life of a host that serves: until its door closes or a signal comes, then the drain.
+//! Runs a serving host until its door, the endpoint or stream for its clients, closes or a signal comes. Then drains
+//! the host: calls in flight still get their answers.
 
 use std::pin::{Pin, pin};
 use std::time::Duration;
@@ -11,7 +12,8 @@ use crate::report::{Exit, Failure};
 use crate::signals::{Signals, Wish};
 use crate::text;
 
-/// Serves. The first signal drains, a second one cuts that short; a hangup reads the config again.
+/// Serves until told to end. The first signal begins the drain, and a second one cuts it short. A hangup may reload the
+/// config instead (`signals.rs`).
 pub(crate) async fn until_told(
     host: &Host,
     kind: Kind,
@@ -25,9 +27,9 @@ pub(crate) async fn until_told(
     let mut heap = pin!(heap::give_back());
     loop {
         tokio::select! {
-            // A signal that came early finds the door open, so that closing it is noticed.
+            // The door is polled first, so that an early signal finds it open, and its closing is noticed.
             biased;
-            // The client has closed its side and has its last answers; the servers are stopped in good order.
+            // The client has closed its side and has its last answers; now the servers are stopped.
             closed = &mut door => {
                 return drained(host, async { host.shutdown_within(PATIENCE).await; closed }, signals, Exit::Ok).await;
             }
@@ -41,7 +43,7 @@ pub(crate) async fn until_told(
             },
             Some(done) = some(asked.as_mut()) => {
                 asked.set(None);
-                // What is wrong with the files is told below.
+                // Problems with the files are reported below.
                 if let Err(error) = done
                     && config.borrow().problems.is_empty()
                 {
@@ -58,7 +60,7 @@ pub(crate) async fn until_told(
         output.remark(&format!("stopping: waiting for {calls}; Ctrl-C again to stop at once"));
     }
     let drain = async {
-        // The door has answers to deliver until the drain is over.
+        // The door delivers answers until the drain is over.
         let shutdown = host.shutdown_within(if kind == Kind::Child { HURRY } else { Duration::MAX });
         let mut both = pin!(futures_util::future::join(shutdown, door));
         if let Ok(((), closed)) = tokio::time::timeout(LONG, &mut both).await {
@@ -84,35 +86,35 @@ async fn drained(
         () = signals.end() => {}
     }
     host.kill();
-    // The servers are gone in a moment; their groups must be seen to be.
+    // The servers will be gone in a moment, but their process groups must be checked.
     let _ = tokio::time::timeout(KILLED, drain).await;
     if cut_short == Exit::Ok { Ok(cut_short) } else { Err(Failure::silent(cut_short)) }
 }
 
-/// Seen where the terminal is still there, and somebody else has sent the signal.
+/// This message is visible only if the terminal still exists and the signal came from elsewhere.
 const HUNG_UP: &str =
     "stopping: SIGHUP ends what was started from a terminal; changes of config files are followed without a signal";
 
-/// Who waits for the end.
+/// Who waits for this process to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A person or a service manager, who has time.
+    /// A person or a service manager, with time to wait.
     Daemon,
     /// The client that started this process.
     Child,
 }
 
-/// Clients that told a server of theirs to end kill it a second later; ours must be gone by then.
+/// Clients kill a server one second after they told it to end; our servers must be gone by then.
 const HURRY: Duration = Duration::from_millis(700);
-/// Clients that have closed the input of a server of theirs ask it to end two seconds later, and kill it after two more. Calls
-/// may have taken the time up to that signal, which cuts this short.
+/// Clients signal a server two seconds after they closed its input, and kill it after two more. Calls may have used up
+/// the time before their signal, which cuts this wait short.
 const PATIENCE: Duration = Duration::from_millis(2500);
-/// A drain that takes longer is explained.
+/// A drain that takes longer than this is explained to the user.
 const LONG: Duration = Duration::from_secs(1);
-/// How long the end of killed processes may take.
+/// How long killed processes may take to exit.
 const KILLED: Duration = Duration::from_secs(1);
 
-/// The result of what is under way; never, while nothing is.
+/// Waits for the future, or forever if there is none. Never returns `None`.
 async fn some<T>(mut future: Pin<&mut Option<impl Future<Output = T>>>) -> Option<T> {
     match future.as_mut().as_pin_mut() {
         Some(future) => Some(future.await),
@@ -120,7 +122,7 @@ async fn some<T>(mut future: Pin<&mut Option<impl Future<Output = T>>>) -> Optio
     }
 }
 
-/// Says what came of the last look at the config. One that cannot be used changes nothing.
+/// Reports the last reload of the config. An unusable config changes nothing.
 fn tell(config: &ConfigStatus, output: &Output) {
     if config.problems.is_empty() {
         return output.remark(&format!("config reloaded: {}", changes(config)));
@@ -128,16 +130,15 @@ fn tell(config: &ConfigStatus, output: &Output) {
     for problem in &config.problems {
         output.talk(&format!("warning: config not reloaded: {problem}"));
     }
-    output.talk("help: the config from before goes on; what is saved next is read by itself");
+    output.talk("help: the previous config stays in use; the next save is read automatically");
 }
 
 fn changes(config: &ConfigStatus) -> String {
     let last = &config.last;
     let named = |word: &str, names: &[String]| (!names.is_empty()).then(|| format!("{word} {}", names.join(", ")));
-    let pending =
-        (!last.pending.is_empty()).then(|| format!("{} counts from the next start on", last.pending.join(", ")));
+    let pending = (!last.pending.is_empty()).then(|| format!("{} applies after a restart", last.pending.join(", ")));
     let parts =
         [named("added", &last.added), named("changed", &last.changed), named("removed", &last.removed), pending];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
-    if parts.is_empty() { "no server is another".to_owned() } else { parts.join("; ") }
+    if parts.is_empty() { "no changes".to_owned() } else { parts.join("; ") }
 }

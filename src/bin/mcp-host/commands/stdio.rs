@@ -13,7 +13,7 @@ pub(crate) async fn run(common: &Common, signals: &mut Signals, output: &Output)
     let plan = Plan::load(common, false, None)?;
     plan.tell_notes(output);
     if std::io::stdin().is_terminal() {
-        output.remark("note: this speaks MCP over stdin and stdout; a client is to start it");
+        output.remark("note: this speaks MCP over stdin and stdout; clients start it themselves");
         output.remark(&format!("help: claude mcp add mcp-host -- mcp-host stdio{}", from_anywhere(common)));
     }
     let follow = plan.again();
@@ -22,7 +22,7 @@ pub(crate) async fn run(common: &Common, signals: &mut Signals, output: &Output)
     serving::until_told(&host, serving::Kind::Child, host.serve_stdio(), signals, output).await
 }
 
-/// The config that was given, as a client that starts us anywhere names it.
+/// Returns the given config options with absolute paths, for a client that starts us in any directory.
 fn from_anywhere(common: &Common) -> String {
     let config = common.config.iter().map(|file| file.canonicalize().unwrap_or_else(|_| file.clone())).collect();
     Common { config, ..common.clone() }.again(false)
@@ -37,6 +37,6 @@ mod tests {
         assert_eq!(from_anywhere(&Common::default()), "");
         let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml").canonicalize().unwrap();
         let common = Common { config: vec!["Cargo.toml".into()], ..Common::default() };
-        assert_eq!(from_anywhere(&common), format!(" --config {}", crate::servers::quoted(&file.to_string_lossy())));
+        assert_eq!(from_anywhere(&common), format!(" --config {}", crate::text::quoted(&file.to_string_lossy())));
     }
 }

@@ -1,16 +1,16 @@
-//! Servers that hold something which all clients of one process share, as far as their tools tell.
+//! Finds servers whose process holds state that clients should not share, judging by their tools.
 
 use mcp_host::Catalog;
 use mcp_host::config::{Server, Sharing, Transport};
 
 use crate::text;
 
-/// How the tools of a browser begin. All clients of its process see the same pages.
+/// The prefix of browser tools. All clients of one process see the same pages.
 const BROWSER: &str = "browser_";
-/// Has browsers of several processes keep their profiles apart.
+/// The option that gives each browser process its own profile.
 const ISOLATED: &str = "--isolated";
 
-/// A line for each server whose clients may want a process each.
+/// Returns a line for each server whose clients may each want their own process.
 pub(super) fn lines(servers: &[Server], catalog: &Catalog) -> Vec<String> {
     servers.iter().filter_map(|server| line(server, catalog)).collect()
 }

@@ -1,5 +1,5 @@
-//! `mcp-host token`: a token for a client of the endpoint. It is shown once; the config gets its hash, by the hand of the
-//! user, whose file stays as it is.
+//! `mcp-host token`: makes a bearer token for a client of the endpoint. It is shown once. The user puts its hash into
+//! the config; this command changes no file.
 
 use std::ffi::OsStr;
 
@@ -19,7 +19,7 @@ struct Minted<'a> {
     name: &'a str,
     token: &'a str,
     hash: &'a str,
-    /// What is to be put into the config, and where.
+    /// The line for the config; `into` says where it belongs.
     line: &'a str,
     into: &'a str,
 }
@@ -27,14 +27,14 @@ struct Minted<'a> {
 pub(crate) fn run(args: &Token, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| {
-        Failure::new(Exit::Failed, format!("the system gives no randomness: {error}")).help("run it again")
+        Failure::new(Exit::Failed, format!("the system has no randomness: {error}")).help("run it again")
     })?;
     let token = format!("mcph_{}", BASE64_URL_SAFE_NO_PAD.encode(bytes));
     let client = BearerClient::of_token(&args.name, &token).ok_or_else(|| {
         let failure = Failure::new(Exit::Usage, "a client cannot be called that");
-        failure.help("take up to 64 of letters, digits, - _ and .")
+        failure.help("use up to 64 letters, digits, - _ and .")
     })?;
-    // A config that is not there yet, or wants exactly this token, is no reason not to mint one.
+    // A config that is missing, or incomplete without this token, does not prevent making a token.
     let config = Plan::load(common, false, None).map(|plan| plan.config).unwrap_or_default();
     let file = config.files.last().or(common.config.last());
     let syntax = file.and_then(|file| file.extension()).and_then(OsStr::to_str).unwrap_or_default();
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Token, common: &Common, output: &Output) -> Result<Exit
     Ok(Exit::Ok)
 }
 
-/// Where the client goes in the config, and how it is written there.
+/// Returns the place for the client in the config, and the line for it.
 fn line(config: &Config, syntax: &str, name: &str, hash: &str) -> (&'static str, String) {
     let has_clients = matches!(config.host.auth, HostAuth::Bearer(_));
     let toml_name = if name.contains('.') { format!("{name:?}") } else { name.to_owned() };

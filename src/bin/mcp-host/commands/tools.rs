@@ -1,4 +1,4 @@
-//! `mcp-host tools [SERVER | TOOL]`: the tools there are, or one of them whole.
+//! `mcp-host tools [SERVER | TOOL]`: lists the tools, or shows one in full.
 
 use mcp_host::protocol::Raw;
 use mcp_host::{Entry, registry};
@@ -8,29 +8,29 @@ use crate::args::{Common, Tools};
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::Wanted;
+use crate::servers::Selection;
 use crate::session::Session;
 use crate::{arguments, joined, named, text};
 
 pub(crate) async fn run(args: &Tools, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let mut plan = joined::plan(common, args.demo.demo).await?;
     let again = common.again(args.demo.demo);
-    // A server may be called like a tool: then the server is meant.
+    // If a server and a tool have the same name, the server is meant.
     let typed = match args.of.as_slice() {
-        [] => return list::all(Kind::Tools, plan, again, output).await,
+        [] => return Box::pin(list::all(Kind::Tools, plan, again, output)).await,
         [name] if plan.has(name) => {
-            plan.keep(Wanted::Server(name))?;
-            return list::all(Kind::Tools, plan, again, output).await;
+            plan.keep(Selection::Server(name))?;
+            return Box::pin(list::all(Kind::Tools, plan, again, output)).await;
         }
         words => words.join(" "),
     };
     let servers: Vec<String> = plan.names().into_iter().map(str::to_owned).collect();
     let is_near = !nearest(&typed, servers.iter().map(String::as_str)).is_empty();
     if is_near && !plan.may_have_tool(&typed) {
-        // Nothing has to be started to say so.
+        // That no such tool exists is known without starting anything.
         return Err(plan.unknown_server(&typed));
     }
-    plan.keep(Wanted::Named(&typed))?;
+    plan.keep(Selection::Named(&typed))?;
     let session = Session::look(plan, again, output).await?;
     let catalog = session.host.catalog();
     let tools = session.entries(registry::Kind::Tools, &catalog);
@@ -57,7 +57,7 @@ pub(crate) async fn run(args: &Tools, common: &Common, output: &Output) -> Resul
     }
 }
 
-/// Everything that a person needs to call a tool. Prose wraps at the width of a terminal.
+/// Returns everything that a person needs to call a tool. Prose wraps at the width of the terminal.
 fn whole(entry: &Entry, again: &str, width: Option<usize>) -> Vec<String> {
     let definition = entry.definition();
     let annotations = definition.member("annotations").unwrap_or_else(Raw::empty_object);
@@ -85,7 +85,7 @@ fn whole(entry: &Entry, again: &str, width: Option<usize>) -> Vec<String> {
     lines
 }
 
-/// What a server says a tool does, in words. No word where it says nothing.
+/// Returns the tool's behavior as declared by the server, in words.
 fn nature(annotations: &Raw) -> Vec<&'static str> {
     let hint = |name: &str| annotations.member(name).and_then(|flag| flag.read::<bool>().ok());
     let read_only = hint("readOnlyHint") == Some(true);
@@ -95,7 +95,7 @@ fn nature(annotations: &Raw) -> Vec<&'static str> {
             (_, Some(false)) => Some("changes things"),
             _ => None,
         },
-        // The next two mean nothing for a tool that only reads.
+        // The next two hints do not apply to a tool that only reads.
         match hint("destructiveHint").filter(|_| !read_only) {
             Some(true) => Some("destructive"),
             Some(false) => Some("not destructive"),
@@ -115,7 +115,7 @@ fn nature(annotations: &Raw) -> Vec<&'static str> {
     words.into_iter().flatten().collect()
 }
 
-/// Text of a server, its lines kept, behind an indent.
+/// Formats a server's text: keeps its lines, and indents them.
 fn prose(said: &str, indent: usize, width: Option<usize>) -> Vec<String> {
     let room = width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(NARROWEST));
     let said = text::block(said.trim());
@@ -126,7 +126,7 @@ fn prose(said: &str, indent: usize, width: Option<usize>) -> Vec<String> {
     wrapped.map(|line| format!("{:indent$}{line}", "").trim_end().to_owned()).collect()
 }
 
-/// A schema as rows under a heading; nothing where it names nothing.
+/// Formats a schema as rows under a heading. Returns `None` if the schema names no argument.
 fn block(heading: &str, schema: &Raw, terminal: Option<usize>) -> Option<Vec<String>> {
     let rows = arguments::all(schema);
     if rows.is_empty() {
@@ -142,7 +142,7 @@ fn block(heading: &str, schema: &Raw, terminal: Option<usize>) -> Option<Vec<Str
     Some(lines)
 }
 
-/// Columns that prose has at least.
+/// The narrowest prose in columns.
 const NARROWEST: usize = 20;
-/// A longer name of an argument moves its own line only.
+/// The widest column of argument names; a longer name only moves its own line.
 const WIDEST: usize = 28;

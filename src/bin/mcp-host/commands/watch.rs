@@ -1,34 +1,34 @@
-//! What `serve` tells while it runs: the endpoint, and a line per server as it becomes ready, fails or is lost.
+//! The lines of `serve` while it runs: the endpoint, and one per server that becomes ready, fails or is lost.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::pin::pin;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime};
 
 use futures_util::FutureExt as _;
 use mcp_host::config::NOT_APPROVED;
-use mcp_host::{Event, Events, Host, ServerStatus, StateName};
+use mcp_host::{Event, Events, Host, ServerStatus, StateChange, StateName};
 use serde_json::json;
 
-use super::callers::{self, Callers};
+use super::callers::{self, Callers, unix_ms};
 use crate::live;
 use crate::output::Output;
 use crate::paint::Tone;
 use crate::session::look_closer;
 use crate::text;
 
-/// Follows the servers of a host. Whoever reads stdout may go away: the daemon stays.
+/// Follows the servers of a host. The reader of stdout may go away; the daemon stays.
 #[derive(Debug)]
 pub(crate) struct Watch<'a> {
     host: &'a Host,
-    /// The options that mean the same servers in a hint.
+    /// The options that make a suggested command use the same servers.
     again: String,
     output: &'a Output,
     events: Events,
     callers: Callers,
-    /// What was told of each server last, by its alias.
+    /// The last printed state of each server, by alias.
     told: BTreeMap<String, StateName>,
-    /// Whether there is no other.
+    /// Whether every server has a printed state.
     is_all_told: bool,
     begun: Instant,
 }
@@ -47,14 +47,14 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Tells what happens until every server is ready or has failed, and then how it stands.
+    /// Prints events until every server is ready or has failed, then a summary.
     pub(crate) async fn start(&mut self) {
         let (host, output) = (self.host, self.output);
-        // Something may have happened before the events were listened to.
+        // Events may have been missed before the subscription.
         self.sync();
         let first_round = async {
             let mut settled = pin!(host.settled());
-            // A server that is tried again may take long to settle; it was told of, and that is enough.
+            // A server that is retried may take long to settle, so one printed line per server is enough.
             while !self.is_all_told {
                 tokio::select! {
                     () = &mut settled => break,
@@ -68,7 +68,7 @@ impl<'a> Watch<'a> {
         self.summary();
     }
 
-    /// Tells what happens.
+    /// Prints events, forever.
     pub(crate) async fn follow(&mut self) -> Infallible {
         loop {
             tokio::select! {
@@ -77,41 +77,45 @@ impl<'a> Watch<'a> {
                 else => break,
             }
         }
-        // The host is gone; who waits here is dropped soon.
+        // The host is gone, and this future will be dropped soon.
         std::future::pending().await
     }
 
-    /// Tells of an event, and of those that have come since: a status is made once for all of them.
+    /// Prints an event and all that are queued behind it; the status is computed once for all of them.
     fn events(&mut self, first: Event) {
-        let mut events = vec![first];
-        while let Some(Some(event)) = self.events.next().now_or_never() {
-            events.push(event);
+        let mut next = Some(first);
+        let mut changes = Vec::new();
+        while let Some(event) = next {
+            if let Event::State(change) = event {
+                changes.push(change);
+            }
+            next = self.events.next().now_or_never().flatten();
         }
-        if !self.output.json && events.iter().all(|event| glyph(event.to).is_none()) {
+        if changes.is_empty() || !self.output.json && changes.iter().all(|change| glyph(change.to).is_none()) {
             return;
         }
         let status = self.host.status();
-        for event in &events {
-            self.event(event, &status);
+        for change in &changes {
+            self.change(change, &status);
         }
         self.note_told(&status);
     }
 
-    fn event(&mut self, event: &Event, status: &[ServerStatus]) {
-        let server = status.iter().find(|server| server.alias == event.server || server.name == event.server);
+    fn change(&mut self, change: &StateChange, status: &[ServerStatus]) {
+        let server = status.iter().find(|server| server.alias == change.server || server.name == change.server);
         if self.output.json {
-            let trouble = matches!(event.to, StateName::Failed | StateName::Unauthorized | StateName::Reconnecting);
+            let trouble = matches!(change.to, StateName::Failed | StateName::Unauthorized | StateName::Reconnecting);
             let known = server.filter(|_| trouble).and_then(|server| server.last_error.as_ref());
             let _ = self.output.value(&json!({
-                "event": "server", "server": event.server, "from": event.from, "to": event.to,
-                "cause": event.cause.as_ref().or(known),
-                "at": unix_ms(event.at),
+                "event": "server", "server": change.server, "from": change.from, "to": change.to,
+                "cause": change.cause.as_ref().or(known),
+                "at": unix_ms(change.at),
             }));
-            if let Some(server) = server.filter(|_| glyph(event.to).is_some()) {
-                self.told.insert(server.alias.clone(), event.to);
+            if let Some(server) = server.filter(|_| glyph(change.to).is_some()) {
+                self.told.insert(server.alias.clone(), change.to);
             }
         } else if let Some(server) = server {
-            self.tell(server, event.to, event.cause.as_deref(), width(status));
+            self.tell(server, change.to, change.cause.as_deref(), width(status));
         }
     }
 
@@ -119,7 +123,7 @@ impl<'a> Watch<'a> {
         self.is_all_told = status.iter().all(|server| self.told.contains_key(&server.alias));
     }
 
-    /// Tells of what no event told.
+    /// Prints states that no event reported.
     fn sync(&mut self) {
         let status = self.host.status();
         for server in &status {
@@ -128,7 +132,7 @@ impl<'a> Watch<'a> {
         self.note_told(&status);
     }
 
-    /// A line for a server, unless the last one said the same.
+    /// Prints a line for a server, unless its last line said the same.
     fn tell(&mut self, server: &ServerStatus, state: StateName, cause: Option<&str>, width: usize) {
         let Some(glyph) = glyph(state) else { return };
         if self.told.insert(server.alias.clone(), state) == Some(state) {
@@ -157,7 +161,7 @@ impl<'a> Watch<'a> {
         let status = self.host.status();
         let gone = |server: &ServerStatus| matches!(server.state, StateName::Disconnecting | StateName::Disconnected);
         if !status.is_empty() && status.iter().all(gone) {
-            // Stopped before it was up.
+            // Stopped before it was ready.
             return;
         }
         let took = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -179,9 +183,9 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// The first line.
+/// Prints the first line, once the endpoint is open.
 pub(crate) fn listening(url: &str, output: &Output) {
-    // Whoever reads stdout may be gone already; the daemon is asked to serve all the same.
+    // The reader of stdout may be gone already; the daemon serves anyway.
     let _ = if output.json {
         output.value(&json!({ "event": "listening", "url": url, "at": unix_ms(SystemTime::now()) }))
     } else {
@@ -189,7 +193,7 @@ pub(crate) fn listening(url: &str, output: &Output) {
     };
 }
 
-/// The last line.
+/// Prints the last line, once everything has ended.
 pub(crate) fn stopped(output: &Output) {
     if output.json {
         let _ = output.value(&json!({ "event": "stopped", "at": unix_ms(SystemTime::now()) }));
@@ -198,7 +202,7 @@ pub(crate) fn stopped(output: &Output) {
     }
 }
 
-/// `7 servers: 6 connected, 1 failed · 84 tools · 1.2 s`
+/// Formats `7 servers: 6 connected, 1 failed · 84 tools · 1.2 s`.
 fn summary(status: &[ServerStatus], tools: usize, took: u64) -> String {
     let mut states: Vec<(StateName, usize)> = Vec::new();
     for server in status {
@@ -216,7 +220,7 @@ fn summary(status: &[ServerStatus], tools: usize, took: u64) -> String {
     format!("{servers}: {} · {} · {}", states.join(", "), text::count(tools, "tool"), text::duration(took))
 }
 
-/// `12 tools, 3 resources, 1 prompt  640 ms`
+/// Formats `12 tools, 3 resources, 1 prompt  640 ms`.
 fn offer(server: &ServerStatus) -> String {
     let parts = [
         (server.tools, "tool"),
@@ -233,7 +237,7 @@ fn offer(server: &ServerStatus) -> String {
     }
 }
 
-/// The sign of a state that is worth a line.
+/// Returns the symbol of a state that is worth a line; `None` for any other state.
 fn glyph(state: StateName) -> Option<&'static str> {
     match state {
         StateName::Connected => Some("✓"),
@@ -245,13 +249,9 @@ fn glyph(state: StateName) -> Option<&'static str> {
     }
 }
 
-/// The longest state.
+/// The width of the longest state.
 const STATE: usize = "unauthorized".len();
 
 fn width(status: &[ServerStatus]) -> usize {
     status.iter().map(|server| text::width(&text::line(&server.name))).max().unwrap_or(0)
-}
-
-pub(super) fn unix_ms(at: SystemTime) -> u64 {
-    at.duration_since(UNIX_EPOCH).ok().and_then(|at| u64::try_from(at.as_millis()).ok()).unwrap_or(0)
 }

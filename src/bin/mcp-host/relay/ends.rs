@@ -1,4 +1,4 @@
-//! What the loop of a relay is made of: its two sides, what it waits for, and how it ends.
+//! The parts of a relay's loop: its two sides, what it waits for, and how it ends.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -14,31 +14,31 @@ use super::scan::Scan;
 
 /// Where the next daemon comes from.
 pub(super) trait Source {
-    /// A daemon that lets us in, if there is one now. `asked`: the ids of its questions begin above. `is_wanted`: the client
-    /// waits, so one may be started.
+    /// Returns a daemon that lets us in, if there is one now. The ids of its questions begin above `asked`. `is_wanted`
+    /// says that the client waits, so a daemon may be started.
     fn find(&mut self, asked: u64, is_wanted: bool) -> Option<Joined>;
-    /// A host of this process; `NotFound` where only the daemon that was named will do.
+    /// Starts a host in this process and returns its socket. Fails with `NotFound` if only the named daemon will do.
     fn own(&mut self, asked: u64) -> io::Result<UnixStream>;
-    /// Says something to the user.
+    /// Prints a message for the user.
     fn tell(&self, text: &str);
 }
 
-/// How the relay came to its end.
+/// How the relay ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The client is gone, and has what was there for it.
+    /// The client has left and has received everything.
     Done,
-    /// The daemon cut it off, or another one does not speak as the first did.
+    /// The daemon cut the client off, or the next daemon speaks another revision.
     Failed,
-    /// The daemon that was named is gone, and no other will do.
+    /// The named daemon is gone, and no other will do.
     Gone,
 }
 
-/// The descriptors that the client and the system know us by.
+/// The file descriptors towards the client and the system.
 pub(super) struct Ends {
     pub(super) input: io::Stdin,
     pub(super) output: io::Stdout,
-    /// Readable once the process is to end.
+    /// Becomes readable once the process must end.
     pub(super) signal: UnixStream,
 }
 
@@ -52,7 +52,7 @@ impl Ends {
         let ends = Self { input: io::stdin(), output: io::stdout(), signal };
         for end in [ends.input.as_fd(), ends.output.as_fd()] {
             let kind = FileType::from_raw_mode(rustix::fs::fstat(end)?.st_mode);
-            // Others share the settings of a terminal; a file is never waited for.
+            // A terminal's flags are shared with other processes, and a file never blocks.
             if matches!(kind, FileType::Fifo | FileType::Socket) {
                 let flags = rustix::fs::fcntl_getfl(end)?;
                 rustix::fs::fcntl_setfl(end, flags | OFlags::NONBLOCK)?;
@@ -62,40 +62,41 @@ impl Ends {
     }
 }
 
-/// A long message of the client that passes in pieces.
+/// A long message of the client that is forwarded in pieces.
 #[derive(Debug)]
 pub(super) struct Passing {
-    /// The daemon that gets it; none where the rest of it is dropped.
+    /// The number of the daemon that receives it; `None` if the rest is dropped.
     pub(super) to: Option<usize>,
     pub(super) scan: Scan,
     pub(super) start: kept::At,
-    /// The whole so far, while it is short enough to be said once more.
+    /// The message so far, while it is short enough to be sent again.
     pub(super) line: Option<Vec<u8>>,
 }
 
-/// No daemon is there.
+/// The state while there is no daemon.
 #[derive(Debug)]
 pub(super) struct Away {
+    /// When to look for a daemon next.
     pub(super) next: Instant,
-    /// Since when the client waits.
+    /// Since when the client has been waiting; `None` if it is not.
     pub(super) waits: Option<Instant>,
-    /// The daemon that went without a word: it has cut us off if it lives.
+    /// Identifies the daemon that disconnected without notice. If that daemon still runs, it has cut us off.
     pub(super) boot: Option<String>,
 }
 
-/// What can be done without waiting.
+/// Which operations will not block.
 #[derive(Default)]
 pub(super) struct Ready {
     pub(super) signal: bool,
     pub(super) input: bool,
     pub(super) output: bool,
-    /// Positions of daemons.
+    /// The indexes of daemons whose sockets can be written.
     pub(super) writable: Vec<usize>,
     pub(super) readable: Vec<usize>,
 }
 
 pub(super) fn timespec(time: Duration) -> Timespec {
-    // A moment more: a wait that ends too early is another round.
+    // Rounded up, since waking too early costs another round.
     let time = time + Duration::from_millis(1);
     Timespec { tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX), tv_nsec: time.subsec_nanos().into() }
 }

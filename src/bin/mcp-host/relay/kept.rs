@@ -1,4 +1,4 @@
-//! What a relay keeps of its client's session, so that the next daemon takes it up: how it began, and what is under way.
+//! What a relay keeps of its client's session for the next daemon: how the session began, and what is in flight.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -6,21 +6,21 @@ use serde_json::{Value, json};
 
 use super::scan::{Envelope, Item};
 
-/// Bytes of messages that are kept in all.
+/// How many bytes of messages to keep in total.
 const MOST: usize = 1 << 20;
-/// A longer message is not kept.
+/// The longest message that is kept, in bytes.
 pub(super) const LONGEST: usize = 128 << 10;
-/// Resources whose watching is taken up again.
+/// How many resource subscriptions to resume.
 const WATCHED: usize = 1000;
 
-/// Where a message stands among what was said to one daemon.
+/// The position of a message among those sent to one daemon.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At {
     /// The connection.
     pub(super) peer: usize,
-    /// Which message of the connection it is, counted from 1.
+    /// The number of the message on the connection, from 1.
     pub(super) index: u64,
-    /// Bytes that were to be written before it.
+    /// The number of bytes queued on the connection before the message.
     pub(super) start: u64,
 }
 
@@ -30,39 +30,39 @@ struct Request {
     method: String,
     line: Option<Vec<u8>>,
     at: At,
-    /// It was said to a daemon before that died of it, perhaps.
+    /// Whether an earlier daemon may have seen the request, and may have died of it.
     again: bool,
 }
 
-/// A notification: it goes to the next daemon where one that stops did not take it.
+/// A notification, which goes to the next daemon if a stopping one did not take it.
 #[derive(Debug)]
 struct Notice {
     line: Vec<u8>,
     at: At,
 }
 
-/// What the client was told at the beginning.
+/// What `initialize` agreed on.
 #[derive(Debug)]
 struct Agreed {
     revision: String,
-    /// The lists whose changes it hears of.
+    /// The lists whose changes the client is notified of.
     changes: Vec<&'static str>,
 }
 
-/// What is to be done about messages of which a daemon gave no answer.
+/// What to do about messages that a daemon left unanswered or did not take.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
-    /// For the next daemon.
+    /// Messages for the next daemon.
     pub(super) again: Vec<Again>,
-    /// For the client.
+    /// Answers for the client.
     pub(super) answers: Vec<Vec<u8>>,
 }
 
-/// A message that is said once more.
+/// A message to send again.
 #[derive(Debug)]
 pub(super) struct Again {
     pub(super) line: Vec<u8>,
-    /// A daemon may have seen it.
+    /// Whether a daemon may have seen the message.
     pub(super) seen: bool,
 }
 
@@ -76,12 +76,13 @@ pub(super) struct Kept {
     requests: Vec<Request>,
     notices: VecDeque<Notice>,
     bytes: usize,
-    /// The highest id of a question so far.
+    /// The highest id of any question so far.
     pub(super) asked: u64,
 }
 
 impl Kept {
-    /// Notes what the client said; `line` is the whole of it, where that is at hand. `seen`: another daemon may have seen it.
+    /// Records a message of the client. `line` is the whole message, if available. `seen` says that another daemon may
+    /// have seen it.
     pub(super) fn said(&mut self, envelope: &Envelope, line: Option<&[u8]>, at: At, seen: bool) {
         let parts = if envelope.is_batch { line.and_then(parts) } else { None };
         for (number, item) in envelope.items.iter().enumerate() {
@@ -97,7 +98,7 @@ impl Kept {
     fn item(&mut self, item: &Item, line: Option<&[u8]>, at: At, seen: bool) {
         let Some(method) = item.method.as_deref() else { return };
         match method {
-            // The last one before there is an agreement: those before it were refused.
+            // The last `initialize` before an agreement counts: earlier ones were refused.
             "initialize" if self.agreed.is_none() => {
                 self.initialize = line.map(<[u8]>::to_vec).or(self.initialize.take());
             }
@@ -109,7 +110,7 @@ impl Kept {
                     self.watched.remove(&uri);
                 }
             }
-            // Its answer is not waited for any longer.
+            // The client no longer waits for the answer.
             "notifications/cancelled" => {
                 if let Some(id) = line.and_then(|line| param(line, "requestId")) {
                     self.answered(&id.to_string(), at.peer);
@@ -128,7 +129,8 @@ impl Kept {
         }
     }
 
-    /// A request has its answer; which it was. What was said before it was taken, too.
+    /// Removes an answered request and returns its method. Notifications sent before it are removed, too: the daemon
+    /// has taken them.
     pub(super) fn answered(&mut self, id: &str, peer: usize) -> Option<String> {
         let position = self.requests.iter().position(|request| request.id == id && request.at.peer == peer)?;
         let request = self.requests.remove(position);
@@ -144,22 +146,22 @@ impl Kept {
         Some(request.method)
     }
 
-    /// Which daemon a request is under way at.
+    /// Returns the daemon that a request was sent to, while the request is in flight.
     pub(super) fn peer_of(&self, id: &str) -> Option<usize> {
         self.requests.iter().find(|request| request.id == id).map(|request| request.at.peer)
     }
 
-    /// Whether that daemon owes the answer by which the session begins.
+    /// Reports whether that daemon still owes the answer to `initialize`.
     pub(super) fn begins(&self, peer: usize) -> bool {
         self.requests.iter().any(|request| request.at.peer == peer && request.method == "initialize")
     }
 
-    /// Whether anything is under way.
+    /// Reports whether any request is in flight.
     pub(super) fn is_busy(&self) -> bool {
         !self.requests.is_empty()
     }
 
-    /// What the client is told at the beginning, with this answer.
+    /// Records the agreement in an answer to `initialize`.
     pub(super) fn agree(&mut self, answer: &[u8]) {
         let Some((revision, capabilities)) = agreed(answer) else { return };
         let changes = ["tools", "prompts", "resources"];
@@ -167,12 +169,13 @@ impl Kept {
         self.agreed = Some(Agreed { revision, changes });
     }
 
-    /// The daemon stops and has taken so many messages: what it did not take.
+    /// Returns what to do about the messages that a stopping daemon did not take: all after the first `taken`.
     pub(super) fn left(&mut self, peer: usize, taken: u64) -> Lost {
         self.take(|at| at.peer == peer && at.index > taken, |_| false)
     }
 
-    /// The daemon is gone, and had so many bytes of what was said to it.
+    /// Returns what to do about the unanswered messages of a daemon that is gone. It was sent the first `written`
+    /// bytes.
     pub(super) fn lost(&mut self, peer: usize, written: u64) -> Lost {
         self.take(|at| at.peer == peer, |at| at.start < written)
     }
@@ -208,7 +211,8 @@ impl Kept {
         lost
     }
 
-    /// The client began a session, and has the answer.
+    /// Returns the `initialize` request for another daemon, and the revision agreed before, if the client has a
+    /// session.
     pub(super) fn session(&self) -> Option<(Vec<u8>, &str)> {
         let agreed = self.agreed.as_ref()?;
         let mut line: Value = serde_json::from_slice(self.initialize.as_ref()?).ok()?;
@@ -216,7 +220,7 @@ impl Kept {
         Some((written(&line), &agreed.revision))
     }
 
-    /// What is said behind that to a daemon that takes the session up.
+    /// Returns the messages after `initialize` that resume the session at another daemon.
     pub(super) fn resumed(&self) -> Vec<u8> {
         let mut lines = Vec::new();
         let mut number = 0;
@@ -232,7 +236,7 @@ impl Kept {
         lines
     }
 
-    /// What the client is told then: its lists may be others.
+    /// Returns the notifications that tell the client that its lists may have changed.
     pub(super) fn changes(&self) -> Vec<u8> {
         let lists = self.agreed.iter().flat_map(|agreed| &agreed.changes);
         let told =
@@ -241,33 +245,33 @@ impl Kept {
     }
 }
 
-/// Ids of requests of our own, whose answers are not for the client.
+/// Returns the id of a request of our own, whose answer is not for the client.
 pub(super) fn own_id(number: usize) -> String {
     format!("{OWN}{number}")
 }
 
-/// Whether an answer is to a request of our own.
+/// Reports whether an answer belongs to a request of our own.
 pub(super) fn is_own(id: &str) -> bool {
     id.strip_prefix('"').is_some_and(|id| id.starts_with(OWN))
 }
 
 const OWN: &str = "mcp-host/relay/";
 
-/// The revision and capabilities of an answer to `initialize`.
+/// Returns the revision and capabilities in an answer to `initialize`; `None` if the answer is an error.
 pub(super) fn agreed(answer: &[u8]) -> Option<(String, Value)> {
     let mut answer: Value = serde_json::from_slice(answer).ok()?;
     let revision = answer["result"]["protocolVersion"].as_str()?.to_owned();
     Some((revision, answer["result"]["capabilities"].take()))
 }
 
-/// Tells the client that a question is not waited for any longer.
+/// Returns the notification that withdraws a question.
 pub(super) fn withdrawal(id: &str) -> Vec<u8> {
     let id: Value = serde_json::from_str(id).unwrap_or_default();
     let params = json!({ "requestId": id, "reason": "the mcp-host that asked is gone" });
     written(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }))
 }
 
-/// Whether a request can be said twice. A call of a tool may have done its work.
+/// Reports whether a request may be sent again. A tool call may not: it may already have done its work.
 fn may_be_repeated(method: &str) -> bool {
     matches!(
         method,
@@ -289,13 +293,14 @@ fn may_be_repeated(method: &str) -> bool {
     )
 }
 
-/// The answers to the requests of a message that reaches nobody any more.
+/// Returns the answers to the requests in a message that no daemon will answer. `sent` says that one may have seen
+/// them.
 pub(super) fn endings(envelope: &Envelope, sent: bool) -> Vec<u8> {
     let request = |item: &Item| Some(ending(item.id.as_deref()?, item.method.as_deref()?, sent));
     envelope.items.iter().filter_map(request).flatten().collect()
 }
 
-/// The answer to a request that will have no other.
+/// Returns the final answer to a request that gets no answer from a daemon.
 fn ending(id: &str, method: &str, sent: bool) -> Vec<u8> {
     let id: Value = serde_json::from_str(id).unwrap_or_default();
     if method == "subscriptions/listen" {
@@ -316,19 +321,21 @@ fn ending(id: &str, method: &str, sent: bool) -> Vec<u8> {
         });
         json!({ "jsonrpc": "2.0", "id": id, "result": result })
     } else {
-        json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32603, "message": text, "data": details } })
+        let mut data = details.clone();
+        data["mcp-host/error"] = details;
+        json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32603, "message": text, "data": data } })
     };
     written(&answer)
 }
 
-/// A line.
+/// Writes a message as a line.
 fn written(value: &Value) -> Vec<u8> {
     let mut line = value.to_string().into_bytes();
     line.push(b'\n');
     line
 }
 
-/// A member of the params of a message.
+/// Returns a member of a message's params.
 pub(super) fn param(line: &[u8], name: &str) -> Option<Value> {
     let mut message: Value = serde_json::from_slice(line).ok()?;
     message.get_mut("params")?.get_mut(name).map(Value::take)
@@ -338,7 +345,7 @@ fn uri(line: &[u8]) -> Option<String> {
     param(line, "uri")?.as_str().map(str::to_owned)
 }
 
-/// The messages of a batch, each a line.
+/// Splits a batch into lines.
 fn parts(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let items: Vec<Value> = serde_json::from_slice(line).ok()?;
     Some(items.iter().map(written).collect())
@@ -386,7 +393,7 @@ mod tests {
         let answers: Vec<Value> = lost.answers.iter().map(|line| serde_json::from_slice(line).unwrap()).collect();
         assert_eq!(answers[0]["result"]["_meta"]["mcp-host/error"]["kind"], "outcome_unknown");
         assert_eq!((&answers[1]["id"], answers[1]["result"].is_object()), (&json!(2), true));
-        // The second time nobody tries again.
+        // A request is not sent a third time.
         let line = call(1, "tools/list");
         kept.said(&Scan::line(line.as_bytes()), Some(line.as_bytes()), At { peer: 1, index: 1, start: 0 }, true);
         let lost = kept.lost(1, 10);
@@ -437,7 +444,7 @@ mod tests {
         say(&mut kept, &begin(2), 0, 2, 0);
         kept.agree(br#"{"id":2,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}"#);
         kept.answered("2", 0);
-        // The daemon refuses another one.
+        // The daemon refuses a second session.
         say(&mut kept, &begin(3), 0, 3, 0);
         let line: Value = serde_json::from_slice(&kept.session().unwrap().0).unwrap();
         assert_eq!(line["params"]["try"], 2);

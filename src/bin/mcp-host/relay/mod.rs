@@ -1,21 +1,21 @@
-//! `mcp-host stdio` beside a daemon of the same user and config: no host of its own, only a relay between the client
-//! and the daemon's socket (`docs/bridging.md` 16).
+//! `mcp-host stdio` beside a daemon of the same user and config: this process is no host, only a relay between the
+//! client and the daemon's socket (`docs/bridging.md` 16).
 //!
-//! In: what the client says on stdin. Out: what the daemon answers, on stdout. It is one thread in `poll`, and it runs
+//! In: the client's messages on stdin. Out: the daemon's answers on stdout. The relay is one thread in `poll`. It runs
 //! before the runtime and clap, so that it starts in milliseconds and holds little memory.
 //!
-//! The relay asks at the status socket to be let in (`downstream/admin/client.rs`). Both ends check the other's user,
-//! and the daemon compares config files, working directory, and variables with its own. From then on the socket is one
-//! more stdio door.
+//! The relay asks to be let in at the status socket (`downstream/admin/client.rs`). Both ends check the other's user,
+//! and the daemon compares config files, working directory, and variables with its own. From then on, the daemon treats
+//! the socket like the stdin and stdout of one more client.
 //!
 //! A daemon that stops says how many messages it has taken; it answers those, and the next daemon gets the rest. When a
 //! daemon dies, a tool call that was sent to it is answered with `outcome_unknown`, reads are sent once more, and
-//! questions are withdrawn. Ids of questions begin far above those of the daemon before, so that a late answer fits
-//! none. If no daemon comes within five seconds of the client's next message, the relay starts a host in this process
-//! (`own.rs`).
+//! questions (requests to the client) are withdrawn. The ids of questions begin far above those of the previous daemon,
+//! so a late answer matches no new question. If no daemon is found within five seconds of the client's next message,
+//! the relay starts a host in this process (`own.rs`).
 //!
-//! **Invariant:** each request of the client gets one answer, whatever becomes of the daemon: from it, from the next
-//! one, from a host of this process, or from the relay. Start reading at `pump/mod.rs`.
+//! **Invariant:** each request of the client gets one answer, whatever happens to the daemon: from that daemon, from
+//! the next one, from a host in this process, or from the relay. Start at `pump/mod.rs`.
 
 mod ends;
 mod kept;
@@ -42,7 +42,7 @@ use crate::paint::When;
 use crate::report::{Exit, Failure};
 use crate::starter::Starter;
 
-/// Serves the client by a daemon, if one lets us in; `None` where this process is to be a host itself.
+/// Serves the client through a daemon, if one lets us in. Returns `None` if this process must be a host itself.
 pub(crate) fn attempt(words: &Words) -> Option<Exit> {
     let output = || Output::new(false, words.quiet, When::default());
     if words.own || (words.join.is_none() && !is_wanted()) {
@@ -71,7 +71,8 @@ pub(crate) fn attempt(words: &Words) -> Option<Exit> {
     }
 }
 
-/// What starts the daemon of our config, where that is wanted and would help; why it cannot be started.
+/// Returns the starter for the daemon of our config, or why it cannot start one. Returns `None` if no starter is wanted
+/// or it would not help.
 fn starter(words: &Words, error: &NotJoined) -> Option<Result<Starter, String>> {
     let (files, is_project) = files(&words.config);
     let common = Common { config: words.config.clone(), project: words.project.clone(), ..Common::default() };
@@ -81,13 +82,14 @@ fn starter(words: &Words, error: &NotJoined) -> Option<Result<Starter, String>> 
     Starter::of_files(&common, &files)
 }
 
-/// Whether a daemon may be joined that was not named. Below another host, that one's marks decide (`lineage`).
+/// Reports whether to join a daemon that was not named. Returns false below another host, where the marks decide
+/// (`lineage`).
 pub(crate) fn is_wanted() -> bool {
     let is_below = std::env::var_os("_MCP_HOST_CHAIN").is_some_and(|chain| !chain.is_empty());
     !is_below && std::env::var_os("MCP_HOST_JOIN").is_none_or(|join| join != "never")
 }
 
-/// What we say of ourselves: the config files that a host of this process would read.
+/// Returns our introduction: the config files that a host in this process would read.
 fn introduction(words: &Words) -> Option<Introduction> {
     if words.join.is_some() {
         return Some(Introduction::to_any());
@@ -96,7 +98,7 @@ fn introduction(words: &Words) -> Option<Introduction> {
     Introduction::of(&files, project, words.project.as_deref())
 }
 
-/// The config files, and whether they are a project's. There may be none: then any daemon will do.
+/// Returns the config files, and whether they belong to a project. If there are none, any daemon will do.
 pub(crate) fn files(named: &[PathBuf]) -> (Vec<PathBuf>, bool) {
     if named.is_empty() {
         return LoadRequest::from_process().standing().unwrap_or_default();
@@ -110,18 +112,18 @@ fn refused(why: &str, output: &Output) -> Exit {
         .tell(output)
 }
 
-/// Relays until the client is gone.
+/// Relays until the client has left.
 fn relay(words: &Words, client: Introduction, joined: Joined, output: &Output) -> Exit {
     output.remark(&format!("note: joined {}", joined.at));
     if io::stdin().is_terminal() {
-        output.remark("note: this speaks MCP over stdin and stdout; a client is to start it");
+        output.remark("note: this speaks MCP over stdin and stdout; clients start it themselves");
     }
-    // The relay has started, and its start is all that most of its code was for.
+    // Most of the code was only needed to start.
     mcp_host_heap::forget_code();
     let mut daemons = Daemons { words, client, starter: None, output, own: None };
     let ended = Ends::new().and_then(|ends| Pump::new(&mut daemons, joined)?.run(&ends));
     if let Some(host) = daemons.own.take() {
-        // A host of this process ends its servers, and has told what went wrong.
+        // A host in this process stops its servers, and has already reported errors.
         let _ = host.join();
     }
     match ended {
@@ -132,18 +134,18 @@ fn relay(words: &Words, client: Introduction, joined: Joined, output: &Output) -
     }
 }
 
-/// Where a relay finds its next daemon.
+/// Finds the next daemon of a relay.
 struct Daemons<'a> {
     words: &'a Words,
     client: Introduction,
-    /// Starts another one, where the config wants that; empty until it is needed.
+    /// Starts a daemon. The outer `None` means that it was not needed yet, the inner one that there can be no starter.
     starter: Option<Option<Starter>>,
     output: &'a Output,
     own: Option<JoinHandle<()>>,
 }
 
 impl Daemons<'_> {
-    /// We need to start none: another process may.
+    /// Notes that a host serves the client: any other process may start a daemon now, since this one need not.
     fn is_served(&mut self) {
         if let Some(Some(starter)) = &mut self.starter {
             starter.give_way();

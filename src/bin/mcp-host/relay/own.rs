@@ -1,5 +1,6 @@
-//! A host in this process, for a client whose daemon is gone and does not come back. Its end of the door is one more
-//! socket. A client that has left meanwhile gets no host: what it waits for is answered as not sent, or as unknown.
+//! A host in this process, for a client whose daemon is gone and does not come back. The relay reaches it through one
+//! more socket. A client that has left gets no host: the relay answers its requests as not sent, or with an unknown
+//! outcome.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -14,10 +15,11 @@ use crate::output::Output;
 use crate::report::Failure;
 use crate::servers::Plan;
 
-/// How long its servers have to end once the client has left.
+/// How long the host's servers have to exit after the client has left.
 const PATIENCE: Duration = Duration::from_millis(2500);
 
-/// Starts it; the client's end of its door, and its thread. `asked`: the ids of its questions begin above.
+/// Starts the host. Returns the client's end of the socket, and the host's thread. The ids of the host's questions
+/// begin above `asked`.
 pub(super) fn start(words: &Words, asked: u64, output: &Output) -> io::Result<(UnixStream, JoinHandle<()>)> {
     let common = Common { config: words.config.clone(), project: words.project.clone(), ..Common::default() };
     let plan = Plan::load(&common, false, None).map_err(|failure| {
@@ -28,22 +30,22 @@ pub(super) fn start(words: &Words, asked: u64, output: &Output) -> io::Result<(U
     let (here, there) = UnixStream::pair()?;
     let runtime = crate::runtime()?;
     let thread = std::thread::Builder::new().name("host".to_owned()).spawn(move || {
-        runtime.block_on(serve(plan, (there, asked), &output));
+        runtime.block_on(serve(plan, there, asked, &output));
         runtime.shutdown_timeout(Duration::from_millis(500));
     })?;
     Ok((here, thread))
 }
 
-async fn serve(mut plan: Plan, (door, asked): (UnixStream, u64), output: &Output) {
+async fn serve(mut plan: Plan, door: UnixStream, asked: u64, output: &Output) {
     for server in &mut plan.config.servers {
-        // Nobody knows whether the client still needs all of them.
+        // The client may not need all servers.
         server.start = Start::Lazy;
     }
     let follow = plan.again();
     let started = async { Ok::<_, Failure>(plan.builder()?.start().await?) };
     let host = match started.await {
         Ok(host) => host,
-        // The end of the door tells the relay.
+        // The relay sees that the socket is closed.
         Err(failure) => {
             failure.tell(output);
             return;

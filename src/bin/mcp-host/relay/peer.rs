@@ -9,37 +9,38 @@ use std::time::{Duration, Instant};
 use super::kept::{self, At, Kept};
 use super::scan::Scan;
 
-/// How long a daemon may take to begin a session anew.
+/// How long a daemon may take to resume a session.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of its answer.
+/// How many bytes the daemon's answer to `initialize` may have at most.
 const ANSWER: usize = 16 << 20;
 
-/// A connection, and what is known of its end.
+/// A connection to a daemon and its state.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) number: usize,
     stream: UnixStream,
-    /// Tells the daemon from another one; none for a host of this process.
+    /// Identifies the daemon; `None` for a host in this process.
     pub(super) boot: Option<String>,
     out: Vec<u8>,
-    /// Bytes that were ever put into `out`, and how many of them are written.
+    /// Total bytes put into `out` so far.
     queued: u64,
+    /// How many of these bytes are written.
     pub(super) written: u64,
-    /// Messages that were put there.
+    /// How many messages were ever put into `out`.
     lines: u64,
-    /// What came and is no whole line yet.
+    /// Received bytes that are not a whole line yet.
     pub(super) input: Vec<u8>,
-    /// The rest of a long line passes as it comes.
+    /// A long line whose rest is forwarded as it arrives.
     pub(super) passing: Option<Scan>,
-    /// Questions that wait for the client, by id.
+    /// Ids of the daemon's questions that wait for the client's answer.
     pub(super) questions: Vec<String>,
-    /// It said something long while another one talked, which is to be heard once that is over.
+    /// Whether the daemon has a long message that must wait for the end of another daemon's.
     pub(super) held: bool,
-    /// It stops: it has what it will answer.
+    /// Whether the daemon is stopping: it answers only what it has taken.
     pub(super) leaving: bool,
-    /// It says nothing more.
+    /// Whether the daemon has closed its side.
     pub(super) gone: bool,
-    /// We say nothing more.
+    /// Whether we have closed our side.
     closed: bool,
 }
 
@@ -63,7 +64,7 @@ impl Peer {
         }
     }
 
-    /// Begins the client's session once more; whether the daemon agreed to the same revision. It blocks, but not for long.
+    /// Resumes the client's session. Returns false if the daemon agreed to another revision. Blocks, but not for long.
     pub(super) fn take_up(&mut self, kept: &Kept) -> io::Result<bool> {
         let Some((line, revision)) = kept.session() else { return Ok(true) };
         self.stream.set_read_timeout(Some(PATIENCE))?;
@@ -88,23 +89,23 @@ impl Peer {
             return Ok(false);
         }
         let resumed = kept.resumed();
-        // The first message is counted by the daemon, as these are.
+        // The daemon counts `initialize` and these messages.
         self.lines = 1 + resumed.iter().filter(|byte| **byte == b'\n').count() as u64;
         self.put(&resumed);
         Ok(true)
     }
 
-    /// From now on nothing waits.
+    /// Makes the connection nonblocking.
     pub(super) fn ready(&self) -> io::Result<()> {
         self.stream.set_nonblocking(true)
     }
 
-    /// Whether a question of it waits for the client.
+    /// Reports whether the question with this id waits for the client's answer.
     pub(super) fn has_asked(&self, id: &str) -> bool {
         self.questions.iter().any(|question| question == id)
     }
 
-    /// Where the next message will stand.
+    /// Counts the next message, unless the line is blank, and returns its position.
     pub(super) fn next(&mut self, is_blank: bool) -> At {
         if !is_blank {
             self.lines += 1;
@@ -112,18 +113,18 @@ impl Peer {
         At { peer: self.number, index: self.lines, start: self.queued }
     }
 
-    /// Bytes on their way to the daemon.
+    /// Queues bytes for the daemon.
     pub(super) fn put(&mut self, bytes: &[u8]) {
         self.queued += bytes.len() as u64;
         self.out.extend_from_slice(bytes);
     }
 
-    /// Bytes that wait to be written.
+    /// Returns the number of bytes that wait to be written.
     pub(super) fn waiting(&self) -> usize {
         self.out.len()
     }
 
-    /// Writes what it takes now.
+    /// Writes as many queued bytes as possible without blocking.
     pub(super) fn write(&mut self) {
         let mut done = 0;
         while done < self.out.len() {
@@ -132,7 +133,7 @@ impl Peer {
                 Ok(count) => done += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // The end of what it says is seen where it is read: it may have answered before.
+                // The end of the connection is noticed when reading: there may be answers left.
                 Err(_) => {
                     self.written += done as u64;
                     self.out.clear();
@@ -143,12 +144,12 @@ impl Peer {
         self.written += done as u64;
         self.out.drain(..done);
         if self.out.is_empty() {
-            // A burst is over.
+            // A burst may have left a large buffer.
             self.out.shrink_to(8 << 10);
         }
     }
 
-    /// Reads what there is; nothing where there is nothing now.
+    /// Reads what is available, which may be nothing, into `piece`.
     pub(super) fn read<'a>(&mut self, piece: &'a mut [u8]) -> &'a [u8] {
         loop {
             match self.stream.read(piece) {
@@ -162,11 +163,11 @@ impl Peer {
         }
     }
 
-    /// Says nothing more, once all is written.
+    /// Closes our side if everything is written.
     pub(super) fn close(&mut self) {
         if self.out.is_empty() && !self.closed {
             self.closed = true;
-            // One that is gone has closed it already.
+            // This fails if the daemon is gone already.
             let _ = self.stream.shutdown(Shutdown::Write);
         }
     }

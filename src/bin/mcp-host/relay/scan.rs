@@ -1,32 +1,32 @@
-//! The envelope of a message, read while its bytes pass: ids and methods, and nothing else is kept of it.
+//! Reads the envelope of a message while its bytes pass, and keeps only ids and methods.
 
 use memchr::memchr2;
 
-/// One message of a line; a batch has several.
+/// One message in a line. A batch has several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Item {
-    /// Its id as JSON.
+    /// The id as JSON.
     pub(super) id: Option<String>,
     pub(super) method: Option<String>,
 }
 
 impl Item {
-    /// Whether it is an answer.
+    /// Reports whether the message is an answer.
     pub(super) fn is_answer(&self) -> bool {
         self.id.is_some() && self.method.is_none()
     }
 }
 
-/// What is known of a line.
+/// The envelope of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Envelope {
     pub(super) items: Vec<Item>,
     pub(super) is_batch: bool,
-    /// It is white space only, and no message.
+    /// Whether the line is only white space, and no message.
     pub(super) is_blank: bool,
 }
 
-/// Which member of a message the next value belongs to.
+/// The member of a message that the next value belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     Key,
@@ -39,7 +39,7 @@ enum Slot {
 #[derive(Debug)]
 pub(super) struct Scan {
     depth: usize,
-    /// The depth at which the members of messages are: 1, in a batch 2.
+    /// The depth of the members of messages: 1, or 2 in a batch.
     base: usize,
     started: bool,
     in_text: bool,
@@ -48,14 +48,14 @@ pub(super) struct Scan {
     /// The key, id or method that is being read.
     kept: Vec<u8>,
     item: Item,
-    /// Whether it has a result or an error.
+    /// Whether the message has a result or an error.
     has_outcome: bool,
     items: Vec<Item>,
 }
 
-/// Bytes of an id or a method that are kept. A longer one is none that anybody could wait for.
+/// How many bytes of an id or method to keep. Nothing waits for a longer one.
 const LONGEST: usize = 1024;
-/// Messages of a batch that are told apart.
+/// How many messages of a batch to keep.
 const MOST: usize = 4096;
 
 impl Scan {
@@ -74,7 +74,7 @@ impl Scan {
         }
     }
 
-    /// The envelope of a whole line.
+    /// Returns the envelope of a whole line.
     pub(super) fn line(line: &[u8]) -> Envelope {
         let mut scan = Self::new();
         scan.feed(line);
@@ -101,7 +101,7 @@ impl Scan {
         }
     }
 
-    /// Reads within a string, up to its end.
+    /// Reads inside a string, up to its end.
     fn text<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         if self.escaped {
             self.escaped = false;
@@ -134,7 +134,7 @@ impl Scan {
                     self.has_outcome = false;
                     self.next(Slot::Key);
                 } else if self.depth == self.base + 1 {
-                    // An id or a method is no object.
+                    // An id or method is never an object.
                     self.slot = Slot::Other;
                 }
             }
@@ -176,7 +176,7 @@ impl Scan {
         }
     }
 
-    /// A member is over.
+    /// Ends a member of a message, and keeps its value if it is the id or method.
     fn member(&mut self) {
         match self.slot {
             Slot::Id => self.item.id = normal(&self.kept),
@@ -186,7 +186,7 @@ impl Scan {
         self.slot = Slot::Other;
     }
 
-    /// The question that a message answers whose end has not come yet, where its beginning tells.
+    /// Returns the id of the question that an incomplete message answers, if its beginning says so.
     pub(super) fn answers(&self) -> Option<&str> {
         let is_answer = self.base == 1 && self.has_outcome && self.item.method.is_none();
         self.item.id.as_deref().filter(|_| is_answer)
@@ -197,7 +197,7 @@ impl Scan {
     }
 }
 
-/// An id as everybody writes it; `null` is none.
+/// Normalizes an id. Returns `None` for `null` and for anything else that is no id.
 fn normal(id: &[u8]) -> Option<String> {
     let value: serde_json::Value = serde_json::from_slice(id).ok()?;
     (value.is_string() || value.is_number()).then(|| value.to_string())

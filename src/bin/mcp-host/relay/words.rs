@@ -1,5 +1,5 @@
-//! The command line of `stdio`, read before anything else of the program is there. What is not understood here is for
-//! `args.rs`, which knows all of it.
+//! The command line of `stdio`, parsed before clap is needed. Whatever is not understood here is left to `args.rs`,
+//! which knows every option.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,20 +9,20 @@ use mcp_host::admin::At;
 use crate::args::{Cli, Command};
 use crate::listen;
 
-/// What it says.
+/// The parsed command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Words {
     pub(super) config: Vec<PathBuf>,
     pub(super) project: Option<PathBuf>,
     pub(super) quiet: bool,
-    /// Whether no daemon is wanted.
+    /// Whether to use no daemon (`--own`).
     pub(super) own: bool,
-    /// The daemon that is wanted.
+    /// The daemon to use (`--join`).
     pub(super) join: Option<At>,
 }
 
 impl Words {
-    /// Reads a command line of `mcp-host stdio`; `None` if it is another one.
+    /// Parses a command line of `mcp-host stdio`. Returns `None` for any other, and for words that need `args.rs`.
     pub(crate) fn read(words: &[OsString]) -> Option<Self> {
         let mut read = Self::default();
         let mut is_stdio = false;
@@ -46,7 +46,7 @@ impl Words {
         (is_stdio && !(read.own && read.join.is_some())).then_some(read)
     }
 
-    /// The same of a command line that was read whole.
+    /// Converts a command line that clap has parsed.
     pub(crate) fn of(cli: &Cli) -> Option<Self> {
         let Some(Command::Stdio(args)) = &cli.command else { return None };
         let common = cli.common();

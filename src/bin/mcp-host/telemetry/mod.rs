@@ -1,5 +1,5 @@
-//! Log records on stderr: one line each, escaped, without secrets, never over 4 KiB, not more than a server's share. The
-//! library emits them; only this folder listens. And the last words of a panic, without what it was about.
+//! Log records on stderr: one line each, escaped, without secrets, at most 4 KiB, within a server's share. The library
+//! emits them; only this folder subscribes. Also prints panics, without their message.
 
 mod share;
 
@@ -17,8 +17,8 @@ use crate::hidden;
 use crate::output::Output;
 use crate::text;
 
-/// Installs the subscriber: what `RUST_LOG` says, else warnings, or more with each `-v`. `told` are directives for what
-/// the command tells by itself.
+/// Installs the log subscriber. `RUST_LOG` decides what is logged; without it, warnings are, and more with each `-v`.
+/// `told` has directives that leave out what the command prints itself.
 pub(crate) fn install(output: &Output, verbose: u8, quiet: bool, told: &str) {
     let default = match verbose {
         _ if quiet => "error",
@@ -31,12 +31,12 @@ pub(crate) fn install(output: &Output, verbose: u8, quiet: bool, told: &str) {
     let filter = wanted.unwrap_or_else(|| default.parse().unwrap_or_default());
     let shares = share::Shares::new(output.clone());
     let lines = fmt::layer().with_ansi(false).with_writer(Stderr(output.clone()));
-    // Failing means that there is one already.
+    // This fails only if there already is a subscriber.
     let _ = tracing_subscriber::registry().with(filter).with(shares).with(lines).try_init();
     tell_panics();
 }
 
-/// A panic is told by its place alone: its text may hold what it fell over (`docs/hazards.md` H97).
+/// Makes panics print only their location: the message may contain the data that caused it (`docs/hazards.md` H97).
 fn tell_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
@@ -50,12 +50,12 @@ fn tell_panics() {
 
 fn panicked(thread: Option<&str>, place: Option<&Location<'_>>) -> String {
     let place = place.map_or_else(|| "an unknown place".to_owned(), Location::to_string);
-    format!("error: a panic in thread {:?} at {place}; this is a fault of mcp-host", thread.unwrap_or("unnamed"))
+    format!("error: a panic in thread {:?} at {place}; this is a bug in mcp-host", thread.unwrap_or("unnamed"))
 }
 
 struct Stderr(Output);
 
-/// Collects one record and writes it when it is whole.
+/// Collects one log record, and writes it when it is complete.
 struct Record<'a> {
     output: &'a Output,
     bytes: Vec<u8>,
@@ -71,7 +71,7 @@ impl<'a> MakeWriter<'a> for Stderr {
 
 impl io::Write for Record<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // What is beyond is not shown anyhow.
+        // Bytes beyond that are never shown.
         let room = (LOOKED_AT + 1).saturating_sub(self.bytes.len());
         self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
         Ok(bytes.len())
@@ -90,12 +90,12 @@ impl Drop for Record<'_> {
     }
 }
 
-/// The record as one line.
+/// Formats the record as one line.
 fn one_line(record: &[u8]) -> String {
     let whole = record.len() <= LOOKED_AT;
     let record = String::from_utf8_lossy(&record[..record.len().min(LOOKED_AT)]);
     let record = hidden::all(record.trim_end_matches('\n'));
-    // Where it was cut, half a secret may stand.
+    // The end of a cut record may be half a secret.
     let record: Cow<'_, str> =
         if whole { record } else { cut(&record, record.len().saturating_sub(CAP)).to_owned().into() };
     let mut line = text::line(&record).into_owned();
@@ -107,15 +107,15 @@ fn one_line(record: &[u8]) -> String {
     line
 }
 
-/// The beginning of a text, up to so many bytes.
+/// Returns the beginning of a text, up to `limit` bytes.
 fn cut(text: &str, limit: usize) -> &str {
     let end = (0..=limit.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
     &text[..end]
 }
 
-/// Bytes of one line.
+/// How many bytes a line has at most.
 const CAP: usize = 4096;
-/// Of a record, so much is searched for secrets; of the rest nothing is shown.
+/// How many bytes of a record are searched for secrets; the rest is not shown.
 const LOOKED_AT: usize = 4 * CAP;
 
 #[cfg(test)]

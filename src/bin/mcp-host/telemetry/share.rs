@@ -1,4 +1,4 @@
-//! How many records a server may cause: what it floods the log with is counted, not written (`docs/hazards.md` H98).
+//! Limits the log records that a server can cause: a flood is counted, not written (`docs/hazards.md` H98).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,21 +12,21 @@ use tracing_subscriber::layer::Context;
 
 use crate::output::Output;
 
-/// Records of one server in a second.
+/// How many records per second may name one server.
 const OF_A_SERVER: u32 = 100;
-/// Records in a second that name no server.
+/// How many records per second may name no server.
 const OF_NOBODY: u32 = 1000;
-/// Servers that are told apart; their names come from the config.
+/// How many servers are counted separately; their names come from the config.
 const SERVERS: usize = 1024;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Lets records through, so many a second of each server.
+/// Passes a limited number of records per second for each server.
 pub(super) struct Shares {
     output: Output,
     seconds: Mutex<HashMap<Box<str>, Share>>,
 }
 
-/// What came of one server since a moment.
+/// The records of one server in the current second.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     since: Instant,
@@ -61,7 +61,7 @@ impl<S: Subscriber> Layer<S> for Shares {
 }
 
 impl Share {
-    /// Whether one more may pass, and how many did not before it.
+    /// Returns whether a record may pass, and how many were dropped in the second before.
     fn take(&mut self, now: Instant, limit: u32) -> (bool, u64) {
         let mut dropped = 0;
         if now.saturating_duration_since(self.since) >= SECOND {

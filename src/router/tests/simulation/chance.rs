@@ -1,4 +1,4 @@
-//! Chance from a seed: the same numbers in the same order, for each part of a world its own.
+//! Seeded randomness: the same numbers in the same order, separately for each part of a world.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,7 +14,7 @@ impl Chance {
         Self(AtomicU64::new(seed))
     }
 
-    /// Numbers of its own for whoever stands under that word.
+    /// Returns a separate sequence for this word.
     pub(super) fn of(seed: u64, word: u64) -> Self {
         Self::new(mix(seed.wrapping_add(mix(word.wrapping_add(1)))))
     }
@@ -31,7 +31,7 @@ impl Chance {
         self.below(count) == 0
     }
 
-    /// From 0 to 1.
+    /// Returns a number from 0 to 1.
     pub(super) fn unit(&self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -40,7 +40,7 @@ impl Chance {
         &from[usize::try_from(self.below(from.len() as u64)).unwrap()]
     }
 
-    /// Mostly none or little, now and then long.
+    /// Returns a pause: mostly none or short, sometimes long.
     fn pause(&self) -> Duration {
         Duration::from_millis(match self.below(10) {
             0..=4 => 0,
@@ -50,7 +50,7 @@ impl Chance {
         })
     }
 
-    /// Lets everybody else go first, some way or for some time.
+    /// Lets others go first, for some turns or some time.
     pub(super) async fn wait(&self) {
         for _ in 0..self.below(4) {
             tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! Clients by chance, of both eras, all counting from 0: they call, take back, answer questions or not, and go.
+//! Random clients of both eras, all counting from 0: they call, cancel, answer questions or not, and leave.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::router::{Client, Mailbox, Router};
 /// Longer than anything may take.
 const BOUND: Duration = Duration::from_secs(300);
 
-/// The answer to a request, once it comes.
+/// The response to a request, once it comes.
 type Answer = Pin<Box<dyn Future<Output = Option<Outcome>> + Send>>;
 
-/// How somebody lives.
+/// How a client behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Plain,
@@ -35,8 +35,15 @@ pub(super) enum Kind {
     Greedy,
     /// Wants little.
     Modest,
-    /// One of those at the shared server.
+    /// One of the shared server's clients.
     Member,
+}
+
+/// Who a client belongs to, and what decides its behavior.
+pub(super) struct Character {
+    pub(super) principal: Principal,
+    pub(super) kind: Kind,
+    pub(super) chance: Chance,
 }
 
 /// One person at one client.
@@ -47,11 +54,11 @@ pub(super) struct Person {
     pub(super) chance: Chance,
     kind: Kind,
     principal: Principal,
-    /// What it can be asked.
+    /// Its capabilities.
     pub(super) can: Profile,
-    /// The shared server asks for the first time.
+    /// Notified when the shared server is about to ask for the first time.
     pub(super) spark: Arc<Notify>,
-    /// The session; there is none since 2026-07-28.
+    /// The session; `None` since 2026-07-28.
     session: Option<Arc<Client>>,
     ids: AtomicI64,
     gone: CancellationToken,
@@ -61,34 +68,30 @@ impl Person {
     pub(super) fn new(world: &Arc<World>, router: &Router, number: u64) -> Arc<Self> {
         let chance = world.chance_of("client", number);
         let principal = if chance.one_in(4) { Principal::named("other") } else { Principal::local() };
-        Self::with(world, router, number, (principal, Kind::Plain, chance))
+        Self::with(world, router, number, Character { principal, kind: Kind::Plain, chance })
     }
 
-    /// Somebody of that principal.
+    /// Creates a person of this principal.
     pub(super) fn of(world: &Arc<World>, router: &Router, number: u64, principal: Principal, kind: Kind) -> Arc<Self> {
         let chance = world.chance_of("client", number);
-        Self::with(world, router, number, (principal, kind, chance))
+        Self::with(world, router, number, Character { principal, kind, chance })
     }
 
-    fn with(
-        world: &Arc<World>,
-        router: &Router,
-        number: u64,
-        (principal, kind, chance): (Principal, Kind, Chance),
-    ) -> Arc<Self> {
-        let asks = !chance.one_in(3) || kind == Kind::Greedy;
+    fn with(world: &Arc<World>, router: &Router, number: u64, character: Character) -> Arc<Self> {
+        let asks = !character.chance.one_in(3) || character.kind == Kind::Greedy;
         let can = if asks { Profile::ELICITATION_FORM } else { Profile::EMPTY };
-        Self::able(world, router, number, (principal, kind, chance), can)
+        Self::able(world, router, number, character, can)
     }
 
-    /// Somebody who can be asked that.
+    /// Creates a person with these capabilities.
     pub(super) fn able(
         world: &Arc<World>,
         router: &Router,
         number: u64,
-        (principal, kind, chance): (Principal, Kind, Chance),
+        character: Character,
         can: Profile,
     ) -> Arc<Self> {
+        let Character { principal, kind, chance } = character;
         let revision = *chance.pick(&[
             ProtocolVersion::V2024_11_05,
             ProtocolVersion::V2025_06_18,
@@ -96,7 +99,7 @@ impl Person {
             ProtocolVersion::LATEST_MODERN,
             ProtocolVersion::LATEST_MODERN,
         ]);
-        // Of those with a session it is not known whether they are still there to answer.
+        // With a session it would be unknown whether they are still there to answer.
         let revision = if kind == Kind::Greedy { ProtocolVersion::LATEST_MODERN } else { revision };
         let session = (!revision.is_modern()).then(|| router.admit(principal.clone(), revision, can, None));
         world.tale.tell(&format!("client {number} is {revision}, {principal:?}, can: {can:?}"));
@@ -106,7 +109,7 @@ impl Person {
         Arc::new(Self { world, router, number, chance, kind, principal, can, spark, session, ids, gone })
     }
 
-    /// What it does from its first word to its last.
+    /// Runs the client from start to end.
     pub(super) async fn live(self: Arc<Self>) {
         if let Some(session) = self.session.clone() {
             let person = self.clone();
@@ -145,7 +148,7 @@ impl Person {
         }
     }
 
-    /// One plain call at each server, at the end of everything: it must succeed.
+    /// Makes one plain call at each server, at the very end: it must succeed.
     pub(super) async fn call_each(self: Arc<Self>, servers: &[String]) {
         for server in servers {
             let mark = self.call(Method::ToolsCall, "do", server, false).await;
@@ -155,13 +158,13 @@ impl Person {
         }
     }
 
-    /// Leaves without a word.
+    /// Leaves without notice.
     pub(super) fn go(&self) {
         if !self.gone.is_cancelled() {
             self.world.tale.tell(&format!("client {} goes", self.number));
             self.gone.cancel();
             if let Some(session) = &self.session {
-                self.router.close(session);
+                self.router.clients().close(session);
             }
         }
     }
@@ -183,7 +186,7 @@ impl Person {
             return session.clone();
         }
         let capabilities = Raw::trusted(self.can.to_capabilities().into());
-        self.router.modern_apart(self.principal.clone(), &capabilities, None).unwrap()
+        self.router.pool().get(self.principal.clone(), &capabilities, None).unwrap()
     }
 
     fn open(&self, method: Method, params: &Value) -> (RequestId, Arc<Mailbox>, Answer) {
@@ -192,7 +195,7 @@ impl Person {
         let client = self.client();
         match self.session {
             Some(_) => {
-                let leg = self.router.leg(&client);
+                let leg = client.leg(self.router.limits());
                 let answer = self.router.request(&client, request, &leg);
                 (id, leg, Box::pin(answer))
             }
@@ -219,14 +222,15 @@ impl Person {
         match answer {
             Ok(Some(Ok(_))) => self.world.tale.tell(&format!("client {} has a list", self.number)),
             Ok(None) if self.gone.is_cancelled() => {}
-            // Clients of one principal without a session that can do the same are one, and have too much under way.
+            // Sessionless clients of one principal with the same capabilities count as one, which may have too much in
+            // flight.
             Ok(Some(Err(error)))
                 if self.world.has_greed() && error.message.contains("host.limits.pendingPerClient") => {}
             other => self.world.tale.fault(format!("client {} got for a list: {other:?}", self.number)),
         }
     }
 
-    /// A request from its first word to its end, with all rounds of questions.
+    /// Makes a request, with all rounds of questions, and returns how it ended.
     pub(super) async fn call(&self, method: Method, tool: &str, server: &str, fickle: bool) -> String {
         let mark = format!("{}.{}", self.number, self.ids.load(Ordering::Relaxed));
         self.world.tale.begin(&mark, server, method == Method::ToolsCall);
@@ -281,7 +285,7 @@ impl Person {
             }
             let Some(outcome) = outcome else {
                 if !taken_back && !self.gone.is_cancelled() {
-                    self.world.tale.fault(format!("{mark} was taken back by nobody"));
+                    self.world.tale.fault(format!("{mark} was cancelled by no one"));
                 }
                 self.world.tale.end(&mark, End::Withdrawn);
                 return mark;
@@ -304,8 +308,8 @@ impl Person {
         }
     }
 
-    /// What goes into the next request of a call that asks by its result: nothing if this one walks away; and none at all for
-    /// a call that does not ask.
+    /// Returns the answers for the next request of a call that asks by its result: `Some(None)` if this client walks
+    /// away, `None` for a call that does not ask.
     async fn answers(&self, mark: &str, outcome: &Outcome) -> Option<Option<Value>> {
         let result: Value = outcome.as_ref().ok()?.read().unwrap();
         if result["resultType"] != "input_required" {
@@ -339,7 +343,8 @@ impl Person {
         }
     }
 
-    /// The call that it is about; none for roots, which are the same in all calls of a client.
+    /// Checks a question, and returns the call that it is about; `None` for roots, which are the same in all calls of a
+    /// client.
     fn check_question(&self, call: Option<&str>, kind: &Method, params: &Value) -> Option<String> {
         if !Asked::answerable(self.can).has(Asked::of(kind)) {
             self.world.tale.fault(format!("client {} cannot be asked {kind}: {params}", self.number));
@@ -349,7 +354,7 @@ impl Person {
             return None;
         };
         let mine = of.split('.').next() == Some(&self.number.to_string());
-        // Requests of clients without a session that can do the same are one client's.
+        // Requests of sessionless clients with the same capabilities belong to one client.
         let is_late = of.ends_with(LATE);
         let wrong =
             if is_late { !mine && self.session.is_some() } else { !mine || call.is_some_and(|call| call != of) };
@@ -360,7 +365,7 @@ impl Person {
         Some(of)
     }
 
-    /// Something that is said before an answer, or beside all.
+    /// Takes a message that precedes a response, or belongs to none.
     fn hear(&self, call: Option<&str>, message: Message) {
         match message {
             Message::Request(request) => {
@@ -371,21 +376,21 @@ impl Person {
                 if !answers || self.kind == Kind::Greedy {
                     return;
                 }
-                let (Some(session), router) = (self.session.clone(), self.router.clone()) else {
+                let Some(session) = self.session.clone() else {
                     return self.world.tale.fault(format!("client {} is asked by a request", self.number));
                 };
                 let reply = Ok(Raw::from_value(&self.reply(&request.method, &of)));
                 let pause = Duration::from_millis(chance.below(3000));
                 tokio::spawn(async move {
                     tokio::time::sleep(pause).await;
-                    router.answer(&session, Response { id: Some(request.id), outcome: reply });
+                    session.answer(Response { id: Some(request.id), outcome: reply });
                 });
             }
             Message::Notification(notice) => {
                 let params: Value = notice.params.map_or_else(|| json!({}), |params| params.read().unwrap());
                 let of = match notice.method {
                     Method::Progress => {
-                        // A sign of life of the host itself says nothing.
+                        // A keep-alive of the host itself has no content.
                         if !params["message"].is_null() && params["progressToken"] != params["message"] {
                             self.world.tale.fault(format!("client {}: progress {params}", self.number));
                         }
@@ -400,7 +405,8 @@ impl Person {
                 let of = of.map(str::to_owned);
                 self.world.tale.tell(&format!("client {} hears {} {of:?}", self.number, notice.method));
                 let Some(of) = of else { return };
-                // On the stream of a request only what is of it; beside all only what is of the same client.
+                // The stream of a request carries only its own messages; outside of requests come only those of the
+                // same client.
                 let mine = of.split('.').next() == Some(&self.number.to_string());
                 if !mine || (notice.method == Method::Progress && call.is_some_and(|call| call != of)) {
                     self.world.tale.fault(format!("client {} hears in {call:?} of {of}", self.number));

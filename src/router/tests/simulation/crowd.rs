@@ -1,6 +1,6 @@
-//! A server that clients share and that begins to ask: in a call, or when it is over, while others' calls arrive in that
-//! instant. No question and no answer may reach another client, each question has one answer, and in the end each client
-//! that can answer is on a lease of its own, those with roots share with no other list, and all others share the rest lease.
+//! A shared server that begins to ask: during a call or just after it, while others' calls arrive at that very moment.
+//! No question or answer may reach another client, each question has one answer, and in the end each client that can
+//! answer has a lease of its own, those with roots share with no other list, and all others share the rest lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::chance::Chance;
-use super::client::{Kind, Person};
+use super::client::{Character, Kind, Person};
 use super::server::{Life, Shape};
 use super::tale::End;
 use super::world::World;
@@ -20,27 +20,27 @@ use crate::manager::{Asked, Principal};
 use crate::protocol::{Method, Profile, ProtocolVersion};
 use crate::router::Router;
 
-/// The number of the first of its clients, apart from those of others.
+/// The number of its first client, apart from those of others.
 const FIRST: u64 = 70;
-/// What it is called.
+/// Its name.
 pub(super) const NAME: &str = "shared";
-/// Who waits for the first question longer calls without it.
+/// How long clients wait for the first question before they call anyway.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// In so many rounds, one client after the other, all that it asks becomes known and each client is where it belongs.
+/// How many rounds, one client after the other, until everything it asks is known and each client is where it belongs.
 const ROUNDS: usize = 20;
 
-/// The shared server of a world, and who is at it.
+/// The shared server of a world, and its clients.
 #[derive(Debug)]
 pub(super) struct Crowd {
     habit: Habit,
-    /// The calls that it had so far, in all its lives.
+    /// Its calls so far, in all its lives.
     calls: AtomicU64,
-    /// Its clients, who are told of its first question.
+    /// Clients to notify of its first question.
     waiting: Mutex<Vec<Arc<Notify>>>,
-    /// Those of them that have a session.
+    /// Its clients with a session.
     sessions: Mutex<BTreeSet<u64>>,
     lives: Mutex<Vec<Weak<Life>>>,
-    /// Which life each call was served by.
+    /// The life that served each call.
     served: Mutex<BTreeMap<String, u64>>,
 }
 
@@ -48,15 +48,15 @@ pub(super) struct Crowd {
 #[derive(Clone, Debug)]
 struct Habit {
     kinds: Vec<Method>,
-    /// It asks for the first time at the call of that number.
+    /// The number of the call at which it first asks.
     from: u64,
-    /// It asks also what was not declared.
+    /// Whether it also asks what was not declared.
     is_careless: bool,
-    /// Its lives do not end by themselves.
+    /// Whether its lives end only from outside.
     is_steady: bool,
 }
 
-/// When a server asks that serves a call, and what.
+/// When a server asks relative to a call, and what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     Never,
@@ -89,14 +89,14 @@ impl Crowd {
         Self { habit, calls, waiting, sessions, lives, served }
     }
 
-    /// The server; of a revision that has sessions.
+    /// Returns the server's shape; its revision has sessions.
     pub(super) fn shape(chance: &Chance) -> Shape {
         let revisions = [ProtocolVersion::V2025_06_18, ProtocolVersion::V2025_11_25];
         Shape {
             name: NAME.to_owned(),
             revision: *chance.pick(&revisions),
             tells: chance.one_in(4),
-            // A pipe, mostly.
+            // Mostly a pipe.
             mute: !chance.one_in(3),
             turns: None,
             for_all: false,
@@ -115,7 +115,7 @@ impl Crowd {
         self.lives.lock().unwrap().push(Arc::downgrade(life));
     }
 
-    /// What it asks during a call, or after it; and whether that is the first time.
+    /// Returns what it asks during or after a call, and whether that is the first time.
     pub(super) fn turn(&self, tool: &str, declared: Profile, chance: &Chance) -> (Turn, bool) {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         let kind = chance.pick(&self.habit.kinds).clone();
@@ -130,7 +130,7 @@ impl Crowd {
         (turn, is_first)
     }
 
-    /// It is about to ask for the first time: others call in this instant.
+    /// Announces that it is about to ask for the first time, so that others call at that moment.
     pub(super) async fn spark(&self, chance: &Chance) {
         self.waiting.lock().unwrap().iter().for_each(|waiting| waiting.notify_one());
         for _ in 0..chance.below(6) {
@@ -142,7 +142,7 @@ impl Crowd {
         self.served.lock().unwrap().insert(mark.to_owned(), life);
     }
 
-    /// Questions of lives that go on have an answer each.
+    /// Checks that questions of lives that go on have one answer each.
     pub(super) fn check(&self, world: &World) {
         for life in self.lives.lock().unwrap().iter().filter_map(Weak::upgrade) {
             for open in life.unanswered() {
@@ -152,12 +152,12 @@ impl Crowd {
     }
 }
 
-/// The roots of a client that has some.
+/// Returns the roots of a client that has some.
 pub(super) fn roots_of(world: &World, number: u64) -> String {
     format!("file:///{}", world.chance_of("roots", number).below(2))
 }
 
-/// What a server asks about a call.
+/// Returns the params of a question about a call.
 pub(super) fn question(kind: &Method, mark: &str) -> Value {
     match kind {
         Method::Elicit => {
@@ -172,7 +172,7 @@ pub(super) fn question(kind: &Method, mark: &str) -> Value {
     }
 }
 
-/// Which call a question is about, where it says so.
+/// Returns the call that a question is about, if it says so.
 pub(super) fn mark_of(kind: &Method, params: &Value) -> Option<String> {
     let text = match kind {
         Method::Elicit => &params["message"],
@@ -182,7 +182,7 @@ pub(super) fn mark_of(kind: &Method, params: &Value) -> Option<String> {
     Some(text.as_str().unwrap_or_default().to_owned())
 }
 
-/// The clients of the shared server.
+/// Returns the clients of the shared server.
 pub(super) fn persons(world: &Arc<World>, router: &Router, crowd: &Crowd) -> Vec<Arc<Person>> {
     let count = 3 + world.chance_of("crowd", 1).below(4);
     let persons: Vec<_> = (FIRST..FIRST + count).map(|number| person(world, router, number)).collect();
@@ -205,11 +205,11 @@ fn person(world: &Arc<World>, router: &Router, number: u64) -> Arc<Person> {
         roots.with(sampling).with(form),
         roots.with(Profile::ROOTS_CHANGED),
     ]);
-    Person::able(world, router, number, (principal, Kind::Member, chance), can)
+    Person::able(world, router, number, Character { principal, kind: Kind::Member, chance }, can)
 }
 
 impl Person {
-    /// Calls the shared server, now and then and when it asks for the first time.
+    /// Calls the shared server, now and then and when it first asks.
     pub(super) async fn crowd(self: Arc<Self>) {
         let mut deeds = JoinSet::new();
         let person = self.clone();
@@ -239,7 +239,7 @@ impl Person {
         }
     }
 
-    /// Gets a prompt, which may be asked for twice. Refused in vain the first time, its server asks no more.
+    /// Gets a prompt, which may be requested twice. After one refusal, its server asks no more.
     async fn read(&self) {
         let mark = self.call(Method::PromptsGet, "read", NAME, true).await;
         let Habit { kinds, is_careless, is_steady, .. } = &self.world.crowd.habit;
@@ -251,13 +251,13 @@ impl Person {
         }
     }
 
-    /// Whom it shares with, of those who ask that.
+    /// Returns whom it shares with, if the server asks these questions.
     fn group(&self, asks: Asked) -> Group {
         let principal = self.principal().as_str().to_owned();
         let answers = asks.both(Asked::answerable(self.can));
         let number = self.number;
         if !answers.without(Asked::ROOTS).is_empty() {
-            // Those without a session that are of one person and can the same are one client.
+            // Sessionless clients of one person with the same capabilities are one client.
             return Group::Own(match self.session() {
                 Some(_) => number.to_string(),
                 None => format!("{principal} {:?}", self.can),
@@ -270,7 +270,7 @@ impl Person {
     }
 }
 
-/// When all is quiet: who is on which lease.
+/// Checks, when all is quiet, who is on which lease.
 pub(super) async fn settle(world: &Arc<World>, router: &Router, crowd: &Crowd, persons: &[Arc<Person>]) {
     let there: Vec<_> = persons.iter().filter(|person| !person.is_gone()).collect();
     let Some(server) = router.manager().servers().iter().find(|server| server.config.name == *NAME).cloned() else {
@@ -296,12 +296,12 @@ pub(super) async fn settle(world: &Arc<World>, router: &Router, crowd: &Crowd, p
     let groups: Vec<_> = there.iter().map(|person| person.group(asks)).collect();
     for (one, group) in groups.iter().enumerate() {
         for (other, others) in groups.iter().enumerate().skip(one + 1) {
-            // What was walked away from may not have reached it.
+            // An abandoned call may not have reached it.
             let (Some(place), Some(of_other)) = (places[one], places[other]) else { continue };
             let is_wrong = match group {
-                // Those with the same roots share, but for one that alone had called before it told them.
+                // Clients with the same roots share, except one that was the lease's only caller before it told them.
                 Group::Own(_) | Group::Roots(..) => group != others && place == of_other,
-                // A process that died and is there again declares as one that begins now: for a while there may be two.
+                // A restarted process declares like a new one: for a while there may be two.
                 Group::Rest(_) if !crowd.is_steady() => group != others && place == of_other,
                 Group::Rest(_) => (group == others) != (place == of_other),
             };

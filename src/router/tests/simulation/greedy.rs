@@ -1,5 +1,5 @@
-//! Greedy clients by chance: they flood, leave calls at questions, keep streams open that they never read, and open sessions
-//! that they never close; and beside them a modest one that must not starve.
+//! Random greedy clients: they flood, abandon calls at questions, keep streams open that they never read, and open
+//! sessions that they never close; and beside them a modest one that must not starve.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use crate::manager::Principal;
 use crate::protocol::{Method, Raw, Request, RequestId};
 use crate::router::Router;
 
-/// The numbers of such clients, apart from those of others.
+/// The numbers of greedy clients, apart from those of others.
 const GREEDY: u64 = 50;
 const MODEST: u64 = 60;
-/// Whoever is told for so long that all is taken starves. No call lasts longer.
+/// How long a client may be refused before it counts as starved. No call lasts longer.
 const STARVES: Duration = Duration::from_secs(60);
-/// So often it tries again.
+/// How often it retries.
 const AGAIN: Duration = Duration::from_millis(500);
-/// How long a stream is left open.
+/// How long a stream stays open.
 const STREAM: Duration = Duration::from_secs(30);
 
-/// Limits that a few clients reach.
+/// Sets limits that a few clients reach.
 pub(super) fn tighten(limits: &mut Limits, servers: usize) {
     limits.leases_per_server = 4;
     limits.leases = 3 * servers + 1;
@@ -36,7 +36,7 @@ pub(super) fn tighten(limits: &mut Limits, servers: usize) {
     limits.pending_per_server = 8;
 }
 
-/// A greedy principal's clients, and the modest one.
+/// Returns a greedy principal's clients, and the modest one.
 pub(super) fn persons(world: &Arc<World>, router: &Router) -> Vec<Arc<Person>> {
     let chance = world.chance_of("greedy", 1);
     let greedy = (0..1 + chance.below(4)).map(|number| (GREEDY + number, "greedy", Kind::Greedy));
@@ -67,7 +67,7 @@ impl Person {
         }
     }
 
-    /// Opens a stream of changes that it never reads.
+    /// Opens a change stream that it never reads.
     async fn listen(&self) {
         if self.session().is_some() {
             return;
@@ -80,7 +80,7 @@ impl Person {
         let _ = tokio::time::timeout(STREAM, answer).await;
     }
 
-    /// Wants little, now and then, and tries again while all is taken.
+    /// Wants little, now and then, and retries while everything is taken.
     pub(super) async fn ask_little(self: Arc<Self>) {
         for _ in 0..2 + self.chance.below(4) {
             self.chance.wait().await;

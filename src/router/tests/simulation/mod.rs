@@ -1,5 +1,5 @@
-//! Whole worlds, simulated: the real router, manager, and leases between servers and clients by script, on one thread
-//! and paused time, with all chance from a seed. A world that fails prints its seed:
+//! Simulates whole worlds: the real router, manager, and leases between scripted servers and clients, on one thread and
+//! paused time, with all randomness from a seed. A world that fails prints its seed:
 //!
 //! ```console
 //! $ MCP_HOST_SIM_SEED=123 cargo test --lib simulation -- --nocapture
@@ -11,12 +11,12 @@
 //! Servers die, forget, answer late, twice, or to nothing, ask, change their lists, and come back in another era. In a
 //! third of the worlds a greedy principal floods and never reads, and a modest client must not be refused for a minute
 //! (`greedy.rs`). In the others clients share a server that begins to ask (`crowd.rs`). At the end each call is joined
-//! with the server's ledger, and every table must be empty. Tables whose order shows are sorted for that reason.
+//! with the server's ledger, and every table must be empty. Tables whose order is visible are sorted for that reason.
 //!
 //! A seed does not fix: the order in which the runtime wakes several waiters of one `watch` (only its unstable
-//! interface can seed that), so what happens in one moment may happen in another order, and the chance of each call is
-//! its own; bytes of seals and traces and the lower part of request ids, at which nothing here looks; and the clock on
-//! the wall, which says when a seal is too old.
+//! interface can seed that), so events of one moment may be reordered, and each call has its own randomness; bytes of
+//! seals and traces and the lower part of request ids, which nothing here looks at; and the wall clock, which decides
+//! when a seal expires.
 
 mod chance;
 mod client;
@@ -34,15 +34,15 @@ use world::Verdict;
 
 /// Worlds of every test run.
 const FEW: u64 = 200;
-/// So often a seed is run that is to fail.
+/// How often a seed that should fail is run.
 const REPLAYS: usize = 50;
 
-/// What the environment says.
+/// Reads a number from the environment.
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
 }
 
-/// A world, and a panic in it as one of its faults.
+/// Runs a world; a panic in it is one of its faults.
 fn run(seed: u64) -> Verdict {
     catch_unwind(|| world::run(seed)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -52,7 +52,7 @@ fn run(seed: u64) -> Verdict {
     })
 }
 
-/// Each seed is run by whichever thread is free.
+/// Runs each seed on whichever thread is free.
 fn all(seeds: std::ops::Range<u64>, each: impl Fn(u64) + Sync) {
     let next = AtomicU64::new(seeds.start);
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -102,8 +102,8 @@ fn every_world_holds() {
     assert!(failed.is_empty(), "{} of {count} worlds failed{told}", failed.len());
 }
 
-/// Runs one seed, and tells all of it: what fails the first time it fails.
-#[expect(clippy::print_stderr, reason = "a seed is told to whoever replays it")]
+/// Runs one seed until it fails, and prints all of it.
+#[expect(clippy::print_stderr, reason = "a replayed seed is printed")]
 fn alone(seed: u64) {
     let verdicts = std::iter::repeat_with(|| run(seed)).take(REPLAYS);
     let mut verdicts = verdicts.skip_while(|verdict| verdict.faults.is_empty());
@@ -113,7 +113,7 @@ fn alone(seed: u64) {
     assert!(verdict.faults.is_empty(), "seed {seed}: {:?}", verdict.faults);
 }
 
-/// All that a seed does not fix is the order of what happens in one moment; many worlds have no such moment.
+/// A seed leaves open only the order of events of one moment; many worlds have no such moment.
 #[test]
 fn a_seed_is_the_same_world_each_time() {
     let same = AtomicU64::new(0);

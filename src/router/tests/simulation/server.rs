@@ -1,4 +1,4 @@
-//! Servers by script and chance: they keep a ledger, answer late, twice and to nothing, ask, and die at any moment.
+//! Scripted, random servers: they keep a ledger, answer late, twice, and to nothing, ask, and die at any moment.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,39 +16,39 @@ use crate::protocol::{
     ErrorObject, Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response,
     meta,
 };
-use crate::transport::{self, Said, Wire};
+use crate::transport::{self, MemoryMessage, Wire};
 
 /// One server of a world.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub(super) name: String,
     pub(super) revision: ProtocolVersion,
-    /// It tells of changed lists.
+    /// Whether it announces changed lists.
     pub(super) tells: bool,
-    /// As of one behind a pipe, it is not known during which call it asks: such calls have their leases for themselves.
+    /// Whether it hides during which call it asks, like one behind a pipe: such calls have their own leases.
     pub(super) mute: bool,
-    /// What each second life of it speaks.
+    /// The revision of every second life.
     pub(super) turns: Option<ProtocolVersion>,
-    /// All clients have one of its lives.
+    /// Whether all clients share one life.
     pub(super) for_all: bool,
 }
 
-/// One life of a server: what a lease talks to.
+/// One life of a server, as a lease sees it.
 pub(super) struct Life {
     world: Arc<World>,
     pub(super) shape: Shape,
     number: u64,
-    /// For all but calls, which have numbers of their own.
+    /// For everything but calls, which have their own.
     chance: Chance,
-    out: mpsc::Sender<Said>,
+    out: mpsc::Sender<MemoryMessage>,
     refuses: transport::Refusal,
     asked: Mutex<BTreeMap<i64, oneshot::Sender<Outcome>>>,
     running: Mutex<BTreeMap<RequestId, CancellationToken>>,
     listens: Mutex<Vec<u64>>,
     count: AtomicU64,
-    /// What it was told that it can ask.
+    /// The capabilities declared to it.
     declared: OnceLock<Profile>,
-    /// It has one tool more.
+    /// Whether it has one more tool.
     grown: AtomicBool,
     dead: CancellationToken,
 }
@@ -125,14 +125,14 @@ impl Life {
         self.is_shared() && self.world.crowd.is_steady()
     }
 
-    /// Its questions that have no answer, if it lives.
+    /// Returns its questions without an answer, if it lives.
     pub(super) fn unanswered(&self) -> Vec<i64> {
-        // One that forgot its session hears nothing any more.
+        // A life that forgot its session hears nothing any more.
         let is_over = self.dead.is_cancelled() || self.refuses.load().is_some();
         if is_over { Vec::new() } else { self.asked.lock().unwrap().keys().copied().collect() }
     }
 
-    /// Ends at once, unless there was enough of that.
+    /// Ends at once, unless the world had enough harm.
     fn die(&self) -> bool {
         let dies = !self.is_steady() && self.world.may_harm();
         if dies {
@@ -142,7 +142,7 @@ impl Life {
         dies
     }
 
-    /// Knows the host no more: refuses what comes from now on.
+    /// Forgets the host: refuses everything from now on.
     fn forget(&self) {
         if !self.is_steady() && self.world.may_harm() {
             self.world.tale.tell(&format!("{} forgets its session", self.shape.name));
@@ -239,7 +239,7 @@ impl Life {
         self.listens.lock().unwrap().push(number);
     }
 
-    /// A call, or the getting of a prompt: what has an effect and what has none.
+    /// Serves a call, which has an effect, or a prompt, which has none.
     async fn serve(self: &Arc<Self>, id: RequestId, method: Method, params: Value) {
         let mark = params["arguments"]["mark"].as_str().unwrap().to_owned();
         if !self.shape.for_all && !self.shape.revision.is_modern() {
@@ -265,7 +265,7 @@ impl Life {
         };
         let outcome = cancel.run_until_cancelled(work).await;
         self.running.lock().unwrap().remove(&id);
-        // Some answer what was cancelled.
+        // Some servers answer a cancelled request.
         let late = || Ok(self.text(&mark, ""));
         let outcome = match outcome {
             Some(outcome) => outcome,
@@ -291,7 +291,7 @@ impl Life {
         if let RequestId::Number(number) = id
             && chance.one_in(10)
         {
-            // To what was never asked, and to the wrong kind of id.
+            // To a request that was never made, and to the wrong kind of id.
             let forged = Ok(self.text("forged", ""));
             self.answer(&RequestId::Number(number + (1 << 20)), forged.clone()).await;
             self.answer(&RequestId::Text(number.to_string().into()), forged).await;
@@ -303,13 +303,13 @@ impl Life {
             self.change().await;
         }
         if chance.one_in(8) && !self.shape.revision.is_modern() && !self.is_shared() {
-            // It asks yet, when its call is over.
+            // It still asks when its call is over.
             self.world.wait(chance).await;
             drop(self.ask(None, &Method::Elicit, &mark, LATE).await);
         }
     }
 
-    /// When it asks during a request, and whether it never did before.
+    /// Returns when it asks during a request, and whether for the first time.
     fn turn(&self, name: &str, chance: &Chance) -> (Turn, bool) {
         if self.is_shared() {
             let declared = self.declared.get().copied().unwrap_or(Profile::EMPTY);
@@ -377,7 +377,7 @@ impl Life {
             "ask" if *turn != Turn::Never => {
                 self.world.tale.tell(&format!("{} asks {mark}", self.shape.name));
                 self.step(id, params, 0).await;
-                // It goes on working while a person thinks.
+                // It continues to work while the user thinks.
                 let work = async {
                     for number in 1..=chance.below(3) {
                         self.world.wait(chance).await;
@@ -404,7 +404,7 @@ impl Life {
         Raw::from_value(&json!({ "content": [{ "type": "text", "text": text }] }))
     }
 
-    /// What comes of a question, in a word.
+    /// Asks a question, and returns the outcome in a word.
     async fn word(&self, during: Option<u64>, kind: &Method, mark: &str) -> String {
         match self.ask(during, kind, mark, "").await {
             Ok(reply) => word(&reply.read().unwrap()),
@@ -412,14 +412,14 @@ impl Life {
         }
     }
 
-    /// Asks the client of that call.
+    /// Asks the client of this call.
     async fn ask(&self, during: Option<u64>, kind: &Method, mark: &str, late: &str) -> Outcome {
         let params = question(kind, &format!("{mark}{late}"));
         let outcome = self.put(during, kind, &params).await;
         if let (Method::RootsList, Ok(result)) = (kind, &outcome) {
             let number = mark.split('.').next().and_then(|number| number.parse().ok()).unwrap_or_default();
             let (own, told) = (roots_of(&self.world, number), result.to_string());
-            // What is asked when a call is over may be that of another conversation of a client without a session.
+            // A question after its call may belong to another conversation of a sessionless client.
             let is_one = late.is_empty() || self.world.crowd.has_session(number);
             if told.contains("file:///") && !told.contains(&own) && is_one {
                 self.world.tale.fault(format!("{mark}{late} was told the roots {told}, and its own are {own}"));
@@ -429,7 +429,7 @@ impl Life {
     }
 
     async fn put(&self, during: Option<u64>, kind: &Method, params: &Value) -> Outcome {
-        // Ids of every life begin anew.
+        // Ids of every life start over.
         let id = i64::try_from(self.count.fetch_add(1, Ordering::Relaxed)).unwrap();
         let (answer, answered) = oneshot::channel();
         self.asked.lock().unwrap().insert(id, answer);
@@ -439,7 +439,7 @@ impl Life {
         answered.await.unwrap_or_else(|_| Err(ErrorObject::internal("nobody is there")))
     }
 
-    /// Progress that its client has to hear of, if it hears the answer.
+    /// Sends progress that its client must hear, if it gets the response.
     async fn step(&self, id: &RequestId, params: &Value, step: u64) {
         self.world.tale.says(params["arguments"]["mark"].as_str().unwrap(), step);
         self.progress(id, params, step).await;
@@ -452,7 +452,7 @@ impl Life {
         self.notify(during(id), Method::Progress, &params).await;
     }
 
-    /// Its list of tools becomes another one.
+    /// Changes its list of tools.
     async fn change(&self) {
         if !self.shape.tells {
             return;
@@ -479,15 +479,15 @@ impl Life {
     }
 
     async fn say(&self, during: Option<u64>, message: Message) {
-        // Whoever listened may be gone.
+        // The listener may be gone.
         let _ = self.out.send((during, message)).await;
     }
 }
 
-/// Ends what a server asks after its call.
+/// The suffix of marks of questions after a call.
 pub(super) const LATE: &str = ".late";
 
-/// What a reply to a question says.
+/// Returns the word of a reply to a question.
 fn word(reply: &Value) -> String {
     let text = reply["content"]["word"].as_str().or(reply["content"]["text"].as_str());
     text.or(reply["action"].as_str()).unwrap_or("nothing").to_owned()

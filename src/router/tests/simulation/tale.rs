@@ -1,5 +1,5 @@
-//! What happens in a world, told in order, and what must not happen: the ledger of what servers did, joined with what clients
-//! were told.
+//! Records what happens in a world, in order, and finds violations: joins the ledger of what servers did with what
+//! clients were told.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::protocol::Outcome;
 
-/// The tale of one world.
+/// The record of one world.
 #[derive(Debug)]
 pub(super) struct Tale {
     start: Instant,
@@ -20,15 +20,15 @@ pub(super) struct Tale {
 struct Inner {
     hash: u64,
     lines: Vec<String>,
-    /// How often each mark was done.
+    /// How often each mark was executed.
     done: BTreeMap<String, usize>,
-    /// How far each mark was, as its server said, and as its client heard.
+    /// The progress of each mark, as sent by its server, and as heard by its client.
     steps: BTreeMap<String, [Vec<u64>; 2]>,
-    /// What became of each call.
+    /// The outcome of each call.
     calls: BTreeMap<String, Call>,
-    /// Whose each client is.
+    /// Each client's principal.
     principals: BTreeMap<u64, String>,
-    /// Whose each life of a server is that may have only one person's clients.
+    /// The principal of each server life that may serve only one.
     served: BTreeMap<String, String>,
     faults: Vec<String>,
 }
@@ -37,7 +37,7 @@ struct Inner {
 #[derive(Clone, Debug)]
 struct Call {
     server: String,
-    /// It has an effect that must not be had twice.
+    /// Whether it has an effect that must not happen twice.
     acts: bool,
     end: Option<End>,
 }
@@ -45,15 +45,15 @@ struct Call {
 /// How a request ended for its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// With a word of the server.
+    /// With a response of the server.
     Answered,
     /// With an error of the host: its kind, and whether the request was sent.
     Failed(String, bool),
-    /// Refused before any server was asked.
+    /// Refused before any server got it.
     Refused,
-    /// With something else of the host: a question that was refused, a state that is not good any more.
+    /// With another answer of the host: a refused question, an expired state.
     Other,
-    /// The client took it back, or went.
+    /// The client cancelled it, or left.
     Withdrawn,
 }
 
@@ -68,7 +68,7 @@ impl Tale {
         let hash = format!("{at} {text}")
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-        // What happens in one moment may happen in another order: see the head of the module.
+        // Events of one moment may be reordered: see the module docs.
         inner.hash = inner.hash.wrapping_add(hash);
         let at = self.start.elapsed().as_secs_f64();
         inner.lines.push(format!("{at:>9.3}  {text}"));
@@ -79,12 +79,12 @@ impl Tale {
         self.lock().faults.push(text);
     }
 
-    /// A client is there, and whose it is.
+    /// Records a client and its principal.
     pub(super) fn comes(&self, number: u64, principal: &str) {
         self.lock().principals.insert(number, principal.to_owned());
     }
 
-    /// A life of a server with sessions works for the client of that mark.
+    /// Records that a life of a server with sessions works for the client of this mark.
     pub(super) fn serves(&self, life: &str, mark: &str) {
         let number = mark.split('.').next().and_then(|number| number.parse::<u64>().ok()).unwrap_or_default();
         let mut inner = self.lock();
@@ -96,7 +96,7 @@ impl Tale {
         }
     }
 
-    /// A server does what the mark stands for.
+    /// Records that a server executed the mark.
     pub(super) fn done(&self, mark: &str, server: &str) {
         self.tell(&format!("{server} does {mark}"));
         let mut inner = self.lock();
@@ -108,12 +108,12 @@ impl Tale {
         }
     }
 
-    /// A server says how far it is with what the mark stands for.
+    /// Records progress that a server sent for the mark.
     pub(super) fn says(&self, mark: &str, step: u64) {
         self.lock().steps.entry(mark.to_owned()).or_default()[0].push(step);
     }
 
-    /// A client hears that.
+    /// Records progress that a client heard for the mark.
     pub(super) fn hears(&self, mark: &str, step: u64) {
         self.lock().steps.entry(mark.to_owned()).or_default()[1].push(step);
     }
@@ -131,7 +131,7 @@ impl Tale {
         }
     }
 
-    /// Reads an answer; what is in it has to be of that call.
+    /// Reads a response; its content must belong to this call.
     pub(super) fn read(&self, mark: &str, outcome: &Outcome) -> End {
         let server = self.lock().calls.get(mark).map(|call| call.server.clone()).unwrap_or_default();
         let result: Value = match outcome {
@@ -154,7 +154,7 @@ impl Tale {
         };
         let own = &result["_meta"]["mcp-host/error"];
         if own.is_object() {
-            // One client may have too many requests at once, at whatever server.
+            // A client may have too many requests in flight, across servers.
             let of_host = own["server"].is_null() && own["kind"] == "overloaded";
             if own["server"] != server.as_str() && !of_host {
                 self.fault(format!("{mark} got an error of {}", own["server"]));
@@ -181,7 +181,7 @@ impl Tale {
         }
     }
 
-    /// Joins what clients were told with what was done; then everything that was wrong.
+    /// Joins what clients were told with what was executed, and returns every violation.
     pub(super) fn judge(&self) -> Vec<String> {
         let (calls, done, steps) = {
             let inner = self.lock();
@@ -192,9 +192,9 @@ impl Tale {
             let wrong = match &call.end {
                 None => Some("has no answer".to_owned()),
                 _ if call.acts && count > 1 => Some(format!("was done {count} times")),
-                Some(End::Answered) if call.acts && count == 0 => Some("was answered and not done".to_owned()),
+                Some(End::Answered) if call.acts && count == 0 => Some("was answered but not executed".to_owned()),
                 Some(End::Refused) if count > 0 => Some("was refused and done".to_owned()),
-                // Each once, in order, and before the answer.
+                // Each once, in order, and before the response.
                 Some(End::Answered) if steps.get(&mark).is_some_and(|[said, heard]| said != heard) => {
                     Some(format!("was so far, as said and as heard: {:?}", steps[&mark]))
                 }
@@ -228,7 +228,7 @@ impl Tale {
         self.lock().calls.get(mark).is_some_and(|call| call.end == Some(End::Answered))
     }
 
-    /// Stands for all that happened, and when; and how much it was.
+    /// Returns a hash of all that happened, and when; and the number of events.
     pub(super) fn hash(&self) -> (u64, usize) {
         let inner = self.lock();
         (inner.hash, inner.lines.len())

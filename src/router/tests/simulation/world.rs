@@ -1,5 +1,5 @@
-//! One world: a manager and a router with servers by script behind and clients in front, from start to shutdown, on paused
-//! time; and what must be so at its end.
+//! One world: a manager and a router with scripted servers behind them and clients in front, from start to shutdown, on
+//! paused time; and what must hold at its end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,22 +22,22 @@ use crate::protocol::{ProtocolVersion, Raw};
 use crate::router::Router;
 use crate::upstream::{Nature, Starter, StateName};
 
-/// What everybody in a world knows.
+/// The state shared by everyone in a world.
 pub(super) struct World {
     seed: u64,
     pub(super) tale: Tale,
     pub(super) servers: Vec<Shape>,
-    /// What is known of one server more, in worlds without greed.
+    /// A further, shared server, in worlds without greed.
     pub(super) crowd: Crowd,
-    /// How much harm there may still be.
+    /// How much harm may still happen.
     harm: AtomicI64,
     peace: AtomicBool,
 }
 
-/// What became of a world.
+/// The outcome of a world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// Stands for all that happened, and when; and how much it was.
+    /// The hash of all that happened, and when; and the number of events.
     pub(super) hash: (u64, usize),
     /// All of it, line by line.
     pub(super) lines: Vec<String>,
@@ -46,16 +46,16 @@ pub(super) struct Verdict {
     pub(super) lasted: Duration,
 }
 
-/// No world lasts longer.
+/// The longest that a world may last.
 const DOOMSDAY: Duration = Duration::from_secs(3600);
-/// Calls that wait for answers are over by then, and servers are back.
+/// By then, calls that wait for answers are over, and servers are back.
 const SETTLED: Duration = Duration::from_secs(120);
-/// What was given up is tried again.
+/// By then, servers that were given up are retried.
 const GIVEN_UP: Duration = Duration::from_secs(310);
-/// The end of the host (`docs/hazards.md` H95).
+/// How long the host may take to end (`docs/hazards.md` H95).
 const SHUTDOWN: Duration = Duration::from_secs(17);
 
-/// Runs the world of that seed.
+/// Runs the world of this seed.
 pub(super) fn run(seed: u64) -> Verdict {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -104,23 +104,23 @@ impl World {
         Arc::new(Self { seed, tale, servers, crowd, harm, peace })
     }
 
-    /// Whether somebody in it takes all there is.
+    /// Reports whether it has greedy clients.
     pub(super) fn has_greed(&self) -> bool {
         self.chance_of("greedy", 0).one_in(3)
     }
 
-    /// Numbers of its own for whoever has that name and number.
+    /// Returns the randomness for this name and number.
     pub(super) fn chance_of(&self, name: &str, number: u64) -> Chance {
         let word = name.bytes().fold(number, |word, byte| word.wrapping_mul(257).wrapping_add(u64::from(byte)));
         Chance::of(self.seed, word)
     }
 
-    /// Whether a server may do harm now; counted.
+    /// Reports whether a server may do harm now, and counts it.
     pub(super) fn may_harm(&self) -> bool {
         !self.peace.load(Ordering::Relaxed) && self.harm.fetch_sub(1, Ordering::Relaxed) > 0
     }
 
-    /// Waits by chance; in peace everybody is quick.
+    /// Waits at random; in peace everyone is quick.
     pub(super) async fn wait(&self, chance: &Chance) {
         if self.peace.load(Ordering::Relaxed) { tokio::task::yield_now().await } else { chance.wait().await }
     }
@@ -161,7 +161,7 @@ impl World {
             self.tale.fault(format!("the host is alive {SHUTDOWN:?} after its shutdown began"));
         }
         drop(router);
-        // What ends now has a moment for it.
+        // Gives ending requests a moment.
         tokio::time::sleep(Duration::from_secs(10)).await;
     }
 
@@ -174,7 +174,7 @@ impl World {
             let shape = Shape { for_all: sharing == Sharing::Host, ..shape.clone() };
             let entry = self.add(&mut config, &mut starters, shape.clone(), sharing);
             let few = chance.one_in(4);
-            // Calls that were left at a question keep their slots: whoever leaves two takes both.
+            // Abandoned calls keep their slots: a client that abandons two takes both.
             entry.max_concurrent = if few && !self.has_greed() { 2 } else { 0 };
             entry.queue_timeout = Duration::from_secs(10);
             entry.era = match chance.below(3) {
@@ -229,9 +229,9 @@ impl World {
         config.servers.last_mut().unwrap()
     }
 
-    /// Nothing is under way: nothing may be left of what was.
+    /// Checks that nothing is left once nothing is in flight.
     fn check(&self, router: &Router, persons: &[Arc<Person>]) {
-        let count = router.0.parked.len();
+        let count = router.0.calls.parked.table.len();
         if count > 0 {
             self.tale.fault(format!("{count} calls are parked"));
         }

@@ -1,4 +1,4 @@
-//! A host whose server wants to be signed in to anew, clients that speak with it, and a browser.
+//! A host whose server requires a new login, clients that talk to it, and a browser.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::super::site::Site;
 use super::super::world::{Issuing, PATIENCE, agreed, call, config, protected, sign_in};
 
-/// A host whose server `a` has forgotten its login, and the endpoint of it.
+/// A host whose server `a` has forgotten its login, and the host's endpoint.
 pub(super) struct World {
     pub(super) issuing: Arc<Issuing>,
     pub(super) issuer: Site,
@@ -41,11 +41,11 @@ impl World {
         change(&mut config);
         let host = Host::builder().config(config).start().await.unwrap();
         signed_in(&host).await;
-        Self::open((issuing, issuer, site), host, listen).await
+        Self::open(issuing, issuer, site, host, listen).await
     }
 
-    /// The same with that host.
-    pub(super) async fn open((issuing, issuer, site): (Arc<Issuing>, Site, Site), host: Host, listen: &str) -> Self {
+    /// Opens the endpoint of this host.
+    pub(super) async fn open(issuing: Arc<Issuing>, issuer: Site, site: Site, host: Host, listen: &str) -> Self {
         let listener = TcpListener::bind(listen).await.unwrap();
         let address = format!("127.0.0.1:{}", listener.local_addr().unwrap().port());
         let endpoint = host.open_http(listener).unwrap();
@@ -54,7 +54,7 @@ impl World {
         Self { issuing, issuer, site, host, address }
     }
 
-    /// A request without a session.
+    /// Sends a request without a session.
     pub(super) async fn modern(&self, capabilities: &Value, more: &Value) -> Post {
         let params = merged(json!({ "name": "a__t", "arguments": {}, "_meta": meta(capabilities) }), more);
         self.request("tools/call", "a__t", params).await
@@ -66,12 +66,12 @@ impl World {
         Post::send(&self.address, &headers, &body).await
     }
 
-    /// The answer to a request without a session, of a client that can be asked to open a page.
+    /// Returns the response to a request without a session, of a client that can be asked to open a page.
     pub(super) async fn ask(&self, more: &Value) -> Value {
         self.modern(&url(), more).await.next().await["result"].clone()
     }
 
-    /// A session; its id.
+    /// Opens a session.
     pub(super) async fn session(&self, revision: &str, capabilities: &Value) -> Session<'_> {
         let params = json!({ "protocolVersion": revision, "capabilities": capabilities, "clientInfo": { "name": "c", "version": "1" } });
         let body = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
@@ -83,7 +83,7 @@ impl World {
     }
 }
 
-/// What a request without a session says of its client.
+/// Returns the `_meta` of a request without a session.
 pub(super) fn meta(capabilities: &Value) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -98,7 +98,7 @@ pub(super) fn merged(mut params: Value, more: &Value) -> Value {
     params
 }
 
-/// Signs in at server `a`, and shows that it works.
+/// Signs in at server `a`, and checks that it works.
 pub(super) async fn signed_in(host: &Host) {
     sign_in(host).await;
     call(host).await.unwrap();
@@ -127,7 +127,7 @@ impl Session<'_> {
     }
 }
 
-/// A request over HTTP, and what comes for it.
+/// A request over HTTP, and its response.
 pub(super) struct Post {
     pub(super) head: String,
     lines: BufReader<TcpStream>,
@@ -158,7 +158,7 @@ impl Post {
         assert!(!rest.contains("jsonrpc"), "{rest}");
     }
 
-    /// The next message: the body, or of a stream in pieces.
+    /// Returns the next message: the body, or an event of a stream in pieces.
     pub(super) async fn next(&mut self) -> Value {
         next(&mut self.lines).await
     }
@@ -178,7 +178,7 @@ pub(super) async fn next(lines: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> 
     tokio::time::timeout(PATIENCE, found).await.unwrap()
 }
 
-/// What a browser is told at an address: status and headers.
+/// Returns what a browser gets at an address: status and headers.
 pub(super) async fn opened(address: &str, cookie: Option<&str>) -> (u16, BTreeMap<String, String>) {
     let url: url::Url = address.parse().unwrap();
     let at = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap());
@@ -199,7 +199,7 @@ pub(super) async fn browse(address: &str, issuer: &Site) {
     let page = &headers["location"];
     assert!(status == 303 && page.starts_with(&format!("{}/authorize?", issuer.url)), "{status} {page}");
     let back = agreed(&page.parse().unwrap());
-    // Somebody who was only given the page is not believed.
+    // A user who was merely sent the page is not believed.
     assert_eq!(opened(&back, None).await.0, 403);
     assert_eq!(opened(&back, headers["set-cookie"].split(';').next()).await.0, 200);
 }
@@ -212,7 +212,7 @@ pub(super) fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"))
 }
 
-/// The page that a client is asked to open.
+/// Returns the page that a client is asked to open.
 pub(super) fn page<'a>(params: &'a Value, issuer: &Site) -> &'a str {
     let host = issuer.url.strip_prefix("http://").unwrap();
     let message = params["message"].as_str().unwrap();
@@ -222,7 +222,7 @@ pub(super) fn page<'a>(params: &'a Value, issuer: &Site) -> &'a str {
     page
 }
 
-/// A result that asks: the page, and what to come back with.
+/// Returns the page of a result that asks, and how to retry.
 pub(super) fn asked<'a>(result: &'a Value, issuer: &Site) -> (&'a str, impl Fn(&str) -> Value + use<'a>) {
     assert_eq!(result["resultType"], "input_required", "{result}");
     let question = &result["inputRequests"]["signIn"];

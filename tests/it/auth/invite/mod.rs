@@ -1,5 +1,5 @@
-//! Invitations to sign in: a call at a server that wants a login, from clients of both eras that can be asked to open a page,
-//! and from those that cannot (`docs/hazards.md` H74).
+//! Invitations to sign in: a call to a server that requires a login, from clients of both eras that can be asked to
+//! open a page, and from those that cannot (`docs/hazards.md` H74).
 
 mod clients;
 
@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use mcp_host::Profile;
 use mcp_host::config::{BearerClient, Enterprise, Grant, HostAuth, Secret, SecretSource};
-use mcp_host::protocol::{Method, Outcome, Profile, Raw};
-use mcp_host::{ClientHandler, Host, HostBuilder};
+use mcp_host::{ClientHandler, ElicitAnswer, Elicitation, Host, HostBuilder};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -27,7 +26,7 @@ async fn a_client_without_a_session_signs_in_by_a_page_and_has_its_answer() {
     let before = world.issuer.count("POST /token");
     let first = world.ask(&json!({})).await;
     let (address, back) = asked(&first, &world.issuer);
-    // Another client is shown the same, and so are the calls that come meanwhile.
+    // Another client gets the same page, and so do concurrent calls.
     let other = json!({ "_meta": merged(meta(&url()), &json!({ "mcp-host/affinity": "other" })) });
     let second = world.ask(&other).await;
     let (same, other_back) = asked(&second, &world.issuer);
@@ -36,15 +35,15 @@ async fn a_client_without_a_session_signs_in_by_a_page_and_has_its_answer() {
     let accepted = back("accept");
     let mut waiting = std::pin::pin!(world.ask(&accepted));
     let early = tokio::time::timeout(Duration::from_millis(50), &mut waiting).await;
-    assert!(early.is_err(), "nobody has signed in");
+    assert!(early.is_err(), "no user has signed in");
     let (answer, ()) = tokio::join!(waiting, browse(address, &world.issuer));
     assert_eq!(text(&answer), "done");
     let mut more = other_back("accept");
     more["_meta"] = other["_meta"].clone();
     assert_eq!(text(&world.ask(&more).await), "done");
-    // Once the browser was back, nobody listens.
+    // Once the browser has returned, the listener is closed.
     assert!(TcpStream::connect(address.split('/').nth(2).unwrap()).await.is_err());
-    // A refresh in vain, and the code.
+    // A failed refresh, and the code.
     assert_eq!(world.issuer.count("POST /token"), before + 2);
     assert_eq!(text(&world.ask(&json!({})).await), "done");
     world.host.shutdown().await;
@@ -62,12 +61,12 @@ async fn a_client_with_a_session_signs_in_by_a_page_and_has_its_answer() {
     let same = other.next().await;
     assert_eq!(same["params"]["url"], question["params"]["url"]);
     assert_ne!(same["params"]["elicitationId"], question["params"]["elicitationId"]);
-    // One whose user looks elsewhere goes on when somebody has signed in, and asks no longer.
+    // A client whose user acts elsewhere continues once someone has signed in, and asks no more.
     let three = world.session("2025-11-25", &url()).await;
     let mut late = three.call(1).await;
     let open = late.next().await;
     assert_eq!(open["method"], "elicitation/create", "{open}");
-    // Another call of the same client waits along, and asks nothing.
+    // Another call of the same client waits too, and asks nothing.
     let mut along = one.call(2).await;
     one.answer(&question, "accept").await;
     two.answer(&same, "cancel").await;
@@ -88,13 +87,23 @@ async fn a_client_with_a_session_signs_in_by_a_page_and_has_its_answer() {
 }
 
 #[tokio::test]
+async fn h63_what_is_listed_to_a_login_is_for_nobody_else_to_keep() {
+    let world = World::new().await;
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": { "_meta": meta(&json!({})) } });
+    let headers = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\n";
+    let list = Post::send(&world.address, headers, &body).await.next().await["result"].clone();
+    assert_eq!((list["tools"].as_array().map(Vec::len), &list["cacheScope"]), (Some(1), &json!("private")), "{list}");
+    world.host.shutdown().await;
+}
+
+#[tokio::test]
 async fn h74_whoever_declines_has_the_error_and_is_not_asked_again() {
     for action in ["decline", "cancel"] {
         let world = World::new().await;
         let first = world.ask(&json!({})).await;
         let (address, back) = asked(&first, &world.issuer);
         is_refusal(&world.ask(&back(action)).await);
-        // Its port is closed, and nothing more is asked of anybody.
+        // Its port is closed, and no one is asked anything more.
         closed(address).await;
         let before = world.issuer.lines().len() + world.site.lines().len();
         is_refusal(&world.ask(&json!({})).await);
@@ -112,7 +121,7 @@ async fn h74_whoever_declines_has_the_error_and_is_not_asked_again() {
         is_refusal(&session.call(2).await.next().await["result"]);
         closed(page(&question["params"], &world.issuer)).await;
         is_refusal(&world.ask(&json!({})).await);
-        // The user acts: all is as before.
+        // The user acts: everything is as before.
         signed_in(&world.host).await;
         world.issuing.forget();
         let _ = asked(&world.ask(&json!({})).await, &world.issuer);
@@ -145,7 +154,7 @@ async fn h74_whoever_declines_has_the_error_while_another_signs_in() {
     world.host.shutdown().await;
 }
 
-/// Waits until nobody listens at that address any more.
+/// Waits until nothing listens at this address any more.
 async fn closed(address: &str) {
     let gone = async {
         while TcpStream::connect(address.split('/').nth(2).unwrap()).await.is_ok() {
@@ -170,7 +179,7 @@ async fn who_cannot_be_asked_is_told_how_to_sign_in() {
     }
     // The embedding program signs in by `Host::login`.
     assert_eq!(call(&world.host).await.unwrap_err().kind(), mcp_host::ErrorKind::Unauthorized);
-    // None of that was the one invitation.
+    // None of that used up the one invitation.
     let _ = asked(&world.ask(&json!({})).await, &world.issuer);
     world.host.shutdown().await;
 }
@@ -182,16 +191,16 @@ async fn nobody_is_asked_to_sign_in_where_tokens_come_without_a_user() {
     let word = SecretSource::Given(Secret::new("word"));
     let company = Enterprise::new(format!("{}/token", idp.url).parse().unwrap(), "c", word.clone());
     for grant in [Grant::ClientCredentials, Grant::Workload(word), Grant::Enterprise(Box::new(company))] {
-        let parts = protected().await;
-        let host = Host::builder().config(without_a_user(&parts.2, grant.clone())).start().await.unwrap();
+        let (issuing, issuer, site) = protected().await;
+        let host = Host::builder().config(without_a_user(&site, grant.clone())).start().await.unwrap();
         connected(&host).await;
-        let world = World::open(parts, host, "127.0.0.1:0").await;
-        // What is given from now on is not taken.
+        let world = World::open(issuing, issuer, site, host, "127.0.0.1:0").await;
+        // Tokens issued from now on are not accepted.
         *world.issuing.answer.lock().unwrap() = Some(json!({ "access_token": "dead", "token_type": "Bearer" }));
         for _ in 0..2 {
             let refused = world.ask(&json!({})).await;
             assert_eq!(refused["_meta"]["mcp-host/error"]["kind"], "auth_required", "{grant:?} {refused}");
-            assert!(text(&refused).contains("nobody can sign in to it"), "{refused}");
+            assert!(text(&refused).contains("no user can sign in to it"), "{refused}");
         }
         let redirect = "http://127.0.0.1:1/x".parse().unwrap();
         let error = world.host.login("a", &redirect).await.unwrap_err();
@@ -211,7 +220,7 @@ impl ClientHandler for Opens {
         Profile::ELICITATION_URL
     }
 
-    fn request(&self, _: &str, _: Method, _: Option<Raw>) -> BoxFuture<'static, Outcome> {
+    async fn elicit(&self, _: Elicitation) -> ElicitAnswer {
         panic!("it was asked")
     }
 }
@@ -299,7 +308,7 @@ async fn a_login_that_nobody_finishes_ends() {
 #[tokio::test]
 async fn h74_an_invitation_whose_token_never_works_costs_six_requests_and_one_prompt() {
     let issuing = Arc::new(Issuing::default());
-    // Without a refresh token there is nothing to be tried before a user is asked.
+    // Without a refresh token, there is nothing to try before the user is asked.
     *issuing.answer.lock().unwrap() = Some(json!({ "access_token": "first-canary", "token_type": "Bearer" }));
     let issuer = issuer(&issuing).await;
     let open = Arc::new(AtomicBool::new(true));
@@ -321,7 +330,7 @@ async fn h74_an_invitation_whose_token_never_works_costs_six_requests_and_one_pr
     world.host.shutdown().await;
 }
 
-/// A server that has one of each, and for some arguments wants more than a login brings.
+/// A server that has one of each, and for some arguments requires more than a login grants.
 fn family(asked: &Asked) -> Told {
     let message: Value = serde_json::from_str(&asked.body).unwrap_or_default();
     let content = json!({ "type": "text", "text": "done" });
@@ -397,7 +406,7 @@ mod program {
 
     const KEY: (&str, &str) = ("MCP_HOST_SECRET_KEY", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=");
 
-    /// A login by the daemon, which `mcp-host stdio` finds and the issuer forgets.
+    /// A login by the daemon, which `mcp-host stdio` finds and the issuer revokes.
     #[tokio::test]
     async fn h97_over_a_pipe_too_and_nothing_secret_is_said() {
         let (issuing, issuer, site) = protected().await;

@@ -1,4 +1,4 @@
-//! Certificates that were believed at first sight and are others now (`docs/hazards.md` H33).
+//! Certificates that were trusted on first use and have changed since (`docs/hazards.md` H33).
 
 use mcp_host::Certificates;
 use mcp_host::admin::{self, AskError};
@@ -9,15 +9,15 @@ use super::failed;
 use crate::output::Output;
 use crate::report::Failure;
 
-/// One for a machine.
+/// One changed certificate, as `--json` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Item<'a> {
     server: &'a str,
     origin: String,
-    /// The fingerprint that is believed.
+    /// The trusted fingerprint.
     known: String,
-    /// The one that the server showed last.
+    /// The fingerprint that the server showed last.
     shown: String,
     pub(super) approved: bool,
 }
@@ -28,7 +28,7 @@ impl Item<'_> {
     }
 }
 
-/// Those of these servers.
+/// Returns the changed certificates of these servers.
 pub(super) fn of<'a>(servers: impl Iterator<Item = &'a Server>, kept: &Certificates) -> Result<Vec<Item<'a>>, Failure> {
     let changed = kept.changed().map_err(failed)?;
     let item = |server: &'a Server| {
@@ -40,7 +40,7 @@ pub(super) fn of<'a>(servers: impl Iterator<Item = &'a Server>, kept: &Certifica
     Ok(servers.filter_map(item).collect())
 }
 
-/// Where a server is whose first certificate is believed.
+/// Returns the origin of a server's URL, if the server's certificate is trusted on first use.
 fn believed(server: &Server) -> Option<String> {
     let (Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote)) = &server.transport else {
         return None;
@@ -48,11 +48,11 @@ fn believed(server: &Server) -> Option<String> {
     remote.tls.trust_on_first_use.then(|| remote.url.origin().ascii_serialization())
 }
 
-/// For a person.
+/// Formats a changed certificate.
 pub(super) fn lines(item: &Item<'_>) -> [String; 5] {
     let Item { server, origin, known, shown, .. } = item;
     [
-        format!("server `{server}` shows another certificate than at first sight ({origin}):"),
+        format!("server `{server}` shows another certificate than on first use ({origin}):"),
         format!("  - {known}"),
         format!("  + {shown}"),
         "  whoever is not its owner could show that, too: compare it with what the owner says".to_owned(),
@@ -60,12 +60,12 @@ pub(super) fn lines(item: &Item<'_>) -> [String; 5] {
     ]
 }
 
-/// Believes them from now on, and has a daemon that runs try their servers again.
+/// Trusts these certificates from now on, and makes a running daemon retry their servers.
 pub(super) async fn accept(items: &mut [Item<'_>], kept: &Certificates, output: &Output) -> Result<(), Failure> {
     for item in items.iter_mut() {
-        item.approved = kept.accept(&item.origin, &item.shown).map_err(failed)?;
+        item.approved = kept.accept(&item.origin, &item.shown).await.map_err(failed)?;
         if !item.approved {
-            let text = format!("`{}` has shown yet another certificate meanwhile: look again", item.server);
+            let text = format!("`{}` has shown yet another certificate since: run this again", item.server);
             return Err(failed(text));
         }
     }

@@ -1,5 +1,5 @@
-//! `mcp-host approve`: what a project's config would start, which servers show another certificate than before, and the
-//! user's yes to exactly that (`docs/hazards.md` H93, H33).
+//! `mcp-host approve`: shows what a project's config would start and which certificates have changed, and records the
+//! user's approval of exactly that (`docs/hazards.md` H93, H33).
 
 mod certificates;
 
@@ -17,7 +17,7 @@ use crate::report::{Exit, Failure};
 use crate::servers::{Plan, state_directory};
 use crate::text;
 
-/// One server for a machine.
+/// One server, as `--json` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Item<'a> {
@@ -26,11 +26,11 @@ struct Item<'a> {
     hash: &'a str,
     approved: bool,
     shown: &'a [String],
-    /// What was approved last.
+    /// The lines that were last approved.
     before: Option<Vec<String>>,
 }
 
-/// Either, for a machine.
+/// A server or a certificate, as `--json` prints it.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum All<'a> {
@@ -84,7 +84,7 @@ pub(crate) async fn run(args: &Approve, common: &Common, output: &Output) -> Res
     if agreed && !items.is_empty() {
         let servers = waiting.iter().map(|(server, project)| (server.name.as_str(), *project));
         let file = waiting.first().map_or(Path::new(""), |(server, _)| server.source.file.as_path());
-        approvals.approve(file, servers).map_err(failed)?;
+        approvals.approve(file, servers).await.map_err(failed)?;
         items.iter_mut().for_each(|item| item.approved = true);
     }
     if output.json {
@@ -98,7 +98,7 @@ pub(crate) async fn run(args: &Approve, common: &Common, output: &Output) -> Res
         output.remark(&format!("approved: {}", names.join(", ")));
         return Ok(Exit::Ok);
     }
-    let server = args.server.as_ref().map(|name| format!(" {}", crate::servers::quoted(name))).unwrap_or_default();
+    let server = args.server.as_ref().map(|name| format!(" {}", text::quoted(name))).unwrap_or_default();
     let help = format!("mcp-host approve{server} --yes approves what is shown, without being asked");
     Err(Failure::new(Exit::Denied, "nothing was approved").help(help))
 }
@@ -111,22 +111,21 @@ fn nothing(plan: &Plan, output: &Output) -> Result<Exit, Failure> {
     if output.json {
         output.value::<[Item<'_>]>(&[])?;
     } else if plan.config.project {
-        output.remark("nothing to approve: all of it is approved");
+        output.remark("nothing to approve: everything is approved");
     } else {
-        output
-            .remark("nothing to approve: this config is your own word, only one found in the working directory is not");
+        output.remark("nothing to approve: only configs found in the working directory need approval");
     }
     Ok(Exit::Ok)
 }
 
-/// What is asked.
+/// Returns the question that asks the user to approve.
 fn questions(servers: usize, certificates: usize) -> String {
-    let start = (servers > 0).then(|| format!("start {} like that", text::count(servers, "server")));
-    let believe = (certificates > 0).then(|| format!("believe {}", text::count(certificates, "certificate")));
+    let start = (servers > 0).then(|| format!("start {} like this", text::count(servers, "server")));
+    let believe = (certificates > 0).then(|| format!("trust {}", text::count(certificates, "certificate")));
     format!("{}? [y/N]", [start, believe].into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-/// What is to be approved; where something was before, as a difference.
+/// Formats a server to approve, as a diff if it was approved before.
 fn lines(item: &Item<'_>) -> Vec<String> {
     let how = if item.before.is_some() { "has changed since it was approved" } else { "is not approved" };
     let head = format!("server `{}` of {} {how}:", item.server, item.file);
@@ -141,17 +140,17 @@ fn lines(item: &Item<'_>) -> Vec<String> {
     lines
 }
 
-/// Larger texts are not compared line by line.
+/// Texts are compared line by line only up to this product of their line counts.
 const MOST: usize = 1_000_000;
-const HIDDEN: &str = "! a value that is not shown is another one";
+const HIDDEN: &str = "! a hidden value has changed";
 
-/// Two texts by lines: what stays, what goes, what comes.
+/// Returns a line diff of two texts.
 fn difference(before: &[String], now: &[String]) -> Vec<String> {
     if before.len() * now.len() > MOST {
         let gone = before.iter().map(|line| format!("- {line}"));
         return gone.chain(now.iter().map(|line| format!("+ {line}"))).collect();
     }
-    // The length of what both have in common from each pair of lines on.
+    // For each pair of lines, the length of the longest common subsequence from that pair to the ends.
     let mut common = vec![vec![0usize; now.len() + 1]; before.len() + 1];
     for (i, old) in before.iter().enumerate().rev() {
         for (j, new) in now.iter().enumerate().rev() {

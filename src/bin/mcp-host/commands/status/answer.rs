@@ -1,21 +1,21 @@
-//! The answer of a daemon, as far as it is shown. Written to be read by an older or newer program.
+//! The parts of a daemon's status that are shown. The daemon may be older or newer than this program.
 
 use mcp_host::protocol::ProtocolVersion;
 use serde::Deserialize;
 
 use crate::report::{Exit, Failure};
 
-/// What a daemon says.
+/// A daemon's status.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Answer {
+pub(super) struct DaemonStatus {
     pub(super) config: Config,
     pub(super) servers: Vec<Row>,
     pub(super) clients: Vec<Client>,
     pub(super) limits: Vec<Limit>,
 }
 
-/// How much of a limit is taken.
+/// How much of a limit is in use.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Limit {
@@ -25,7 +25,7 @@ pub(super) struct Limit {
     pub(super) unit: Option<String>,
 }
 
-/// Where it does not go by what the files say now.
+/// Where the daemon's config differs from the files.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Config {
@@ -47,7 +47,7 @@ pub(super) struct Row {
     pub(super) transport: String,
     pub(super) server_info: Option<ServerInfo>,
     pub(super) leases: u64,
-    /// What it asks clients, and why it has so many connections.
+    /// What the server asks its clients, and why it has several connections.
     pub(super) sharing: Vec<String>,
     pub(super) calls: u64,
     pub(super) calls_running: u64,
@@ -69,7 +69,7 @@ pub(super) struct Row {
     pub(super) stderr: Vec<String>,
 }
 
-/// What a server says of itself.
+/// A server's description of itself.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ServerInfo {
@@ -92,18 +92,18 @@ pub(super) struct Client {
     pub(super) calls: u64,
 }
 
-impl Answer {
+impl DaemonStatus {
     pub(super) fn read(line: &str) -> Result<Self, Failure> {
         serde_json::from_str(line).map_err(|error| {
             let failure =
-                Failure::new(Exit::Failed, format!("the mcp-host that runs answered something else: {error}"));
+                Failure::new(Exit::Failed, format!("the running mcp-host sent an unexpected answer: {error}"));
             failure.help("it may be an older one: stop it, and start this one")
         })
     }
 }
 
 impl Row {
-    /// The revisions that are spoken with it, and by which clients, where it speaks both eras.
+    /// Returns the protocol revisions in use; if the server speaks both eras, also which clients each is for.
     pub(super) fn revisions(&self) -> Vec<String> {
         let all = self.agreed();
         if !self.both_eras {
@@ -117,12 +117,12 @@ impl Row {
         vec![named(true, "for clients without a session"), named(false, "for clients with a session")]
     }
 
-    /// All agreed revisions; an older daemon names one.
+    /// Returns all agreed revisions. Older daemons name only one.
     fn agreed(&self) -> Vec<String> {
         if self.revisions.is_empty() { self.revision.iter().cloned().collect() } else { self.revisions.clone() }
     }
 
-    /// The same in few words.
+    /// Returns the revisions in short form.
     pub(super) fn revisions_in_short(&self) -> String {
         match self.agreed().as_slice() {
             [] => "-".to_owned(),
@@ -131,12 +131,13 @@ impl Row {
         }
     }
 
-    /// How long ago its last error was.
+    /// Returns the age of the last error in milliseconds, if the daemon says it.
     pub(super) fn error_age(&self) -> Option<u64> {
         self.last_error_ms
     }
 
-    /// Whether its last error stands. An older daemon does not say; then one that is not connected has not got over it.
+    /// Reports whether the last error still applies. Older daemons do not say; their errors apply unless the server is
+    /// connected.
     pub(super) fn error_stands(&self) -> bool {
         self.last_error_current.unwrap_or(self.state != "connected")
     }

@@ -1,39 +1,40 @@
-//! `mcp-host status`: what a running daemon says about its servers and clients, or all about one server.
+//! `mcp-host status`: shows the servers and clients of a running daemon, or everything about one server.
 
 mod answer;
 mod one;
 
 use std::net::SocketAddr;
 
+use mcp_host::Raw;
 use mcp_host::admin::{self, AskError};
 
-use self::answer::{Answer, Client, Config, Limit, Row};
+use self::answer::{Client, Config, DaemonStatus, Limit, Row};
 use super::callers::word;
 use crate::args::{Common, Status};
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::paint::Tone;
 use crate::report::{Exit, Failure};
-use crate::servers::quoted;
 use crate::table::{Cell, Column, Table};
-use crate::text;
+use crate::text::{self, quoted};
 
 pub(crate) async fn run(args: &Status, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let (listen, again) = (args.listen, common.again(false));
-    let asked = Asked { command: "mcp-host status", listen, again: &again };
+    let asked = DaemonQuery { command: "mcp-host status", listen, again: &again };
     if let Some(name) = args.server.as_ref().filter(|_| args.forget) {
         let said = admin::forget(listen.map(|listen| listen.port()), name).await;
-        return one::forgot(name, &said.map_err(|error| failed(&asked, &error))?, output);
+        return one::forgot(name, said.map_err(|error| failed(&asked, &error))?, output);
     }
-    let line = admin::ask(listen.map(|listen| listen.port())).await.map_err(|error| failed(&asked, &error))?;
+    let said = admin::ask::<Raw>(listen.map(|listen| listen.port())).await;
+    let line = said.map_err(|error| failed(&asked, &error))?;
     if let Some(name) = &args.server {
-        return one::show(name, &line, output);
+        return one::show(name, line.as_str(), output);
     }
     if output.json {
-        output.line(&text::json(line.trim()))?;
+        output.line(&text::json(line.as_str()))?;
         return Ok(Exit::Ok);
     }
-    let answer = Answer::read(&line)?;
+    let answer = DaemonStatus::read(line.as_str())?;
     let mut lines = config(&answer.config);
     let mut servers = Table::new(&SERVERS);
     answer.servers.iter().for_each(|row| servers.row(cells(row)));
@@ -44,19 +45,23 @@ pub(crate) async fn run(args: &Status, common: &Common, output: &Output) -> Resu
     Ok(Exit::Ok)
 }
 
-/// What was asked of a daemon that did not answer.
-pub(super) struct Asked<'a> {
+/// A command that asked a daemon something. If that fails, the suggested commands are made from this.
+pub(super) struct DaemonQuery<'a> {
     /// The whole command.
     pub(super) command: &'a str,
     pub(super) listen: Option<SocketAddr>,
-    /// The options that mean the same config in a hint.
+    /// The options that make a suggested command use the same config.
     pub(super) again: &'a str,
 }
 
-pub(super) fn failed(asked: &Asked<'_>, error: &AskError) -> Failure {
-    let Asked { command, listen, again } = asked;
+pub(super) fn failed(asked: &DaemonQuery<'_>, error: &AskError) -> Failure {
+    let DaemonQuery { command, listen, again } = asked;
     let flag = listen.map(|listen| format!(" --listen {listen}")).unwrap_or_default();
     let help = match error {
+        AskError::Strange(_) => {
+            let failure = Failure::new(Exit::Failed, error.to_string());
+            return failure.help("it may be an older one: stop it, and start this one");
+        }
         AskError::NotRunning { .. } => format!("mcp-host serve{flag}{again}"),
         AskError::Several { listen } => {
             let first = listen.first().map_or("ADDR:PORT", String::as_str);
@@ -68,19 +73,19 @@ pub(super) fn failed(asked: &Asked<'_>, error: &AskError) -> Failure {
     Failure::new(Exit::Unreachable, error.to_string()).help(help)
 }
 
-/// No server of the daemon is called that.
+/// Returns the failure for a server that the daemon does not have.
 fn unknown(name: &str, names: &[&str]) -> Failure {
     let help = question(&nearest(name, names.iter().copied())).unwrap_or_else(|| match names {
-        [] => "the mcp-host that runs has no servers".to_owned(),
-        _ => format!("the mcp-host that runs has: {}", names.join(", ")),
+        [] => "the running mcp-host has no servers".to_owned(),
+        _ => format!("the running mcp-host has: {}", names.join(", ")),
     });
     Failure::new(Exit::Usage, format!("no server is called `{name}`")).help(help)
 }
 
-/// Where the daemon does not go by what the files say now.
+/// Describes where the daemon's config differs from the files.
 fn config(config: &Config) -> Vec<String> {
     let problems = config.problems.iter().map(|problem| format!("config: not reloaded: {problem}"));
-    let pending = config.pending.iter().map(|key| format!("config: {key} counts from the next start on"));
+    let pending = config.pending.iter().map(|key| format!("config: {key} applies after a restart"));
     let mut lines: Vec<String> = problems.chain(pending).map(|line| text::line(&line).into_owned()).collect();
     if !lines.is_empty() {
         lines.push(String::new());
@@ -101,7 +106,7 @@ fn cells(row: &Row) -> [Cell; 8] {
     ]
 }
 
-/// An error that is over stands in brackets, with its age.
+/// Formats the last error. A past error is in parentheses, with its age.
 fn last_error(row: &Row) -> Cell {
     let error = text::headline(row.last_error.as_deref().unwrap_or_default());
     match row.error_age() {
@@ -112,12 +117,12 @@ fn last_error(row: &Row) -> Cell {
     }
 }
 
-/// What a client says of itself.
+/// Formats a client's text about itself.
 fn said(text: Option<&str>) -> String {
     text.map(str::trim).filter(|text| !text.is_empty()).map_or_else(|| "-".to_owned(), |text| word(text, NAME))
 }
 
-/// A table of the clients, if there are any, below that of the servers.
+/// Returns a table of the clients, if there are any.
 fn clients(clients: &[Client], output: &Output) -> Vec<String> {
     if clients.is_empty() {
         return Vec::new();
@@ -148,7 +153,7 @@ fn clients(clients: &[Client], output: &Output) -> Vec<String> {
     lines
 }
 
-/// The limits that are nearly reached: over three quarters.
+/// Describes the limits that are more than three quarters used.
 fn limits(limits: &[Limit]) -> Vec<String> {
     let near =
         limits.iter().filter(|limit| limit.cap > 0 && limit.used.saturating_mul(4) > limit.cap.saturating_mul(3));
@@ -174,9 +179,9 @@ const SERVERS: [Column; 8] = [
     Column::stays("CALLS"),
     Column::wraps("LAST ERROR"),
 ];
-/// Characters of what a client says of itself.
+/// How many characters of a client's text about itself are shown.
 const NAME: usize = 40;
-/// Clients that a table shows.
+/// How many clients a table shows.
 const MOST: usize = 100;
 
 #[cfg(test)]
@@ -188,7 +193,7 @@ mod tests {
         let line = r#"{"limits": [
             {"limit": "sessions", "used": 768, "cap": 1024}, {"limit": "parked", "used": 769, "cap": 1024},
             {"limit": "bodies", "used": 67108864, "cap": 67108864, "unit": "bytes"}, {"limit": "of a later one"}]}"#;
-        let answer = Answer::read(line).ok().unwrap();
+        let answer = DaemonStatus::read(line).ok().unwrap();
         let expected = [
             "",
             "limit: host.limits.parked: 769 of 1024 taken",

@@ -1,23 +1,24 @@
-//! `mcp-host status SERVER`: all about one server.
+//! `mcp-host status SERVER`: shows everything about one server.
 
+use mcp_host::admin::{AsksForgotten, Refused};
 use serde_json::Value;
 
-use super::answer::{Answer, Row, ServerInfo};
+use super::answer::{DaemonStatus, Row, ServerInfo};
 use super::{quoted, unknown};
 use crate::output::Output;
 use crate::paint::{Paint, Tone};
 use crate::report::{Exit, Failure};
 use crate::text;
 
-/// Shows the server of that name or alias in the answer of a daemon.
+/// Shows the server with that name or alias from a daemon's status.
 pub(super) fn show(name: &str, line: &str, output: &Output) -> Result<Exit, Failure> {
-    let answer = Answer::read(line)?;
+    let answer = DaemonStatus::read(line)?;
     let Some(at) = answer.servers.iter().position(|row| row.name == name || row.alias == name) else {
         let names: Vec<&str> = answer.servers.iter().map(|row| row.name.as_str()).collect();
         return Err(unknown(name, &names));
     };
     if output.json {
-        // As the daemon said it: it may know more than this program.
+        // Prints the daemon's own JSON, which may contain more than this program knows.
         let whole: Value = serde_json::from_str(line).unwrap_or_default();
         output.value(&whole["servers"][at])?;
         return Ok(Exit::Ok);
@@ -26,18 +27,14 @@ pub(super) fn show(name: &str, line: &str, output: &Output) -> Result<Exit, Fail
     Ok(Exit::Ok)
 }
 
-/// Tells what was forgotten of the server of that name.
-pub(super) fn forgot(name: &str, line: &str, output: &Output) -> Result<Exit, Failure> {
-    let answer: Value = serde_json::from_str(line).unwrap_or_default();
-    let Some(asked) = answer["forgotten"].as_array() else {
-        let why = answer["error"].as_str().unwrap_or("the mcp-host that runs is older and cannot forget");
-        return Err(Failure::new(Exit::Usage, text::line(why)));
-    };
+/// Reports what was forgotten about the server.
+pub(super) fn forgot(name: &str, said: Result<AsksForgotten, Refused>, output: &Output) -> Result<Exit, Failure> {
+    let done = said.map_err(|refused| Failure::new(Exit::Usage, text::line(&refused.error)))?;
     if output.json {
-        output.value(&answer)?;
+        output.value(&done)?;
         return Ok(Exit::Ok);
     }
-    let asked: Vec<&str> = asked.iter().filter_map(Value::as_str).collect();
+    let asked = &done.forgotten;
     let what = if asked.is_empty() { "nothing was known".to_owned() } else { asked.join(", ") };
     output.lines(vec![format!("forgotten what {} asks its clients: {what}", quoted(name))])?;
     Ok(Exit::Ok)
@@ -64,7 +61,7 @@ fn lines(row: &Row, paint: Paint) -> Vec<String> {
     say("sharing", row.sharing.clone(), Tone::Plain);
     say("restarts", vec![row.restarts.to_string()], Tone::Plain);
     if row.dropped > 0 {
-        let dropped = format!("{} (answers nobody waits for, notifications over the rate)", row.dropped);
+        let dropped = format!("{} (answers to no request, notifications over the rate limit)", row.dropped);
         say("dropped", vec![dropped], Tone::Plain);
     }
     say("problems", row.problems.clone(), Tone::Warn);

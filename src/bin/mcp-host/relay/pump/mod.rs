@@ -1,7 +1,7 @@
-//! The loop of a relay: bytes from its client to a daemon and back, on one thread that waits in `poll`.
+//! The loop of a relay: forwards bytes between its client and a daemon, on one thread that waits in `poll`.
 //!
-//! Whole messages are judged before they pass. A message longer than [`HELD`] passes in pieces, so that memory does not grow
-//! with it.
+//! Whole messages are inspected before they are forwarded. A message longer than [`HELD`] is forwarded in pieces, so
+//! that memory does not grow with it.
 
 #[cfg(test)]
 mod tests;
@@ -20,24 +20,25 @@ use super::kept::{self, Again, Kept, LONGEST, Lost};
 use super::peer::Peer;
 use super::scan::{Envelope, Scan};
 
-/// A message up to this is judged before it passes.
+/// Messages up to this many bytes are inspected before they are forwarded.
 const HELD: usize = 64 << 10;
-/// The same for the answer that begins a session, of which more is to be known.
+/// The same limit for the answer to `initialize`, which is read in full.
 const FIRST: usize = 1 << 20;
-/// Bytes that are read at once: what a long message takes of memory goes by it.
+/// Bytes per read, which decide how much memory a long message takes.
 const PIECE: usize = 16 << 10;
-/// Bytes that wait for one side before nothing more is read from the other.
+/// Once this many bytes are queued for one side, reading from the other pauses.
 const WAITING: usize = 32 << 10;
-/// Bytes of messages that wait while there is no daemon.
+/// How many bytes of messages to queue while there is no daemon.
 const WITHOUT: usize = 1 << 20;
-/// How long a client that said something waits for another daemon, before it gets a host of its own.
+/// How long a client with a message waits for another daemon before it gets its own host.
 const AWAY: Duration = Duration::from_secs(5);
-/// How often a daemon is looked for, while the client waits and while it does not.
+/// How often to look for a daemon while the client waits.
 const SOON: Duration = Duration::from_millis(100);
+/// How often to look for a daemon while the client does not wait.
 const LATER: Duration = Duration::from_secs(1);
-/// The ids of a daemon's questions begin so far above those of the one before, which may still ask some while it stops.
+/// How far above the previous daemon's question ids a daemon's begin. The previous one may still ask while it stops.
 const APART: u64 = 1 << 20;
-/// How long last answers may take once the client has closed its side.
+/// Timeout for the last answers once the client has closed its side.
 const LAST: Duration = Duration::from_millis(2500);
 
 pub(super) struct Pump<'a, S> {
@@ -46,15 +47,15 @@ pub(super) struct Pump<'a, S> {
     peers: Vec<Peer>,
     made: usize,
     away: Option<Away>,
-    /// For the next daemon.
+    /// Messages for the next daemon.
     pending: VecDeque<Again>,
     input: Vec<u8>,
     passing: Option<Passing>,
     hears: bool,
     out: Vec<u8>,
-    /// Messages of our own that wait for the end of a long one.
+    /// Our own messages for the client, which wait for the end of a daemon's long message.
     behind: Vec<u8>,
-    /// The daemon whose long message is being passed on.
+    /// The daemon whose long message is being forwarded.
     talks: Option<usize>,
     end: Option<Instant>,
     over: Option<End>,
@@ -82,7 +83,7 @@ impl<'a, S: Source> Pump<'a, S> {
         })
     }
 
-    /// Passes messages until the client is gone.
+    /// Forwards messages until the client has left.
     pub(super) fn run(mut self, ends: &Ends) -> io::Result<End> {
         let mut piece = vec![0; PIECE];
         loop {
@@ -116,7 +117,7 @@ impl<'a, S: Source> Pump<'a, S> {
         }
     }
 
-    /// The daemon that gets what the client says.
+    /// Returns the index of the daemon that receives the client's messages.
     fn current(&self) -> Option<usize> {
         self.peers.iter().position(|peer| !peer.leaving && !peer.gone)
     }
@@ -144,7 +145,7 @@ impl<'a, S: Source> Pump<'a, S> {
         (done || now >= end).then_some(End::Done)
     }
 
-    /// Whether more of what the client says can be taken.
+    /// Reports whether more input of the client can be taken.
     fn room(&self) -> bool {
         if let Some(passing) = &self.passing {
             let to = passing.to.and_then(|number| self.position(number));
@@ -169,7 +170,7 @@ impl<'a, S: Source> Pump<'a, S> {
         Ok(())
     }
 
-    /// Passes on what the client said.
+    /// Forwards the client's input.
     fn take_said(&mut self) {
         let mut input = std::mem::take(&mut self.input);
         let mut done = 0;
@@ -200,7 +201,7 @@ impl<'a, S: Source> Pump<'a, S> {
         self.input = input;
     }
 
-    /// Passes a whole message on. `seen`: a daemon may have seen it before.
+    /// Forwards a whole message. `seen` says that a daemon may have seen it before.
     fn say(&mut self, line: &[u8], seen: bool) {
         let envelope = Scan::line(line);
         match self.addressee(&envelope, line) {
@@ -221,7 +222,7 @@ impl<'a, S: Source> Pump<'a, S> {
         let next = self.current().map_or(To::Next, To::Peer);
         let [item] = envelope.items.as_slice() else { return next };
         if item.is_answer() {
-            // Only who asked knows the id; a question of a daemon that is gone is not waited for.
+            // Only the daemon that asked knows the id. Answers for a daemon that is gone are dropped.
             let id = item.id.as_deref().unwrap_or_default();
             let asker = self.peers.iter_mut().position(|peer| {
                 let asked = peer.questions.iter().position(|question| question == id);
@@ -237,7 +238,7 @@ impl<'a, S: Source> Pump<'a, S> {
         next
     }
 
-    /// The client waits for a daemon, from now on.
+    /// Notes that the client waits from now on, if there is no daemon.
     fn needs_daemon(&mut self) {
         if let Some(away) = self.away.as_mut().filter(|away| away.waits.is_none()) {
             let now = Instant::now();
@@ -245,11 +246,11 @@ impl<'a, S: Source> Pump<'a, S> {
         }
     }
 
-    /// Begins to pass a long message on by its first bytes, if somebody is there to get it.
+    /// Begins to forward a long message after its first bytes. Returns false if there is no daemon for it.
     fn begin_passing(&mut self, head: &[u8]) -> bool {
         let mut scan = Scan::new();
         scan.feed(head);
-        // An answer is for who asked, who may be stopping.
+        // An answer goes to the daemon that asked, which may be stopping.
         let asker = scan.answers().and_then(|id| self.peers.iter().position(|peer| peer.has_asked(id)));
         let Some(peer) = asker.or_else(|| self.current()) else { return false };
         let start = self.peers[peer].next(false);
@@ -282,20 +283,20 @@ impl<'a, S: Source> Pump<'a, S> {
             self.peers[peer].questions.retain(|question| Some(question) != item.id.as_ref());
         }
         if peer.is_none() {
-            // Its daemon went while it was being said. What it has taken before is still under way there.
+            // The daemon went away in the middle of the message. What it took earlier is still in flight there.
             let lost = self.kept.left(start.peer, start.index - 1);
             self.settle(lost);
         }
         self.say_pending();
     }
 
-    /// Says something of our own to the client.
+    /// Sends our own messages to the client.
     fn tell_client(&mut self, lines: &[u8]) {
         let to = if self.talks.is_some() { &mut self.behind } else { &mut self.out };
         to.extend_from_slice(lines);
     }
 
-    /// The long message is over.
+    /// Ends a daemon's long message.
     fn quiet(&mut self) {
         self.talks = None;
         self.out.append(&mut self.behind);
@@ -311,12 +312,12 @@ impl<'a, S: Source> Pump<'a, S> {
                 true
             }
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => true,
-            // The client takes nothing more.
+            // The client has closed its output.
             Err(_) => false,
         }
     }
 
-    /// What waits is written before the end, where the client takes it.
+    /// Writes what is queued before this process ends, if the client reads it.
     fn last_words(&mut self, ends: &Ends) {
         let until = Instant::now() + SOON;
         while !self.out.is_empty() && Instant::now() < until && self.write(ends.output.as_fd()) {
@@ -334,7 +335,7 @@ impl<'a, S: Source> Pump<'a, S> {
         self.hear_peer(at);
     }
 
-    /// Goes on with daemons whose long messages had to wait for the end of another one.
+    /// Continues with daemons whose long messages had to wait for the end of another one.
     fn hear_held(&mut self) {
         while self.talks.is_none()
             && let Some(at) = self.peers.iter().position(|peer| peer.held)
@@ -343,7 +344,7 @@ impl<'a, S: Source> Pump<'a, S> {
         }
     }
 
-    /// Passes on what a daemon said.
+    /// Forwards the input of a daemon.
     fn hear_peer(&mut self, at: usize) {
         let first = self.kept.begins(self.peers[at].number);
         let peer = &mut self.peers[at];
@@ -385,7 +386,7 @@ impl<'a, S: Source> Pump<'a, S> {
         self.peers[at].input = rest;
     }
 
-    /// Notes a message of a daemon; whether it is for the client. A long one has passed already.
+    /// Records a daemon's message, and returns whether it is for the client. A long one is already forwarded.
     fn heard(&mut self, at: usize, envelope: &Envelope, line: Option<&[u8]>) -> bool {
         let number = self.peers[at].number;
         for item in &envelope.items {
@@ -415,7 +416,7 @@ impl<'a, S: Source> Pump<'a, S> {
         true
     }
 
-    /// A daemon stops: it answers what it has taken.
+    /// Handles the notice of a daemon that stops. It still answers the first `taken` messages.
     fn leave(&mut self, at: usize, taken: u64) {
         let peer = &mut self.peers[at];
         peer.leaving = true;
@@ -425,7 +426,7 @@ impl<'a, S: Source> Pump<'a, S> {
             && passing.start.index > taken
             && !passing.scan.answers().is_some_and(|id| peer.has_asked(id))
         {
-            // Nobody reads the rest there. It is said to the next one when it is whole. What follows there is a line of its own.
+            // This daemon reads no more; the next one gets the whole message. The newline keeps what follows separate.
             passing.to = None;
             peer.put(b"\n");
         }
@@ -435,20 +436,19 @@ impl<'a, S: Source> Pump<'a, S> {
         let lost = self.kept.left(number, taken);
         let peer = &mut self.peers[at];
         if peer.is_closed() {
-            // The client has closed its side, so the daemon ends the session with whatever is still under way: nobody waits
-            // for that any more.
+            // The client has closed its side, so the daemon ends the session with all requests in flight.
             peer.questions.clear();
             let _ = self.kept.lost(number, peer.written);
         }
         self.settle(lost);
     }
 
-    /// Takes out the daemons that are gone.
+    /// Removes the daemons that are gone.
     fn bury(&mut self) {
         while let Some(at) = self.peers.iter().position(|peer| peer.gone && !peer.held) {
             let peer = self.peers.remove(at);
             if self.talks == Some(peer.number) {
-                // What the client has of that message is no message.
+                // Ends the incomplete message that the client has.
                 self.out.push(b'\n');
                 self.quiet();
                 self.hear_held();
@@ -463,7 +463,7 @@ impl<'a, S: Source> Pump<'a, S> {
             if !peer.leaving {
                 let closing = !self.hears && self.pending.is_empty() && !self.kept.is_busy() && lost.again.is_empty();
                 if peer.boot.is_none() && !closing {
-                    self.source.tell("error: the host of this process has ended");
+                    self.source.tell("error: the host in this process has ended");
                     self.over = Some(End::Failed);
                 } else if !closing {
                     self.away = Some(Away { next: Instant::now(), waits: None, boot: peer.boot });
@@ -473,7 +473,7 @@ impl<'a, S: Source> Pump<'a, S> {
         }
     }
 
-    /// What a daemon did not answer goes to the next one, or is answered here.
+    /// Sends the next daemon what a daemon did not answer, or answers it here.
     fn settle(&mut self, lost: Lost) {
         self.tell_client(&lost.answers.concat());
         if !lost.again.is_empty()
@@ -489,7 +489,7 @@ impl<'a, S: Source> Pump<'a, S> {
 
     fn say_pending(&mut self) {
         let Some(current) = self.current() else { return };
-        // Not in the midst of another message.
+        // Nothing is sent in the middle of another message.
         if self.passing.as_ref().is_some_and(|passing| passing.to == Some(self.peers[current].number)) {
             return;
         }
@@ -498,22 +498,24 @@ impl<'a, S: Source> Pump<'a, S> {
         }
     }
 
-    /// Looks for another daemon, where there is none.
+    /// Looks for another daemon if there is none.
     fn look_around(&mut self) {
         let now = Instant::now();
         let Some(away) = self.away.as_mut().filter(|away| away.next <= now) else { return };
-        // A client that has left and waits for nothing needs none.
+        // A client that has left and waits for nothing needs no daemon.
         if !self.hears && self.pending.is_empty() {
             return;
         }
         let (boot, is_wanted) = (away.boot.take(), away.waits.is_some());
         if let Some(joined) = self.source.find(self.kept.asked + APART, is_wanted) {
             if boot.as_ref() == Some(&joined.boot) {
-                self.source.tell("error: the mcp-host that runs has cut this client off: it took too little of what was there for it");
+                self.source.tell(
+                    "error: the running mcp-host has cut this client off: it read too little of what was queued for it",
+                );
                 self.over = Some(End::Failed);
                 return;
             }
-            // One that goes at once is as good as none.
+            // A daemon that disconnects at once does not count.
             if self.go_on(Peer::new(self.made, joined.stream, Some(joined.boot))) || self.over.is_some() {
                 return;
             }
@@ -526,7 +528,7 @@ impl<'a, S: Source> Pump<'a, S> {
         away.next = now + if away.waits.is_some() { SOON } else { LATER };
     }
 
-    /// No daemon comes back: this process becomes a host, for a client that stays.
+    /// Starts a host in this process if the client is still there, since no daemon came back.
     fn stand_alone(&mut self) {
         if !self.hears {
             return self.give_up();
@@ -550,7 +552,7 @@ impl<'a, S: Source> Pump<'a, S> {
         self.give_up();
     }
 
-    /// What waits for a daemon gets its answer from us.
+    /// Answers the messages that wait for a daemon, since none will come.
     fn give_up(&mut self) {
         for again in std::mem::take(&mut self.pending) {
             let answers = kept::endings(&Scan::line(&again.line), again.seen);
@@ -558,22 +560,20 @@ impl<'a, S: Source> Pump<'a, S> {
         }
     }
 
-    /// Takes the session up with another daemon; whether it is there now.
+    /// Resumes the session at another daemon. Returns false if that did not work.
     fn go_on(&mut self, mut peer: Peer) -> bool {
         let is_own = peer.boot.is_none();
         match peer.take_up(&self.kept).and_then(|same| peer.ready().map(|()| same)) {
             Ok(true) => {}
             Ok(false) => {
-                self.source.tell(
-                    "error: the mcp-host that runs now speaks another revision of the protocol than the one before",
-                );
+                self.source.tell("error: the running mcp-host speaks another protocol revision than the one before");
                 self.over = Some(End::Failed);
                 return false;
             }
-            // It went as well.
+            // This daemon is gone, too.
             Err(_) if !is_own => return false,
             Err(error) => {
-                self.source.tell(&format!("error: the host of this process does not answer: {error}"));
+                self.source.tell(&format!("error: the host in this process does not answer: {error}"));
                 self.over = Some(End::Failed);
                 return false;
             }
@@ -589,10 +589,10 @@ impl<'a, S: Source> Pump<'a, S> {
     }
 }
 
-/// Who gets a message.
+/// The receiver of a message.
 enum To {
     Peer(usize),
-    /// The next daemon that is there.
+    /// The next daemon to appear.
     Next,
     Nobody,
 }

@@ -1,4 +1,4 @@
-//! A relay between a client and daemons that are the two ends of sockets.
+//! A relay whose client and daemons are the ends of sockets.
 
 use std::cell::RefCell;
 use std::io::{Read as _, Write as _};
@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::*;
 
-/// The daemons that are found, one after the other.
+/// The daemons that a relay finds, one after the other.
 #[derive(Default)]
 struct Daemons {
     next: Vec<Joined>,
     asked: Vec<u64>,
-    /// The other end of a host of this process.
+    /// The other end of a host in this process.
     own: Option<UnixStream>,
     told: RefCell<Vec<String>>,
 }
@@ -28,7 +28,7 @@ impl Source for Daemons {
     fn own(&mut self, asked: u64) -> io::Result<UnixStream> {
         self.asked.push(asked);
         let (here, mut there) = UnixStream::pair()?;
-        // If it is asked for a session, it has one.
+        // The host's answer, in case the relay begins a session with it.
         there.write_all(b"{\"id\":0,\"result\":{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{}}}\n")?;
         self.own = Some(there);
         Ok(here)
@@ -45,26 +45,26 @@ fn daemon(boot: &str) -> (Joined, UnixStream) {
     (Joined { stream: here, boot: boot.to_owned(), at: At::Port(1), path: "1.sock".into() }, there)
 }
 
-/// What there is to read now.
+/// Reads what is available.
 fn read(mut stream: &UnixStream) -> String {
     let mut bytes = Vec::new();
-    // It has no end yet.
+    // The stream has no end yet.
     let _ = stream.read_to_end(&mut bytes);
     String::from_utf8(bytes).unwrap()
 }
 
 impl Pump<'_, Daemons> {
-    /// The client says it; the daemons get what is for them.
+    /// Lets the client send, and forwards to the daemons.
     fn client_says(&mut self, text: &str) {
         self.input.extend_from_slice(text.as_bytes());
-        // What waits for a daemon is written before more is taken.
+        // Queued bytes are written before more input is taken.
         for _ in 0..2 {
             self.take_said();
             self.peers.iter_mut().for_each(Peer::write);
         }
     }
 
-    /// The relay hears what a daemon said.
+    /// Lets the relay read from a daemon.
     fn heard_from(&mut self, at: usize) {
         for _ in 0..20 {
             self.read_peer(at, &mut vec![0; PIECE]);
@@ -79,7 +79,7 @@ impl Pump<'_, Daemons> {
         self.heard_from(at);
     }
 
-    /// The messages for the client so far.
+    /// Returns the messages for the client so far.
     fn told(&self) -> Vec<Value> {
         let text = std::str::from_utf8(&self.out).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect()
@@ -106,7 +106,7 @@ fn what_a_stopping_daemon_has_taken_is_not_said_to_the_next() {
     let mut daemons = Daemons { next: vec![second], ..Daemons::default() };
     let mut pump = Pump::new(&mut daemons, first).unwrap();
     pump.client_says(&call(1, "short"));
-    // It asks something, and stops while a long message is on its way.
+    // The daemon asks something, and stops in the middle of a long message.
     pump.says(0, &old, "{\"id\":7,\"method\":\"elicitation/create\"}\n");
     let message = call(2, &long());
     let (head, tail) = message.split_at(HELD + 10);
@@ -115,7 +115,7 @@ fn what_a_stopping_daemon_has_taken_is_not_said_to_the_next() {
     pump.look_around();
     pump.client_says(tail);
     assert_eq!(ids(&read(&new)), [2], "the first message is under way at the daemon before");
-    // What follows there is a line of its own.
+    // The next message begins a new line.
     pump.client_says("{\"id\":7,\"result\":{}}\n");
     assert_eq!(ids(&read(&old)), [1, 7]);
     pump.says(0, &old, "{\"id\":1,\"result\":{}}\n");
@@ -134,7 +134,7 @@ fn a_long_answer_is_for_who_asked() {
         pump.says(0, &old, &format!("{{\"id\":{id},\"method\":\"sampling/createMessage\"}}\n"));
     }
     let answer = |id: u64| format!("{{\"id\":{id},\"result\":{{\"x\":\"{}\"}}}}\n", long());
-    // The first is on its way when the daemon stops, the second begins later.
+    // The first answer is being sent when the daemon stops; the second begins later.
     let first = answer(7);
     let (head, tail) = first.split_at(HELD + 10);
     pump.client_says(head);
@@ -160,7 +160,7 @@ fn questions_of_the_next_daemon_have_ids_far_above() {
     pump.says(0, &old, "{\"id\":7,\"method\":\"elicitation/create\"}\n");
     pump.says(0, &old, LEAVES);
     pump.look_around();
-    // It may ask some more while it stops.
+    // The daemon may ask more while it stops.
     pump.says(0, &old, "{\"id\":8,\"method\":\"elicitation/create\"}\n");
     assert_eq!(pump.source.asked, [7 + APART]);
 }
@@ -217,7 +217,7 @@ fn a_long_answer_is_not_broken_into_by_another_daemon() {
     let told = pump.told();
     let told: Vec<_> = told.iter().map(|message| message["id"].as_u64()).collect();
     assert_eq!(told, [Some(1), None, Some(2)]);
-    // The daemon that talks goes in the midst of it: the other one is heard.
+    // The daemon disconnects in the middle of its message: the other one is read.
     pump.out.clear();
     for id in [3, 4] {
         pump.client_says(&call(id, "short"));
@@ -241,7 +241,7 @@ fn daemons_that_go_at_once_are_as_good_as_none() {
     drop(old);
     pump.heard_from(0);
     pump.client_says(&call(2, "short"));
-    // Each hangs up before it has begun the session.
+    // Each daemon disconnects before the session has begun.
     pump.source.next.push(daemon("b").0);
     pump.look_around();
     assert!(pump.current().is_none() && pump.over.is_none());
@@ -252,8 +252,8 @@ fn daemons_that_go_at_once_are_as_good_as_none() {
     assert!(pump.source.own.is_some(), "the client does not wait longer");
 }
 
-/// The client has closed its side. What the daemon leaves unanswered then has no answer, as at a host of its own; only a
-/// daemon that died is told of.
+/// The client has closed its side. Requests that the daemon leaves unanswered after that get no answer, as with a host
+/// of the client's own; only the death of a daemon is reported.
 #[test]
 fn the_end_of_a_session_is_no_death() {
     for ends_well in [true, false] {
@@ -293,10 +293,10 @@ fn a_client_that_has_left_gets_answers_and_no_host() {
         pump.hears = false;
         assert_eq!(pump.over(Instant::now()), None, "a daemon may come in time");
         if is_late {
-            // The time for last answers is over.
+            // The timeout for last answers has passed.
             pump.end = Some(Instant::now());
         } else {
-            // It has waited for a daemon since long before it left.
+            // The client had waited for a daemon long before it left.
             let away = pump.away.as_mut().unwrap();
             (away.next, away.waits) = (Instant::now(), Instant::now().checked_sub(AWAY));
             pump.look_around();

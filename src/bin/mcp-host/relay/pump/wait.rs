@@ -1,4 +1,4 @@
-//! What the loop of a relay waits for.
+//! Waits for the next event of a relay's loop.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -29,7 +29,7 @@ impl<S: Source> Pump<'_, S> {
             if peer.waiting() > 0 {
                 events |= PollFlags::OUT;
             }
-            // The end of one that is not to be read now is heard of later.
+            // The end of a daemon that is not read now is noticed later.
             if !events.is_empty() {
                 polled.push(at);
                 fds.push(PollFd::from_borrowed_fd(peer.fd(), events));

@@ -1,50 +1,51 @@
-//! Whose listing it is: what decides, beside the server itself, what a lease lists.
+//! Keys of listings: a key holds what decides, apart from the server itself, what a lease lists.
 
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use crate::manager::{Principal, Told};
+use super::{Principal, Told};
 use crate::protocol::{Profile, Raw};
 
 const REST: &str = "rest";
 const IN_SESSIONS: &str = "session ";
 
-/// Leases of one server with equal keys list the same. No client is shown what was listed under another key than its own or
+/// Leases of one server with equal keys list the same. A client sees only the listings under its own key and under
 /// [`ListKey::Rest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::manager) enum ListKey {
-    /// The rest lease of the host itself, and whatever lists the same to everybody: a server without sessions, one session for all.
+pub(super) enum ListKey {
+    /// The host's own rest lease, and every lease that lists the same to everyone: at a server without sessions, or
+    /// with one session for all clients.
     Rest,
-    /// The leases of one person's clients to whose server the same is declared, and who told the same roots.
+    /// The leases of one principal's clients with the same declared capabilities and the same roots.
     Own {
-        /// The person.
+        /// The principal.
         principal: Principal,
-        /// What is declared.
+        /// The declared capabilities.
         declared: Profile,
-        /// The roots that they told, where these decide who shares.
+        /// Their roots, if roots decide who shares.
         roots: Option<Arc<Told>>,
-        /// Whether they are those with a session beside others without: the server speaks both eras.
+        /// Which leases of a server that speaks both eras.
         era: Leases,
     },
 }
 
-/// Of a server that speaks both eras, some leases have a session and some do not.
+/// Which leases of a server: one that speaks both eras has leases with and without a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::manager) enum Leases {
-    /// All leases that there are.
+pub(super) enum Leases {
+    /// All leases.
     All,
-    /// Those that have one.
+    /// The leases with a session.
     InSessions,
 }
 
 impl ListKey {
-    pub(in crate::manager) fn own(principal: &Principal, declared: Profile, roots: Option<Arc<Told>>) -> Self {
+    pub(super) fn own(principal: &Principal, declared: Profile, roots: Option<Arc<Told>>) -> Self {
         Self::Own { principal: principal.clone(), declared, roots, era: Leases::All }
     }
 
-    /// The same of leases with a session, at a server that speaks both eras.
-    pub(in crate::manager) fn in_sessions(self) -> Self {
+    /// Turns it into the key of leases with a session, at a server that speaks both eras.
+    pub(super) fn in_sessions(self) -> Self {
         match self {
             Self::Rest => Self::Rest,
             Self::Own { principal, declared, roots, .. } => {
@@ -53,17 +54,17 @@ impl ListKey {
         }
     }
 
-    /// Whether it is one of these.
-    pub(in crate::manager) fn is_in_sessions(&self) -> bool {
+    /// Reports whether this is the key of leases with a session.
+    pub(super) fn is_in_sessions(&self) -> bool {
         matches!(self, Self::Own { era: Leases::InSessions, .. })
     }
 
-    /// Whether what is listed under it outlives this process. Lists of roots do not.
+    /// Reports whether listings under this key outlive this process. Listings that depend on roots do not.
     pub(super) fn is_kept(&self) -> bool {
         !matches!(self, Self::Own { roots: Some(_), .. })
     }
 
-    /// A key that is kept, as text. It stays the same from one start to the next.
+    /// Returns a kept key as text, stable from one start to the next.
     pub(super) fn text(&self) -> String {
         match self {
             Self::Rest => REST.to_owned(),
@@ -80,7 +81,7 @@ impl ListKey {
         }
     }
 
-    /// Reads such a text.
+    /// Parses the text of a key.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text == REST {
             return Some(Self::Rest);

@@ -1,4 +1,6 @@
-//! The shape of the code: heads, sizes, floors, and papers that say what is there.
+//! The shape of the code: module docs, sizes, floors, and papers that match the files.
+
+mod circles;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,25 +8,31 @@ use std::path::Path;
 
 use super::hazards;
 
-/// Modules by floor, and on its own floor what a module may use. All below is free, all above is forbidden.
+/// Modules by floor, and the modules of the same floor that each may use. Lower floors are free, higher ones forbidden.
 const FLOORS: &[(&str, u8, &[&str])] = &[
-    ("name", 0, &[]),
-    ("exposed", 0, &["name"]),
+    ("hex", 0, &[]),
+    ("lock", 0, &[]),
+    ("name", 0, &["hex"]),
+    ("exposed", 0, &["name", "hex"]),
     ("seal", 0, &[]),
-    ("queues", 0, &[]),
+    ("queues", 0, &["lock"]),
     ("protocol", 0, &[]),
     ("adapt", 0, &["protocol"]),
+    ("answered", 0, &["protocol"]),
     ("redact", 0, &[]),
+    ("observe", 0, &["protocol", "answered", "redact"]),
     ("glob", 0, &[]),
-    ("config", 0, &["name", "exposed", "redact", "glob", "protocol"]),
+    ("nearest", 0, &[]),
+    ("loopback", 0, &[]),
+    ("config", 0, &["name", "exposed", "redact", "glob", "loopback", "protocol", "hex"]),
     ("keep", 1, &[]),
     ("lineage", 1, &["keep"]),
     ("approvals", 1, &["keep"]),
-    ("dial", 1, &[]),
+    ("dial", 1, &["keep"]),
     ("auth", 1, &["keep", "dial"]),
     ("transport", 1, &["lineage", "dial", "auth"]),
     ("registry", 1, &[]),
-    ("audit", 1, &[]),
+    ("audit", 1, &["keep"]),
     ("upstream", 2, &[]),
     ("manager", 2, &["upstream"]),
     ("router", 3, &[]),
@@ -33,14 +41,16 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("in_process", 5, &[]),
     ("host", 5, &["error", "in_process"]),
     ("demo", 5, &["in_process"]),
+    ("cookbook", 5, &[]),
     ("fuzzing", 5, &["in_process", "demo"]),
 ];
 
-/// What must not know the time, the disk, the network or the runtime.
+/// Modules that must not know the time, the disk, the network, or the runtime.
 const PURE: &[&str] = &[
     "src/name.rs",
     "src/exposed.rs",
     "src/glob.rs",
+    "src/nearest.rs",
     "src/protocol/",
     "src/adapt/",
     "src/registry/",
@@ -48,15 +58,15 @@ const PURE: &[&str] = &[
     "src/auth/challenge.rs",
 ];
 
-/// Lines of one file, its tests aside.
+/// The most lines of one file, without its tests.
 const CAP: usize = 600;
 
 /// The papers that explain keys, one line each: `- **H12** …`.
 const PAPERS: [&str; 3] = ["docs/hazards.md", "docs/bridging.md", "docs/first-hour.md"];
-/// The paper whose sections have numbers.
+/// The paper with numbered sections.
 const SECTIONS: &str = "docs/bridging.md";
 
-/// The text files of the checkout by path from its root, without what tools have put there.
+/// Returns the text files of the checkout by path from its root, without what tools put there.
 fn files() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     collect("", &mut found);
@@ -77,7 +87,7 @@ fn collect(folder: &str, found: &mut BTreeMap<String, String>) {
     }
 }
 
-/// What lies in a folder (`""` or `"a/b/"`), sorted; folders end with a slash.
+/// Returns the names in a folder (`""` or `"a/b/"`), sorted; folders end with a slash.
 fn names(folder: &str) -> BTreeSet<String> {
     let entries = fs::read_dir(root().join(folder)).expect("a checkout that can be read");
     let names = entries.map(|entry| {
@@ -101,7 +111,7 @@ fn is_test(path: &str) -> bool {
     path.ends_with("/tests.rs") || path.contains("/tests/")
 }
 
-/// The lines before the tests.
+/// Returns the lines before the tests.
 fn body(text: &str) -> &str {
     text.find("\n#[cfg(test)]\nmod tests {").map_or(text, |end| &text[..end])
 }
@@ -145,7 +155,7 @@ fn the_floors_hold() {
                 wrong.push(format!("{path}:{line}: `{module}` uses `{used}`"));
             }
         }
-        // Above `super`s out of its own module stands the crate.
+        // `super`s beyond the own module lead to the crate.
         let depth = path.matches('/').count() - usize::from(path.ends_with("/mod.rs"));
         let out = "super::".repeat(depth);
         if let Some(line) = code(body(text)).find(|(_, line)| line.contains(&out)) {
@@ -155,17 +165,17 @@ fn the_floors_hold() {
     assert_none(&wrong, "an edge that goes up, or beside where there is none");
 }
 
-/// Lines of code with their numbers.
+/// Returns lines of code with their numbers.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     numbered(text).filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
-/// All lines with their numbers.
+/// Returns all lines with their numbers.
 fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().map(|(number, line)| (number + 1, line))
 }
 
-/// The modules named after `crate::`, with the line where.
+/// Returns the modules named after `crate::`, with their lines.
 fn uses(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in code(text) {
@@ -204,6 +214,77 @@ fn what_is_pure_stays_pure() {
     assert_none(&wrong, "not pure");
 }
 
+/// A value that is missing there fails at run time at best; an argument cannot be missing.
+#[test]
+fn nothing_travels_in_a_map_of_types() {
+    let mut wrong = Vec::new();
+    for (path, text) in sources() {
+        let found =
+            code(&text).filter(|(_, line)| ["extensions_mut(", "::Extensions"].iter().any(|way| line.contains(way)));
+        wrong.extend(found.map(|(number, line)| format!("{path}:{number}: {}", line.trim())));
+    }
+    assert_none(&wrong, "handed over by its type");
+}
+
+/// The router dispatches. What has data of its own has its methods, too.
+#[test]
+fn the_router_is_no_namespace() {
+    const METHODS: usize = 25;
+    let found: Vec<String> = sources()
+        .iter()
+        .filter(|(path, _)| path.starts_with("src/router/") && !is_test(path))
+        .flat_map(|(path, text)| {
+            methods(body(text), "Router").map(move |name| format!("{path}: {name}")).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(found.iter().any(|method| method == "src/router/mod.rs: start"), "it looks where the methods are");
+    assert!(
+        found.len() <= METHODS,
+        "{} methods of the router, {METHODS} at most:\n  {}\n",
+        found.len(),
+        found.join("\n  ")
+    );
+}
+
+#[test]
+fn methods_are_found_in_every_block_of_a_type() {
+    let text = "impl Router {\n    fn a(&self) {\n        fn inner() {}\n    }\n\n    #[must_use]\n    pub(crate) async fn b<T>() {}\n\n    \
+        #[cfg(test)]\n    fn test() {}\n\n    /// fn said()\n    fn c(\n        &self,\n    ) {}\n}\n\n\
+        impl Other {\n    fn other() {}\n}\n\nimpl<'a> Clone for Router {\n    fn clone() {}\n}\n\n\
+        impl Router { // again\n    const fn d() {}\n}\n";
+    assert_eq!(methods(text, "Router").collect::<Vec<_>>(), ["a", "b", "c", "d"]);
+}
+
+/// The methods of the inherent blocks of a type, without those that only tests have.
+fn methods<'a>(text: &'a str, of: &str) -> impl Iterator<Item = &'a str> {
+    let opens = format!("impl {of} {{");
+    let (mut inside, mut for_tests) = (false, false);
+    text.lines().filter_map(move |line| {
+        inside = line.starts_with(&opens) || inside && line != "}";
+        let head = line.strip_prefix("    ").filter(|head| inside && !head.starts_with([' ', '/', '}', ')']))?;
+        let is_counted = !head.starts_with('#') && !for_tests;
+        for_tests = head == "#[cfg(test)]" || for_tests && head.starts_with('#');
+        let (_, name) = head.split_once("fn ").filter(|_| is_counted)?;
+        name.split(['(', '<']).next()
+    })
+}
+
+/// A call that reads the limits twice may see two configs. Its leg has those that apply to it.
+#[test]
+fn a_call_reads_the_limits_once() {
+    // They make legs and clients, and tell what is taken of each limit.
+    let may = ["mod.rs", "clients.rs", "modern.rs", "gauges.rs"].map(|name| format!("src/router/{name}"));
+    let mut wrong = Vec::new();
+    for (path, text) in sources() {
+        if path.starts_with("src/router/") && !is_test(&path) && !may.contains(&path) {
+            let reads = ["self.limits()", "router.limits()", "manager().limits()", "manager.limits()"];
+            let found = code(&text).filter(|(_, line)| reads.iter().any(|read| line.contains(read)));
+            wrong.extend(found.map(|(number, line)| format!("{path}:{number}: {}", line.trim())));
+        }
+    }
+    assert_none(&wrong, "the limits are read once more");
+}
+
 #[test]
 fn every_area_of_the_tests_is_run() {
     let main = fs::read_to_string(root().join("tests/it/main.rs")).unwrap();
@@ -218,7 +299,7 @@ fn every_area_of_the_tests_is_run() {
 fn the_tree_in_the_papers_is_the_tree_on_disk() {
     let papers = fs::read_to_string(root().join("docs/tree.md")).unwrap();
     let block = papers.split("```text tree\n").nth(1).and_then(|rest| rest.split("```").next()).expect("it has a tree");
-    // Folder by folder, the names that stand in it.
+    // Folder by folder, the names that the paper lists.
     let mut told: BTreeMap<String, BTreeSet<String>> = BTreeMap::from([(String::new(), BTreeSet::new())]);
     let mut open: Vec<&str> = Vec::new();
     for line in block.lines() {
@@ -236,7 +317,7 @@ fn the_tree_in_the_papers_is_the_tree_on_disk() {
         wrong.extend(there.difference(told).map(|name| format!("not in the tree: {folder}{name}")));
         wrong.extend(told.difference(&there).map(|name| format!("not on disk: {folder}{name}")));
     }
-    // Folders of tests may stay closed.
+    // Test folders may be listed without their files.
     for path in sources().keys().filter(|path| !is_test(path)) {
         let folder = &path[..=path.rfind('/').unwrap_or_default()];
         if !told.contains_key(folder) {
@@ -268,14 +349,14 @@ fn guide_and_ci_agree() {
 
 #[test]
 fn nothing_committed_names_this_machine() {
-    // In parts, so that this file is not the one that does.
+    // In parts, so that this file does not match.
     let registries = [concat!("registry.", "npmjs"), concat!("pypi", ".org"), concat!("index.", "crates.io")];
     let places = [concat!("/root", "/"), concat!("/work", "/")];
     let mut wrong = Vec::new();
     for (path, text) in files().into_iter().filter(|(path, _)| path != "Cargo.lock") {
         for (number, line) in text.lines().enumerate() {
             let registry = registries.iter().any(|registry| line.contains(registry));
-            // A path from the root on, not the middle of another one.
+            // A path from the root, not the middle of another one.
             let inside = |at: usize| line[..at].ends_with(|c: char| c.is_alphanumeric() || "_-.})~*".contains(c));
             let place = places.iter().any(|place| line.match_indices(place).any(|(at, _)| !inside(at)));
             let homes = ["/home/", "/Users/"].into_iter().flat_map(|home| line.match_indices(home));
@@ -310,7 +391,7 @@ fn every_key_is_explained_once_and_every_explained_key_is_in_use() {
     }
     let mut in_use = BTreeSet::new();
     for (path, text) in files.iter().filter(|(path, _)| is_written_here(path)) {
-        // These say what a key is or list it, and do not use it.
+        // These explain or list keys, and do not use them.
         let uses = !PAPERS.contains(&path.as_str()) && path != "tests/hazards.md";
         for (number, line) in numbered(text) {
             for key in keys(path, line) {
@@ -374,18 +455,18 @@ fn keys_papers_and_sections_are_read_from_lines() {
     assert_eq!(resolved("docs/", "../tests/hazards.md"), "tests/hazards.md");
 }
 
-/// Whether people write the file: not a lock file, and not what another program made.
+/// Reports whether people write the file: not a lock file, and not generated.
 fn is_written_here(path: &str) -> bool {
     !path.ends_with("Cargo.lock") && !path.starts_with("tests/fixtures/")
 }
 
-/// The key that a line of a paper explains.
+/// Returns the key that a line of a paper explains.
 fn explained_key(line: &str) -> Option<&str> {
     let (key, _) = line.strip_prefix("- **")?.split_once("** ")?;
     key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_').then_some(key)
 }
 
-/// The keys in a line: hazards by their number (H12), and what the name of a test begins with or says of a race.
+/// Returns the keys in a line: hazards by their number (H12), and what a test's name begins with or says about a race.
 fn keys(path: &str, line: &str) -> Vec<String> {
     let words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
     let mut keys: Vec<String> = words.filter(|word| is_numbered(word, "H")).map(str::to_owned).collect();
@@ -402,12 +483,12 @@ fn keys(path: &str, line: &str) -> Vec<String> {
     keys
 }
 
-/// Whether a word is the prefix and a number.
+/// Reports whether a word is the prefix and a number.
 fn is_numbered(word: &str, prefix: &str) -> bool {
     word.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The papers that a line names by path, each with what follows it.
+/// Returns the papers that a line names by path, each with what follows it.
 fn papers(line: &str) -> Vec<(&str, &str)> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
     let mut found = Vec::new();
@@ -423,7 +504,7 @@ fn papers(line: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// The path from the root of a name that is seen from a folder.
+/// Resolves a name seen from a folder to a path from the root.
 fn resolved(folder: &str, name: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in folder.split('/').chain(name.split('/')) {
@@ -438,13 +519,13 @@ fn resolved(folder: &str, name: &str) -> String {
     parts.join("/")
 }
 
-/// The number of the section that a line begins.
+/// Returns the number of the section that a line begins.
 fn section(line: &str) -> Option<&str> {
     let title = line.strip_prefix("### ").or_else(|| line.strip_prefix("## "))?;
     title.split(' ').next().filter(|number| number.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// The numbers of sections that stand right behind the name of a paper.
+/// Returns the section numbers right behind the name of a paper.
 fn sections_after(rest: &str) -> impl Iterator<Item = &str> {
     let rest = rest.trim_start_matches('`').trim_start();
     let end = rest.find(|c: char| !c.is_ascii_digit() && !"., ".contains(c)).unwrap_or(rest.len());

@@ -1,21 +1,21 @@
-//! Whose process is at the other end of a connection on this machine, where the system tells (`docs/hazards.md` H80). Asked
-//! once, when a connection is accepted.
+//! Determines which user owns the process at the other end of a local connection, where the operating system can tell
+//! (`docs/hazards.md` H80). Runs once, when a connection is accepted.
 //!
-//! Linux is asked for the one socket by its addresses (`sock_diag`), which takes the same time however many there are.
+//! On Linux the kernel looks up one socket by its addresses (`sock_diag`), in constant time however many sockets exist.
 
 use tokio::net::TcpStream;
 
-/// What is known of the other end.
+/// The user at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::downstream) enum Peer {
-    /// Somebody who may be the local user: this user, root, or nobody can tell.
+pub(super) enum Peer {
+    /// Perhaps the local user: it is this user or root, or the system cannot tell.
     Local,
-    /// Another user of this machine, or somebody who has left already and cannot be asked.
+    /// Another user of this machine, or the owner of a process that is gone and cannot be looked up.
     Stranger,
 }
 
 impl Peer {
-    /// Asks the system.
+    /// Asks the operating system for the user.
     #[cfg(target_os = "linux")]
     pub(super) fn of(stream: &TcpStream) -> Self {
         let (Ok(ours), Ok(theirs)) = (stream.local_addr(), stream.peer_addr()) else { return Self::Stranger };
@@ -23,7 +23,7 @@ impl Peer {
         linux::judge(linux::look(theirs, ours), || linux::look(ours, theirs), me)
     }
 
-    /// Nothing is told here.
+    /// Takes everyone for the local user: this system cannot tell.
     #[cfg(not(target_os = "linux"))]
     pub(super) fn of(_: &TcpStream) -> Self {
         Self::Local
@@ -45,15 +45,16 @@ mod linux {
     pub(super) struct End {
         pub(super) state: u8,
         pub(super) user: u32,
-        /// None: no process has it any more.
+        /// 0 if no process owns the socket any more.
         pub(super) inode: u32,
     }
 
     pub(super) const ESTABLISHED: u8 = 1;
     const LISTEN: u8 = 10;
 
-    /// A client that is gone has no owner any more, and could have been anybody: who sends a request and runs is served no
-    /// more than who stays. Where its end is unknown while ours is well, it is not of this system, which cannot tell then.
+    /// Judges a connection. A client that is gone has no owner and could have been anyone: sending a request and
+    /// quitting must not gain more than staying. If the other end is unknown while our end is established, the other
+    /// end is on another machine, and this system cannot tell.
     pub(super) fn judge(theirs: io::Result<Option<End>>, ours: impl Fn() -> io::Result<Option<End>>, me: u32) -> Peer {
         let is_local = match theirs {
             Ok(Some(end)) if end.state != LISTEN => end.inode != 0 && (end.user == me || end.user == 0),
@@ -68,12 +69,13 @@ mod linux {
 
     const REQUEST: usize = 72;
 
-    /// The end of a connection that has this address; `None` if there is none.
+    /// Looks up the socket at the address `of` that is connected to `to`, or that listens there; `None` if there is
+    /// none.
     pub(super) fn look(of: SocketAddr, to: SocketAddr) -> io::Result<Option<End>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(SOCK_DIAG))?;
         sendto(&socket, &request(of, to), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
-        // The kernel answers within the call that asks.
+        // The kernel answers within the `sendto` call.
         let mut answer = [0; 1024];
         let (_, length) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
         read(answer.get(..length).unwrap_or_default())
@@ -91,7 +93,7 @@ mod linux {
         put.put(&IS_REQUEST.to_ne_bytes());
         put.put(&[0; 8]);
         put.put(&[family, TCP, 0, 0]);
-        // In any state.
+        // Sockets in any state match.
         put.put(&[0xff; 4]);
         put.put(&of.port().to_be_bytes());
         put.put(&to.port().to_be_bytes());
@@ -101,7 +103,7 @@ mod linux {
                 IpAddr::V6(ip) => put.put(&ip.octets()),
             }
         }
-        // On any interface, and with no cookie.
+        // Sockets on any interface match, and no cookie is compared.
         put.put(&[0; 4]);
         put.put(&[0xff; 8]);
         bytes

@@ -1,0 +1,206 @@
+//! The typed answer to a client's request: a result, a JSON-RPC error, or a failure that the host itself reports.
+//!
+//! In: failures, where they happen. Out: one value for all readers. The audit log makes a line from it, `Host` an
+//! error, and a door (HTTP, stdio) the message to its client. **Invariant:** no message from a server becomes a
+//! [`Failed`], so no server can speak for the host. The one exception is the user's own daemon ([`Failed::told`]).
+
+use serde::{Deserialize, Serialize};
+
+use crate::protocol::{ErrorObject, Method, Outcome, Raw, meta};
+
+/// The answer to a client's request.
+pub(crate) type Answered = Result<Raw, NoResult>;
+
+/// Why a request has no result.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum NoResult {
+    /// A JSON-RPC error: the server's own, or one about the request itself.
+    Error(ErrorObject),
+    /// The host could not get an answer.
+    Failed(Failed),
+}
+
+/// Why the host has no answer from a server, in the host's own words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failed {
+    pub(crate) kind: Kind,
+    /// The configured name of the server; `None` if the host itself refuses the request.
+    pub(crate) server: Option<Box<str>>,
+    /// The text for the client: a sentence without secrets.
+    pub(crate) text: Box<str>,
+    /// The cause, if it is known, without secrets.
+    pub(crate) cause: Option<Box<str>>,
+    /// Whether the request may have reached the server, even in part.
+    pub(crate) sent: bool,
+    /// Whether a retry is safe and may succeed.
+    pub(crate) retryable: bool,
+}
+
+/// The kind of a failure (`docs/bridging.md` 14).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    Timeout,
+    OutcomeUnknown,
+    Unavailable,
+    Overloaded,
+    TooLarge,
+    Malformed,
+    AuthRequired,
+    ShuttingDown,
+    InvalidArguments,
+}
+
+impl Kind {
+    /// Returns the word for it in JSON.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::OutcomeUnknown => "outcome_unknown",
+            Self::Unavailable => "unavailable",
+            Self::Overloaded => "overloaded",
+            Self::TooLarge => "too_large",
+            Self::Malformed => "malformed",
+            Self::AuthRequired => "auth_required",
+            Self::ShuttingDown => "shutting_down",
+            Self::InvalidArguments => "invalid_arguments",
+        }
+    }
+}
+
+/// Passes the result or JSON-RPC error of an answer to `reword`, and returns what that returns. A failure of the host
+/// stays as it is.
+pub(crate) fn reworded(answered: Answered, reword: impl FnOnce(Outcome) -> Answered) -> Answered {
+    match answered {
+        Ok(result) => reword(Ok(result)),
+        Err(NoResult::Error(error)) => reword(Err(error)),
+        failed @ Err(NoResult::Failed(_)) => failed,
+    }
+}
+
+impl From<ErrorObject> for NoResult {
+    fn from(error: ErrorObject) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<Failed> for NoResult {
+    fn from(failed: Failed) -> Self {
+        Self::Failed(failed)
+    }
+}
+
+/// This is for callers that can report a failure only as a JSON-RPC error.
+impl From<NoResult> for ErrorObject {
+    fn from(none: NoResult) -> Self {
+        match none {
+            NoResult::Error(error) => error,
+            NoResult::Failed(failed) => failed.error(),
+        }
+    }
+}
+
+impl NoResult {
+    /// Applies `change` if this is a JSON-RPC error.
+    pub(crate) fn map_error(self, change: impl FnOnce(ErrorObject) -> ErrorObject) -> Self {
+        match self {
+            Self::Error(error) => Self::Error(change(error)),
+            failed @ Self::Failed(_) => failed,
+        }
+    }
+}
+
+impl Failed {
+    /// Returns the answer to a request of that method. A tool call gets a result with `isError`, so that the model sees
+    /// the text; every other request gets a JSON-RPC error.
+    pub(crate) fn outcome(&self, method: &Method) -> Outcome {
+        if *method != Method::ToolsCall {
+            return Err(self.error());
+        }
+        Ok(Raw::from_value(&serde_json::json!({
+            "content": [{ "type": "text", "text": self.text }],
+            "isError": true,
+            "_meta": { meta::HOST_ERROR: self.details() },
+        })))
+    }
+
+    /// Returns the failure as a JSON-RPC error, whatever the request was.
+    pub(crate) fn error(&self) -> ErrorObject {
+        let details = self.details();
+        // Only the host can write this JSON key; a server can write the other ones, too.
+        let data = Raw::from_value(&details).with_member(meta::HOST_ERROR, Raw::from_value(&details).as_bytes());
+        ErrorObject::internal(&*self.text).with_data(data)
+    }
+
+    /// Reads a failure back from an answer that the user's own daemon (another `mcp-host`) sent. Returns `None` if the
+    /// answer is no failure.
+    pub(crate) fn told(outcome: &Outcome) -> Option<Self> {
+        let (details, text) = match outcome {
+            Ok(result) => {
+                let [is_error, content, own] = result.members(["isError", "content", "_meta"]);
+                is_error.filter(|flag| flag.as_bytes() == b"true")?;
+                let content: Vec<Raw> = content?.read().ok()?;
+                (own?.member(meta::HOST_ERROR)?, content.first()?.text("text")?)
+            }
+            Err(error) => (error.data.as_ref()?.member(meta::HOST_ERROR)?, error.message.clone()),
+        };
+        let flag = |name: &str| details.member(name).is_some_and(|flag| flag.as_bytes() == b"true");
+        Some(Self {
+            // A newer daemon may send a kind that this version does not know.
+            kind: details.member("kind")?.read().unwrap_or(Kind::OutcomeUnknown),
+            server: details.text("server").map(Into::into),
+            text: text.into(),
+            cause: None,
+            sent: flag("sent"),
+            retryable: flag("retryable"),
+        })
+    }
+
+    fn details(&self) -> Details<'_> {
+        let Self { kind, server, sent, retryable, .. } = self;
+        Details { server: server.as_deref(), kind: *kind, sent: *sent, retryable: *retryable }
+    }
+}
+
+/// The details that are sent with each failure, as JSON.
+#[derive(Serialize)]
+struct Details<'a> {
+    server: Option<&'a str>,
+    kind: Kind,
+    sent: bool,
+    retryable: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: [Kind; 9] = [
+        Kind::Timeout,
+        Kind::OutcomeUnknown,
+        Kind::Unavailable,
+        Kind::Overloaded,
+        Kind::TooLarge,
+        Kind::Malformed,
+        Kind::AuthRequired,
+        Kind::ShuttingDown,
+        Kind::InvalidArguments,
+    ];
+
+    #[test]
+    fn what_a_failure_is_written_as_tells_the_failure() {
+        for (kind, server) in KINDS.into_iter().zip([None, Some("a b")].into_iter().cycle()) {
+            let text = format!("it is {}", kind.word());
+            let (sent, retryable) = (server.is_some(), server.is_none());
+            let failed =
+                Failed { kind, server: server.map(Into::into), text: text.into(), cause: None, sent, retryable };
+            for method in [Method::ToolsCall, Method::PromptsGet] {
+                let outcome = failed.outcome(&method);
+                assert_eq!(outcome.is_ok(), method == Method::ToolsCall);
+                assert_eq!(Failed::told(&outcome), Some(failed.clone()));
+                let written = outcome.map_or_else(|error| error.data.unwrap().to_string(), |result| result.to_string());
+                assert!(written.contains(&format!(r#""kind":"{}""#, kind.word())), "{written}");
+            }
+        }
+    }
+}

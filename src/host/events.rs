@@ -1,0 +1,119 @@
+//! The events of a host, as one stream.
+
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use super::conversation::ListsChange;
+use crate::manager::StateChange;
+use crate::transport::{LogMessage, Spoken, StderrLine};
+
+/// An event in a host: a change, or a message from a server.
+///
+/// ```
+/// # async fn follow(host: &mcp_host::Host) {
+/// use mcp_host::Event;
+///
+/// let mut events = host.events();
+/// while let Some(event) = events.next().await {
+///     match event {
+///         Event::State(change) => println!("{} is {}", change.server, change.to),
+///         Event::Lists(lists) if lists.tools => println!("the tools have changed"),
+///         Event::Log(message) => println!("{}: {}", message.server, message.data),
+///         Event::Stderr(line) => println!("{}: {}", line.server, line.text),
+///         _ => {}
+///     }
+/// }
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// The state of a server has changed.
+    State(StateChange),
+    /// Tool, prompt or resource lists have changed since [`Host::catalog`](super::Host::catalog) first returned them,
+    /// or since the last such event.
+    Lists(ListsChange),
+    /// A server sent a log message.
+    Log(LogMessage),
+    /// The process of a server wrote a line to standard error.
+    Stderr(StderrLine),
+}
+
+/// A stream of events. A reader that falls far behind misses some. A flood of log messages or standard error lines
+/// never makes it miss a change of a server's state.
+///
+/// ```no_run
+/// # async fn follow(host: &mcp_host::Host) {
+/// let mut events = host.events();
+/// while let Some(event) = events.next().await {
+///     println!("{event:?}");
+/// }
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Events {
+    states: broadcast::Receiver<StateChange>,
+    lists: broadcast::Receiver<ListsChange>,
+    spoken: broadcast::Receiver<Spoken>,
+}
+
+impl Events {
+    pub(super) fn new(
+        states: broadcast::Receiver<StateChange>,
+        lists: broadcast::Receiver<ListsChange>,
+        spoken: broadcast::Receiver<Spoken>,
+    ) -> Self {
+        Self { states, lists, spoken }
+    }
+
+    /// Waits for the next event; returns `None` once the host is gone.
+    ///
+    /// # Cancel safety
+    /// Dropping the wait loses nothing.
+    pub async fn next(&mut self) -> Option<Event> {
+        loop {
+            let received = tokio::select! {
+                biased;
+                change = self.states.recv() => change.map(Event::State),
+                lists = self.lists.recv() => lists.map(Event::Lists),
+                spoken = self.spoken.recv() => spoken.map(Event::from),
+            };
+            match received {
+                Ok(event) => return Some(event),
+                Err(RecvError::Lagged(missed)) => tracing::debug!("{missed} events missed"),
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+}
+
+impl From<Spoken> for Event {
+    fn from(spoken: Spoken) -> Self {
+        match spoken {
+            Spoken::Log(message) => Self::Log(message),
+            Spoken::Stderr(line) => Self::Stderr(line),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::Announcer;
+
+    #[tokio::test]
+    async fn a_flood_of_lines_hides_no_change_of_lists() {
+        let (states, lists, spoken) =
+            (broadcast::Sender::new(4), broadcast::Sender::new(4), broadcast::Sender::<Spoken>::new(4));
+        let mut events = Events::new(states.subscribe(), lists.subscribe(), spoken.subscribe());
+        let announcer = Announcer::new("a", spoken.clone());
+        lists.send(ListsChange { tools: true, ..ListsChange::default() }).unwrap();
+        (0..100).for_each(|line| announcer.stderr(&line.to_string()));
+        assert!(matches!(events.next().await, Some(Event::Lists(lists)) if lists.tools && !lists.prompts));
+        for kept in 96..100 {
+            let Some(Event::Stderr(line)) = events.next().await else { panic!("no line") };
+            assert_eq!(line.text, kept.to_string());
+        }
+        drop(states);
+        assert!(events.next().await.is_none());
+    }
+}

@@ -1,0 +1,371 @@
+//! Observes each call from beginning to end: only here are its outcome, its duration, and its bytes known together.
+//!
+//! In: clients' requests, as they begin and end. Out: a notice to each [`Listener`]; the audit log is the first one.
+//! **Invariant:** each listener that was told of a call's beginning is told of its end exactly once, even if the call's
+//! future is dropped. A call without listeners costs one counter, and its answer is not parsed.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+
+use crate::answered::{Answered, Failed, Kind, NoResult};
+use crate::protocol::{Method, Raw};
+use crate::redact::Scrubber;
+
+/// Is told of calls as they begin and end.
+pub(crate) trait Listener: fmt::Debug + Send + Sync {
+    /// Reports whether it wants to be told of requests of that method.
+    fn wants(&self, method: &Method) -> bool;
+
+    /// Takes the notice that a call begins. The returned value is told of the call's end.
+    ///
+    /// # Errors
+    /// When the call must not be made.
+    fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed>;
+
+    /// Stores what it was told, since the host is shutting down.
+    fn finish(&self) -> BoxFuture<'_, ()>;
+}
+
+/// One call in flight, as a listener knows it.
+pub(crate) trait Pending: fmt::Debug + Send {
+    /// Takes the notice that the call has ended.
+    fn end(self: Box<Self>, ended: &Ended<'_>);
+}
+
+/// A call that begins.
+#[derive(Clone, Debug)]
+pub(crate) struct Begun<'a> {
+    pub(crate) principal: &'a str,
+    /// The name that the client gave for itself: shown, never trusted.
+    pub(crate) client: Option<Cow<'a, str>>,
+    pub(crate) method: &'a Method,
+    pub(crate) params: Option<&'a Raw>,
+    /// Filled in while the request is routed.
+    pub(crate) subject: Arc<Subject>,
+}
+
+/// The server that a request went to, and what it named there (its target); empty until the request is routed.
+#[derive(Debug, Default)]
+pub(crate) struct Subject(OnceLock<At>);
+
+/// A server, and the target of a request there.
+#[derive(Debug)]
+pub(crate) struct At {
+    /// The server's name in errors and logs.
+    pub(crate) server: Arc<str>,
+    /// The server's own name or URI for the target.
+    pub(crate) target: Arc<str>,
+    /// Removes the server's secrets from what is reported.
+    pub(crate) scrubber: Arc<Scrubber>,
+}
+
+impl Subject {
+    /// Records the server and target of the request. Only the first call has an effect.
+    pub(crate) fn is(&self, server: &Arc<str>, target: &Arc<str>, scrubber: &Arc<Scrubber>) {
+        let at = At { server: server.clone(), target: target.clone(), scrubber: scrubber.clone() };
+        let _ = self.0.set(at);
+    }
+}
+
+/// A call that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended<'a> {
+    pub(crate) end: End,
+    /// The kind of the failure; `None` unless the host itself failed the call.
+    pub(crate) kind: Option<Kind>,
+    /// The code of the JSON-RPC error; `None` unless the answer is one that is not a failure of the host.
+    pub(crate) code: Option<i64>,
+    /// The size of the params in bytes.
+    pub(crate) bytes_in: usize,
+    /// The size of the answer in bytes.
+    pub(crate) bytes_out: usize,
+    pub(crate) took: Duration,
+    /// The server and target, if the call was routed.
+    pub(crate) at: Option<&'a At>,
+}
+
+/// How a call ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Ok,
+    /// The result has `isError`: the tool says that it failed.
+    ToolError,
+    /// The result is `input_required`: it asks the client for input.
+    InputRequired,
+    /// The call continues as a task.
+    Task,
+    /// The answer is a JSON-RPC error.
+    Error,
+    /// The host itself failed the call.
+    HostError,
+    /// The client cancelled the call.
+    Cancelled,
+}
+
+impl End {
+    /// Returns the word for it in reports.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::ToolError => "tool_error",
+            Self::InputRequired => "input_required",
+            Self::Task => "task",
+            Self::Error => "error",
+            Self::HostError => "host_error",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    fn of_result(result: &Raw) -> Self {
+        let [is_error, kind, task] = result.members(["isError", "resultType", "task"]);
+        match kind.as_ref().and_then(Raw::string).as_deref() {
+            _ if is_error.is_some_and(|flag| flag.as_bytes() == b"true") => Self::ToolError,
+            Some("input_required") => Self::InputRequired,
+            Some("task") => Self::Task,
+            _ if task.is_some() => Self::Task,
+            _ => Self::Ok,
+        }
+    }
+}
+
+/// Counts all calls of a host, and tells the listeners of them.
+#[derive(Debug, Default)]
+pub(crate) struct Observer {
+    listeners: OnceLock<Box<[Arc<dyn Listener>]>>,
+    results: AtomicU64,
+    errors: AtomicU64,
+    failures: AtomicU64,
+    cancelled: AtomicU64,
+}
+
+impl Observer {
+    /// Sets the listeners. Only the first call has an effect.
+    pub(crate) fn tell(&self, listeners: Vec<Arc<dyn Listener>>) {
+        let _ = self.listeners.set(listeners.into());
+    }
+
+    /// Tells the listeners that a call begins. `about` describes the call, and runs only if a listener wants to be
+    /// told.
+    ///
+    /// # Errors
+    /// When a listener forbids the call.
+    pub(crate) fn begin<'a>(&self, method: &Method, about: impl FnOnce() -> Begun<'a>) -> Result<Observed<'_>, Failed> {
+        let mut observed = Observed { observer: Some(self), told: None };
+        let mut wanting = self.listeners().iter().filter(|listener| listener.wants(method)).peekable();
+        if wanting.peek().is_none() {
+            return Ok(observed);
+        }
+        let call = about();
+        let bytes_in = call.params.map_or(0, |params| params.as_bytes().len());
+        let told = Told { begun: Instant::now(), bytes_in, subject: call.subject.clone(), pending: Vec::new() };
+        let told = observed.told.insert(Box::new(told));
+        for listener in wanting {
+            match listener.begin(&call) {
+                Ok(pending) => told.pending.push(pending),
+                Err(failed) => {
+                    observed.finish(Some(&Err(failed.clone().into())));
+                    return Err(failed);
+                }
+            }
+        }
+        Ok(observed)
+    }
+
+    /// Lets the listeners store what they were told, at shutdown.
+    pub(crate) async fn finish(&self) {
+        let [results, errors, failures, cancelled] = self.counts();
+        tracing::debug!(results, errors, failures, cancelled, "requests of clients since the start");
+        for listener in self.listeners() {
+            listener.finish().await;
+        }
+    }
+
+    /// Returns how many calls have ended so far: with a result, with a JSON-RPC error, with a failure of the host, and
+    /// cancelled.
+    pub(crate) fn counts(&self) -> [u64; 4] {
+        [&self.results, &self.errors, &self.failures, &self.cancelled].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    fn count(&self, answered: Option<&Answered>) {
+        let count = match answered {
+            Some(Ok(_)) => &self.results,
+            Some(Err(NoResult::Error(_))) => &self.errors,
+            Some(Err(NoResult::Failed(_))) => &self.failures,
+            None => &self.cancelled,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn listeners(&self) -> &[Arc<dyn Listener>] {
+        self.listeners.get().map(|listeners| &**listeners).unwrap_or_default()
+    }
+}
+
+/// One call in flight. If this is dropped before [`Observed::finish`], the call counts as cancelled.
+#[derive(Debug)]
+pub(crate) struct Observed<'a> {
+    /// `None` once the call is finished.
+    observer: Option<&'a Observer>,
+    told: Option<Box<Told>>,
+}
+
+/// What is kept of a call for its listeners until it ends.
+#[derive(Debug)]
+struct Told {
+    begun: Instant,
+    bytes_in: usize,
+    subject: Arc<Subject>,
+    pending: Vec<Box<dyn Pending>>,
+}
+
+impl Observed<'_> {
+    /// Records the answer to the call, and tells the listeners. `None` means that the client cancelled the call.
+    pub(crate) fn finish(mut self, answered: Option<&Answered>) {
+        self.close(answered);
+    }
+
+    fn close(&mut self, answered: Option<&Answered>) {
+        if let Some(observer) = self.observer.take() {
+            observer.count(answered);
+        }
+        if let Some(told) = self.told.take() {
+            told.end(answered);
+        }
+    }
+}
+
+impl Drop for Observed<'_> {
+    fn drop(&mut self) {
+        self.close(None);
+    }
+}
+
+impl Told {
+    fn end(self, answered: Option<&Answered>) {
+        let (end, bytes_out) = match answered {
+            Some(Ok(result)) => (End::of_result(result), result.as_bytes().len()),
+            Some(Err(NoResult::Error(error))) => {
+                let data = error.data.as_ref().map_or(0, |data| data.as_bytes().len());
+                (End::Error, error.message.len() + data)
+            }
+            Some(Err(NoResult::Failed(failed))) => (End::HostError, failed.text.len()),
+            None => (End::Cancelled, 0),
+        };
+        let (kind, code) = match answered {
+            Some(Err(NoResult::Failed(failed))) => (Some(failed.kind), None),
+            Some(Err(NoResult::Error(error))) => (None, Some(error.code)),
+            Some(Ok(_)) | None => (None, None),
+        };
+        let (bytes_in, took, at) = (self.bytes_in, self.begun.elapsed(), self.subject.0.get());
+        let ended = Ended { end, kind, code, bytes_in, bytes_out, took, at };
+        self.pending.into_iter().for_each(|pending| pending.end(&ended));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::protocol::ErrorObject;
+
+    type Ends = Arc<Mutex<Vec<(&'static str, End, usize, usize)>>>;
+
+    /// A listener that notes tool calls, and may refuse them.
+    #[derive(Debug)]
+    struct Ear(&'static str, Ends, bool);
+
+    impl Listener for Ear {
+        fn wants(&self, method: &Method) -> bool {
+            *method == Method::ToolsCall
+        }
+
+        fn begin(&self, _: &Begun<'_>) -> Result<Box<dyn Pending>, Failed> {
+            if self.2 { Err(failed()) } else { Ok(Box::new(Self(self.0, self.1.clone(), false))) }
+        }
+
+        fn finish(&self) -> BoxFuture<'_, ()> {
+            Box::pin(async {})
+        }
+    }
+
+    impl Pending for Ear {
+        fn end(self: Box<Self>, ended: &Ended<'_>) {
+            self.1.lock().unwrap().push((self.0, ended.end, ended.bytes_in, ended.bytes_out));
+        }
+    }
+
+    fn failed() -> Failed {
+        let text = "no".into();
+        Failed { kind: Kind::Timeout, server: None, text, cause: None, sent: false, retryable: false }
+    }
+
+    fn begin<'a>(observer: &'a Observer, method: &Method) -> Result<Observed<'a>, Failed> {
+        let params = Raw::trusted(r#"{"name":"x"}"#.into());
+        let subject = Arc::default();
+        let about = || Begun { principal: "p", client: None, method, params: Some(&params), subject };
+        observer.begin(method, about)
+    }
+
+    fn answers() -> Vec<Option<Answered>> {
+        let result = |text: &'static str| Some(Ok(Raw::trusted(text.into())));
+        vec![
+            result("{}"),
+            result(r#"{"isError":true}"#),
+            result(r#"{"resultType":"input_required"}"#),
+            result(r#"{"task":{}}"#),
+            Some(Err(ErrorObject::new(-1, "error").into())),
+            Some(Err(failed().into())),
+            None,
+        ]
+    }
+
+    #[test]
+    fn each_call_ends_once_at_each_listener() {
+        let (observer, ends) = (Observer::default(), Ends::default());
+        observer.tell(vec![Arc::new(Ear("a", ends.clone(), false)), Arc::new(Ear("b", ends.clone(), false))]);
+        for answered in answers() {
+            begin(&observer, &Method::ToolsCall).unwrap().finish(answered.as_ref());
+        }
+        drop(begin(&observer, &Method::ToolsCall).unwrap());
+        begin(&observer, &Method::Ping).unwrap().finish(answers()[0].as_ref());
+        let heard = std::mem::take(&mut *ends.lock().unwrap());
+        let expected = [
+            (End::Ok, 2),
+            (End::ToolError, 16),
+            (End::InputRequired, 31),
+            (End::Task, 11),
+            (End::Error, 5),
+            (End::HostError, 2),
+            (End::Cancelled, 0),
+            (End::Cancelled, 0),
+        ];
+        let both = expected.into_iter().flat_map(|(end, bytes)| [("a", end, 12, bytes), ("b", end, 12, bytes)]);
+        assert_eq!(heard, both.collect::<Vec<_>>());
+        assert_eq!(observer.counts(), [5, 1, 1, 2]);
+    }
+
+    #[test]
+    fn a_call_that_one_listener_refuses_ends_at_the_others() {
+        let (observer, ends) = (Observer::default(), Ends::default());
+        observer.tell(vec![Arc::new(Ear("a", ends.clone(), false)), Arc::new(Ear("b", ends.clone(), true))]);
+        assert_eq!(begin(&observer, &Method::ToolsCall).unwrap_err(), failed());
+        assert_eq!(*ends.lock().unwrap(), [("a", End::HostError, 12, 2)]);
+        assert_eq!(observer.counts(), [0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn calls_are_counted_though_nobody_listens() {
+        let observer = Observer::default();
+        for answered in answers() {
+            let call = observer.begin(&Method::ToolsCall, || unreachable!("nobody wants to know")).unwrap();
+            call.finish(answered.as_ref());
+        }
+        assert_eq!(observer.counts(), [4, 1, 1, 1]);
+    }
+}

@@ -1,0 +1,217 @@
+//! A client's request on its way to a server, and what a call keeps from one connection to the next.
+
+use std::sync::{Arc, OnceLock};
+
+use tokio::time::Instant;
+
+use super::driver::Driver;
+use super::plan::Plan;
+use super::route::{Listed, One};
+use super::state;
+use super::wanted::Wanted;
+use crate::adapt;
+use crate::config::{self, Limits};
+use crate::manager::{Calling, Server, Slot, Told};
+use crate::protocol::{Edits, Method, Raw};
+use crate::registry::Offer;
+use crate::transport::{self, Fate};
+
+/// A client's request on its way to a server.
+#[derive(Clone, Debug)]
+pub(super) struct Forward {
+    pub(super) server: Arc<Server>,
+    pub(super) method: Method,
+    pub(super) params: Raw,
+    /// The JSON value in the params that names the target, as the client sent it.
+    pub(super) named: Raw,
+    /// The server's own name for what the request names (the target).
+    pub(super) target: Arc<str>,
+    /// How the server listed the tool when the call was routed.
+    pub(super) listed: Listed,
+    /// The `_meta` member of the params.
+    pub(super) meta: Option<Raw>,
+    /// The limits for this call. They do not change with the config.
+    pub(super) limits: Arc<Limits>,
+    /// Whether it brings the client's answers to an `input_required` result of a modern server (one without sessions).
+    pub(super) answers: bool,
+    /// The digest of the request as the client sent it; computed on demand.
+    pub(super) digest: OnceLock<String>,
+    /// Whether and how it runs as an MCP task.
+    pub(super) task: Plan,
+    /// The roots that the client brought with the request.
+    pub(super) roots: Option<Arc<Told>>,
+    /// The offer of the server (its tools and prompts) that the client was shown; `None` if the client saw the list of
+    /// its own lease.
+    pub(super) shown: Option<Arc<Offer>>,
+}
+
+impl Forward {
+    pub(super) fn new(one: One, wanted: Wanted, limits: Arc<Limits>) -> Self {
+        let One { server, target, listed } = one;
+        let Wanted { method, params, named, meta, .. } = wanted;
+        Self {
+            server,
+            method,
+            params,
+            named,
+            target,
+            listed,
+            meta,
+            limits,
+            answers: false,
+            digest: OnceLock::new(),
+            task: Plan::default(),
+            roots: None,
+            shown: None,
+        }
+    }
+
+    /// Reports whether the request may safely run twice. Everything but a tool call may; a tool call may if the config
+    /// says so.
+    pub(super) fn is_safe_twice(&self) -> bool {
+        let config = &self.server.config;
+        self.method != Method::ToolsCall
+            || config.repeatable.iter().any(|tool| **tool == *self.target)
+            || (config.trust_annotations && self.is_marked_safe())
+    }
+
+    /// Reports whether the tool's annotations say that it only reads or is idempotent.
+    fn is_marked_safe(&self) -> bool {
+        let entry = self.listed.entry();
+        let Some(annotations) = entry.and_then(|entry| entry.definition().member("annotations")) else { return false };
+        let hints = annotations.members(["readOnlyHint", "idempotentHint"]);
+        hints.into_iter().flatten().any(|hint| hint.as_bytes() == b"true")
+    }
+
+    /// Returns the client's progress token, as JSON; `None` if the client wants no progress.
+    pub(super) fn token(&self) -> Option<Raw> {
+        self.meta.as_ref()?.member("progressToken")
+    }
+
+    /// Returns a digest that stays the same if the client sends the same request again in another JSON spelling.
+    pub(super) fn digest(&self) -> &str {
+        self.digest.get_or_init(|| state::digest(&self.method, &self.params))
+    }
+
+    /// Looks up `named` and `meta` again after the params were edited.
+    pub(super) fn reopen(&mut self) {
+        self.digest();
+        let [name, meta] =
+            self.params.members([if self.method == Method::ResourcesRead { "uri" } else { "name" }, "_meta"]);
+        if let Some(name) = name {
+            self.named = name;
+        }
+        self.meta = meta;
+    }
+}
+
+/// The members of params that only modern servers (without sessions) know.
+const ANSWERS: [&str; 2] = ["inputResponses", "requestState"];
+
+/// Returns the params as they are sent, and the client's progress token. The params hold the server's own names, a
+/// progress token of ours (the request id), and none of the protocol's own keys in `_meta`. `answers` are params whose
+/// `inputResponses` and `requestState` go to a server without a session. `modern` says whether the client is modern,
+/// and whether the server is.
+pub(super) fn outgoing(forward: &Forward, answers: Option<&Raw>, modern: (bool, bool), id: u64) -> (Raw, Option<Raw>) {
+    let (params, token) = dressed(forward, modern == (false, false), id);
+    let params = match answers {
+        Some(answers) => ANSWERS.iter().fold(params, |params, name| match answers.member(name) {
+            Some(value) => params.with_member(name, value.as_bytes()),
+            None => params.without_member(name),
+        }),
+        None if modern == (true, false) && params.members(ANSWERS).iter().any(Option::is_some) => {
+            ANSWERS.iter().fold(params, |params, name| params.without_member(name))
+        }
+        None => params,
+    };
+    // A modern server decides alone which calls run as tasks.
+    let params = if modern.1 && forward.task != Plan::Theirs { params.without_member("task") } else { params };
+    (params, token)
+}
+
+/// Returns the params with the server's own name for the target and with our progress token in `_meta`. The second
+/// value is the client's progress token.
+fn dressed(forward: &Forward, both_legacy: bool, id: u64) -> (Raw, Option<Raw>) {
+    let mut edits = Edits::new(&forward.params);
+    if forward.named.string().as_deref() != Some(&*forward.target) {
+        edits.replace_part(&forward.named, Raw::from_value(&*forward.target).as_bytes().to_vec());
+    }
+    // The timeout for silent servers (`callTimeout`) restarts with progress, so tool calls always ask for it.
+    let always = forward.method == Method::ToolsCall;
+    match &forward.meta {
+        None if always => edits.append("_meta", format!(r#"{{"progressToken":{id}}}"#).as_bytes()),
+        Some(meta) if meta.is_object() => {
+            let token = meta.member("progressToken");
+            let ours = (always || token.is_some()).then(|| id.to_string());
+            match adapt::request_meta(Some(meta), ours.as_deref(), both_legacy, trace) {
+                Some(new) if new == *meta => {}
+                Some(new) => edits.replace_part(meta, new.as_bytes().to_vec()),
+                None => edits.remove(forward.params.as_value(), "_meta"),
+            }
+            return (edits.apply(), token);
+        }
+        _ => {}
+    }
+    (edits.apply(), None)
+}
+
+fn trace() -> adapt::Trace {
+    let mut bytes = [0; 24];
+    // Without randomness only the trace ids are not unique.
+    let _ = getrandom::fill(&mut bytes);
+    adapt::Trace::from_random(bytes)
+}
+
+/// What a call keeps if it is sent again on another connection.
+pub(super) struct Course {
+    pub(super) driver: Driver,
+    /// The params with the client's answers to the last round of questions.
+    pub(super) answers: Option<Raw>,
+    /// When the call ends at the latest.
+    pub(super) end: Instant,
+    /// Whether the client may still be invited to sign in. It is invited once per call.
+    #[cfg(feature = "server")]
+    pub(super) invites: bool,
+    pub(super) repeats: Repeats,
+    _calling: Calling,
+    _slot: Option<Slot>,
+}
+
+impl Course {
+    /// Makes the state of a new call, whose deadlines count from now.
+    pub(super) fn begin(config: &config::Server, calling: Calling, slot: Option<Slot>) -> Self {
+        let now = Instant::now();
+        Self {
+            driver: Driver::default(),
+            answers: None,
+            end: now + config.max_call_time,
+            #[cfg(feature = "server")]
+            invites: true,
+            repeats: Repeats { until: now + config.call_timeout, refused: true, lost: true },
+            _calling: calling,
+            _slot: slot,
+        }
+    }
+}
+
+/// Which further tries a request still has (`docs/hazards.md` H57).
+pub(super) struct Repeats {
+    /// Until when a request that never left the host may be sent again.
+    until: Instant,
+    /// Whether it may still be sent once more after a server refused it before doing any work.
+    refused: bool,
+    /// Whether it may still be sent once more after its answer was lost, if it is safe to run twice.
+    pub(super) lost: bool,
+}
+
+impl Repeats {
+    /// Reports whether the request may be sent again after this error. If so, that try is used up.
+    pub(super) fn allow(&mut self, error: &transport::Error, is_safe_twice: impl FnOnce() -> bool) -> bool {
+        match error.fate() {
+            Fate::NeverLeft => Instant::now() < self.until,
+            Fate::Refused => std::mem::take(&mut self.refused),
+            Fate::Lost => self.lost && is_safe_twice() && std::mem::take(&mut self.lost),
+            Fate::TurnedAway | Fate::Final => false,
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What the host says of itself: the results of `initialize` and `server/discover`.
+
+use super::client::Client;
+use super::extensions::offered;
+use super::finish::Finish;
+use crate::manager::{Manager, Principal};
+use crate::protocol::{ProtocolVersion, Raw, meta};
+
+/// Returns the result of `initialize`. It never waits for a server.
+pub(super) fn initialized(manager: &Manager, finish: &Finish, revision: ProtocolVersion, principal: &Principal) -> Raw {
+    let tasks = if revision == ProtocolVersion::V2025_11_25 && manager.settings().tasks {
+        r#","tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}"#
+    } else {
+        ""
+    };
+    let extensions = offered(manager, revision, principal);
+    let extensions = match extensions.as_bytes() {
+        // An empty `extensions` object is left out.
+        b"{}" => String::new(),
+        _ => format!(r#","extensions":{extensions}"#),
+    };
+    let completions = if revision >= ProtocolVersion::V2025_03_26 { r#","completions":{}"# } else { "" };
+    let mut result = format!(
+        r#"{{"protocolVersion":"{revision}","capabilities":{{"tools":{{"listChanged":true}},"prompts":{{"listChanged":true}},"resources":{{"subscribe":true,"listChanged":true}},"logging":{{}}{completions}{tasks}{extensions}}},"serverInfo":{}"#,
+        finish.info()
+    );
+    instruct(&mut result, manager, principal);
+    if let Some(id) = manager.host_id() {
+        result += &format!(r#","_meta":{{"{}":"{}"}}"#, meta::HOST_ID, id.as_str());
+    }
+    result.push('}');
+    Raw::trusted(result.into())
+}
+
+/// Returns the result of `server/discover`. It never waits for a server.
+pub(super) fn discovered(manager: &Manager, finish: &Finish, client: &Client) -> Raw {
+    let versions: Vec<&str> = ProtocolVersion::MODERN.iter().map(|version| version.as_str()).collect();
+    let mut result = format!(
+        r#"{{"supportedVersions":{},"capabilities":{{"tools":{{"listChanged":true}},"prompts":{{"listChanged":true}},"resources":{{"subscribe":true,"listChanged":true}},"completions":{{}},"logging":{{}},"extensions":{}}}"#,
+        Raw::from_value(&versions),
+        offered(manager, ProtocolVersion::LATEST_MODERN, client.principal())
+    );
+    instruct(&mut result, manager, client.principal());
+    result.push('}');
+    let hints = manager.freshness(&client.who_now(), None);
+    let id = manager.host_id();
+    let own = id.map(|id| format!(r#","{}":"{}""#, meta::HOST_ID, id.as_str())).unwrap_or_default();
+    finish.completed_with(&own, &Raw::trusted(result.into()), Some(hints))
+}
+
+fn instruct(result: &mut String, manager: &Manager, principal: &Principal) {
+    if let Some(instructions) = manager.instructions(principal) {
+        *result += r#","instructions":"#;
+        *result += Raw::from_value(&instructions).as_str();
+    }
+}

@@ -1,0 +1,69 @@
+//! Tells observers (`observe.rs`) of each request: who sends it, and which server it goes to.
+
+use std::sync::Arc;
+
+use super::Mailbox;
+use super::client::Client;
+use super::finish::Finish;
+use crate::answered::{Answered, Failed};
+use crate::manager::Server;
+use crate::observe::{Begun, Observed, Observer};
+use crate::protocol::{Outcome, Request, meta};
+
+/// Notes that a request begins. Dropping the returned value unfinished notes that the request was cancelled.
+///
+/// # Errors
+/// When an observer forbids the request, because it could not record it.
+pub(super) fn begin<'a>(
+    observer: &'a Observer,
+    client: &Client,
+    request: &Request,
+    leg: &Mailbox,
+) -> Result<Observed<'a>, Failed> {
+    observer.begin(&request.method, || {
+        let params = request.params.as_ref();
+        // Without a session, each request states the name of its sender in `_meta`.
+        let named = params.filter(|_| client.revision().is_modern());
+        let named = named.and_then(|params| params.member("_meta")?.member(meta::CLIENT_INFO)?.text("name"));
+        Begun {
+            principal: client.principal().as_str(),
+            client: named.map(Into::into).or_else(|| client.named().0.map(Into::into)),
+            method: &request.method,
+            params,
+            subject: leg.observed(),
+        }
+    })
+}
+
+/// Serves a request that counts toward no limit on requests in flight, but is observed like all others. Returns the
+/// answer for the door to write.
+///
+/// # Cancel safety
+/// Dropping the future cancels the request.
+pub(super) async fn beside(
+    observer: Arc<Observer>,
+    finish: Arc<Finish>,
+    client: Arc<Client>,
+    request: Request,
+    leg: Arc<Mailbox>,
+    answer: impl Future<Output = Answered> + Send,
+) -> Option<Outcome> {
+    let answered = match begin(&observer, &client, &request, &leg) {
+        Ok(observed) => {
+            let answered = answer.await;
+            observed.finish(Some(&answered));
+            answered
+        }
+        Err(refused) => Err(refused.into()),
+    };
+    Some(finish.written(&client, &request.method, answered))
+}
+
+impl Mailbox {
+    /// Records that its request goes to `target` at that server, if an observer wants to know.
+    pub(super) fn concerns(&self, server: &Server, target: &Arc<str>) {
+        if let Some(subject) = self.subject() {
+            subject.is(&server.label, target, &server.scrubber);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What people are shown about a client: its name, when and how it connected, its last request, and its number of
+//! calls.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// The door (transport) that a client connects through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Via {
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "there is no HTTP door"))]
+    Http,
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "there is no HTTP door"))]
+    Sse,
+    Stdio,
+}
+
+impl Via {
+    const ALL: [Self; 3] = [Self::Http, Self::Sse, Self::Stdio];
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Sse => "sse",
+            Self::Stdio => "stdio",
+        }
+    }
+}
+
+/// What people are shown about a session. There is one for each session, so it is small.
+#[derive(Debug, Default)]
+pub(super) struct Presence {
+    /// The milliseconds from the roster's creation to the start of the session, times four, plus the number of the door
+    /// (1 to 3). 0 means that the session is not shown.
+    came: AtomicU64,
+    /// The milliseconds from the start of the session to its last request.
+    pub(super) used: AtomicU32,
+    pub(super) calls: AtomicU32,
+}
+
+impl Presence {
+    /// Shows the session from now on; `now` is in milliseconds since the roster's creation. Returns false if it was
+    /// shown before.
+    pub(super) fn begin(&self, now: u64, via: Via) -> bool {
+        let came = now << 2 | (via as u64 + 1);
+        self.came.compare_exchange(0, came, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Returns when the session began (see [`Presence::begin`]) and through which door, or `None` if it is not shown.
+    pub(super) fn came(&self) -> Option<(u64, Via)> {
+        let came = self.came.load(Ordering::Relaxed);
+        let door = usize::try_from(came & 3).ok()?.checked_sub(1)?;
+        Some((came >> 2, *Via::ALL.get(door)?))
+    }
+}
+
+/// A client's name for itself and, after a NUL, its version if it gave one.
+#[derive(Debug, Default)]
+pub(crate) struct Named(Box<str>);
+
+/// How many characters of the name, and of the version, are kept.
+const LONGEST: usize = 200;
+/// Separates name and version.
+const BETWEEN: char = '\0';
+
+impl Named {
+    pub(crate) fn new(name: &str, version: Option<&str>) -> Self {
+        let mut both: String =
+            name.chars().take(LONGEST).map(|c| if c == BETWEEN { char::REPLACEMENT_CHARACTER } else { c }).collect();
+        if let Some(version) = version {
+            both.push(BETWEEN);
+            both.extend(version.chars().take(LONGEST));
+        }
+        Self(both.into())
+    }
+
+    /// Returns the name and the version, each `None` if the client did not give it.
+    pub(super) fn parts(&self) -> (Option<&str>, Option<&str>) {
+        let said = |text| Some(text).filter(|text: &&str| !text.is_empty());
+        let (name, version) = self.0.split_once(BETWEEN).unwrap_or((&self.0, ""));
+        (said(name), said(version))
+    }
+}

@@ -1,0 +1,125 @@
+//! Passes to listeners what one server says to people: its log messages and its stderr lines.
+//!
+//! **Invariant:** an announcement never waits, and costs nothing if there are no listeners. A slow listener misses some
+//! announcements.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::broadcast;
+
+use crate::protocol::Raw;
+
+/// A log message of a server (`notifications/message`).
+///
+/// ```
+/// # fn tell(message: &mcp_host::LogMessage) {
+/// println!("{} [{}] {}", message.server, message.level, message.data);
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LogMessage {
+    /// The server's name in the config.
+    pub server: String,
+    /// `debug`, `info`, `notice`, `warning`, `error`, `critical`, `alert` or `emergency`.
+    pub level: String,
+    /// The part of the server that logs, if the message names it.
+    pub logger: Option<String>,
+    /// The content: any JSON value, often a string.
+    pub data: Raw,
+}
+
+/// A line that a server's process wrote to standard error, without its secrets and without control characters.
+///
+/// ```
+/// # fn tell(line: &mcp_host::StderrLine) {
+/// eprintln!("{}: {}", line.server, line.text);
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StderrLine {
+    /// The server's name in the config.
+    pub server: String,
+    /// The line.
+    pub text: String,
+}
+
+/// Something that a server says to people.
+#[derive(Clone, Debug)]
+pub(crate) enum Spoken {
+    Log(LogMessage),
+    Stderr(StderrLine),
+}
+
+/// Tells listeners what one server says.
+#[derive(Clone)]
+pub(crate) struct Announcer {
+    server: Arc<str>,
+    listeners: broadcast::Sender<Spoken>,
+}
+
+impl Announcer {
+    /// Creates the announcer of the server with that name in the config.
+    pub(crate) fn new(server: &str, listeners: broadcast::Sender<Spoken>) -> Self {
+        Self { server: server.into(), listeners }
+    }
+
+    /// Announces a log message, from the params of its notification.
+    pub(crate) fn log(&self, params: &Raw) {
+        self.announce(|server| {
+            let [level, logger, data] = params.members(["level", "logger", "data"]);
+            let text = |member: Option<Raw>| Some(member?.string()?.into_owned());
+            Spoken::Log(LogMessage {
+                server,
+                level: text(level).unwrap_or_default(),
+                logger: text(logger),
+                data: data.unwrap_or_else(Raw::null).detached(),
+            })
+        });
+    }
+
+    /// Announces a line on standard error.
+    pub(crate) fn stderr(&self, text: &str) {
+        self.announce(|server| Spoken::Stderr(StderrLine { server, text: text.to_owned() }));
+    }
+
+    fn announce(&self, make: impl FnOnce(String) -> Spoken) {
+        if self.listeners.receiver_count() > 0 {
+            // The last listener may have left meanwhile.
+            let _ = self.listeners.send(make(self.server.to_string()));
+        }
+    }
+}
+
+impl fmt::Debug for Announcer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Announcer({})", self.server)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn announcements_reach_those_who_listen() {
+        let (listeners, first) = broadcast::channel(4);
+        drop(first);
+        let announcer = Announcer::new("a b", listeners.clone());
+        announcer.stderr("to nobody");
+        let mut heard = listeners.subscribe();
+        announcer.stderr("hello");
+        announcer.log(&Raw::from_value(&serde_json::json!({ "level": "info", "logger": "core", "data": { "a": 1 } })));
+        announcer.log(&Raw::empty_object());
+        let Ok(Spoken::Stderr(line)) = heard.try_recv() else { panic!("no line") };
+        assert_eq!((line.server.as_str(), line.text.as_str()), ("a b", "hello"));
+        let mut log = || match heard.try_recv() {
+            Ok(Spoken::Log(log)) => (log.level, log.logger, log.data.to_string()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(log(), ("info".to_owned(), Some("core".to_owned()), r#"{"a":1}"#.to_owned()));
+        assert_eq!(log(), (String::new(), None, "null".to_owned()));
+    }
+}
