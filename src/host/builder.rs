@@ -271,7 +271,7 @@ fn refused(refusal: &lineage::Refusal) -> Error {
 }
 
 impl InProcess {
-    /// Serves this server alone over standard input and output, until input ends.
+    /// Serves this one server over standard input and output, until input ends.
     ///
     /// # Errors
     /// When standard input or output cannot be used.
@@ -282,7 +282,7 @@ impl InProcess {
         served
     }
 
-    /// Serves this server alone over Streamable HTTP at `/mcp`.
+    /// Serves this one server over Streamable HTTP at `/mcp`.
     ///
     /// # Errors
     /// When the listener cannot be used.

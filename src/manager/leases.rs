@@ -55,7 +55,7 @@ pub(super) struct Table {
     pub(super) unserved: Unserved,
     /// Whether the server has left the config, so that no more leases are opened.
     closed: bool,
-    /// Whether a task waits to end unused leases.
+    /// Whether a background task is waiting to end the unused leases.
     pub(super) lingers: bool,
 }
 

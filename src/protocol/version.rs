@@ -34,7 +34,7 @@ pub enum ProtocolVersion {
 pub enum Era {
     /// By `initialize`, once per session: up to 2025-11-25.
     Legacy,
-    /// By the metadata of each request: since 2026-07-28.
+    /// The metadata of each request names the revision and the client: since 2026-07-28.
     Modern,
 }
 

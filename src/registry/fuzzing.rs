@@ -5,7 +5,7 @@ use super::{Catalog, Kind};
 use crate::exposed::Naming;
 use crate::protocol::ProtocolVersion;
 
-/// Checks that no text leads to a page of a catalog that has issued no cursor.
+/// Checks that a catalog that has issued no cursor refuses every text as one.
 pub(crate) fn cursor(text: &str) {
     let catalog = Catalog::empty(Vec::new(), Naming::default());
     for kind in Kind::ALL {

@@ -102,7 +102,7 @@ impl Driver {
             self.pause = None;
             self.rounds += 1;
             if self.rounds > ROUNDS {
-                return Err(Failure::malformed(&format!("more than {ROUNDS} rounds of questions")));
+                return Err(Failure::malformed(&format!("the server asked more than {ROUNDS} rounds of questions")));
             }
         }
         let mut answers = Vec::new();

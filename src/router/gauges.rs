@@ -79,7 +79,7 @@ pub(crate) struct DoorLoad {
     pub(crate) bodies: usize,
 }
 
-/// A door that reports how much it holds.
+/// A door (HTTP, stdio, the status socket) that reports how much it holds.
 pub(crate) trait Holds: Send + Sync {
     /// Returns how much it holds now.
     fn held(&self) -> DoorLoad;

@@ -54,7 +54,7 @@ struct Agreed {
 pub(super) struct Lost {
     /// Messages for the next daemon.
     pub(super) again: Vec<Again>,
-    /// Answers for the client.
+    /// The answers to send to the client.
     pub(super) answers: Vec<Vec<u8>>,
 }
 
