@@ -272,7 +272,7 @@ async function beingSignedInAt(issuer, browser) {
       await again.serve();
       try {
         same([await statusOf(old), await statusOf()], [503, 401], "statuses");
-        holds(/issuer gives no keys/.test(again.said), "the log does not say why");
+        holds(/cannot fetch the keys of the issuer/.test(again.said), "the log does not say why");
       } finally {
         await again.stop();
       }
