@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 
 /// How long a process may take to become ready.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// Time between two checks whether a port is open: far shorter than what is measured.
+/// How often to check whether a port is open. It is far shorter than any measured time.
 const LOOK: Duration = Duration::from_micros(200);
 
 /// The role of this binary when the bench starts it again.

@@ -112,8 +112,8 @@ async fn beside(plan: &Plan, home: &Path, host: &Program, tokens: &[String; 3]) 
     if wrong.is_empty() { Ok(told) } else { Err(format!("{}; {told}", wrong.join("; "))) }
 }
 
-/// Waits until nothing of the bad clients is left. Returns how long memory and the rest took, as far as they came back,
-/// and what is held then.
+/// Waits until nothing of the bad clients is left. Returns how long memory and the rest took to come back, and what the
+/// host still holds.
 async fn leave(pid: u32, idle: Held) -> Result<([Option<Duration>; 2], Held), String> {
     let begun = Instant::now();
     let mut back = [None; 2];

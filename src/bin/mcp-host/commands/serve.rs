@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Instant;
 
 use mcp_host::config::HostAuth;
 use mcp_host::{Host, admin};
@@ -30,11 +31,12 @@ pub(crate) async fn run(
     let listener = bind(plan.config.host.listen).await?;
     let address = listener.local_addr()?;
     let follow = plan.again();
+    let begun = Instant::now();
     let host = plan.builder()?.start().await?;
     // Everything is open before the line about the endpoint is printed.
     let endpoint = host.open_http(listener)?;
     watch::listening(&url(scheme, address), output);
-    let mut watch = Watch::new(&host, common.again(args.demo), output);
+    let mut watch = Watch::new(&host, begun, common.again(args.demo), output);
     if !args.demo {
         host.follow_config(follow);
     }

@@ -34,7 +34,8 @@ pub(crate) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    pub(crate) fn new(host: &'a Host, again: String, output: &'a Output) -> Self {
+    /// `begun` is when the host began to start, so that no server takes longer than all of them.
+    pub(crate) fn new(host: &'a Host, begun: Instant, again: String, output: &'a Output) -> Self {
         Self {
             host,
             again,
@@ -43,7 +44,7 @@ impl<'a> Watch<'a> {
             callers: Callers::new(host),
             told: BTreeMap::new(),
             is_all_told: false,
-            begun: Instant::now(),
+            begun,
         }
     }
 
