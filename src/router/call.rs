@@ -62,55 +62,54 @@ impl Forwarder {
     pub(super) async fn forward(
         self: &Arc<Self>,
         client: &Arc<Client>,
-        mut forward: Forward,
+        mut forward: Box<Forward>,
         leg: &Arc<Mailbox>,
     ) -> Answered {
         leg.concerns(&forward.server, &forward.target);
         forward.shown = shown_before(&self.manager, client, &forward);
-        if client.revision().is_modern() && forward.method.may_ask() {
-            return self.forward_modern(client, forward, leg).await;
+        if client.revision().is_modern()
+            && forward.method.may_ask()
+            && let Some(result) = self.take_up(client, &mut forward, leg).await?
+        {
+            return Ok(result);
         }
-        self.carry(client, &forward, &mut Toward::leg(client, leg)).await
+        let server = &forward.server;
+        let calling = server.calling();
+        let slot = slot(&self.parked.table, client, server).await.map_err(|failure| failure.of(server))?;
+        let course = Course::begin(&server.config, calling, slot);
+        self.go_on(client, &forward, &mut Toward::leg(client, leg), course).await
     }
 
-    /// Forwards a request of a client without a session, during which the server may ask the client something. The
-    /// request is a new one, or one that brings the client's answers.
-    async fn forward_modern(
+    /// Takes up a request of a client without a session, during which the server may ask the client something. The
+    /// request is a new one, or one that brings the client's answers. Returns its result if it goes to no server.
+    async fn take_up(
         self: &Arc<Self>,
         client: &Arc<Client>,
-        mut forward: Forward,
+        forward: &mut Forward,
         leg: &Arc<Mailbox>,
-    ) -> Answered {
+    ) -> Result<Option<Raw>, NoResult> {
         match forward.open_state(&self.sealer, client)? {
             Continuation::Ready => {}
             Continuation::Parked { call, round } => {
-                return self.parked.resume(client, (call, round), &forward, leg).await;
+                return Box::pin(self.parked.resume(client, (call, round), forward, leg)).await.map(Some);
             }
-            Continuation::Over(outcome) => return Ok(outcome?),
+            Continuation::Over(outcome) => return Ok(Some(outcome?)),
             #[cfg(feature = "server")]
             Continuation::SignIn { invitation, why } => {
-                if let Some(answered) = self.invitations.answered(client, &forward, invitation, why).await {
-                    return answered;
+                if let Some(answered) = Box::pin(self.invitations.answered(client, forward, invitation, why)).await {
+                    return answered.map(Some);
                 }
                 forward.start_afresh();
             }
         }
-        if let Some(asks) = forward.ask_for_roots(&self.sealer, client)? {
-            return Ok(asks);
-        }
-        self.carry(client, &forward, &mut Toward::leg(client, leg)).await
-    }
-
-    /// Waits for a slot (`maxConcurrent`) of the server, then sends the request and returns its answer.
-    async fn carry(self: &Arc<Self>, client: &Arc<Client>, forward: &Forward, toward: &mut Toward<'_>) -> Answered {
-        let server = &forward.server;
-        let calling = server.calling();
-        let slot = slot(&self.parked.table, client, server).await.map_err(|failure| failure.of(server))?;
-        self.go_on(client, forward, toward, Course::begin(&server.config, calling, slot)).await
+        Ok(forward.ask_for_roots(&self.sealer, client)?)
     }
 
     /// Runs a call until there is an answer. A call whose connection is lost is sent again where that is safe
     /// (`docs/hazards.md` H57).
+    ///
+    /// Here and in what this calls, the rare ways are boxed: they would make the future of every call several times as
+    /// large, and each caller moves it.
     async fn go_on(
         self: &Arc<Self>,
         client: &Arc<Client>,
@@ -133,7 +132,9 @@ impl Forwarder {
                     return answered;
                 }
                 Err(Stop::Refused(error)) => return Err(error.into()),
-                Err(Stop::Park(over)) => return self.park(client, forward.clone(), course, over).await,
+                Err(Stop::Park(over)) => {
+                    return Box::pin(self.park(client, forward.clone(), course, over)).await;
+                }
                 Err(Stop::Attempt(Attempt::Failed(failure))) if course.repeats.lost => failure,
                 // The request was sent before, and its answer was lost with the connection.
                 Err(Stop::Attempt(Attempt::Failed(failure))) => failure.after_a_loss(),
@@ -197,7 +198,7 @@ impl Forwarder {
                 Verdict::Task(result) => {
                     let lease = (&on.upstream, &on.connection);
                     let made = (&mut exchange, &result);
-                    let created = self.tasks.created(client, (forward, plan), lease, toward, made).await?;
+                    let created = Box::pin(self.tasks.created(client, (forward, plan), lease, toward, made)).await?;
                     reworded(created, |created| self.finish.adapted(client, forward, version, created))
                 }
                 Verdict::Visits(error) => {
@@ -205,7 +206,8 @@ impl Forwarder {
                     visits_required(&self.sealer, client, forward, error)
                 }
                 Verdict::Relay(result) => relay_questions(&self.sealer, client, forward, &result),
-                Verdict::Ask(result) => match ask(client, forward, toward, course, (&on, id, &result)).await? {
+                Verdict::Ask(result) => match Box::pin(ask(client, forward, toward, course, (&on, id, &result))).await?
+                {
                     Next::Again(params) => {
                         course.answers = Some(params);
                         continue;

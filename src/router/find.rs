@@ -9,8 +9,7 @@ use super::answer::Failure;
 use super::background::Background;
 use super::client::Client;
 use super::reach::Connector;
-use super::route::{Astray, Map, OwnTool, Route, Routed};
-use super::wanted::{Wanted, What};
+use super::route::{Astray, Map, OwnTool, Route, Routed, Wanted, What};
 use crate::answered::NoResult;
 use crate::config::Prefix;
 use crate::exposed::carries;
@@ -70,18 +69,22 @@ impl Routes {
     pub(super) fn look_up(&self, client: &Arc<Client>, request: Request) -> Routed {
         let is_call = request.method == Method::ToolsCall;
         let name = request.params.as_ref().filter(|_| is_call).and_then(|params| params.text("name"));
-        let route =
-            name.and_then(|name| self.find_in(client, &client.view(&self.manager).callable, What::Tool, &name).ok());
+        let route = name.and_then(|name| self.find_now(client, What::Tool, &name).ok());
         Routed { request, route }
+    }
+
+    /// Finds the route of a request in what the client sees now, without waiting for servers.
+    pub(super) fn find_now(&self, client: &Client, what: What, name: &str) -> Result<Route, Astray> {
+        if what == What::Nothing {
+            return Ok(Route::Every);
+        }
+        self.find_in(client, &client.view(&self.manager).callable, what, name)
     }
 
     /// Finds the route of a request. If the name is unknown and the client never listed, the request first waits for
     /// servers, as a list request does.
     pub(super) async fn find(&self, client: &Arc<Client>, what: What, name: &str) -> Result<Route, Lost> {
-        if what == What::Nothing {
-            return Ok(Route::Every);
-        }
-        let mut found = self.find_in(client, &client.view(&self.manager).callable, what, name);
+        let mut found = self.find_now(client, what, name);
         if is_unknown(&found) && !client.is_settled() {
             found =
                 self.find_in(client, &client.settled_view(&self.manager, &self.background).await.callable, what, name);

@@ -6,9 +6,8 @@ use tokio::time::Instant;
 
 use super::driver::Driver;
 use super::plan::Plan;
-use super::route::{Listed, One};
+use super::route::{Listed, One, Wanted};
 use super::state;
-use super::wanted::Wanted;
 use crate::adapt;
 use crate::config::{self, Limits};
 use crate::manager::{Calling, Server, Slot, Told};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::background::Background;
 use super::client::Client;
 use super::finish::Finish;
-use super::wanted::measured;
+use super::route::measured;
 use crate::config::Limits;
 use crate::manager::Manager;
 use crate::protocol::{ErrorObject, Method, Outcome, Raw};

@@ -64,18 +64,18 @@ mod roster;
 mod route;
 mod running;
 mod standing;
+mod start;
 mod state;
 mod subscribe;
 mod tasks;
 mod toward;
 mod verdict;
 mod view;
-mod wanted;
 
-use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use client::{Abilities, Client, ClientStay, is_part};
@@ -87,10 +87,10 @@ pub(crate) use mailbox::Mailbox;
 pub(crate) use presence::{Named, Via};
 pub use roster::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus};
 
-use crate::answered::Answered;
+use crate::answered::{Answered, NoResult};
 use crate::config;
+use crate::manager::Manager;
 pub(crate) use crate::manager::Principal;
-use crate::manager::{Manager, News};
 use crate::observe::Observer;
 use crate::protocol::{
     ErrorObject, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Theirs, code,
@@ -107,14 +107,9 @@ use forward::Forward;
 use gauges::Meter;
 use list::Listings;
 use modern::Pool;
-use news::Herald;
-use park::ParkedCalls;
-use reach::Connector;
-use route::{One, Route, Routed};
-use state::Sealer;
+use route::{One, Route, Routed, Wanted};
 use subscribe::Listens;
 use tasks::Tasks;
-use wanted::Wanted;
 
 /// Routes clients' requests to servers, and the answers back. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -145,91 +140,21 @@ struct Inner {
     ending: CancellationToken,
 }
 
+/// How a request is served.
+enum Way<'a> {
+    /// A server gets it.
+    Forward(Box<Forward>),
+    /// The host has answered it.
+    Answered(Raw),
+    /// It has to wait first, or is of a rare kind. The future is boxed so that the future of a call stays small.
+    Other(BoxFuture<'a, Answered>),
+}
+
 /// How long shutdown waits for the answers to the requests that it cut off.
 const ANSWERED: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(5);
 
 impl Router {
-    /// Makes the router, and starts its tasks.
-    pub(crate) fn start(manager: Manager, news: News, server_info: Raw) -> Self {
-        let (closing, ending, background) = (CancellationToken::new(), CancellationToken::new(), Background::default());
-        let queues = Queues::new(manager.settings().limits.client_queues);
-        let clients = Arc::new(Clients::new(manager.clone(), closing.clone()));
-        let (sealer, finish) = (Arc::new(Sealer::new()), Arc::new(Finish::new(server_info)));
-        let table = Arc::<parked::Table>::default();
-        let weak: Weak<parked::Table> = Arc::downgrade(&table);
-        manager.park_at(weak);
-        let connector =
-            Arc::new(Connector { manager: manager.clone(), clients: clients.clone(), parked: table.clone() });
-        let routes = Arc::new(Routes::new(manager.clone(), connector.clone(), background.clone()));
-        let tasks = Arc::new(Tasks {
-            registry: tasks::Registry::default(),
-            manager: manager.clone(),
-            connector: connector.clone(),
-            sealer: sealer.clone(),
-            finish: finish.clone(),
-            queues: queues.clone(),
-            background: background.clone(),
-        });
-        let parked = ParkedCalls {
-            table: table.clone(),
-            clients: clients.clone(),
-            sealer: sealer.clone(),
-            queues: queues.clone(),
-            background: background.clone(),
-        };
-        let calls = Arc::new(Forwarder {
-            manager: manager.clone(),
-            clients: clients.clone(),
-            connector: connector.clone(),
-            tasks: tasks.clone(),
-            parked,
-            #[cfg(feature = "server")]
-            invitations: invite::Invitations { connector: connector.clone(), sealer: sealer.clone() },
-            sealer,
-            finish: finish.clone(),
-        });
-        let listens = Arc::new(Listens {
-            manager: manager.clone(),
-            connector,
-            routes: routes.clone(),
-            tasks: tasks.clone(),
-            finish: finish.clone(),
-            background: background.clone(),
-            open: Default::default(),
-        });
-        let pool = Arc::new(Pool::new(manager.clone(), clients.clone(), queues.clone()));
-        let meter = Meter {
-            manager: manager.clone(),
-            clients: clients.clone(),
-            parked: table,
-            tasks: tasks.clone(),
-            queues: queues.clone(),
-            doors: Default::default(),
-        };
-        let listings = Listings { manager: manager.clone(), finish: finish.clone(), background: background.clone() };
-        let observer = Arc::default();
-        let router = Self(Arc::new(Inner {
-            manager,
-            clients,
-            pool,
-            routes,
-            calls,
-            tasks,
-            listings,
-            listens,
-            queues,
-            finish,
-            observer,
-            meter,
-            background,
-            closing,
-            ending,
-        }));
-        start_tasks(&router.0, news);
-        router
-    }
-
     /// Serves `initialize`: returns a new client and the result. Messages queued for the client count for `account`.
     /// This never waits for a server.
     ///
@@ -367,8 +292,18 @@ impl Router {
     }
 
     async fn serve(&self, client: &Arc<Client>, routed: Routed, leg: &Arc<Mailbox>) -> Answered {
+        match self.way(client, routed, leg)? {
+            Way::Forward(forward) => self.0.calls.forward(client, forward, leg).await,
+            Way::Answered(result) => Ok(result),
+            Way::Other(answer) => answer.await,
+        }
+    }
+
+    /// Decides how a request is served, without waiting.
+    fn way<'a>(&'a self, client: &'a Arc<Client>, routed: Routed, leg: &'a Arc<Mailbox>) -> Result<Way<'a>, NoResult> {
         let Routed { request: Request { method, params, .. }, route } = routed;
-        let wanted = match &method {
+        let Inner { manager, routes, tasks, .. } = &*self.0;
+        let mut wanted = match &method {
             Method::ToolsCall => Wanted::tool(params)?,
             Method::PromptsGet => Wanted::prompt(params)?,
             Method::ResourcesRead | Method::ResourcesSubscribe => Wanted::resource(method, params, leg.limits())?,
@@ -378,24 +313,36 @@ impl Router {
             | Method::ResourcesList
             | Method::ResourceTemplatesList
             | Method::SetLevel => Wanted::unnamed(method, params),
-            Method::Ping => return Ok(Raw::empty_object()),
-            Method::ResourcesUnsubscribe => return Ok(resource::unsubscribe(client, params.as_ref())?),
+            Method::Ping => return Ok(Way::Answered(Raw::empty_object())),
+            Method::ResourcesUnsubscribe => return Ok(Way::Answered(resource::unsubscribe(client, params.as_ref())?)),
             Method::TasksGet | Method::TasksResult | Method::TasksList | Method::TasksCancel | Method::TasksUpdate => {
-                return self.0.tasks.serve(client, &method, params, leg).await;
+                return Ok(Way::Other(Box::pin(async move { tasks.serve(client, &method, params, leg).await })));
             }
             Method::Initialize => {
                 let text = "this session is initialized already; open a new one";
                 return Err(ErrorObject::new(code::INVALID_REQUEST, text).into());
             }
             other => {
-                let forward = extensions::route(&self.0.manager, client, other, params, leg.limits())?;
-                return self.0.calls.forward(client, forward, leg).await;
+                let forward = extensions::route(manager, client, other, params, leg.limits())?;
+                return Ok(Way::Forward(Box::new(forward)));
             }
         };
-        self.dispatch(client, wanted, route, leg).await
+        let route = route.or_else(|| routes.find_now(client, wanted.what, &wanted.name).ok());
+        match route {
+            Some(Route::One(one)) if wanted.method == Method::ToolsCall && tasks.knows(client, &one) => {
+                let task = wanted.task.take();
+                let mut forward = Box::new(Forward::new(one, wanted, leg.limits().clone()));
+                tasks.plan(client, &mut forward, task.as_ref());
+                Ok(Way::Forward(forward))
+            }
+            Some(Route::One(one)) if wanted.method == Method::PromptsGet => {
+                Ok(Way::Forward(Box::new(Forward::new(one, wanted, leg.limits().clone()))))
+            }
+            route => Ok(Way::Other(Box::pin(self.dispatch(client, wanted, route, leg)))),
+        }
     }
 
-    /// Finds the route of a request, unless a door has found it already, and serves the request there.
+    /// Finds the route of a request, unless it was found already, and serves the request there.
     async fn dispatch(
         &self,
         client: &Arc<Client>,
@@ -418,20 +365,21 @@ impl Router {
     }
 
     /// Serves a request that goes to one server.
-    async fn to_one(&self, client: &Arc<Client>, one: One, mut wanted: Wanted, leg: &Arc<Mailbox>) -> Answered {
+    async fn to_one(&self, client: &Arc<Client>, mut one: One, mut wanted: Wanted, leg: &Arc<Mailbox>) -> Answered {
         let Inner { calls, tasks, .. } = &*self.0;
         let (name, task) = (std::mem::take(&mut wanted.name), wanted.task.take());
         let limits = leg.limits().clone();
         match wanted.method {
             Method::ToolsCall => {
-                let mut forward = Forward::new(one, wanted, limits);
-                tasks.plan(client, &mut forward, &name, task.as_ref()).await;
+                tasks.get_to_know(client, &mut one, &name).await;
+                let mut forward = Box::new(Forward::new(one, wanted, limits));
+                tasks.plan(client, &mut forward, task.as_ref());
                 calls.forward(client, forward, leg).await
             }
             Method::ResourcesRead => calls.read_resource(client, Forward::new(one, wanted, limits), &name, leg).await,
             Method::ResourcesSubscribe => calls.connector.subscribe(client, &one, &name, leg).await,
             Method::Complete => calls.complete(client, Forward::new(one, wanted, limits), leg).await,
-            _ => calls.forward(client, Forward::new(one, wanted, limits), leg).await,
+            _ => calls.forward(client, Box::new(Forward::new(one, wanted, limits)), leg).await,
         }
     }
 
@@ -446,7 +394,7 @@ impl Router {
         routed: impl Into<Routed>,
         leg: &Arc<Mailbox>,
         closing: &CancellationToken,
-    ) -> Pin<Box<dyn Future<Output = Option<Outcome>> + Send>> {
+    ) -> BoxFuture<'static, Option<Outcome>> {
         let Routed { request, route } = routed.into();
         let Inner { manager, pool, listens, finish, observer, .. } = &*self.0;
         let beside = || (observer.clone(), finish.clone());
@@ -561,22 +509,6 @@ impl Router {
         }
         self.0.background.end().await;
     }
-}
-
-/// Starts the tasks that run as long as the router.
-fn start_tasks(inner: &Inner, news: News) {
-    let background = &inner.background;
-    let herald = Arc::new(Herald {
-        manager: inner.manager.clone(),
-        clients: inner.clients.clone(),
-        parked: inner.calls.parked.table.clone(),
-        tasks: inner.tasks.clone(),
-        listens: inner.listens.clone(),
-        background: background.clone(),
-    });
-    background.spawn_whole(herald.clone().relay(news));
-    background.spawn_whole(herald.tell_changes());
-    background.spawn_whole(modern::reap(inner.pool.clone(), background.clone()));
 }
 
 #[cfg(test)]

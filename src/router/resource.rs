@@ -25,7 +25,7 @@ impl Forwarder {
         uri: &str,
         leg: &Arc<Mailbox>,
     ) -> Answered {
-        let answered = self.forward(client, forward, leg).await;
+        let answered = self.forward(client, Box::new(forward), leg).await;
         answered.map_err(|none| none.map_error(|error| with_exposed_uri(error, uri)))
     }
 
@@ -39,7 +39,7 @@ impl Forwarder {
             let none = Raw::trusted(Bytes::from_static(br#"{"completion":{"values":[],"total":0,"hasMore":false}}"#));
             return Ok(if client.revision().is_modern() { self.finish.completed(&none, None) } else { none });
         }
-        self.forward(client, forward, leg).await
+        self.forward(client, Box::new(forward), leg).await
     }
 }
 

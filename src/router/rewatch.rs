@@ -20,15 +20,27 @@ impl Client {
     /// # Cancel safety
     /// A dropped wait leaves the rest to the next request.
     pub(super) async fn watch_anew(&self, server: &Server, upstream: &Arc<Upstream>) {
+        let left = self.left_elsewhere(server, upstream);
+        if !left.is_empty() {
+            // Boxed, since every call passes here, and few have anything to move.
+            Box::pin(self.move_here(left, server, upstream)).await;
+        }
+    }
+
+    /// Returns the client's subscriptions at this server that are on another lease and have to move to this one.
+    fn left_elsewhere(&self, server: &Server, upstream: &Upstream) -> Vec<(Arc<str>, Subscription)> {
         let is_left = |old: &Subscription| {
             let is_over = || old.upstream.is_stopped() || !server.is_in_era(&old.upstream, &self.who);
             // Subscriptions on a newer lease stay there: this call started earlier, and runs on the older lease.
             let is_older = || old.upstream.id < upstream.id;
             old.server == server.id && old.upstream.id != upstream.id && (is_older() || is_over())
         };
-        let left: Vec<(Arc<str>, Subscription)> = self.watched(|all| {
+        self.watched(|all| {
             all.iter().filter(|(_, old)| is_left(old)).map(|(uri, old)| (uri.clone(), old.clone())).collect()
-        });
+        })
+    }
+
+    async fn move_here(&self, left: Vec<(Arc<str>, Subscription)>, server: &Server, upstream: &Arc<Upstream>) {
         let end = Instant::now() + PATIENCE;
         for (uri, old) in left {
             let over = match timeout_at(end, upstream.subscribe(&old.raw)).await {

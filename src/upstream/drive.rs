@@ -1,5 +1,5 @@
-//! The reading side of a connection: a task that reads a pipe, a task that reads the one stream of HTTP with SSE, and a
-//! future for each request over Streamable HTTP.
+//! The reading side of a connection over HTTP: a future for each request over Streamable HTTP, and a task that reads the
+//! one stream of HTTP with SSE.
 //!
 //! Closing the response stream of a modern request cancels that request. If the stream breaks, its request is lost; the
 //! router decides whether to resend it, as after every loss.
@@ -12,11 +12,12 @@ use tokio::time::Instant;
 use super::connection::Connection;
 use super::{listing, renew, resume};
 use crate::protocol::{Frame, Message, Method, Raw, Response, code};
-use crate::transport::{Error, Heard, Http, Ladder, MemoryMessage, PipeReader, Reply, Sse, SseStream};
+use crate::transport::{Error, Http, Reply, Sse, SseStream};
 
 /// How long a stream of HTTP with SSE may be silent before the server is pinged. Many servers send no comments on it,
 /// and many proxies end a stream after a silent minute.
 const SILENT: Duration = Duration::from_secs(30);
+
 /// Posts a legacy request and reads its response, which may be a stream that breaks and is resumed (2025-11-25,
 /// transports).
 pub(super) async fn request(connection: Arc<Connection>, http: Arc<Http>, id: u64, frame: Frame) {
@@ -187,50 +188,4 @@ fn ping(connection: &Arc<Connection>) {
         let ping = tokio::time::timeout(SILENT, listing::ask(&task, &Method::Ping, None));
         stop.run_until_cancelled(ping).await;
     });
-}
-
-/// Reads a child process until it ends or the connection is stopped, then stops the process.
-pub(super) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReader, ladder: Ladder) {
-    let stop = connection.stop_token().clone();
-    loop {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => break,
-            next = reader.next() => match next {
-                Ok(Heard::Message(message)) => connection.receive(None, message),
-                Ok(Heard::Batch(line, no_message)) => {
-                    if let Err(no_message) = connection.take_batch(None, &line, no_message) {
-                        reader.tell_noise(&line, &no_message.reason);
-                    }
-                }
-                Ok(Heard::Broken(id, error)) => {
-                    if let Some(id) = connection.answered(&id) {
-                        connection.lose_one(id, error);
-                    }
-                }
-                Err(error) => {
-                    connection.lose(&error);
-                    break;
-                }
-            }
-        }
-    }
-    connection.lose(&Error::Closed);
-    reader.stop(ladder).await;
-}
-
-/// Reads the messages of a server that runs inside this process.
-pub(super) async fn read_memory(connection: Arc<Connection>, mut messages: tokio::sync::mpsc::Receiver<MemoryMessage>) {
-    let stop = connection.stop_token().clone();
-    loop {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => break,
-            next = messages.recv() => match next {
-                Some((origin, message)) => connection.receive(origin, message),
-                None => break,
-            }
-        }
-    }
-    connection.lose(&Error::Closed);
 }

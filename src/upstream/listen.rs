@@ -15,11 +15,11 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::connection::{Connection, PROMPTS, RESOURCES, TOOLS};
+use super::Upstream;
+use super::connection::{Connection, kinds_of};
 use super::exchange::Exchange;
 use super::inbox::Item;
 use super::terms::Terms;
-use super::{Relayed, Upstream};
 use crate::protocol::{ErrorObject, Method, Outcome, Raw, code};
 use crate::transport::Error;
 
@@ -126,30 +126,9 @@ fn pause(connection: &Connection, fruitless: u32) -> Duration {
     longest.mul_f64(0.5 + connection.chance() / 2.0)
 }
 
-/// Returns the lists whose changes the server reports: their names in a filter, and their dirty bits.
-fn told_lists(connection: &Connection) -> Vec<(&'static str, u8)> {
-    let Some(offers) = connection.peer().map(|peer| peer.offers) else { return Vec::new() };
-    let flags = [
-        (offers.tools_changed, ("toolsListChanged", TOOLS)),
-        (offers.prompts_changed, ("promptsListChanged", PROMPTS)),
-        (offers.resources_changed, ("resourcesListChanged", RESOURCES)),
-    ];
-    flags.into_iter().filter_map(|(tells, list)| tells.then_some(list)).collect()
-}
-
-fn kinds_of(told: &[(&str, u8)]) -> u8 {
-    told.iter().fold(0, |kinds, (_, kind)| kinds | kind)
-}
-
-/// Handles a gap in a legacy server's notifications: all lists and resources whose changes it reports count as changed.
-pub(super) fn missed(connection: &Arc<Connection>, upstream: &Upstream) {
-    connection.mark(kinds_of(&told_lists(connection)));
-    upstream.watched().1.iter().for_each(|uri| connection.relay(updated(uri)));
-}
-
 /// Keeps the stream of list changes open. `ready` fires once the stream is open, and is dropped if it does not open.
 pub(super) async fn lists(connection: Arc<Connection>, ready: oneshot::Sender<()>) {
-    let told = told_lists(&connection);
+    let told = connection.told_lists();
     if told.is_empty() {
         return;
     }
@@ -264,7 +243,7 @@ impl Watch {
             before.retire(&self.connection);
         }
         if std::mem::take(&mut self.gap) {
-            granted.intersection(&self.granted).for_each(|uri| self.connection.relay(updated(uri)));
+            granted.intersection(&self.granted).for_each(|uri| self.connection.mark_updated(uri));
         }
         (self.covered, self.granted) = (wanted, granted);
     }
@@ -295,8 +274,4 @@ fn granted_of(granted: &Raw, wanted: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> 
     let granted = granted.member("resourceSubscriptions").and_then(|uris| uris.read::<BTreeSet<String>>().ok());
     let granted = granted.unwrap_or_default();
     wanted.iter().filter(|uri| granted.contains(&***uri)).cloned().collect()
-}
-
-fn updated(uri: &str) -> Relayed {
-    Relayed::Updated(Raw::empty_object().with_member("uri", Raw::from_value(uri).as_bytes()))
 }

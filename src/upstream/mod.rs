@@ -38,7 +38,6 @@ mod open;
 mod probe;
 mod renew;
 mod resume;
-mod send;
 mod state;
 mod tell;
 mod terms;

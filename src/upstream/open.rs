@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connection::{Connection, Link, Parts};
-use super::{Relay, Target, Upstream, World, drive, renew};
+use super::connection::{Connection, Link, Parts, read_memory, read_pipe};
+use super::{Relay, Target, Upstream, World, renew};
 use crate::config;
 use crate::lineage;
 use crate::protocol::meta;
@@ -53,7 +53,7 @@ pub(super) fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -
             upstream.ran.store(true, Ordering::Relaxed);
             let connection = Connection::new(parts(Link::Pipe(pipe)));
             let ladder = Ladder { close: limits.stop_close, terminate: limits.stop_term, kill: world.kill.clone() };
-            tasks.spawn(drive::read_pipe(connection.clone(), reader, ladder));
+            tasks.spawn(read_pipe(connection.clone(), reader, ladder));
             Ok(connection)
         }
         Target::Auto(remote, inferred) if inferred.is_sse() => over_sse(remote),
@@ -66,7 +66,7 @@ pub(super) fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -
             let (memory, messages, wire) = Memory::pair();
             start(wire, tasks);
             let connection = Connection::new(parts(Link::Memory(memory)));
-            tasks.spawn(drive::read_memory(connection.clone(), messages));
+            tasks.spawn(read_memory(connection.clone(), messages));
             Ok(connection)
         }
     }

@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::connection::Connection;
-use super::{Upstream, listen};
+use super::Upstream;
+use super::connection::{Connection, kinds_of};
 use crate::protocol::{Message, Method, RequestId};
 use crate::transport::{Error, EventStream, Http};
 
@@ -25,6 +25,12 @@ const TRIES: u32 = 10;
 const HELD: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(300);
+
+/// Handles a gap in a server's notifications: all lists and resources whose changes it reports count as changed.
+fn missed(connection: &Arc<Connection>, upstream: &Upstream) {
+    connection.mark(kinds_of(&connection.told_lists()));
+    upstream.watched().1.iter().for_each(|uri| connection.mark_updated(uri));
+}
 
 /// Reads the response stream of a request, and resumes it after each break.
 pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, mut stream: EventStream) {
@@ -135,7 +141,7 @@ pub(super) async fn listen(
                         biased;
                         () = until(gap.due) => {
                             gap.told(Instant::now());
-                            listen::missed(&connection, &upstream);
+                            missed(&connection, &upstream);
                         }
                         next = stream.next() => {
                             let Ok(Some(data)) = next else { break };

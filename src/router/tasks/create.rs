@@ -17,21 +17,27 @@ use crate::router::client::Client;
 use crate::router::forward::Forward;
 use crate::router::plan::Plan;
 use crate::router::rising::Rising;
-use crate::router::route::Listed;
+use crate::router::route::{Listed, One};
 use crate::router::running::Attempt;
 use crate::router::toward::Toward;
 use crate::upstream::{Connection, Exchange, Upstream};
 
 impl Tasks {
-    /// Decides how a tool call is to run, and edits its params accordingly. `exposed` is the tool's name as the client
-    /// knows it; `asked` is the params' member `task`.
-    pub(in crate::router) async fn plan(
-        &self,
-        client: &Arc<Client>,
-        forward: &mut Forward,
-        exposed: &str,
-        asked: Option<&Raw>,
-    ) {
+    /// Reports whether it is known how the server lists the tool, or need not be waited for.
+    pub(in crate::router) fn knows(&self, client: &Client, one: &One) -> bool {
+        !matches!(one.listed, Listed::NotYet) || client.is_settled()
+    }
+
+    /// Waits for the server's list, if the tool is not known yet. `exposed` is the tool's name as the client knows it.
+    pub(in crate::router) async fn get_to_know(&self, client: &Arc<Client>, one: &mut One, exposed: &str) {
+        if !self.knows(client, one) {
+            let settled = client.settled_view(&self.manager, &self.background).await;
+            one.listed = Listed::of(&settled.callable, exposed, &one.server, &one.target);
+        }
+    }
+
+    /// Decides how a tool call is to run, and edits its params accordingly. `asked` is the params' member `task`.
+    pub(in crate::router) fn plan(&self, client: &Client, forward: &mut Forward, asked: Option<&Raw>) {
         let may = self.manager.settings().tasks && client.revision() == ProtocolVersion::V2025_11_25;
         if may && asked.is_some_and(Raw::is_object) {
             forward.task = Plan::Wanted;
@@ -41,10 +47,6 @@ impl Tasks {
             // The host declared no tasks to this client, so the member means nothing.
             forward.params = forward.params.without_member("task");
             forward.reopen();
-        }
-        if matches!(forward.listed, Listed::NotYet) && !client.is_settled() {
-            let settled = client.settled_view(&self.manager, &self.background).await;
-            forward.listed = Listed::of(&settled.callable, exposed, &forward.server, &forward.target);
         }
         // A tool that its server does not list does not run as a task.
         if forward.listed.entry().is_some_and(is_task_only) {

@@ -13,8 +13,7 @@ use crate::answered::Answered;
 use crate::exposed::Naming;
 use crate::protocol::{Method, Profile, ProtocolVersion, Raw, Request, RequestId};
 use crate::registry::{Catalog, Entry, Owners};
-use crate::router::route::{Astray, Listed, Map, One, OwnTool, Route};
-use crate::router::wanted::What;
+use crate::router::route::{Astray, Listed, Map, One, OwnTool, Route, What};
 use crate::router::{Client, Router};
 
 /// A tool of the host that returns its caller and arguments.

@@ -40,6 +40,7 @@ pub(super) use callers::Binding;
 use callers::Callers;
 use flood::Flood;
 use lasting::Lasting;
+pub(super) use receive::{kinds_of, read_memory, read_pipe};
 use say::Speech;
 
 /// The sending side of a transport.

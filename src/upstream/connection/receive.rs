@@ -1,4 +1,5 @@
-//! Routes messages from a server: responses by their id, everything else to the call that it belongs to.
+//! Reads a server over a pipe, and routes the messages of any server: responses by their id, everything else to the call
+//! that it belongs to.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,12 +20,58 @@ use crate::protocol::{
     ErrorObject, Message, Method, Notification, Outcome, ProgressToken, ProtocolVersion, Raw, Request, RequestId,
     Response, code, meta, ours,
 };
-use crate::transport::{Error, HANG_UP};
+use crate::transport::{Error, HANG_UP, Heard, Ladder, MemoryMessage, PipeReader};
 
 /// Two streams that report the same resource update within this time mean the same change.
 const TWICE: Duration = Duration::from_millis(250);
 /// The maximum number of recent resource updates that are kept for that comparison.
 const UPDATES: usize = 256;
+
+/// Reads a child process until it ends or the connection is stopped, then stops the process.
+pub(in crate::upstream) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReader, ladder: Ladder) {
+    let stop = connection.stop_token().clone();
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            next = reader.next() => match next {
+                Ok(Heard::Message(message)) => connection.receive(None, message),
+                Ok(Heard::Batch(line, no_message)) => {
+                    if let Err(no_message) = connection.take_batch(None, &line, no_message) {
+                        reader.tell_noise(&line, &no_message.reason);
+                    }
+                }
+                Ok(Heard::Broken(id, error)) => {
+                    if let Some(id) = connection.answered(&id) {
+                        connection.lose_one(id, error);
+                    }
+                }
+                Err(error) => {
+                    connection.lose(&error);
+                    break;
+                }
+            }
+        }
+    }
+    connection.lose(&Error::Closed);
+    reader.stop(ladder).await;
+}
+
+/// Reads the messages of a server that runs inside this process.
+pub(in crate::upstream) async fn read_memory(connection: Arc<Connection>, mut messages: mpsc::Receiver<MemoryMessage>) {
+    let stop = connection.stop_token().clone();
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            next = messages.recv() => match next {
+                Some((origin, message)) => connection.receive(origin, message),
+                None => break,
+            }
+        }
+    }
+    connection.lose(&Error::Closed);
+}
 
 impl Connection {
     /// Handles one message from the server. `origin` is the exchange on whose stream it came, if any.
@@ -219,6 +266,23 @@ impl Connection {
         }
     }
 
+    /// Returns the lists whose changes the server reports: their names in a filter, and their dirty bits.
+    pub(in crate::upstream) fn told_lists(&self) -> Vec<(&'static str, u8)> {
+        let Some(offers) = self.peer().map(|peer| peer.offers) else { return Vec::new() };
+        let flags = [
+            (offers.tools_changed, ("toolsListChanged", TOOLS)),
+            (offers.prompts_changed, ("promptsListChanged", PROMPTS)),
+            (offers.resources_changed, ("resourcesListChanged", RESOURCES)),
+        ];
+        flags.into_iter().filter_map(|(tells, list)| tells.then_some(list)).collect()
+    }
+
+    /// Reports a change of a resource to those who watch it.
+    pub(in crate::upstream) fn mark_updated(self: &Arc<Self>, uri: &str) {
+        self.relay(Relayed::Updated(Raw::empty_object().with_member("uri", Raw::from_value(uri).as_bytes())));
+    }
+
+    /// Notes that lists have changed, by their dirty bits.
     pub(in crate::upstream) fn mark(&self, kind: u8) {
         self.dirty.fetch_or(kind, Ordering::Relaxed);
         self.dirtied.notify_one();
@@ -423,4 +487,9 @@ enum Whose {
 /// The id of the task that a question names (2025-11-25).
 fn related_task(params: &Raw) -> Option<String> {
     params.member("_meta")?.member(meta::RELATED_TASK)?.text("taskId")
+}
+
+/// Returns the dirty bits of several lists as one.
+pub(in crate::upstream) fn kinds_of(told: &[(&str, u8)]) -> u8 {
+    told.iter().fold(0, |kinds, (_, kind)| kinds | kind)
 }

@@ -237,7 +237,7 @@ fn the_router_is_no_namespace() {
             methods(body(text), "Router").map(move |name| format!("{path}: {name}")).collect::<Vec<_>>()
         })
         .collect();
-    assert!(found.iter().any(|method| method == "src/router/mod.rs: start"), "it looks where the methods are");
+    assert!(found.iter().any(|method| method == "src/router/mod.rs: request"), "it looks where the methods are");
     assert!(
         found.len() <= METHODS,
         "{} methods of the router, {METHODS} at most:\n  {}\n",
@@ -283,6 +283,25 @@ fn a_call_reads_the_limits_once() {
         }
     }
     assert_none(&wrong, "the limits are read once more");
+}
+
+/// ARCHITECTURE.md names the files that carry one call, and says how many they are.
+#[test]
+fn the_way_of_a_call_is_short() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let way = text.split("## The way of one call").nth(1).and_then(|text| text.split("**Where it differs**").next());
+    let way = way.expect("ARCHITECTURE.md has the way of one call");
+    let files: BTreeSet<&str> = way.split('`').filter(|name| name.ends_with(".rs")).collect();
+    let sources = sources();
+    let missing: Vec<String> = files
+        .iter()
+        .filter(|name| !sources.keys().any(|path| path.ends_with(&format!("/{name}"))))
+        .map(|name| (*name).to_owned())
+        .collect();
+    assert_none(&missing, "a file on the way of a call that does not exist");
+    let said = way.split(" files carry the call").next().and_then(|text| text.split_whitespace().last());
+    assert_eq!(said, Some(&*files.len().to_string()), "{files:?}");
+    assert!(files.len() <= 30, "{files:?}");
 }
 
 #[test]
