@@ -23,7 +23,7 @@ pub(crate) struct Fold {
     choices: Vec<Choice>,
     /// Set if the answer may hold only one content block; says whether that may be audio.
     one_block: Option<Sound>,
-    /// Whether the answer has members that only newer results have.
+    /// Whether the client answers in the form of 2026-07-28 and the server expects that of an older revision.
     newer: bool,
 }
 

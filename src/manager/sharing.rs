@@ -1,4 +1,4 @@
-//! Facts about a server that decide who shares its leases, and the consequences of new facts.
+//! Facts about a server that decide which clients share its leases (connections), and the consequences of new facts.
 //!
 //! Clients that only listed leave a lease whose server was told the roots of another client, and a lease that declares
 //! what its server is by now known to ask. If no lease lists for everyone any more, the host opens one.
@@ -46,7 +46,7 @@ impl Server {
         self.traits.shows_ui.load(Ordering::Relaxed)
     }
 
-    /// Returns the rules that decide who shares its leases.
+    /// Returns the rules that decide which clients share a lease (connection) of this server.
     pub(super) fn rules(&self) -> Rules<'_> {
         let (sharing, roots) = (self.config.sharing, &self.config.roots);
         Rules { sharing, roots, asks: self.asks(), shows_ui: self.shows_ui() }

@@ -56,8 +56,8 @@ impl Gather {
         self.pieces.back()?.last().copied()
     }
 
-    /// Returns the buffer for the next bytes: with `room` bytes free, or room for the rest of a frame as large as the
-    /// last.
+    /// Returns the buffer for the next bytes. It has `room` bytes free; or fewer, if they are probably enough, because the
+    /// frame before this one would have fitted.
     pub(crate) fn space(&mut self, room: usize) -> &mut BytesMut {
         let free = self.pieces.back().map_or(0, |last| last.capacity() - last.len());
         let ends_here = self.pieces.len() == 1 && self.hint > 0 && free >= SPARE.min(room);

@@ -120,12 +120,12 @@ impl Vigil {
         (all.saturating_sub(mark.0), Mark(all))
     }
 
-    /// The time since the last check.
+    /// Returns the time since the clock was last checked for a sleep of the machine.
     fn passed(&self) -> Duration {
         self.start.elapsed().saturating_sub(Duration::from_millis(self.seen.load(Ordering::Relaxed)))
     }
 
-    /// The delay of the next check, if it is long enough to mean a sleep.
+    /// Returns the delay of the next check, if it is long enough to mean a sleep.
     fn late(&self) -> Duration {
         Some(self.passed().saturating_sub(PERIOD)).filter(|late| *late > GAP).unwrap_or_default()
     }

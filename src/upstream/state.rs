@@ -322,7 +322,7 @@ impl State {
             // A disabled lease stays disabled, whatever comes, until it is stopped. A closing one waits for `Closed`.
             | (Self::Disabled | Self::Disconnecting, _) => self,
             (state, input) => {
-                debug_assert!(false, "{input:?} in {state:?} is spelled in `on`");
+                debug_assert!(false, "`on` has an arm of its own for {input:?} in {state:?}");
                 self
             }
         }

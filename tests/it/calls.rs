@@ -292,7 +292,7 @@ fn first_hour_r2_arguments_come_from_stdin_and_files() {
     assert_snapshot!(call(&["table=x", "-"], ""), @"
     exit 2
     --- stderr
-    error: `-` stands for all arguments, so it stands alone
+    error: `-` gives all arguments at once, so nothing may stand beside it
     help: mcp-host call TOOL -, mcp-host call TOOL @FILE, or for one argument: key=@FILE
     ");
 }

@@ -26,7 +26,7 @@ pub(crate) async fn read(words: &[String], output: &Output) -> Result<Vec<String
     let mut stdin = false;
     for word in words {
         if Source::of(word).is_some() {
-            return Err(Failure::new(Exit::Usage, format!("`{word}` stands for all arguments, so it stands alone"))
+            return Err(Failure::new(Exit::Usage, format!("`{word}` gives all arguments at once, so nothing may stand beside it"))
                 .help("mcp-host call TOOL -, mcp-host call TOOL @FILE, or for one argument: key=@FILE"));
         }
         let value = word.split_once('=').filter(|(key, _)| !key.is_empty() && !word.trim_start().starts_with('{'));
@@ -36,7 +36,7 @@ pub(crate) async fn read(words: &[String], output: &Output) -> Result<Vec<String
                 let source = Source::of(text).unwrap_or(Source::File(""));
                 if matches!(source, Source::Stdin) && std::mem::replace(&mut stdin, true) {
                     return Err(Failure::new(Exit::Usage, "stdin can be read for one argument only")
-                        .help("put the others into files: key=@FILE"));
+                        .help("put the values of the other arguments into files: key=@FILE"));
                 }
                 let literal = format!(
                     "{key}=@FILE takes the text of a file; for the text itself, write {}",

@@ -289,7 +289,7 @@ pub(crate) fn not_inherited(names: &[String]) -> Option<String> {
     (!names.is_empty()).then(|| {
         let list = quoted.join(", ");
         format!(
-            "set here and not passed to it: {}{more}; if it needs them, put \"inheritEnv\": [{list}] into its entry",
+            "variables that are set here and not passed to it: {}{more}; if it needs them, put \"inheritEnv\": [{list}] into its entry",
             names.join(", ")
         )
     })

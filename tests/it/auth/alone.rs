@@ -47,7 +47,7 @@ async fn first_hour_h1_a_login_without_a_daemon_is_there_for_all_that_start_late
         command
     };
     let mut login = spawn(keyed(&["login", "b", "--no-browser", "--config", config]), &said);
-    said.line(|line| line == "note: no mcp-host is running; the config is used").await;
+    said.line(|line| line == "note: no mcp-host is running, so this command uses the config").await;
     let page = said.line(|line| line.starts_with("http://") && line.contains("/authorize?")).await;
     come_back(&page).await;
     assert!(tokio::time::timeout(PATIENCE, login.wait()).await.unwrap().unwrap().success());
@@ -185,7 +185,7 @@ async fn first_hour_r10_the_first_login_makes_the_key_after_one_yes() {
     let mut keys = login.stdin.take().unwrap();
     said.line(|line| line.contains("a login cannot be kept in a keyring here: there is no keyring")).await;
     keys.write_all(b"y\n").await.unwrap();
-    said.line(|line| line.contains("secret.key; every mcp-host of yours finds it there")).await;
+    said.line(|line| line.contains("secret.key; each mcp-host that you start reads it from there")).await;
     assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     let page = said.line(|line| line.starts_with("http://") && line.contains("/authorize?")).await;
     come_back(page.trim_end()).await;

@@ -79,7 +79,7 @@ impl Desk {
             Ok(line) => line,
             // If an address was given, only the daemon there will do.
             Err(AskError::NotRunning { .. } | AskError::Unsupported) if listen.is_none() => {
-                output.remark("note: no mcp-host is running; the config is used");
+                output.remark("note: no mcp-host is running, so this command uses the config");
                 return daemon.here(server, common, output).await;
             }
             Err(error) => return Err(daemon.silent(&error)),
@@ -93,7 +93,7 @@ impl Desk {
             let Some(plan) = plan else { return Err(unknown(server, servers)) };
             let files: Vec<String> = plan.config.files.iter().map(|file| file.display().to_string()).collect();
             let files = files.join(", ");
-            output.remark(&format!("note: the running mcp-host has no server `{server}`; {files} is used"));
+            output.remark(&format!("note: the running mcp-host has no server `{server}`, so this command uses {files}"));
             return daemon.here(Some(server), common, output).await;
         }
         if !common.config.is_empty() {

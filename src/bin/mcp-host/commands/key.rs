@@ -37,7 +37,7 @@ pub(super) async fn secure(desk: &Desk, server: &str, output: &Output) -> Result
     Ok(())
 }
 
-/// Handles a login that no file could keep.
+/// Reports that a login could not be saved: neither the keyring nor a file can keep it.
 fn nowhere(desk: &Desk, server: &str, reason: &str, output: &Output) -> Result<(), Failure> {
     if !desk.is_here() {
         output.remark(&format!("note: the login is kept in memory, until the running mcp-host ends: {reason}"));
@@ -51,7 +51,7 @@ fn nowhere(desk: &Desk, server: &str, reason: &str, output: &Output) -> Result<(
 
 async fn made(path: &Path, output: &Output) -> Result<(), Failure> {
     match make_key_file(path).await {
-        Ok(()) => output.talk(&format!("made {}; every mcp-host of yours finds it there", path.display())),
+        Ok(()) => output.talk(&format!("created the key {}; each mcp-host that you start reads it from there", path.display())),
         // Another login has created the file meanwhile.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => {
