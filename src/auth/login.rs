@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use bytes::Bytes;
+use http::Request;
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use tokio::time::timeout;
 use url::Url;
 
 use super::attempt::Attempt;
@@ -11,6 +14,7 @@ use super::desk::Desk;
 use super::progress::{Hint, Notice, Progress};
 use super::{Error, Keeping, Kept, keychain, lock};
 use crate::config::Remote;
+use crate::dial;
 
 /// A browser login in progress: show the page to the user, then call [`Self::finish`] with the URL to which the browser
 /// was sent back.
@@ -126,12 +130,17 @@ impl Authorizer {
         let unreachable = |reason: String| Error::Unreachable { reason, unsent: false };
         let remote = Remote { tls: self.tls.clone(), ..Remote::new(self.url.clone()) };
         let client = self.keys.dialer.client(&remote).map_err(unreachable)?;
-        let request = client.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
-        let request = request.header(ACCEPT, "application/json, text/event-stream").body(PING);
-        let answer = request.timeout(self.keys.limits.oauth_request).send().await;
-        let answer = answer.map_err(|error| {
-            unreachable(format!("{}: {}", self.url.origin().ascii_serialization(), crate::dial::explain(&error)))
-        })?;
+        let silent = |why: &str| unreachable(format!("{}: {why}", self.url.origin().ascii_serialization()));
+        let request = Request::post(self.url.as_str())
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "application/json, text/event-stream")
+            .header(USER_AGENT, dial::USER_AGENT)
+            .body(Bytes::from_static(PING.as_bytes()))
+            .map_err(|error| silent(&error.to_string()))?;
+        let answer = match timeout(self.keys.limits.oauth_request, client.send(request)).await {
+            Ok(answer) => answer.map_err(|error| silent(&error.to_string()))?,
+            Err(_) => return Err(silent("operation timed out")),
+        };
         let cap = self.keys.limits.oauth_challenge;
         Ok(if answer.status() == 401 { Hint::of(answer.headers(), cap) } else { Hint::default() })
     }

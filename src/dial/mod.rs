@@ -5,6 +5,7 @@
 //! that servers named, `tls.rs` decides which certificates to trust, and `sight.rs` which ones to trust on first use.
 
 mod address;
+mod client;
 mod foreign;
 mod pins;
 mod sight;
@@ -18,18 +19,21 @@ pub use self::pins::{Certificates, Changed};
 use self::sight::Judging;
 use crate::config::{Remote, Tls};
 
+pub(crate) use self::client::{Client, Response, SendError};
 pub(crate) use self::foreign::{Document, Error, Foreign};
 
 /// Makes and keeps the HTTP clients.
 #[derive(Debug, Default)]
 pub(crate) struct Dialer {
-    plain: OnceLock<Result<reqwest::Client, String>>,
-    tls: OnceLock<Result<reqwest::Client, String>>,
+    plain: OnceLock<Client>,
+    tls: OnceLock<Result<Client, String>>,
     pins: Certificates,
 }
 
 const CONNECT: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(90);
+/// How the host names itself to servers.
+pub(crate) const USER_AGENT: &str = concat!("mcp-host/", env!("CARGO_PKG_VERSION"));
 
 impl Dialer {
     /// Creates a dialer that keeps trusted certificates in a state directory.
@@ -39,11 +43,11 @@ impl Dialer {
 
     /// Returns the client for a configured server. A server with its own TLS settings gets its own client, built from
     /// the current content of its files.
-    pub(crate) fn client(&self, remote: &Remote) -> Result<reqwest::Client, String> {
+    pub(crate) fn client(&self, remote: &Remote) -> Result<Client, String> {
         match remote.url.scheme() {
             "https" if remote.tls == Tls::default() => self.tls.get_or_init(|| made(builder())).clone(),
             "https" => self.recipe(remote).client(),
-            _ => self.plain.get_or_init(|| made(plain())).clone(),
+            _ => Ok(self.plain.get_or_init(Client::plain).clone()),
         }
     }
 
@@ -67,10 +71,10 @@ pub(crate) struct Recipe {
 
 impl Recipe {
     /// Makes a client that shares no connection with any other client.
-    pub(crate) fn client(&self) -> Result<reqwest::Client, String> {
+    pub(crate) fn client(&self) -> Result<Client, String> {
         let Remote { url, tls, .. } = &self.remote;
         if url.scheme() != "https" {
-            return made(plain());
+            return Ok(Client::plain());
         }
         if *tls == Tls::default() {
             return made(builder());
@@ -92,24 +96,19 @@ fn builder() -> reqwest::ClientBuilder {
         .connect_timeout(CONNECT)
         .pool_idle_timeout(IDLE)
         .tcp_nodelay(true)
-        .user_agent(concat!("mcp-host/", env!("CARGO_PKG_VERSION")))
+        .user_agent(USER_AGENT)
 }
 
-/// Returns a builder without TLS, which reads no certificates.
-fn plain() -> reqwest::ClientBuilder {
-    builder().tls_certs_only([]).no_proxy().http1_only()
-}
-
-fn made(builder: reqwest::ClientBuilder) -> Result<reqwest::Client, String> {
-    builder.build().map_err(|error| error.to_string())
+fn made(builder: reqwest::ClientBuilder) -> Result<Client, String> {
+    builder.build().map(Client::Tls).map_err(|error| error.to_string())
 }
 
 /// Returns the innermost cause of an error, which is the most specific.
-pub(crate) fn explain(error: &reqwest::Error) -> String {
+pub(crate) fn explain(error: &(dyn std::error::Error + 'static)) -> String {
     if let Some(error) = in_tls(error) {
         return tls::explain(error).0;
     }
-    let mut cause: &dyn std::error::Error = error;
+    let mut cause = error;
     while let Some(source) = cause.source() {
         cause = source;
     }
@@ -120,7 +119,7 @@ pub(crate) fn explain(error: &reqwest::Error) -> String {
 
 /// Returns why the two ends do not trust each other, if that caused the error. Such an error lasts until a person fixes
 /// it.
-pub(crate) fn untrusted(error: &reqwest::Error) -> Option<String> {
+fn untrusted(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     in_tls(error).map(tls::explain).filter(|(_, lasting)| *lasting).map(|(reason, _)| reason)
 }
 

@@ -161,9 +161,10 @@ impl HostBuilder {
     fn configured(&mut self) -> Result<Config, Error> {
         let wrong = |what: &str, help: &str| Error::new(ErrorKind::Config, what).with_help(help);
         match self.config.take() {
-            Some(_) if !self.files.is_empty() => {
-                Err(wrong("both a config and a config file are given", "put all servers into one of them, and do not give the other"))
-            }
+            Some(_) if !self.files.is_empty() => Err(wrong(
+                "both a config and a config file are given",
+                "put all servers into one of them, and do not give the other",
+            )),
             _ if self.follow && self.files.is_empty() => {
                 Err(wrong("there is no config file to follow", "name one with `HostBuilder::config_file`"))
             }

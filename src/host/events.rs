@@ -98,18 +98,17 @@ impl From<Spoken> for Event {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::Announcer;
+    use crate::transport::{Announcer, Listeners};
 
     #[tokio::test]
     async fn a_flood_of_lines_hides_no_change_of_lists() {
-        let (states, lists, spoken) =
-            (broadcast::Sender::new(4), broadcast::Sender::new(4), broadcast::Sender::<Spoken>::new(4));
+        let (states, lists, spoken) = (broadcast::Sender::new(4), broadcast::Sender::new(4), Listeners::default());
         let mut events = Events::new(states.subscribe(), lists.subscribe(), spoken.subscribe());
-        let announcer = Announcer::new("a", spoken.clone());
+        let announcer = Announcer::new("a", spoken);
         lists.send(ListsChange { tools: true, ..ListsChange::default() }).unwrap();
-        (0..100).for_each(|line| announcer.stderr(&line.to_string()));
+        (0..2000).for_each(|line| announcer.stderr(&line.to_string()));
         assert!(matches!(events.next().await, Some(Event::Lists(lists)) if lists.tools && !lists.prompts));
-        for kept in 96..100 {
+        for kept in 976..2000 {
             let Some(Event::Stderr(line)) = events.next().await else { panic!("no line") };
             assert_eq!(line.text, kept.to_string());
         }

@@ -73,7 +73,7 @@ use crate::lock::lock;
 use crate::protocol::Raw;
 use crate::redact::Scrubber;
 use crate::registry::{Catalog, Offer, Owners, ServerNaming};
-use crate::transport::{Endpoint, Spoken};
+use crate::transport::{Endpoint, Listeners, Spoken};
 pub(crate) use crate::upstream::StateName;
 use crate::upstream::{self, Connection, Inferred, Nature, Relayed, Starter, Target, Vigil, World};
 
@@ -255,7 +255,7 @@ struct Inner {
     world: World,
     events: broadcast::Sender<StateChange>,
     /// What servers tell users: logs and stderr.
-    spoken: broadcast::Sender<Spoken>,
+    spoken: Listeners,
     tasks: TaskTracker,
     next_lease: AtomicU64,
     /// Counts the leases of all servers.
@@ -284,8 +284,6 @@ pub(crate) type News = mpsc::Receiver<(u64, Arc<Connection>, Relayed)>;
 
 /// How many state changes a slow reader may lag behind.
 const EVENTS: usize = 256;
-/// How many log lines a slow reader may lag behind.
-const SPOKEN: usize = 1024;
 const RELAYED: usize = 4096;
 const CHANGES: usize = 4096;
 
@@ -326,7 +324,7 @@ impl Manager {
             client_info,
             world,
             events: broadcast::Sender::new(EVENTS),
-            spoken: broadcast::Sender::new(SPOKEN),
+            spoken: Listeners::default(),
             tasks: TaskTracker::new(),
             next_lease: AtomicU64::new(1),
             leases: Arc::default(),

@@ -163,6 +163,13 @@ impl Gather {
         }
     }
 
+    /// Gives back the memory, if there are no bytes.
+    pub(crate) fn release(&mut self) {
+        if self.len() == 0 {
+            self.pieces.clear();
+        }
+    }
+
     /// Drops everything.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();

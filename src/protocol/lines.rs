@@ -49,6 +49,11 @@ impl Lines {
         self.buffer.space(wanted)
     }
 
+    /// Gives back the buffer, if it holds no bytes.
+    pub(crate) fn release(&mut self) {
+        self.buffer.release();
+    }
+
     /// The number of bytes in an incomplete line.
     #[cfg(test)]
     pub(crate) fn rest(&self) -> usize {

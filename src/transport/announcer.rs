@@ -4,7 +4,7 @@
 //! announcements.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::broadcast;
 
@@ -53,16 +53,31 @@ pub(crate) enum Spoken {
     Stderr(StderrLine),
 }
 
+/// The listeners to what servers say. The room for what they have not heard yet is made when the first one comes: it
+/// takes as much memory as a small server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listeners(Arc<OnceLock<broadcast::Sender<Spoken>>>);
+
+/// How many announcements a slow listener may be behind before it misses some.
+const BEHIND: usize = 1024;
+
+impl Listeners {
+    /// Adds a listener to what servers say from now on.
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Spoken> {
+        self.0.get_or_init(|| broadcast::Sender::new(BEHIND)).subscribe()
+    }
+}
+
 /// Tells listeners what one server says.
 #[derive(Clone)]
 pub(crate) struct Announcer {
     server: Arc<str>,
-    listeners: broadcast::Sender<Spoken>,
+    listeners: Listeners,
 }
 
 impl Announcer {
     /// Creates the announcer of the server with that name in the config.
-    pub(crate) fn new(server: &str, listeners: broadcast::Sender<Spoken>) -> Self {
+    pub(crate) fn new(server: &str, listeners: Listeners) -> Self {
         Self { server: server.into(), listeners }
     }
 
@@ -86,9 +101,9 @@ impl Announcer {
     }
 
     fn announce(&self, make: impl FnOnce(String) -> Spoken) {
-        if self.listeners.receiver_count() > 0 {
+        if let Some(listeners) = self.listeners.0.get().filter(|listeners| listeners.receiver_count() > 0) {
             // The last listener may have left meanwhile.
-            let _ = self.listeners.send(make(self.server.to_string()));
+            let _ = listeners.send(make(self.server.to_string()));
         }
     }
 }
@@ -105,8 +120,7 @@ mod tests {
 
     #[test]
     fn announcements_reach_those_who_listen() {
-        let (listeners, first) = broadcast::channel(4);
-        drop(first);
+        let listeners = Listeners::default();
         let announcer = Announcer::new("a b", listeners.clone());
         announcer.stderr("to nobody");
         let mut heard = listeners.subscribe();

@@ -8,11 +8,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as STANDARD;
 use bytes::Bytes;
-use reqwest::header::{
-    ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
+use http::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
+    TRANSFER_ENCODING, USER_AGENT,
 };
-use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use http::{Method, StatusCode, Uri};
+use percent_encoding::percent_decode_str;
 use tokio::time::{Instant, timeout};
 
 use super::helper::Helper;
@@ -21,7 +25,7 @@ use super::turn::Turn;
 use super::{Endpoint, Error, elsewhere, excerpt, retry};
 use crate::auth::Authorizer;
 use crate::config;
-use crate::dial::{self, Dialer};
+use crate::dial::{self, Client, Dialer, Response, SendError};
 use crate::lock::lock;
 use crate::protocol::gather::Gather;
 use crate::protocol::sse::{Event, Events};
@@ -31,9 +35,9 @@ use crate::redact::{MASK, looks_secret};
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
-pub(super) const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-pub(super) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const SESSION_ID_BYTES: usize = 1024;
 /// The maximum bytes of an event id, which must fit into a header; a longer one is ignored.
 const EVENT_ID_BYTES: usize = 1024;
@@ -50,13 +54,18 @@ const MODERN_ERRORS: [i64; 3] = [code::HEADER_MISMATCH, code::MISSING_CAPABILITY
 /// One session with a server behind a URL.
 #[derive(Debug)]
 pub(crate) struct Http {
-    client: ArcSwap<reqwest::Client>,
+    pub(super) client: ArcSwap<Client>,
     recipe: dial::Recipe,
     pub(super) url: url::Url,
+    pub(super) uri: Uri,
     pub(super) origin: String,
     /// The URL as people see it: without its query, and with path segments that look like keys masked.
     pub(super) place: String,
+    /// The headers of every request.
     headers: HeaderMap,
+    /// The headers of a message, with the session and the revision. They are put together when one of these changes, not
+    /// for each message.
+    posted: ArcSwap<HeaderMap>,
     /// The program that provides further headers, if one is configured.
     pub(super) helper: Option<Helper>,
     pub(super) tokens: Option<Arc<Authorizer>>,
@@ -90,7 +99,8 @@ impl Http {
     pub(crate) fn new(endpoint: &Endpoint, dialer: &Dialer, limits: &config::Limits) -> Result<Self, Error> {
         let Endpoint { name, remote, tokens, large } = endpoint;
         let origin = remote.url.origin().ascii_serialization();
-        let mut headers = HeaderMap::new();
+        let (uri, mut headers) = asked(&remote.url)?;
+        let mut given = HeaderMap::new();
         for (name, value) in &remote.headers {
             let bad = |what: &str| {
                 Error::Malformed(format!("header `{name}` in the config: its {what} is not legal in HTTP"))
@@ -98,16 +108,19 @@ impl Http {
             let header = HeaderName::try_from(name.as_str()).map_err(|_| bad("name"))?;
             let mut value = HeaderValue::try_from(value.expose()).map_err(|_| bad("value"))?;
             value.set_sensitive(true);
-            headers.append(header, value);
+            given.append(header, value);
         }
+        replace(&mut headers, given);
         let client = dialer.client(remote).map_err(|reason| Error::Untrusted { origin: origin.clone(), reason })?;
-        Ok(Self {
+        let http = Self {
             client: ArcSwap::from_pointee(client),
             recipe: dialer.recipe(remote),
             place: place(&remote.url),
             url: remote.url.clone(),
+            uri,
             origin,
             headers,
+            posted: ArcSwap::default(),
             helper: Helper::of(name, remote),
             tokens: tokens.clone(),
             session: ArcSwapOption::empty(),
@@ -116,7 +129,9 @@ impl Http {
             cap: limits.message,
             redirects: limits.redirects,
             large: large.clone(),
-        })
+        };
+        http.gather_headers();
+        Ok(http)
     }
 
     /// Runs the headers helper, if any, before the time limit of a request starts.
@@ -137,12 +152,9 @@ impl Http {
 
     /// Sends one message; `heads` are the headers of a modern request, which has no session.
     pub(crate) async fn post_with(&self, frame: Frame, heads: Option<&Heads>) -> Result<Reply, Error> {
-        let (own, body) = (heads.map(header_map).transpose()?, frame.into_bytes());
-        let fill = |request: RequestBuilder| {
-            let request = request.header(CONTENT_TYPE, JSON).body(body.clone());
-            if let Some(own) = &own { request.headers(own.clone()) } else { request }
-        };
-        let response = self.send(&Method::POST, &self.url, &BOTH, fill).await?;
+        let own = heads.map(header_map).transpose()?.unwrap_or_default();
+        let asked = Asked { method: Method::POST, place: None, own, body: frame.into_bytes() };
+        let (response, _) = self.send(&asked).await?;
         let status = response.status().as_u16();
         if heads.is_none() && response.status().is_success() {
             self.check_session(&response)?;
@@ -172,12 +184,10 @@ impl Http {
     /// event.
     pub(crate) async fn stream(&self, last_event: Option<&str>) -> Result<EventStream, Error> {
         let last_event = last_event.and_then(|id| HeaderValue::from_str(id).ok());
-        let fill = |request: RequestBuilder| match &last_event {
-            Some(id) => request.header(LAST_EVENT, id),
-            None => request,
-        };
+        let own = last_event.map(|id| (LAST_EVENT, id)).into_iter().collect();
+        let asked = Asked { own, ..Asked::of(Method::GET) };
         let opened = async {
-            let response = self.send(&Method::GET, &self.url, &EVENTS, fill).await?;
+            let (response, _) = self.send(&asked).await?;
             if !response.status().is_success() {
                 self.refused(response).await?;
                 return Err(Error::Malformed(format!("{} answered GET with an error", self.place)));
@@ -221,25 +231,41 @@ impl Http {
     /// Ends the session, if there is one.
     pub(crate) async fn delete(&self) {
         if self.session.load().is_some() {
-            let _ = self.send(&Method::DELETE, &self.url, &BOTH, |request| request).await;
+            let _ = self.send(&Asked::of(Method::DELETE)).await;
         }
     }
 
     /// Names the agreed revision in every request from now on.
     pub(crate) fn agree(&self, version: ProtocolVersion) {
         self.version.store(Some(Arc::new(HeaderValue::from_static(version.as_str()))));
+        self.gather_headers();
     }
 
-    /// Builds a request to a URL of this origin.
-    pub(super) fn request_to(&self, method: Method, url: url::Url, accept: HeaderValue) -> RequestBuilder {
-        let mut request = self.client.load().request(method, url).headers(self.headers.clone()).header(ACCEPT, accept);
+    /// Returns the headers of a request with this method, without credentials.
+    pub(super) fn headers(&self, method: &Method) -> HeaderMap {
+        match *method {
+            Method::POST => HeaderMap::clone(&self.posted.load()),
+            Method::GET => self.with_session(&EVENTS),
+            _ => self.with_session(&BOTH),
+        }
+    }
+
+    fn with_session(&self, accept: &HeaderValue) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        headers.append(ACCEPT, accept.clone());
         if let Some(session) = &*self.session.load() {
-            request = request.header(SESSION, HeaderValue::clone(session));
+            headers.append(SESSION, HeaderValue::clone(session));
         }
         if let Some(version) = &*self.version.load() {
-            request = request.header(VERSION, HeaderValue::clone(version));
+            headers.append(VERSION, HeaderValue::clone(version));
         }
-        request
+        headers
+    }
+
+    fn gather_headers(&self) {
+        let mut headers = self.with_session(&BOTH);
+        headers.append(CONTENT_TYPE, JSON);
+        self.posted.store(Arc::new(headers));
     }
 
     /// Whether the server gave this session an id.
@@ -271,6 +297,7 @@ impl Http {
             )));
         }
         self.session.store(Some(Arc::new(id.clone())));
+        self.gather_headers();
         Ok(())
     }
 
@@ -377,14 +404,88 @@ impl Http {
         }
     }
 
-    pub(super) fn failed(&self, error: &reqwest::Error) -> Error {
-        if let Some(reason) = dial::untrusted(error) {
-            return Error::Untrusted { origin: self.origin.clone(), reason };
+    pub(super) fn failed(&self, error: SendError) -> Error {
+        let origin = || self.origin.clone();
+        match error {
+            SendError::Untrusted(reason) => Error::Untrusted { origin: origin(), reason },
+            SendError::Unreachable(reason) => Error::Unreachable { origin: origin(), reason },
+            SendError::Broken(_) => Error::Broken,
         }
-        if error.is_connect() {
-            return Error::Unreachable { origin: self.origin.clone(), reason: dial::explain(error) };
+    }
+}
+
+/// A request to a server.
+pub(super) struct Asked<'a> {
+    pub(super) method: Method,
+    /// Where it goes, if not to the URL of the config.
+    pub(super) place: Option<(&'a url::Url, &'a Uri)>,
+    /// The headers that only this request has.
+    pub(super) own: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+impl Asked<'_> {
+    /// A request without a body or headers of its own.
+    pub(super) fn of(method: Method) -> Self {
+        Self { method, place: None, own: HeaderMap::new(), body: Bytes::new() }
+    }
+}
+
+/// Returns what a request to a URL of the config asks for, and the headers that follow from the URL. A name and a
+/// password in the URL become a header (RFC 7617).
+fn asked(url: &url::Url) -> Result<(Uri, HeaderMap), Error> {
+    let mut headers = HeaderMap::new();
+    headers.insert(USER_AGENT, HeaderValue::from_static(dial::USER_AGENT));
+    let mut bare = url.clone();
+    if !url.username().is_empty() || url.password().is_some() {
+        // Neither fails for a URL that has a host.
+        let _ = bare.set_username("");
+        let _ = bare.set_password(None);
+        headers.insert(AUTHORIZATION, basic(url));
+    }
+    // Over HTTP/2, which only TLS brings, the authority is no header.
+    if bare.scheme() == "http"
+        && let Ok(host) = HeaderValue::try_from(&bare[url::Position::BeforeHost..url::Position::AfterPort])
+    {
+        headers.insert(HOST, host);
+    }
+    Ok((uri(&bare)?, headers))
+}
+
+/// Returns the credentials in a URL, as a header.
+fn basic(url: &url::Url) -> HeaderValue {
+    let mut pair: Vec<u8> = percent_decode_str(url.username()).collect();
+    pair.push(b':');
+    pair.extend(percent_decode_str(url.password().unwrap_or_default()));
+    let text = format!("Basic {}", STANDARD.encode(pair));
+    let mut value = HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""));
+    value.set_sensitive(true);
+    value
+}
+
+pub(super) fn uri(url: &url::Url) -> Result<Uri, Error> {
+    Uri::try_from(url.as_str()).map_err(|_| Error::Malformed(format!("{} is no URL that HTTP can ask for", place(url))))
+}
+
+/// Adds headers, in place of those with the same names.
+pub(super) fn replace(headers: &mut HeaderMap, others: HeaderMap) {
+    if headers.is_empty() {
+        *headers = others;
+        return;
+    }
+    let mut last = None;
+    for (name, value) in others {
+        match (name, &last) {
+            (Some(name), _) => {
+                headers.insert(name.clone(), value);
+                last = Some(name);
+            }
+            // A further value of the same header has no name.
+            (None, Some(name)) => {
+                headers.append(name, value);
+            }
+            (None, None) => {}
         }
-        Error::Broken
     }
 }
 

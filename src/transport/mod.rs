@@ -31,7 +31,7 @@ mod turn;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use announcer::{Announcer, Spoken};
+pub(crate) use announcer::{Announcer, Listeners, Spoken};
 pub use announcer::{LogMessage, StderrLine};
 pub use command::Unstartable;
 #[cfg_attr(

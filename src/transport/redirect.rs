@@ -1,13 +1,16 @@
 //! Redirects, followed manually: within the origin, a few at most, and a POST only if it stays a POST
 //! (`docs/hazards.md` H28). No configured header and no message ever goes to another origin.
 
-use reqwest::header::{HeaderValue, LOCATION};
-use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use bytes::Bytes;
+use http::header::LOCATION;
+use http::{HeaderMap, Method, Request, StatusCode};
 use url::Url;
 
 use super::helper::HelperHeaders;
+use super::http::{Asked, replace, uri};
 use super::{Error, Http, excerpt};
 use crate::auth::{Authorizer, Held, Tries};
+use crate::dial::Response;
 
 /// The credentials that one request is sent with: the helper's headers, and an access token.
 #[derive(Clone, Copy)]
@@ -17,15 +20,17 @@ struct Credentials<'a> {
 }
 
 impl Http {
-    /// Sends a request that `fill` completes, with the helper's headers and an access token, if there are any. Resends
-    /// it with new credentials if the server may accept those.
-    pub(super) async fn send(
-        &self,
-        method: &Method,
-        url: &Url,
-        accept: &HeaderValue,
-        fill: impl Fn(RequestBuilder) -> RequestBuilder,
-    ) -> Result<Response, Error> {
+    /// Sends a request with the helper's headers and an access token, if there are any. Resends it with new credentials
+    /// if the server may accept those. Returns the response, and the URL that it came from if that is not the first one.
+    pub(super) async fn send(&self, asked: &Asked<'_>) -> Result<(Response, Option<Url>), Error> {
+        if self.helper.is_none() && self.tokens.is_none() {
+            return self.send_with(asked, Credentials { given: None, held: None }).await;
+        }
+        // Boxed, so that requests without credentials are small.
+        Box::pin(self.send_with_credentials(asked)).await
+    }
+
+    async fn send_with_credentials(&self, asked: &Asked<'_>) -> Result<(Response, Option<Url>), Error> {
         let (mut tries, mut replaced) = (Tries::default(), false);
         loop {
             let given = match &self.helper {
@@ -37,7 +42,7 @@ impl Http {
                 None => None,
             };
             let credentials = Credentials { given: given.as_deref(), held: held.as_deref() };
-            let response = self.send_with(method, url, accept, &fill, credentials).await?;
+            let (response, place) = self.send_with(asked, credentials).await?;
             let status = response.status().as_u16();
             if let (Some(helper), Some(given)) = (&self.helper, &given) {
                 let others = helper.judge(status, given, replaced).await?;
@@ -46,10 +51,10 @@ impl Http {
                     continue;
                 }
             }
-            let Some(tokens) = &self.tokens else { return Ok(response) };
+            let Some(tokens) = &self.tokens else { return Ok((response, place)) };
             let again = tokens.judge(status, response.headers(), held.as_ref(), &mut tries).await;
             match again {
-                Ok(false) => return Ok(response),
+                Ok(false) => return Ok((response, place)),
                 Ok(true) => {}
                 Err(reason) => return Err(Error::sign_in(tokens, reason)),
             }
@@ -59,36 +64,46 @@ impl Http {
     /// Sends a request and follows its redirects.
     async fn send_with(
         &self,
-        method: &Method,
-        url: &Url,
-        accept: &HeaderValue,
-        fill: &impl Fn(RequestBuilder) -> RequestBuilder,
-        Credentials { given, held }: Credentials<'_>,
-    ) -> Result<Response, Error> {
+        asked: &Asked<'_>,
+        credentials: Credentials<'_>,
+    ) -> Result<(Response, Option<Url>), Error> {
+        let (url, first) = asked.place.unwrap_or((&self.url, &self.uri));
         let mut elsewhere: Option<Url> = None;
         for _ in 0..=self.redirects {
             let url = elsewhere.as_ref().unwrap_or(url);
-            let request = self.request_to(method.clone(), url.clone(), accept.clone());
-            let request = match given {
-                Some(given) => request.headers(given.headers.clone()),
-                None => request,
-            };
-            let request = match (held, &self.tokens) {
-                (Some(held), Some(tokens)) => {
-                    let headers = Authorizer::headers(held, method.as_str(), url);
-                    request.headers(headers.map_err(|reason| Error::sign_in(tokens, reason))?)
-                }
-                _ => request,
-            };
-            let response = fill(request).send().await.map_err(|error| self.failed(&error))?;
+            let mut request = Request::new(Bytes::clone(&asked.body));
+            *request.method_mut() = asked.method.clone();
+            *request.uri_mut() = if elsewhere.is_none() { first.clone() } else { uri(url)? };
+            *request.headers_mut() = self.headers_with(asked, url, credentials)?;
+            let response = self.client.load().send(request).await.map_err(|error| self.failed(error))?;
             self.check_framing(&response)?;
-            match self.target(method, url, &response)? {
-                None => return Ok(response),
+            match self.target(&asked.method, url, &response)? {
+                None => return Ok((response, elsewhere)),
                 next => elsewhere = next,
             }
         }
         let most = self.redirects;
         Err(Error::Malformed(format!("{} redirects more than {most} times (host.limits.redirects)", self.origin)))
+    }
+
+    fn headers_with(
+        &self,
+        asked: &Asked<'_>,
+        url: &Url,
+        Credentials { given, held }: Credentials<'_>,
+    ) -> Result<HeaderMap, Error> {
+        let mut headers = self.headers(&asked.method);
+        if let Some(given) = given {
+            replace(&mut headers, given.headers.clone());
+        }
+        if let (Some(held), Some(tokens)) = (held, &self.tokens) {
+            let token = Authorizer::headers(held, asked.method.as_str(), url);
+            replace(&mut headers, token.map_err(|reason| Error::sign_in(tokens, reason))?);
+        }
+        if !asked.own.is_empty() {
+            replace(&mut headers, asked.own.clone());
+        }
+        Ok(headers)
     }
 
     /// Returns the target of a redirect; `None` if the response is no redirect.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use reqwest::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
+use http::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
 /// The shortest wait, whatever the server says.
 const LEAST: Duration = Duration::from_secs(1);

@@ -9,16 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::header::CONTENT_TYPE;
-use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use http::{Method, StatusCode, Uri};
 use tokio::time::Instant;
 use url::{Origin, Url};
 
-use super::http::{BOTH, EVENTS, JSON, Kind, kind};
+use super::http::{Asked, Kind, kind, uri};
 use super::turn::Turn;
 use super::{Endpoint, Error, Http, elsewhere, excerpt};
 use crate::config;
-use crate::dial::Dialer;
+use crate::dial::{Dialer, Response};
 use crate::protocol::sse::Events;
 use crate::protocol::{Frame, ProtocolVersion};
 
@@ -33,7 +32,7 @@ const ACCEPTED_BYTES: usize = 64 * 1024;
 pub(crate) struct Sse {
     /// Makes the requests: all of them carry the same headers.
     http: Http,
-    endpoint: OnceLock<Url>,
+    endpoint: OnceLock<(Url, Uri)>,
     /// Whether a message was accepted at the endpoint, which proves that it exists.
     accepted: AtomicBool,
 }
@@ -72,7 +71,7 @@ impl Sse {
     }
 
     async fn opened(&self) -> Result<SseStream, Error> {
-        let response = self.http.send(&Method::GET, &self.http.url, &EVENTS, |request| request).await?;
+        let (response, redirected) = self.http.send(&Asked::of(Method::GET)).await?;
         if !response.status().is_success() {
             self.http.refused(response).await?;
             return Err(self.strange("answered GET with an error"));
@@ -86,7 +85,7 @@ impl Sse {
                 return Err(self.strange(&format!("answered GET with {kind}, not with an event stream{elsewhere}")));
             }
         }
-        let opened = response.url().clone();
+        let opened = redirected.unwrap_or_else(|| self.http.url.clone());
         let (cap, heard) = (self.http.cap, Instant::now());
         let mut stream = SseStream { response, events: Events::new(cap), cap, heard, turn: Turn::default() };
         let Some((kind, data)) = stream.event().await? else {
@@ -97,8 +96,9 @@ impl Sse {
             return Err(self.strange(&format!("began its event stream with `{kind}`, not with `endpoint`")));
         }
         let endpoint = self.resolve(&opened, &data)?;
+        let uri = uri(&endpoint)?;
         // Each `Sse` opens only one stream.
-        let _ = self.endpoint.set(endpoint);
+        let _ = self.endpoint.set((endpoint, uri));
         Ok(stream)
     }
 
@@ -134,10 +134,9 @@ impl Sse {
     /// # Errors
     /// When the message was not accepted; [`Error::not_sent`] tells whether it was sent.
     pub(crate) async fn post(&self, frame: Frame) -> Result<Option<Bytes>, Error> {
-        let Some(endpoint) = self.endpoint.get() else { return Err(Error::Closed) };
-        let body = frame.into_bytes();
-        let fill = |request: RequestBuilder| request.header(CONTENT_TYPE, JSON).body(body.clone());
-        let response = self.http.send(&Method::POST, endpoint, &BOTH, fill).await?;
+        let Some((endpoint, uri)) = self.endpoint.get() else { return Err(Error::Closed) };
+        let asked = Asked { place: Some((endpoint, uri)), body: frame.into_bytes(), ..Asked::of(Method::POST) };
+        let (response, _) = self.http.send(&asked).await?;
         // The status should be 202; some servers send 200, and some add a body.
         if response.status().is_success() {
             self.accepted.store(true, Ordering::Relaxed);

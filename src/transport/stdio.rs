@@ -3,7 +3,9 @@
 //! Writes are queued and go out in batches from one task, so that no caller waits for a child that does not read.
 //! Reading happens in the task that holds the [`PipeReader`].
 
-use std::io::IoSlice;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -250,13 +252,13 @@ async fn write(mut stdin: ChildStdin, queue: Arc<Queue>) {
 
 /// Writes many messages in one system call; small ones are joined first. `count` becomes the number of bytes that the
 /// pipe took.
-async fn write_all(stdin: &mut ChildStdin, mut pieces: Vec<Bytes>, count: &mut usize) -> std::io::Result<()> {
+async fn write_all(stdin: &mut ChildStdin, mut pieces: Vec<Bytes>, count: &mut usize) -> io::Result<()> {
     const TOGETHER: usize = 16 * 1024;
     if pieces.iter().map(Bytes::len).sum::<usize>() <= TOGETHER {
         let whole = pieces.concat();
         while let Some(rest) = whole.get(*count..).filter(|rest| !rest.is_empty()) {
             match stdin.write(rest).await? {
-                0 => return Err(std::io::ErrorKind::WriteZero.into()),
+                0 => return Err(io::ErrorKind::WriteZero.into()),
                 written => *count += written,
             }
         }
@@ -267,7 +269,7 @@ async fn write_all(stdin: &mut ChildStdin, mut pieces: Vec<Bytes>, count: &mut u
         let slices: Vec<IoSlice<'_>> = pieces[first..].iter().take(64).map(|piece| IoSlice::new(piece)).collect();
         let mut written = stdin.write_vectored(&slices).await?;
         if written == 0 {
-            return Err(std::io::ErrorKind::WriteZero.into());
+            return Err(io::ErrorKind::WriteZero.into());
         }
         *count += written;
         while first < pieces.len() && written >= pieces[first].len() {
@@ -279,6 +281,18 @@ async fn write_all(stdin: &mut ChildStdin, mut pieces: Vec<Bytes>, count: &mut u
         }
     }
     Ok(())
+}
+
+/// Reads what a child has written. No buffer is held while there is nothing: most children are silent most of the time.
+async fn read(stdout: &mut ChildStdout, lines: &mut Lines) -> io::Result<usize> {
+    poll_fn(|context| {
+        let read = pin!(stdout.read_buf(lines.space())).poll(context);
+        if read.is_pending() {
+            lines.release();
+        }
+        read
+    })
+    .await
 }
 
 impl PipeReader {
@@ -308,7 +322,7 @@ impl PipeReader {
                     None => std::future::pending().await,
                 }
             };
-            let (stays, noise, space) = (until.is_none(), self.noise.due(), self.lines.space());
+            let (stays, noise) = (until.is_none(), self.noise.due());
             tokio::select! {
                 biased;
                 // These first, because a grandchild may hold the pipe open forever, and fill it too.
@@ -316,7 +330,7 @@ impl PipeReader {
                 status = self.process.wait(), if stays => {
                     self.leaving = Some((Instant::now() + LAST_WORDS, Leaving::Ended(status)));
                 }
-                read = self.stdout.read_buf(space) => {
+                read = read(&mut self.stdout, &mut self.lines) => {
                     match read {
                         Ok(count @ 1..) => self.turn.bytes(count),
                         _ => return Err(self.ended().await),
@@ -385,8 +399,8 @@ impl PipeReader {
         let Self { process, mut stdout, drain, .. } = self;
         let (gone, wait) = oneshot::channel::<()>();
         let swallow = async {
-            let mut nothing = [0u8; 8192];
-            let reading = async { while matches!(stdout.read(&mut nothing).await, Ok(1..)) {} };
+            let mut nothing = tokio::io::sink();
+            let reading = async { drop(tokio::io::copy(&mut stdout, &mut nothing).await) };
             tokio::select! { () = reading => {}, _ = wait => {} }
         };
         let stop = async {

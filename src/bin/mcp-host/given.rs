@@ -26,8 +26,11 @@ pub(crate) async fn read(words: &[String], output: &Output) -> Result<Vec<String
     let mut stdin = false;
     for word in words {
         if Source::of(word).is_some() {
-            return Err(Failure::new(Exit::Usage, format!("`{word}` gives all arguments at once, so nothing may stand beside it"))
-                .help("mcp-host call TOOL -, mcp-host call TOOL @FILE, or for one argument: key=@FILE"));
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("`{word}` gives all arguments at once, so nothing may stand beside it"),
+            )
+            .help("mcp-host call TOOL -, mcp-host call TOOL @FILE, or for one argument: key=@FILE"));
         }
         let value = word.split_once('=').filter(|(key, _)| !key.is_empty() && !word.trim_start().starts_with('{'));
         given.push(match value {

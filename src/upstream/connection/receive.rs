@@ -54,7 +54,8 @@ pub(in crate::upstream) async fn read_pipe(connection: Arc<Connection>, mut read
         }
     }
     connection.lose(&Error::Closed);
-    reader.stop(ladder).await;
+    // Boxed: the task of each child would be as large as its end for all its life.
+    Box::pin(reader.stop(ladder)).await;
 }
 
 /// Reads the messages of a server that runs inside this process.

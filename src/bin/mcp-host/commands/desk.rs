@@ -93,7 +93,8 @@ impl Desk {
             let Some(plan) = plan else { return Err(unknown(server, servers)) };
             let files: Vec<String> = plan.config.files.iter().map(|file| file.display().to_string()).collect();
             let files = files.join(", ");
-            output.remark(&format!("note: the running mcp-host has no server `{server}`, so this command uses {files}"));
+            output
+                .remark(&format!("note: the running mcp-host has no server `{server}`, so this command uses {files}"));
             return daemon.here(Some(server), common, output).await;
         }
         if !common.config.is_empty() {

@@ -51,7 +51,8 @@ fn nowhere(desk: &Desk, server: &str, reason: &str, output: &Output) -> Result<(
 
 async fn made(path: &Path, output: &Output) -> Result<(), Failure> {
     match make_key_file(path).await {
-        Ok(()) => output.talk(&format!("created the key {}; each mcp-host that you start reads it from there", path.display())),
+        Ok(()) => output
+            .talk(&format!("created the key {}; each mcp-host that you start reads it from there", path.display())),
         // Another login has created the file meanwhile.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => {
