@@ -53,14 +53,15 @@ pub enum Event {
 pub struct Events {
     states: broadcast::Receiver<StateChange>,
     lists: broadcast::Receiver<ListsChange>,
-    spoken: broadcast::Receiver<Spoken>,
+    /// `None` if only changes are wanted.
+    spoken: Option<broadcast::Receiver<Spoken>>,
 }
 
 impl Events {
     pub(super) fn new(
         states: broadcast::Receiver<StateChange>,
         lists: broadcast::Receiver<ListsChange>,
-        spoken: broadcast::Receiver<Spoken>,
+        spoken: Option<broadcast::Receiver<Spoken>>,
     ) -> Self {
         Self { states, lists, spoken }
     }
@@ -75,7 +76,7 @@ impl Events {
                 biased;
                 change = self.states.recv() => change.map(Event::State),
                 lists = self.lists.recv() => lists.map(Event::Lists),
-                spoken = self.spoken.recv() => spoken.map(Event::from),
+                spoken = heard(&mut self.spoken) => spoken.map(Event::from),
             };
             match received {
                 Ok(event) => return Some(event),
@@ -83,6 +84,13 @@ impl Events {
                 Err(RecvError::Closed) => return None,
             }
         }
+    }
+}
+
+async fn heard(spoken: &mut Option<broadcast::Receiver<Spoken>>) -> Result<Spoken, RecvError> {
+    match spoken {
+        Some(spoken) => spoken.recv().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -103,7 +111,7 @@ mod tests {
     #[tokio::test]
     async fn a_flood_of_lines_hides_no_change_of_lists() {
         let (states, lists, spoken) = (broadcast::Sender::new(4), broadcast::Sender::new(4), Listeners::default());
-        let mut events = Events::new(states.subscribe(), lists.subscribe(), spoken.subscribe());
+        let mut events = Events::new(states.subscribe(), lists.subscribe(), Some(spoken.subscribe()));
         let announcer = Announcer::new("a", spoken);
         lists.send(ListsChange { tools: true, ..ListsChange::default() }).unwrap();
         (0..2000).for_each(|line| announcer.stderr(&line.to_string()));

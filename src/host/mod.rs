@@ -124,7 +124,15 @@ impl Host {
     /// and to lines that servers write to standard error.
     #[must_use]
     pub fn events(&self) -> Events {
-        Events::new(self.0.manager.events(), self.0.own.lists.subscribe(), self.0.manager.spoken())
+        Events::new(self.0.manager.events(), self.0.own.lists.subscribe(), Some(self.0.manager.spoken()))
+    }
+
+    /// Subscribes, from now on, to changes of server states and of lists, and to nothing that servers say: that would
+    /// take memory.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn changes(&self) -> Events {
+        Events::new(self.0.manager.events(), self.0.own.lists.subscribe(), None)
     }
 
     /// Returns the clients at the doors of this host, the oldest first. The embedding program is not one of them.

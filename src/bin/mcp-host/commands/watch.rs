@@ -40,7 +40,7 @@ impl<'a> Watch<'a> {
             host,
             again,
             output,
-            events: host.events(),
+            events: host.changes(),
             callers: Callers::new(host),
             told: BTreeMap::new(),
             is_all_told: false,
