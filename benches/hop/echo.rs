@@ -115,14 +115,14 @@ pub(crate) async fn serve_stdio(tools: usize) -> io::Result<()> {
     }
 }
 
-/// Serves on a loopback port until standard input, the lifeline, ends.
-pub(crate) async fn serve_http(port: u16, tools: usize) -> io::Result<()> {
+/// Serves on a loopback port until standard input, the lifeline, ends. With `events`, each answer is an event stream.
+pub(crate) async fn serve_http(port: u16, tools: usize, events: bool) -> io::Result<()> {
     let echo = Rc::new(Echo::new(tools));
     accept(port, || {
         let echo = Rc::clone(&echo);
         move |request| {
             let echo = Rc::clone(&echo);
-            async move { Ok::<_, Infallible>(echo.respond(request).await) }
+            async move { Ok::<_, Infallible>(echo.respond(request, events).await) }
         }
     })
     .await
@@ -133,7 +133,7 @@ impl Echo {
         Self { tools: definitions(tools), blob: std::cell::RefCell::new("".into()) }
     }
 
-    async fn respond(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn respond(&self, request: Request<Incoming>, events: bool) -> Response<Full<Bytes>> {
         let plain = |status, body: &'static str| {
             let mut response = Response::new(Full::from(body));
             *response.status_mut() = status;
@@ -156,8 +156,13 @@ impl Echo {
                 answer
             }
         };
+        let (kind, answer) = if events {
+            ("text/event-stream", [b"event: message\ndata: ", &*answer, b"\n\n"].concat())
+        } else {
+            ("application/json", answer)
+        };
         Response::builder()
-            .header(CONTENT_TYPE, "application/json")
+            .header(CONTENT_TYPE, kind)
             // All sessions have the same id, since they hold nothing here. Only the id in the handshake's response is
             // checked.
             .header("Mcp-Session-Id", "echo-session-0123456789abcdef")

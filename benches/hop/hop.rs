@@ -188,9 +188,9 @@ impl Ground {
         let floor_port = free_port()?;
         let (server_port, server, role) = match servers.link {
             Link::Stdio => (None, None, Role::FloorBridge { port: floor_port, tools }),
-            Link::Http => {
+            Link::Http | Link::Events => {
                 let port = free_port()?;
-                let mut server = Process::start(Role::EchoHttp { port, tools })?;
+                let mut server = Process::start(servers.link.over_http(port, tools))?;
                 server.wait_for(port).context("the echo server")?;
                 (Some(port), Some(server), Role::FloorHttp { port: floor_port, upstream: port })
             }

@@ -22,8 +22,20 @@ const LOOK: Duration = Duration::from_millis(1);
 pub(crate) enum Link {
     /// Streamable HTTP.
     Http,
+    /// Streamable HTTP, where each answer is an event stream.
+    Events,
     /// Child processes.
     Stdio,
+}
+
+impl Link {
+    /// Returns the role of a server that is reached over HTTP.
+    pub(crate) fn over_http(self, port: u16, tools: usize) -> Role {
+        match self {
+            Self::Events => Role::EchoEvents { port, tools },
+            Self::Http | Self::Stdio => Role::EchoHttp { port, tools },
+        }
+    }
 }
 
 /// The servers of one run.
@@ -105,9 +117,9 @@ fn entry(servers: Servers, behind: &mut Vec<Process>) -> Result<Value> {
             let program = std::env::current_exe()?;
             json!({ "command": program, "args": Role::EchoStdio { tools }.arguments() })
         }
-        Link::Http => {
+        Link::Http | Link::Events => {
             let port = free_port()?;
-            let mut server = Process::start(Role::EchoHttp { port, tools })?;
+            let mut server = Process::start(servers.link.over_http(port, tools))?;
             server.wait_for(port).context("an echo server")?;
             behind.push(server);
             json!({ "type": "http", "url": format!("http://{}/mcp", loopback(port)) })

@@ -119,7 +119,8 @@ fn run(arguments: Vec<String>) -> Result<ExitCode> {
 async fn play(role: Role) -> std::io::Result<()> {
     match role {
         Role::EchoStdio { tools } => echo::serve_stdio(tools).await,
-        Role::EchoHttp { port, tools } => echo::serve_http(port, tools).await,
+        Role::EchoHttp { port, tools } => echo::serve_http(port, tools, false).await,
+        Role::EchoEvents { port, tools } => echo::serve_http(port, tools, true).await,
         Role::FloorHttp { port, upstream } => floors::serve_http(port, upstream).await,
         Role::FloorBridge { port, tools } => floors::serve_bridge(port, tools).await,
     }

@@ -32,6 +32,8 @@ pub(crate) enum Role {
     EchoStdio { tools: usize },
     /// The echo server over Streamable HTTP.
     EchoHttp { port: u16, tools: usize },
+    /// The same server; each of its answers is an event stream.
+    EchoEvents { port: u16, tools: usize },
     /// Parses HTTP and passes it on to another port.
     FloorHttp { port: u16, upstream: u16 },
     /// Serves HTTP, with an echo server on pipes behind it.
@@ -43,6 +45,7 @@ impl Role {
         let (name, numbers) = match self {
             Self::EchoStdio { tools } => ("--echo-stdio", vec![tools]),
             Self::EchoHttp { port, tools } => ("--echo-http", vec![port.into(), tools]),
+            Self::EchoEvents { port, tools } => ("--echo-events", vec![port.into(), tools]),
             Self::FloorHttp { port, upstream } => ("--floor-http", vec![port.into(), upstream.into()]),
             Self::FloorBridge { port, tools } => ("--floor-bridge", vec![port.into(), tools]),
         };
@@ -62,6 +65,7 @@ impl Role {
         Ok(match arguments.first().map(String::as_str) {
             Some("--echo-stdio") => Some(Self::EchoStdio { tools: number(1)? }),
             Some("--echo-http") => Some(Self::EchoHttp { port: port(1)?, tools: number(2)? }),
+            Some("--echo-events") => Some(Self::EchoEvents { port: port(1)?, tools: number(2)? }),
             Some("--floor-http") => Some(Self::FloorHttp { port: port(1)?, upstream: port(2)? }),
             Some("--floor-bridge") => Some(Self::FloorBridge { port: port(1)?, tools: number(2)? }),
             _ => None,
