@@ -1,11 +1,19 @@
 //! Scans JSON without building anything: finds where a value ends, and whether it is valid.
 //!
 //! Why not `serde_json` for this: it skips strings byte by byte, and a proxy does little else than skip strings. This
-//! scanner skips them at memory speed, and limits the depth. Every value that is opened is still read by `serde_json`.
+//! scanner skips them at memory speed (`strings.rs`), and limits the depth. Every value that is opened is still read by
+//! `serde_json`.
+//!
+//! An untrusted text is read once: [`Scanner::once`] finds the parts, and [`Scanner::is_fine`] says at the end whether
+//! the text was all that it must be. If it was not, [`Scanner::checked`] or [`Scanner::passing`] reads it again, to say
+//! what is wrong and where.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
+
+use super::notes::{Names, Notes, Values};
+use super::strings::{self, Seen};
 
 /// Why bytes are not a JSON value, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,43 +38,95 @@ pub(super) struct Scanner<'a> {
     at: usize,
     strings: Strings,
     most: usize,
+    seen: Seen,
+    /// The names of all members; only while a text is read for the first time.
+    names: Names,
+    /// Whether there is whitespace other than spaces.
+    spaced: bool,
+    /// Values that need not be read again.
+    known: &'a [Range<usize>],
 }
 
 /// How strings are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Strings {
-    /// Every escape is checked.
+    /// Every escape is checked, and the first fault ends the scan.
     Checked,
     /// Only the end is found; bad escapes are left to later readers.
     Skipped,
+    /// Faults are noted, and names, too.
+    Noted,
+    /// The text is known to be JSON.
+    Known,
+}
+
+/// What an untrusted text must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// Valid in every byte.
+    None,
+    /// Valid, but for the escapes in strings, which are left to the receiver. If there are tabs or line breaks between
+    /// values, escapes are checked as well.
+    Escapes,
 }
 
 impl<'a> Scanner<'a> {
-    /// Starts at the beginning of `bytes`, which are known to be JSON.
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0, strings: Strings::Skipped, most: DEPTH }
+    fn of(bytes: &'a [u8], strings: Strings) -> Self {
+        let (seen, names) = (Seen::default(), Names::default());
+        Self { bytes, at: 0, strings, most: DEPTH, seen, names, spaced: false, known: &[] }
     }
 
-    /// Starts at the beginning of untrusted bytes and checks everything.
+    /// Starts at the beginning of `bytes`, which are known to be JSON.
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self::of(bytes, Strings::Known)
+    }
+
+    /// Starts at the beginning of a body that was read before.
+    pub(super) fn again(bytes: &'a [u8], notes: Option<&'a Notes>) -> Self {
+        Self { known: notes.map_or(&[], |notes| &notes.values), ..Self::new(bytes) }
+    }
+
+    /// Starts at the beginning of untrusted bytes, which are read once. Ask [`Scanner::is_fine`] in the end.
+    pub(super) fn once(bytes: &'a [u8]) -> Self {
+        Self::of(bytes, Strings::Noted)
+    }
+
+    /// Starts at the beginning of untrusted bytes and checks everything, in order to say what is wrong.
     pub(super) fn checked(bytes: &'a [u8]) -> Result<Self, Fault> {
         match std::str::from_utf8(bytes) {
-            Ok(_) => Ok(Self { strings: Strings::Checked, ..Self::new(bytes) }),
+            Ok(_) => Ok(Self::of(bytes, Strings::Checked)),
             Err(error) => Err(Fault { at: error.valid_up_to(), what: "invalid UTF-8" }),
         }
     }
 
-    /// Starts at the beginning of bytes that are passed on unopened: only valid UTF-8 and the ends of values are
-    /// checked. The escapes in strings are left to the receiver.
+    /// Starts at the beginning of bytes that are passed on unopened, in order to say what is wrong with them: only valid
+    /// UTF-8 and the ends of values are checked. The escapes in strings are left to the receiver.
     pub(super) fn passing(bytes: &'a [u8]) -> Result<Self, Fault> {
-        // Without a branch inside, the loop is vectorized.
-        let (low, high) = bytes.iter().fold((u8::MAX, 0), |(low, high), byte| (low.min(*byte), high | *byte));
-        if high >= 0x80 {
-            Self::checked(bytes)?;
-        }
+        let scanner = Self::checked(bytes)?;
         // Line breaks and tabs between values are control characters, too. If there are any, strings are checked for
         // them.
-        let strings = if low < 0x20 { Strings::Checked } else { Strings::Skipped };
-        Ok(Self { strings, ..Self::new(bytes) })
+        let has_controls = bytes.iter().any(|byte| *byte < 0x20);
+        Ok(Self { strings: if has_controls { Strings::Checked } else { Strings::Skipped }, ..scanner })
+    }
+
+    /// Reports whether all bytes are as they must be, after the scan of [`Scanner::once`] has met the end without a
+    /// fault.
+    pub(super) fn is_fine(&self, trust: Trust) -> bool {
+        let Seen { beyond_ascii, control, bad_escape, .. } = self.seen;
+        let may_have_bad = trust == Trust::Escapes && !self.spaced;
+        !control && (!bad_escape || may_have_bad) && (!beyond_ascii || simdutf8::basic::from_utf8(self.bytes).is_ok())
+    }
+
+    /// Reports whether the strings read so far have neither bad escapes nor control characters.
+    pub(super) fn has_plain_strings(&self) -> bool {
+        !self.seen.control && !self.seen.bad_escape
+    }
+
+    /// Returns what was noted about a body, which is all or nearly all of the text, and its large values. `None` if the
+    /// strings have bad escapes.
+    pub(super) fn notes(&self, values: Values) -> Option<Notes> {
+        let notes = Notes { values: values.into_inner(), names: Some(self.names), breaks: self.spaced };
+        (!self.seen.bad_escape).then_some(notes)
     }
 
     /// Limits the nesting depth further.
@@ -76,7 +136,8 @@ impl<'a> Scanner<'a> {
 
     /// Skips whitespace and returns the next byte.
     pub(super) fn peek(&mut self) -> Option<u8> {
-        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.bytes.get(self.at) {
+        while let Some(space @ (b' ' | b'\n' | b'\r' | b'\t')) = self.bytes.get(self.at) {
+            self.spaced |= *space != b' ';
             self.at += 1;
         }
         self.bytes.get(self.at).copied()
@@ -113,18 +174,25 @@ impl<'a> Scanner<'a> {
         &mut self,
         mut entry: impl FnMut(Range<usize>, Range<usize>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
+        self.each(|scanner, key| {
+            let value = scanner.value_or_known()?;
+            entry(key, value)
+        })
+    }
+
+    /// Reads an object and calls `member` with each raw key; `member` must skip the value.
+    pub(super) fn each(
+        &mut self,
+        mut member: impl FnMut(&mut Self, Range<usize>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         self.expect(b'{', "expected an object")?;
         if self.peek() == Some(b'}') {
             self.at += 1;
             return Ok(());
         }
         loop {
-            self.peek();
-            let at = self.at;
-            self.string()?;
-            let key = at..self.at;
-            self.expect(b':', "expected `:`")?;
-            entry(key, self.value()?)?;
+            let key = self.key()?;
+            member(self, key)?;
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b'}') => {
@@ -134,6 +202,33 @@ impl<'a> Scanner<'a> {
                 _ => return Err(self.fault("expected `,` or `}`")),
             }
         }
+    }
+
+    /// Skips any value and returns its range. If it is an object, `values` gets its large members, by their ranges in
+    /// the object.
+    pub(super) fn body(&mut self, values: &mut Values) -> Result<Range<usize>, Fault> {
+        if self.peek() != Some(b'{') || self.most == 0 {
+            return self.value();
+        }
+        let start = self.at;
+        self.most -= 1;
+        let read = self.entries(|_, value| {
+            values.note(value.start - start..value.end - start);
+            Ok(())
+        });
+        self.most += 1;
+        read.map(|()| start..self.at)
+    }
+
+    fn value_or_known(&mut self) -> Result<Range<usize>, Fault> {
+        if let [next, later @ ..] = self.known {
+            self.peek();
+            if self.at == next.start {
+                (self.at, self.known) = (next.end, later);
+                return Ok(next.clone());
+            }
+        }
+        self.value()
     }
 
     /// Skips any value and returns its range.
@@ -154,7 +249,7 @@ impl<'a> Scanner<'a> {
                     match (kind, self.peek()) {
                         (b'{', Some(b'}')) | (b'[', Some(b']')) => {}
                         (b'{', _) => {
-                            self.skip_key()?;
+                            self.key()?;
                             continue;
                         }
                         _ => continue,
@@ -171,7 +266,7 @@ impl<'a> Scanner<'a> {
                     (Some(b','), object) => {
                         self.at += 1;
                         if object == 1 {
-                            self.skip_key()?;
+                            self.key()?;
                         }
                         break;
                     }
@@ -198,10 +293,22 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn skip_key(&mut self) -> Result<(), Fault> {
+    /// Skips the name of a member, and returns its range with the quotes.
+    fn key(&mut self) -> Result<Range<usize>, Fault> {
         self.peek();
-        self.string()?;
-        self.expect(b':', "expected `:`")
+        let start = self.at;
+        if self.strings == Strings::Noted {
+            let had_escape = std::mem::take(&mut self.seen.escape);
+            self.string()?;
+            self.names |=
+                if self.seen.escape { Names::ESCAPED } else { Names::of(&self.bytes[start + 1..self.at - 1]) };
+            self.seen.escape |= had_escape;
+        } else {
+            self.string()?;
+        }
+        let end = self.at;
+        self.expect(b':', "expected `:`")?;
+        Ok(start..end)
     }
 
     fn expect(&mut self, byte: u8, what: &'static str) -> Result<(), Fault> {
@@ -218,7 +325,15 @@ impl<'a> Scanner<'a> {
             return Err(self.fault("expected a string"));
         }
         self.at += 1;
-        if self.strings == Strings::Skipped { self.skip_string() } else { self.check_string() }
+        match self.strings {
+            Strings::Checked => self.check_string(),
+            Strings::Skipped => self.skip_string(),
+            Strings::Noted | Strings::Known => {
+                let end = strings::end(self.bytes, self.at, &mut self.seen);
+                self.at = end.ok_or_else(|| self.fault("unterminated string"))?;
+                Ok(())
+            }
+        }
     }
 
     /// Skips to the end of a string: a quote after an even number of backslashes.
@@ -310,7 +425,8 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn fault(&self, what: &'static str) -> Fault {
+    /// Says what is wrong at the current position.
+    pub(super) fn fault(&self, what: &'static str) -> Fault {
         Fault { at: self.at, what }
     }
 }
@@ -331,8 +447,46 @@ mod tests {
     use super::*;
 
     fn is_json(text: &str) -> bool {
-        let Ok(mut scanner) = Scanner::checked(text.as_bytes()) else { return false };
-        scanner.value().is_ok() && scanner.end().is_ok()
+        takes(text.as_bytes(), Trust::None)
+    }
+
+    /// Whether one pass takes the text; it must be as the slow readers say.
+    fn takes(bytes: &[u8], trust: Trust) -> bool {
+        let mut scanner = Scanner::once(bytes);
+        let quickly = scanner.value().is_ok() && scanner.end().is_ok() && scanner.is_fine(trust);
+        let slowly = match trust {
+            Trust::None => Scanner::checked(bytes),
+            Trust::Escapes => Scanner::passing(bytes),
+        };
+        let slowly = slowly.is_ok_and(|mut scanner| scanner.value().is_ok() && scanner.end().is_ok());
+        assert_eq!(quickly, slowly, "{trust:?}: {}", String::from_utf8_lossy(bytes));
+        quickly
+    }
+
+    /// Pieces of texts that are JSON, or nearly.
+    fn pieces() -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop_oneof![
+            "[\\[\\]{}:,\n\t ]".prop_map(String::into_bytes),
+            "\"(a|é|\\\\n|\\\\\"|\\\\\\\\|\\\\u00e9|\\\\ud83d\\\\ude00|\\\\ud800|/){0,30}\""
+                .prop_map(String::into_bytes),
+            "(true|null|-1\\.5e3|0)".prop_map(String::into_bytes),
+            "(\"|\\\\|\\\\x|\\\\u12|\u{1}|tru|01)".prop_map(String::into_bytes),
+            Just(b"\xff".to_vec()),
+            Just(b"\"\xc3\"".to_vec()),
+            "[a-z]{60,70}".prop_map(|text| format!("\"{text}").into_bytes()),
+        ];
+        prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
+    }
+
+    /// JSON with members that one pass has to find.
+    fn object() -> impl Strategy<Value = Vec<u8>> {
+        let member = (
+            "[a-c]",
+            prop_oneof![9 => "\"(a|é|\\\\\"|\\\\u00e9| ){0,40}\"".prop_map(String::into_bytes), 1 => pieces()],
+        );
+        let text = |(name, value): (String, Vec<u8>)| [format!("\"{name}\": ").into_bytes(), value].concat();
+        let members = prop::collection::vec(member.prop_map(text), 0..5);
+        members.prop_map(|members| [b"{".to_vec(), members.join(&b","[..]), b"}".to_vec()].concat())
     }
 
     #[test]
@@ -344,6 +498,35 @@ mod tests {
     }
 
     proptest! {
+        /// `serde_json` is the oracle.
+        #[test]
+        fn one_pass_takes_what_the_oracle_takes(text in prop_oneof![pieces(), object()], depth in 1..140usize) {
+            let is_taken = takes(&text, Trust::None);
+            // It leaves UTF-8 in values that it ignores to others.
+            let theirs = std::str::from_utf8(&text).is_ok() && serde_json::from_slice::<IgnoredAny>(&text).is_ok();
+            prop_assert_eq!(is_taken, theirs, "{}", String::from_utf8_lossy(&text));
+            prop_assert!(takes(&text, Trust::Escapes) || !is_taken);
+            let deep = [b"[".repeat(depth), text, b"]".repeat(depth)].concat();
+            let theirs = std::str::from_utf8(&deep).is_ok() && serde_json::from_slice::<IgnoredAny>(&deep).is_ok();
+            prop_assert!(!takes(&deep, Trust::None) || theirs);
+            prop_assert!(takes(&deep, Trust::None) || !theirs || depth > DEPTH - 8);
+        }
+
+        #[test]
+        fn one_pass_finds_the_same_members(text in object()) {
+            let members = |mut scanner: Scanner<'_>| {
+                let mut found = Vec::new();
+                let read = scanner.entries(|key, range| {
+                    found.push((key, range));
+                    Ok(())
+                });
+                read.and_then(|()| scanner.end()).is_ok().then_some((found, scanner.is_fine(Trust::None)))
+            };
+            let slowly = Scanner::checked(&text).ok().and_then(members);
+            let quickly = members(Scanner::once(&text)).filter(|(_, is_fine)| *is_fine);
+            prop_assert_eq!(quickly.map(|(found, _)| found), slowly.map(|(found, _)| found));
+        }
+
         /// Values that are passed on end where the oracle says they end.
         #[test]
         fn passing_finds_the_same_members(

@@ -9,14 +9,15 @@ use serde_json::value::RawValue;
 use crate::exposed::{UriMode, exposed_uri};
 use crate::name::ServerName;
 use crate::protocol::raw::{array, member, string};
-use crate::protocol::{Edits, Raw, object};
+use crate::protocol::{Edits, Names, Raw, object};
 
 /// Exposes the URIs in the body of a result, or of a server's sampling request: in `contents`, in content blocks
 /// (links, embedded resources, tool results), in prompt messages, and in `_meta`. `structuredContent` stays unchanged.
 /// A body that shows no sign of a URI is not parsed.
 #[must_use]
 pub(crate) fn expose_content(body: &Raw, alias: &ServerName, mode: UriMode) -> Raw {
-    if mode == UriMode::Passthrough || !may_hold_uris(body.as_bytes()) {
+    let may_hold = || body.has_names(Names::URI).unwrap_or_else(|| may_hold_uris(body.as_bytes()));
+    if mode == UriMode::Passthrough || !may_hold() {
         return body.clone();
     }
     let mut rewrite = Rewrite { edits: Edits::new(body), alias };
