@@ -41,9 +41,8 @@ pub(super) fn end(bytes: &[u8], at: usize, seen: &mut Seen) -> Option<usize> {
 
 /// Does the same as [`end`], for a string of any length and content.
 fn long(bytes: &[u8], mut at: usize, seen: &mut Seen) -> Option<usize> {
-    // Whether the first byte of the block is escaped, as a bit.
-    let mut carried = 0;
-    let mut all = u8x16::splat(0);
+    let mut carried = Carried::default();
+    let (mut all, mut plain) = (u8x16::splat(0), 0);
     let end = loop {
         let rest = bytes.get(at..).filter(|rest| !rest.is_empty());
         let Some(rest) = rest else { break None };
@@ -57,24 +56,27 @@ fn long(bytes: &[u8], mut at: usize, seen: &mut Seen) -> Option<usize> {
             }
         };
         let lanes = lanes(block);
-        let (quotes, slashes) = (lanes.map(|lane| lane.cmp_eq(u8x16::splat(b'"'))), lanes.map(is_slash));
+        let (quotes, slashes) = (equal(lanes, b'"'), equal(lanes, b'\\'));
         all |= either(lanes);
-        let least = lanes[0].min(lanes[1]).min(lanes[2].min(lanes[3]));
-        let controls = is_control(least);
-        if bits(either(quotes) | either(slashes) | controls) | carried == 0 {
+        let controls = is_control(lanes[0].min(lanes[1]).min(lanes[2].min(lanes[3])));
+        if bits(either(quotes) | either(slashes) | controls) | carried.escape | carried.digits == 0 {
             at += BLOCK;
+            plain += 1;
+            if plain % PLAIN == 0 {
+                at += bytes.get(at..).map_or(0, |rest| stride(rest, seen));
+            }
             continue;
         }
         let (mut quotes, slashes) = (joined(quotes), joined(slashes));
-        let escaped = if slashes | carried == 0 { 0 } else { escaped(slashes, &mut carried) };
+        let escaped = if slashes | carried.escape == 0 { 0 } else { escaped(slashes, &mut carried.escape) };
         quotes &= !escaped;
         let inside = before(quotes);
         if bits(controls) != 0 {
             seen.control |= joined(lanes.map(is_control)) & inside != 0;
         }
-        if escaped & inside != 0 {
+        if escaped & inside | carried.digits != 0 {
             seen.escape = true;
-            seen.bad_escape |= !are_escapes(rest, block, escaped & inside);
+            seen.bad_escape |= !are_escapes(block, escaped & inside, &mut carried.digits);
         }
         if quotes != 0 {
             break Some(at + quotes.trailing_zeros() as usize + 1);
@@ -83,6 +85,33 @@ fn long(bytes: &[u8], mut at: usize, seen: &mut Seen) -> Option<usize> {
     };
     seen.beyond_ascii |= bits(all) != 0;
     end
+}
+
+/// What one block says about the first bytes of the next.
+#[derive(Default)]
+struct Carried {
+    /// Whether the first byte is escaped, as a bit.
+    escape: u64,
+    /// The bytes that must be hexadecimal digits.
+    digits: u64,
+}
+
+/// After every fourth block without anything special, the next special byte is searched for, which is faster in long
+/// plain text.
+const PLAIN: u32 = 4;
+
+/// Returns how many bytes come before the next quote or backslash, as far as it looks.
+#[inline(never)]
+fn stride(rest: &[u8], seen: &mut Seen) -> usize {
+    /// What was searched is still in the nearest cache when it is looked at.
+    const AHEAD: usize = 16 * 1024;
+    let ahead = &rest[..rest.len().min(AHEAD)];
+    let length = memchr::memchr2(b'"', b'\\', ahead).unwrap_or(ahead.len());
+    // Without a branch inside, the loop is vectorized.
+    let (low, high) = ahead[..length].iter().fold((u8::MAX, 0), |(low, high), byte| (low.min(*byte), high | *byte));
+    seen.control |= low < 0x20;
+    seen.beyond_ascii |= high >= 0x80;
+    length
 }
 
 /// Returns the bits of the bytes that a backslash escapes. `carried` says whether the first byte is escaped, and from
@@ -98,48 +127,46 @@ fn escaped(slashes: u64, carried: &mut u64) -> u64 {
     escaped
 }
 
-/// What a byte may be in an escape, by bits.
-static KINDS: [u8; 256] = {
-    let mut kinds = [NO_ESCAPE | NO_DIGIT; 256];
+/// Which bytes may be the letter of an escape, and which ask for four hexadecimal digits.
+static LETTERS: [u8; 256] = {
+    let mut letters = [BAD; 256];
     let (known, mut at) = (b"\"\\/bfnrt", 0);
     while at < known.len() {
-        kinds[known[at] as usize] &= !NO_ESCAPE;
+        letters[known[at] as usize] = 0;
         at += 1;
     }
-    kinds[b'u' as usize] = UNIT | NO_DIGIT;
-    let (digits, mut at) = (b"0123456789abcdefABCDEF", 0);
-    while at < digits.len() {
-        kinds[digits[at] as usize] &= !NO_DIGIT;
-        at += 1;
-    }
-    kinds
+    letters[b'u' as usize] = UNIT;
+    letters
 };
-/// Not the letter of an escape.
-const NO_ESCAPE: u8 = 1;
-/// The letter before four hexadecimal digits.
+const BAD: u8 = 1;
 const UNIT: u8 = 2;
-/// Not a hexadecimal digit.
-const NO_DIGIT: u8 = 4;
 
-/// Whether the escaped bytes of a block are escapes of JSON; `rest` begins with the block.
-fn are_escapes(rest: &[u8], block: &[u8; BLOCK], escaped: u64) -> bool {
-    let mut kinds = 0;
-    for at in ones(escaped) {
-        kinds |= KINDS[usize::from(block[at])];
+/// Whether the escaped bytes of a block are escapes of JSON. `digits` are the bytes that must be hexadecimal digits, and
+/// from then on those of the next block.
+fn are_escapes(block: &[u8; BLOCK], escaped: u64, digits: &mut u64) -> bool {
+    // Text with one unit often has nothing but units, so they are not looked at one by one.
+    if *digits != 0 || block[escaped.trailing_zeros() as usize % BLOCK] == b'u' {
+        return with_units(block, escaped, digits);
     }
-    kinds & NO_ESCAPE == 0 && (kinds & UNIT == 0 || are_units(rest, block, escaped))
+    match letters(block, escaped) {
+        0 => true,
+        kinds => kinds & BAD == 0 && with_units(block, escaped, digits),
+    }
 }
 
-/// Whether four hexadecimal digits follow each escaped `u`.
-fn are_units(rest: &[u8], block: &[u8; BLOCK], escaped: u64) -> bool {
-    let mut kinds = 0;
-    for at in ones(escaped).filter(|at| block[*at] == b'u') {
-        kinds |= match rest.get(at + 1..).and_then(|rest| rest.first_chunk::<4>()) {
-            Some(digits) => digits.iter().fold(0, |kinds, digit| kinds | KINDS[usize::from(*digit)]),
-            None => NO_DIGIT,
-        };
-    }
-    kinds & NO_DIGIT == 0
+/// Does the same where there may be units: escapes of four hexadecimal digits.
+#[inline(never)]
+fn with_units(block: &[u8; BLOCK], escaped: u64, digits: &mut u64) -> bool {
+    let lanes = lanes(block);
+    let units = joined(equal(lanes, b'u')) & escaped;
+    let wanted = *digits | units << 1 | units << 2 | units << 3 | units << 4;
+    *digits = units >> 63 | units >> 62 | units >> 61 | units >> 60;
+    letters(block, escaped & !units) == 0 && wanted & !joined(lanes.map(is_digit)) == 0
+}
+
+/// Returns what the escaped bytes are, as bits.
+fn letters(block: &[u8; BLOCK], escaped: u64) -> u8 {
+    ones(escaped).fold(0, |kinds, at| kinds | LETTERS[usize::from(block[at])])
 }
 
 /// Returns the positions of the bits that are set.
@@ -161,8 +188,17 @@ fn lanes(block: &[u8; BLOCK]) -> [u8x16; 4] {
     [0, 1, 2, 3].map(|at| u8x16::new(lanes[at]))
 }
 
-fn is_slash(lane: u8x16) -> u8x16 {
-    lane.cmp_eq(u8x16::splat(b'\\'))
+fn equal(lanes: [u8x16; 4], byte: u8) -> [u8x16; 4] {
+    lanes.map(|lane| lane.cmp_eq(u8x16::splat(byte)))
+}
+
+/// Whether the bytes are hexadecimal digits.
+fn is_digit(lane: u8x16) -> u8x16 {
+    let is_within = |lane: u8x16, first: u8, last: u8| {
+        let from_first = lane - u8x16::splat(first);
+        from_first.min(u8x16::splat(last - first)).cmp_eq(from_first)
+    };
+    is_within(lane, b'0', b'9') | is_within(lane | u8x16::splat(0x20), b'a', b'f')
 }
 
 fn is_control(lane: u8x16) -> u8x16 {
