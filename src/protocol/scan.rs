@@ -135,7 +135,16 @@ impl<'a> Scanner<'a> {
     }
 
     /// Skips whitespace and returns the next byte.
+    #[inline]
     pub(super) fn peek(&mut self) -> Option<u8> {
+        match self.bytes.get(self.at) {
+            Some(byte) if *byte > b' ' => Some(*byte),
+            _ => self.peek_behind_space(),
+        }
+    }
+
+    #[inline(never)]
+    fn peek_behind_space(&mut self) -> Option<u8> {
         while let Some(space @ (b' ' | b'\n' | b'\r' | b'\t')) = self.bytes.get(self.at) {
             self.spaced |= *space != b' ';
             self.at += 1;
