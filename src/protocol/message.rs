@@ -7,7 +7,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::notes::{NOTED, Values};
+use super::notes::NOTED;
 use super::scan::{DEPTH, Scanner, Trust, key_of};
 use super::{ErrorObject, Method, Raw, RequestId, code};
 
@@ -324,23 +324,27 @@ impl Envelope {
     fn once(bytes: &Bytes, depth: usize, trust: Trust) -> Option<Self> {
         let mut scanner = Scanner::once(bytes).within(depth);
         let mut envelope = Self::default();
-        let (mut is_twice, mut of_params, mut of_result) = (false, Values::default(), Values::default());
+        let (mut is_twice, mut of_params, mut of_result) = (false, 0..0, 0..0);
         let read = scanner.each(|scanner, key| {
             let key = key_of(&bytes[key]).ok_or_else(|| scanner.fault("a bad key"))?;
             let range = match &*key {
-                "params" => scanner.body(&mut of_params)?,
-                "result" => scanner.body(&mut of_result)?,
+                "params" | "result" => scanner.body()?,
                 _ => scanner.value()?,
             };
+            match &*key {
+                "params" => of_params = range.clone(),
+                "result" => of_result = range.clone(),
+                _ => {}
+            }
             if let Some(slot) = envelope.slot(&key) {
                 is_twice |= slot.replace(Raw::trusted(bytes.slice(range))).is_some();
             }
             Ok(())
         });
         read.ok()?;
-        for (slot, values) in [(&mut envelope.params, of_params), (&mut envelope.result, of_result)] {
-            if let Some(body) = slot.take_if(|body| body.as_bytes().len() >= NOTED) {
-                *slot = Some(body.noted(scanner.notes(values)));
+        for (slot, range) in [(&mut envelope.params, of_params), (&mut envelope.result, of_result)] {
+            if let Some(body) = slot.take_if(|_| range.len() >= NOTED) {
+                *slot = Some(body.noted(scanner.notes(&range)));
             }
         }
         scanner.end().ok()?;

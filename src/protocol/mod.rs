@@ -16,6 +16,7 @@ mod method;
 mod notes;
 mod opened;
 pub(crate) mod ours;
+mod part;
 pub(crate) mod raw;
 mod scan;
 pub(crate) mod sse;
@@ -37,6 +38,7 @@ pub(crate) use message::{batch, is_batch};
 pub use method::Method;
 pub(crate) use notes::Names;
 pub(crate) use opened::Opened;
+pub(crate) use part::Part;
 pub(crate) use raw::Edits;
 #[doc(hidden)]
 pub use raw::object;

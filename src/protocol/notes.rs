@@ -6,13 +6,14 @@ use std::ops::{BitOrAssign, Range};
 
 /// The length from which a body has notes, and from which one of its values is noted. Shorter text is read as fast.
 pub(super) const NOTED: usize = 1024;
-/// The most values that are noted.
-const MOST: usize = 16;
+/// The most strings, and with them the most values, that are noted.
+const STRINGS: usize = 64;
+const VALUES: usize = 80;
 
 /// What is known about a body.
 #[derive(Clone, Debug)]
 pub(super) struct Notes {
-    /// The large values among the members of the body, in order.
+    /// The large values in it, ordered by their beginnings: members of the body itself, and strings at any depth.
     pub(super) values: Vec<Range<usize>>,
     /// The names that occur in it, at any depth; `None` if that is not known.
     pub(super) names: Option<Names>,
@@ -20,20 +21,31 @@ pub(super) struct Notes {
     pub(super) breaks: bool,
 }
 
-/// The large values among the members of a body, as the scan finds them.
-#[derive(Debug, Default)]
+/// The large values in a text, as the scan finds them.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Values(Vec<Range<usize>>);
 
 impl Values {
-    /// Notes a value, if it is large.
-    pub(super) fn note(&mut self, value: Range<usize>) {
-        if value.len() >= NOTED && self.0.len() < MOST {
+    /// Notes a string, if it is large.
+    pub(super) fn string(&mut self, value: Range<usize>) {
+        if value.len() >= NOTED && self.0.len() < STRINGS {
             self.0.push(value);
         }
     }
 
-    pub(super) fn into_inner(self) -> Vec<Range<usize>> {
-        self.0
+    /// Notes a member of the body itself, if it is large.
+    pub(super) fn member(&mut self, value: Range<usize>) {
+        if value.len() >= NOTED && self.0.len() < VALUES && self.0.last() != Some(&value) {
+            self.0.push(value);
+        }
+    }
+
+    /// Returns those inside a body, by their ranges there.
+    pub(super) fn within(&self, body: &Range<usize>) -> Vec<Range<usize>> {
+        let inside = self.0.iter().filter(|value| body.start < value.start && value.end < body.end);
+        let mut values: Vec<_> = inside.map(|value| value.start - body.start..value.end - body.start).collect();
+        values.sort_unstable_by_key(|value| value.start);
+        values
     }
 }
 

@@ -111,7 +111,13 @@ impl Raw {
         self.notes.as_ref().is_some_and(|notes| !notes.breaks)
     }
 
-    fn scanner(&self) -> Scanner<'_> {
+    /// Whether the value is valid in every byte: escapes in strings may not have been checked.
+    pub(super) fn is_sound(&self) -> bool {
+        let mut scanner = Scanner::once(&self.bytes);
+        self.notes.is_some() || scanner.value().is_ok() && scanner.end().is_ok() && scanner.is_fine(Trust::None)
+    }
+
+    pub(super) fn scanner(&self) -> Scanner<'_> {
         Scanner::again(&self.bytes, self.notes.as_deref())
     }
 

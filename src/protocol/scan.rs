@@ -43,7 +43,9 @@ pub(super) struct Scanner<'a> {
     names: Names,
     /// Whether there is whitespace other than spaces.
     spaced: bool,
-    /// Values that need not be read again.
+    /// The large values; only while a text is read for the first time.
+    large: Values,
+    /// Values that need not be read again, ordered by their beginnings.
     known: &'a [Range<usize>],
 }
 
@@ -72,8 +74,8 @@ pub(super) enum Trust {
 
 impl<'a> Scanner<'a> {
     fn of(bytes: &'a [u8], strings: Strings) -> Self {
-        let (seen, names) = (Seen::default(), Names::default());
-        Self { bytes, at: 0, strings, most: DEPTH, seen, names, spaced: false, known: &[] }
+        let (seen, names, large) = (Seen::default(), Names::default(), Values::default());
+        Self { bytes, at: 0, strings, most: DEPTH, seen, names, spaced: false, large, known: &[] }
     }
 
     /// Starts at the beginning of `bytes`, which are known to be JSON.
@@ -84,6 +86,12 @@ impl<'a> Scanner<'a> {
     /// Starts at the beginning of a body that was read before.
     pub(super) fn again(bytes: &'a [u8], notes: Option<&'a Notes>) -> Self {
         Self { known: notes.map_or(&[], |notes| &notes.values), ..Self::new(bytes) }
+    }
+
+    /// Starts at another position.
+    pub(super) fn from(self, at: usize) -> Self {
+        let known = &self.known[self.known.partition_point(|value| value.start < at)..];
+        Self { at, known, ..self }
     }
 
     /// Starts at the beginning of untrusted bytes, which are read once. Ask [`Scanner::is_fine`] in the end.
@@ -122,10 +130,9 @@ impl<'a> Scanner<'a> {
         !self.seen.control && !self.seen.bad_escape
     }
 
-    /// Returns what was noted about a body, which is all or nearly all of the text, and its large values. `None` if the
-    /// strings have bad escapes.
-    pub(super) fn notes(&self, values: Values) -> Option<Notes> {
-        let notes = Notes { values: values.into_inner(), names: Some(self.names), breaks: self.spaced };
+    /// Returns what was noted about a body, which is all or nearly all of the text. `None` if strings have bad escapes.
+    pub(super) fn notes(&self, body: &Range<usize>) -> Option<Notes> {
+        let notes = Notes { values: self.large.within(body), names: Some(self.names), breaks: self.spaced };
         (!self.seen.bad_escape).then_some(notes)
     }
 
@@ -184,7 +191,7 @@ impl<'a> Scanner<'a> {
         mut entry: impl FnMut(Range<usize>, Range<usize>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         self.each(|scanner, key| {
-            let value = scanner.value_or_known()?;
+            let value = scanner.value()?;
             entry(key, value)
         })
     }
@@ -213,37 +220,65 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Skips any value and returns its range. If it is an object, `values` gets its large members, by their ranges in
-    /// the object.
-    pub(super) fn body(&mut self, values: &mut Values) -> Result<Range<usize>, Fault> {
+    /// Reads an array and returns the ranges of its items.
+    pub(super) fn items(&mut self) -> Result<Vec<Range<usize>>, Fault> {
+        self.expect(b'[', "expected an array")?;
+        let mut items = Vec::new();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(items);
+        }
+        loop {
+            items.push(self.value()?);
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => {
+                    self.at += 1;
+                    return Ok(items);
+                }
+                _ => return Err(self.fault("expected `,` or `]`")),
+            }
+        }
+    }
+
+    /// Skips any value and returns its range. If it is an object, its large members are noted.
+    pub(super) fn body(&mut self) -> Result<Range<usize>, Fault> {
         if self.peek() != Some(b'{') || self.most == 0 {
             return self.value();
         }
         let start = self.at;
         self.most -= 1;
-        let read = self.entries(|_, value| {
-            values.note(value.start - start..value.end - start);
+        let read = self.each(|scanner, _| {
+            let value = scanner.value()?;
+            scanner.large.member(value);
             Ok(())
         });
         self.most += 1;
         read.map(|()| start..self.at)
     }
 
-    fn value_or_known(&mut self) -> Result<Range<usize>, Fault> {
-        if let [next, later @ ..] = self.known {
-            self.peek();
-            if self.at == next.start {
-                (self.at, self.known) = (next.end, later);
-                return Ok(next.clone());
+    /// Returns the end of the value at the current position, if it was read before.
+    fn known_end(&mut self) -> Option<usize> {
+        while let [next, later @ ..] = self.known {
+            if next.start == self.at {
+                return Some(next.end);
             }
+            if next.start > self.at {
+                return None;
+            }
+            self.known = later;
         }
-        self.value()
+        None
     }
 
     /// Skips any value and returns its range.
     pub(super) fn value(&mut self) -> Result<Range<usize>, Fault> {
         self.peek();
         let start = self.at;
+        if let Some(end) = self.known_end() {
+            self.at = end;
+            return Ok(start..end);
+        }
         // The open objects (1) and arrays (0), the innermost in the lowest bit.
         let (mut open, mut depth) = (0u128, 0);
         loop {
@@ -333,6 +368,11 @@ impl<'a> Scanner<'a> {
         if self.bytes.get(self.at) != Some(&b'"') {
             return Err(self.fault("expected a string"));
         }
+        if let Some(end) = self.known_end() {
+            self.at = end;
+            return Ok(());
+        }
+        let start = self.at;
         self.at += 1;
         match self.strings {
             Strings::Checked => self.check_string(),
@@ -340,6 +380,9 @@ impl<'a> Scanner<'a> {
             Strings::Noted | Strings::Known => {
                 let end = strings::end(self.bytes, self.at, &mut self.seen);
                 self.at = end.ok_or_else(|| self.fault("unterminated string"))?;
+                if self.strings == Strings::Noted {
+                    self.large.string(start..self.at);
+                }
                 Ok(())
             }
         }
@@ -446,135 +489,4 @@ pub(super) fn key_of(text: &[u8]) -> Option<Cow<'_, str>> {
         return serde_json::from_slice::<String>(text).ok().map(Cow::Owned);
     }
     std::str::from_utf8(text.get(1..text.len() - 1)?).ok().map(Cow::Borrowed)
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use serde::de::IgnoredAny;
-
-    use super::*;
-
-    fn is_json(text: &str) -> bool {
-        takes(text.as_bytes(), Trust::None)
-    }
-
-    /// Whether one pass takes the text; it must be as the slow readers say.
-    fn takes(bytes: &[u8], trust: Trust) -> bool {
-        let mut scanner = Scanner::once(bytes);
-        let quickly = scanner.value().is_ok() && scanner.end().is_ok() && scanner.is_fine(trust);
-        let slowly = match trust {
-            Trust::None => Scanner::checked(bytes),
-            Trust::Escapes => Scanner::passing(bytes),
-        };
-        let slowly = slowly.is_ok_and(|mut scanner| scanner.value().is_ok() && scanner.end().is_ok());
-        assert_eq!(quickly, slowly, "{trust:?}: {}", String::from_utf8_lossy(bytes));
-        quickly
-    }
-
-    /// Pieces of texts that are JSON, or nearly.
-    fn pieces() -> impl Strategy<Value = Vec<u8>> {
-        let piece = prop_oneof![
-            "[\\[\\]{}:,\n\t ]".prop_map(String::into_bytes),
-            "\"(a|é|\\\\n|\\\\\"|\\\\\\\\|\\\\u00e9|\\\\ud83d\\\\ude00|\\\\ud800|/){0,30}\""
-                .prop_map(String::into_bytes),
-            "(true|null|-1\\.5e3|0)".prop_map(String::into_bytes),
-            "(\"|\\\\|\\\\x|\\\\u12|\u{1}|tru|01)".prop_map(String::into_bytes),
-            Just(b"\xff".to_vec()),
-            Just(b"\"\xc3\"".to_vec()),
-            "[a-z]{60,70}".prop_map(|text| format!("\"{text}").into_bytes()),
-        ];
-        prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
-    }
-
-    /// JSON with members that one pass has to find.
-    fn object() -> impl Strategy<Value = Vec<u8>> {
-        let member = (
-            "[a-c]",
-            prop_oneof![9 => "\"(a|é|\\\\\"|\\\\u00e9| ){0,40}\"".prop_map(String::into_bytes), 1 => pieces()],
-        );
-        let text = |(name, value): (String, Vec<u8>)| [format!("\"{name}\": ").into_bytes(), value].concat();
-        let members = prop::collection::vec(member.prop_map(text), 0..5);
-        members.prop_map(|members| [b"{".to_vec(), members.join(&b","[..]), b"}".to_vec()].concat())
-    }
-
-    #[test]
-    fn h38_nesting_has_an_end() {
-        for (depth, fine) in [(127, true), (128, true), (129, false), (100_000, false)] {
-            assert_eq!(is_json(&format!("{}{}", "[".repeat(depth), "]".repeat(depth))), fine, "{depth}");
-            assert_eq!(is_json(&format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth))), fine, "{depth}");
-        }
-    }
-
-    proptest! {
-        /// `serde_json` is the oracle.
-        #[test]
-        fn one_pass_takes_what_the_oracle_takes(text in prop_oneof![pieces(), object()], depth in 1..140usize) {
-            let is_taken = takes(&text, Trust::None);
-            // It leaves UTF-8 in values that it ignores to others.
-            let theirs = std::str::from_utf8(&text).is_ok() && serde_json::from_slice::<IgnoredAny>(&text).is_ok();
-            prop_assert_eq!(is_taken, theirs, "{}", String::from_utf8_lossy(&text));
-            prop_assert!(takes(&text, Trust::Escapes) || !is_taken);
-            let deep = [b"[".repeat(depth), text, b"]".repeat(depth)].concat();
-            let theirs = std::str::from_utf8(&deep).is_ok() && serde_json::from_slice::<IgnoredAny>(&deep).is_ok();
-            prop_assert!(!takes(&deep, Trust::None) || theirs);
-            prop_assert!(takes(&deep, Trust::None) || !theirs || depth > DEPTH - 8);
-        }
-
-        #[test]
-        fn one_pass_finds_the_same_members(text in object()) {
-            let members = |mut scanner: Scanner<'_>| {
-                let mut found = Vec::new();
-                let read = scanner.entries(|key, range| {
-                    found.push((key, range));
-                    Ok(())
-                });
-                read.and_then(|()| scanner.end()).is_ok().then_some((found, scanner.is_fine(Trust::None)))
-            };
-            let slowly = Scanner::checked(&text).ok().and_then(members);
-            let quickly = members(Scanner::once(&text)).filter(|(_, is_fine)| *is_fine);
-            prop_assert_eq!(quickly.map(|(found, _)| found), slowly.map(|(found, _)| found));
-        }
-
-        /// Values that are passed on end where the oracle says they end.
-        #[test]
-        fn passing_finds_the_same_members(
-            object in prop::collection::btree_map("[a-d\\\\\"é]{1,3}", "[a\\\\\"\n]{0,6}", 0..5),
-        ) {
-            for text in [serde_json::to_string(&object).unwrap(), serde_json::to_string_pretty(&object).unwrap()] {
-                let ranges = |mut scanner: Scanner<'_>| {
-                    let mut found = Vec::new();
-                    scanner.object(|key, range| {
-                        found.push((key.into_owned(), range));
-                        Ok(())
-                    }).unwrap();
-                    scanner.end().unwrap();
-                    found
-                };
-                prop_assert_eq!(ranges(Scanner::passing(text.as_bytes()).unwrap()), ranges(Scanner::new(text.as_bytes())));
-            }
-        }
-
-        /// `serde_json` is the oracle.
-        #[test]
-        fn it_takes_what_the_oracle_takes(
-            text in "(\\{|\\}|\\[|\\]|,|:|\"a\"|\"\\\\u00e9\"|\"\\\\x\"|\"\u{1}\"|1|-0|01|1e5|1\\.|2\\.50| |true|nul|null|\n|\"|é){0,14}",
-        ) {
-            prop_assert_eq!(is_json(&text), serde_json::from_str::<IgnoredAny>(&text).is_ok(), "{}", text);
-        }
-
-        #[test]
-        fn members_stand_where_they_are_said_to(
-            object in prop::collection::btree_map("[a-d\\\\\"é]{1,3}", "[a\\\\\"\n]{0,6}", 0..5),
-        ) {
-            for text in [serde_json::to_string(&object).unwrap(), serde_json::to_string_pretty(&object).unwrap()] {
-                let mut found = std::collections::BTreeMap::new();
-                Scanner::new(text.as_bytes()).object(|key, range| {
-                    found.insert(key.into_owned(), serde_json::from_str::<String>(&text[range]).unwrap());
-                    Ok(())
-                }).unwrap();
-                prop_assert_eq!(&found, &object);
-            }
-        }
-    }
 }

@@ -1,5 +1,8 @@
 //! The wire format by table and property: framing at any cut, strict envelopes, edits that change nothing else.
 
+mod notes;
+mod scan;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -381,52 +384,4 @@ fn h47_members_that_are_asked_for_one_by_one_are_read_once() {
         assert!(opened.item(items, 2).is_none() && opened.member(items, "0").is_none());
     }
     assert!(opened.member(inner, "o").is_none() && opened.item(inner, 0).is_none());
-}
-
-/// A body of several members, some of them large enough to be noted.
-fn large() -> impl Strategy<Value = String> {
-    let value = prop_oneof![
-        "[a-z]{0,9}".prop_map(|text| format!("\"{text}\"")),
-        "(\\\\n|\\\\\"|a|é){1,9}".prop_map(|text| format!("\"{}\"", text.repeat(400))),
-        ("(uri|mcp-host/x|io\\.modelcontextprotocol/x|\\\\u0075ri|n)", 0..2usize)
-            .prop_map(|(name, large)| { format!("{{\"{name}\":[1, {{\"b\":\"{}\"}}]}}", "x".repeat(1200 * large)) }),
-    ];
-    let member = ("(a|name|_meta|content)", value, "(|\n| )");
-    let members =
-        prop::collection::vec(member.prop_map(|(name, value, space)| format!("\"{name}\":{space}{value}")), 1..6);
-    members.prop_map(|members| format!("{{{}}}", members.join(",")))
-}
-
-proptest! {
-    /// What a scan has noted about a body changes nothing but the time that later readers take.
-    #[test]
-    fn a_body_with_notes_is_like_one_without(text in large(), passing in any::<bool>()) {
-        let whole: Bytes = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{text}}}"#).into();
-        let message = if passing { Message::passing(&whole, DEPTH) } else { Message::parse(&whole) };
-        let Ok(Message::Response(Response { outcome: Ok(noted), .. })) = message else { panic!("{text}") };
-        let plain = Raw::trusted(text.clone().into());
-        prop_assert_eq!(&noted, &plain);
-        prop_assert_eq!(noted.has_names(Names::URI).is_some() || text.contains('\\'), text.len() >= 1024 || text.contains('\\'));
-        for (kind, sign) in [(Names::URI, "ri\":"), (Names::OURS, "\"mcp-host"), (Names::PROTOCOL, "\"io.modelcontextprotocol")] {
-            prop_assert!(noted.has_names(kind).is_none_or(|has| has == text.contains(sign)), "{}", sign);
-        }
-        // Edited once and again, so that what is known moves along.
-        let edits = |raw: &Raw| {
-            let first = raw.with_member("a", b"{\"c\": 1}").with_member("z", b"[\n]");
-            let second = first.without_member("name").with_member("_meta", br#"{"k":1}"#);
-            [raw.without_member("content"), raw.without_member("z"), first, second]
-        };
-        for (noted, plain) in std::iter::zip(edits(&noted), edits(&plain)) {
-            prop_assert_eq!(&noted, &plain);
-            let names = ["a", "name", "_meta", "content", "z"];
-            prop_assert_eq!(noted.members(names), plain.members(names));
-            prop_assert_eq!(noted.distinct(names), plain.distinct(names));
-            for name in names {
-                let [noted, plain] = [&noted, &plain].map(|raw| raw.value_of(name).map(|value| value.get()));
-                prop_assert_eq!(noted, plain);
-            }
-            let frame = |raw: &Raw| Response { id: None, outcome: Ok(raw.clone()) }.frame().on_one_line().into_bytes();
-            prop_assert_eq!(frame(&noted), frame(&plain));
-        }
-    }
 }
