@@ -297,7 +297,7 @@ impl Malformed {
 }
 
 /// The members of an envelope; each at most once.
-#[derive(Default)]
+#[derive(Debug, Default, PartialEq)]
 struct Envelope {
     jsonrpc: Option<Raw>,
     id: Option<Raw>,
@@ -431,4 +431,35 @@ fn call(id: Option<RequestId>, method: &Raw, params: Option<Raw>) -> Result<Mess
         Some(id) => Message::Request(Request { id, method, params }),
         None => Message::Notification(Notification { method, params }),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// A message is read again only to say what is wrong with it.
+        #[test]
+        fn one_pass_reads_what_a_careful_reader_reads(
+            members in prop::collection::vec((
+                "(jsonrpc|id|method|params|result|error|param\\\\u0073|\\\\x|x)",
+                "(\"2.0\"|1|\\{\\}|\\{\"a\":\\{\"b\":\\[\\[\\]\\]\\}\\}|\\[\\[\\]\\]|\"\\\\x\"|\"\\\\u00e9é\"|\"\u{1}\"|\\{\"a\":1|\\{\"\\\\x\":[1]\\})",
+            ), 0..5),
+            space in "(|\n| )",
+            depth in 0..6usize,
+        ) {
+            let members: Vec<_> = members.iter().map(|(name, value)| format!("\"{name}\":{space}{value}")).collect();
+            let bytes: Bytes = format!("{{{}}}{space}", members.join(",")).into();
+            for trust in [Trust::None, Trust::Escapes] {
+                let scanner = match trust {
+                    Trust::None => Scanner::checked(&bytes),
+                    Trust::Escapes => Scanner::passing(&bytes),
+                };
+                let carefully = Envelope::again(&bytes, scanner.unwrap().within(depth)).ok();
+                prop_assert_eq!(Envelope::once(&bytes, depth, trust), carefully, "{:?} {:?}", trust, bytes);
+            }
+        }
+    }
 }
