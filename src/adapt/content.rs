@@ -64,8 +64,10 @@ pub(super) fn lowered(result: Raw, method: &Method, from: ProtocolVersion, to: P
 }
 
 fn tool(result: Raw, gap: ContentGap) -> Raw {
-    let structured = result.value_of("structuredContent");
-    let structured = structured.filter(|structured| gap.structured || !structured.get().starts_with('{'));
+    let is_unknown = |structured: Raw| gap.structured || !structured.is_object();
+    // It may be large, so it is opened only if it has to be.
+    let must_go = result.member("structuredContent").is_some_and(is_unknown);
+    let structured = if must_go { result.value_of("structuredContent") } else { None };
     if structured.is_none() && gap.blocks == Blocks::All {
         return result;
     }

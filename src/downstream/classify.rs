@@ -11,7 +11,7 @@ use bytes::Bytes;
 use memchr::memmem::Finder;
 
 use crate::protocol::{
-    ErrorObject, Malformed, Message, Method, Notification, ProtocolVersion, Raw, Request, Theirs, code, meta,
+    ErrorObject, Malformed, Message, Method, Names, Notification, ProtocolVersion, Raw, Request, Theirs, code, meta,
 };
 
 /// The eras (groups of MCP revisions) that a host speaks with its clients.
@@ -182,13 +182,13 @@ pub(super) fn no_batches() -> ErrorObject {
     ErrorObject::new(code::INVALID_REQUEST, "batches are supported only in sessions of 2025-03-26")
 }
 
-/// Returns `_meta` if it may claim a revision. Searches for the claim's key as text first: few messages have it, and
-/// this avoids parsing a large message a second time. (The slash in the key may be escaped, so only the text before it
-/// is searched for.)
+/// Returns `_meta` if it may claim a revision. Few messages do: the scan of a large message has noted whether there is
+/// such a key; otherwise the key is searched for as text. (The slash in the key may be escaped, so only the text before
+/// it is searched for.)
 fn meta_of(params: &Raw) -> Option<Raw> {
     static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("io.modelcontextprotocol"));
-    NAME.find(params.as_bytes())?;
-    params.member("_meta")
+    let may_claim = params.has_names(Names::PROTOCOL).unwrap_or_else(|| NAME.find(params.as_bytes()).is_some());
+    if may_claim { params.member("_meta") } else { None }
 }
 
 /// Reads the envelope of a request. The checks have the order in which the spec has servers refuse: first that the

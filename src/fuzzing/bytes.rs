@@ -95,6 +95,20 @@ pub fn envelope(data: &[u8]) {
     let Ok(message) = Message::parse(&bytes) else { return };
     assert!(serde_json::from_slice::<&RawValue>(data).is_ok(), "taken, but no JSON");
     assert_eq!(Message::passing(&bytes, DEPTH).as_ref(), Ok(&message), "read in two ways");
+    let body = match &message {
+        Message::Request(request) => request.params.as_ref(),
+        Message::Notification(notice) => notice.params.as_ref(),
+        Message::Response(response) => response.outcome.as_ref().ok(),
+    };
+    if let Some(body) = body {
+        // What was noted about a large body must not be seen.
+        let (names, plain) = (["a", "name", "_meta"], body.detached());
+        assert_eq!(body.members(names), plain.members(names));
+        for name in names {
+            assert_eq!(body.with_member(name, b"7"), plain.with_member(name, b"7"), "with {name}");
+            assert_eq!(body.without_member(name), plain.without_member(name), "without {name}");
+        }
+    }
     let written = message.frame().into_bytes();
     assert_eq!(message.frame().len(), written.len());
     assert_eq!(Message::parse(&written).as_ref(), Ok(&message), "another one once it is written");

@@ -7,7 +7,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::scan::{DEPTH, Scanner};
+use super::notes::NOTED;
+use super::scan::{DEPTH, Scanner, Trust, key_of};
 use super::{ErrorObject, Method, Raw, RequestId, code};
 
 /// How a request ended: its result, or its error.
@@ -107,8 +108,7 @@ impl Message {
     /// # Errors
     /// As [`Message::parse`].
     pub(crate) fn parse_within(bytes: &Bytes, depth: usize) -> Result<Self, Malformed> {
-        let scanner = Scanner::checked(bytes).map_err(Malformed::no_json)?;
-        Envelope::read(bytes, scanner.within(depth.saturating_sub(1)))?.classify()
+        Envelope::read(bytes, depth.saturating_sub(1), Trust::None)?.classify()
     }
 
     /// Reads one message from a server to pass it on: the envelope is parsed as strictly, but escapes in strings are
@@ -117,8 +117,7 @@ impl Message {
     /// # Errors
     /// As [`Message::parse`].
     pub(crate) fn passing(bytes: &Bytes, depth: usize) -> Result<Self, Malformed> {
-        let scanner = Scanner::passing(bytes).map_err(Malformed::no_json)?;
-        Envelope::read(bytes, scanner.within(depth.saturating_sub(1)))?.classify()
+        Envelope::read(bytes, depth.saturating_sub(1), Trust::Escapes)?.classify()
     }
 
     /// Returns the `id` of the request that a truncated or broken response answers. `None` if the text breaks before
@@ -173,12 +172,12 @@ impl Response {
         match &self.outcome {
             Ok(result) => {
                 head.extend_from_slice(br#""result":"#);
-                Frame::new(head, result.bytes().clone())
+                Frame::new(head, Some(result))
             }
             Err(error) => {
                 head.extend_from_slice(br#""error":"#);
                 head.extend_from_slice(Raw::from_value(error).as_bytes());
-                Frame::new(head, Bytes::new())
+                Frame::new(head, None)
             }
         }
     }
@@ -189,6 +188,8 @@ impl Response {
 pub struct Frame {
     head: Bytes,
     body: Bytes,
+    /// Whether the body is known to have no line breaks.
+    is_flat: bool,
 }
 
 /// Bodies up to this size are copied behind their head: one piece is cheaper than two.
@@ -196,13 +197,17 @@ const INLINE: usize = 4096;
 const TAIL: &[u8] = b"}";
 
 impl Frame {
-    fn new(mut head: Vec<u8>, body: Bytes) -> Self {
-        if body.len() <= INLINE {
-            head.extend_from_slice(&body);
-            head.extend_from_slice(TAIL);
-            return Self { head: head.into(), body: Bytes::new() };
+    fn new(mut head: Vec<u8>, body: Option<&Raw>) -> Self {
+        match body {
+            Some(body) if body.as_bytes().len() > INLINE => {
+                Self { head: head.into(), body: body.bytes().clone(), is_flat: body.is_flat() }
+            }
+            body => {
+                head.extend_from_slice(body.map_or(&[], Raw::as_bytes));
+                head.extend_from_slice(TAIL);
+                Self { head: head.into(), body: Bytes::new(), is_flat: true }
+            }
         }
-        Self { head: head.into(), body }
     }
 
     /// Writes a request.
@@ -224,13 +229,10 @@ impl Frame {
                 head.push(b'"');
             }
         }
-        match params {
-            Some(params) => {
-                head.extend_from_slice(br#","params":"#);
-                Self::new(head, params.bytes().clone())
-            }
-            None => Self::new(head, Bytes::new()),
+        if params.is_some() {
+            head.extend_from_slice(br#","params":"#);
         }
+        Self::new(head, params)
     }
 
     /// Returns the pieces in order.
@@ -263,7 +265,11 @@ impl Frame {
     /// space means the same.
     #[must_use]
     pub fn on_one_line(self) -> Self {
-        Self { head: one_line(self.head), body: one_line(self.body) }
+        Self {
+            head: one_line(self.head),
+            body: if self.is_flat { self.body } else { one_line(self.body) },
+            is_flat: true,
+        }
     }
 }
 
@@ -291,7 +297,7 @@ impl Malformed {
 }
 
 /// The members of an envelope; each at most once.
-#[derive(Default)]
+#[derive(Debug, Default, PartialEq)]
 struct Envelope {
     jsonrpc: Option<Raw>,
     id: Option<Raw>,
@@ -302,7 +308,63 @@ struct Envelope {
 }
 
 impl Envelope {
-    fn read(bytes: &Bytes, mut scanner: Scanner<'_>) -> Result<Self, Malformed> {
+    /// Reads an envelope whose values may nest up to `depth` levels.
+    fn read(bytes: &Bytes, depth: usize, trust: Trust) -> Result<Self, Malformed> {
+        if let Some(envelope) = Self::once(bytes, depth, trust) {
+            return Ok(envelope);
+        }
+        let scanner = match trust {
+            Trust::None => Scanner::checked(bytes),
+            Trust::Escapes => Scanner::passing(bytes),
+        };
+        Self::again(bytes, scanner.map_err(Malformed::no_json)?.within(depth))
+    }
+
+    /// Reads an envelope in one pass; `None` if anything is wrong with it.
+    fn once(bytes: &Bytes, depth: usize, trust: Trust) -> Option<Self> {
+        let mut scanner = Scanner::once(bytes).within(depth);
+        let mut envelope = Self::default();
+        let (mut is_twice, mut of_params, mut of_result) = (false, 0..0, 0..0);
+        let read = scanner.each(|scanner, key| {
+            let key = key_of(&bytes[key]).ok_or_else(|| scanner.fault("a bad key"))?;
+            let range = match &*key {
+                "params" | "result" => scanner.body()?,
+                _ => scanner.value()?,
+            };
+            match &*key {
+                "params" => of_params = range.clone(),
+                "result" => of_result = range.clone(),
+                _ => {}
+            }
+            if let Some(slot) = envelope.slot(&key) {
+                is_twice |= slot.replace(Raw::trusted(bytes.slice(range))).is_some();
+            }
+            Ok(())
+        });
+        read.ok()?;
+        for (slot, range) in [(&mut envelope.params, of_params), (&mut envelope.result, of_result)] {
+            if let Some(body) = slot.take_if(|_| range.len() >= NOTED) {
+                *slot = Some(body.noted(scanner.notes(&range)));
+            }
+        }
+        scanner.end().ok()?;
+        (!is_twice && scanner.is_fine(trust)).then_some(envelope)
+    }
+
+    fn slot(&mut self, key: &str) -> Option<&mut Option<Raw>> {
+        Some(match key {
+            "jsonrpc" => &mut self.jsonrpc,
+            "id" => &mut self.id,
+            "method" => &mut self.method,
+            "params" => &mut self.params,
+            "result" => &mut self.result,
+            "error" => &mut self.error,
+            _ => return None,
+        })
+    }
+
+    /// Reads an envelope again that may be wrong, in order to say what is.
+    fn again(bytes: &Bytes, mut scanner: Scanner<'_>) -> Result<Self, Malformed> {
         let first = scanner.peek();
         if first != Some(b'{') {
             scanner.value().and_then(|_| scanner.end()).map_err(Malformed::no_json)?;
@@ -313,16 +375,9 @@ impl Envelope {
         let mut envelope = Self::default();
         let mut twice = None;
         let read = scanner.object(|key, range| {
-            let slot = match &*key {
-                "jsonrpc" => &mut envelope.jsonrpc,
-                "id" => &mut envelope.id,
-                "method" => &mut envelope.method,
-                "params" => &mut envelope.params,
-                "result" => &mut envelope.result,
-                "error" => &mut envelope.error,
-                _ => return Ok(()),
-            };
-            if slot.replace(Raw::trusted(bytes.slice(range))).is_some() {
+            if let Some(slot) = envelope.slot(&key)
+                && slot.replace(Raw::trusted(bytes.slice(range))).is_some()
+            {
                 twice = Some(key.into_owned());
             }
             Ok(())
@@ -376,4 +431,35 @@ fn call(id: Option<RequestId>, method: &Raw, params: Option<Raw>) -> Result<Mess
         Some(id) => Message::Request(Request { id, method, params }),
         None => Message::Notification(Notification { method, params }),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// A message is read again only to say what is wrong with it.
+        #[test]
+        fn one_pass_reads_what_a_careful_reader_reads(
+            members in prop::collection::vec((
+                "(jsonrpc|id|method|params|result|error|param\\\\u0073|\\\\x|x)",
+                "(\"2.0\"|1|\\{\\}|\\{\"a\":\\{\"b\":\\[\\[\\]\\]\\}\\}|\\[\\[\\]\\]|\"\\\\x\"|\"\\\\u00e9é\"|\"\u{1}\"|\\{\"a\":1|\\{\"\\\\x\":[1]\\})",
+            ), 0..5),
+            space in "(|\n| )",
+            depth in 0..6usize,
+        ) {
+            let members: Vec<_> = members.iter().map(|(name, value)| format!("\"{name}\":{space}{value}")).collect();
+            let bytes: Bytes = format!("{{{}}}{space}", members.join(",")).into();
+            for trust in [Trust::None, Trust::Escapes] {
+                let scanner = match trust {
+                    Trust::None => Scanner::checked(&bytes),
+                    Trust::Escapes => Scanner::passing(&bytes),
+                };
+                let carefully = Envelope::again(&bytes, scanner.unwrap().within(depth)).ok();
+                prop_assert_eq!(Envelope::once(&bytes, depth, trust), carefully, "{:?} {:?}", trust, bytes);
+            }
+        }
+    }
 }

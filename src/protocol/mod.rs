@@ -7,16 +7,20 @@ mod capability;
 mod error;
 pub(crate) mod gather;
 mod id;
+mod items;
 pub(crate) mod lines;
 mod message;
 #[doc(hidden)]
 pub mod meta;
 mod method;
+mod notes;
 mod opened;
 pub(crate) mod ours;
+mod part;
 pub(crate) mod raw;
 mod scan;
 pub(crate) mod sse;
+mod strings;
 mod version;
 pub(crate) mod whole;
 
@@ -26,12 +30,15 @@ pub use error::{ErrorObject, code};
 pub(crate) use id::ProgressToken;
 #[doc(hidden)]
 pub use id::RequestId;
+pub(crate) use items::Items;
 pub use message::Outcome;
 #[doc(hidden)]
 pub use message::{Frame, Malformed, Message, Notification, Request, Response};
 pub(crate) use message::{batch, is_batch};
 pub use method::Method;
+pub(crate) use notes::Names;
 pub(crate) use opened::Opened;
+pub(crate) use part::Part;
 pub(crate) use raw::Edits;
 #[doc(hidden)]
 pub use raw::object;

@@ -1,7 +1,8 @@
 //! Removes the host's own `_meta` keys from server messages, so that no server can speak for the host.
 //!
-//! Few messages contain such a key. Each message is first searched for the text `mcp-host`, and parsed only if it has
-//! that; a message without our keys keeps every byte. Keys are removed where the host itself writes them: in `_meta` of
+//! Few messages contain such a key. The scan of a large message has noted whether there is one, and a small message is
+//! first searched for the text `mcp-host`; only a message that may have one is parsed. A message without our keys keeps
+//! every byte. Keys are removed where the host itself writes them: in `_meta` of
 //! a body, of the result or task inside it, and of the questions in it; and in the `data` of an error.
 
 use std::borrow::Cow;
@@ -11,7 +12,7 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 
 use super::scan::{Scanner, key_of};
-use super::{ErrorObject, Raw, meta};
+use super::{ErrorObject, Names, Raw, meta};
 
 /// Removes our keys, except those in `stays`, from a result or the params of a notification.
 pub(crate) fn body(raw: Raw, stays: &[&str]) -> Raw {
@@ -60,7 +61,7 @@ fn may_hold(bytes: &[u8]) -> bool {
 
 /// Cuts our keys out of the objects that `look` visits.
 fn cut(raw: Raw, stays: &[&str], look: impl FnOnce(&mut Cutting<'_>, Range<usize>)) -> Raw {
-    if !may_hold(raw.as_bytes()) {
+    if !raw.has_names(Names::OURS).unwrap_or_else(|| may_hold(raw.as_bytes())) {
         return raw;
     }
     let mut cutting = Cutting { text: raw.as_bytes(), stays, parts: Vec::new() };

@@ -3,14 +3,17 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::scan::Scanner;
+use super::notes::{Names, Notes};
+use super::scan::{Scanner, Trust};
 use super::whole::Whole;
 
 /// Why bytes are not a JSON value, and where.
@@ -21,7 +24,7 @@ use super::whole::Whole;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct NoJson(String);
+pub struct NoJson(pub(super) String);
 
 /// One valid JSON value, as the bytes it arrived as. Cheap to clone.
 ///
@@ -34,8 +37,26 @@ pub struct NoJson(String);
 /// assert_eq!(raw.with_member("a", b"null").as_str(), r#"{"b": 1.0, "a": null}"#);
 /// # Ok::<_, mcp_host::protocol::NoJson>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Raw(Bytes);
+#[derive(Clone)]
+pub struct Raw {
+    bytes: Bytes,
+    /// What is known about a large body.
+    notes: Option<Arc<Notes>>,
+}
+
+impl PartialEq for Raw {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for Raw {}
+
+impl Hash for Raw {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.bytes.hash(state);
+    }
+}
 
 impl Raw {
     /// Checks that `bytes` are one JSON value.
@@ -43,30 +64,61 @@ impl Raw {
     /// # Errors
     /// When they are not one JSON value.
     pub fn parse(bytes: &Bytes) -> Result<Self, NoJson> {
-        let mut scanner = Scanner::checked(bytes).map_err(|fault| NoJson(fault.to_string()))?;
-        let value = scanner.value().and_then(|range| scanner.end().map(|()| range));
-        Ok(Self(bytes.slice(value.map_err(|fault| NoJson(fault.to_string()))?)))
+        let whole = |scanner: &mut Scanner<'_>| scanner.value().and_then(|range| scanner.end().map(|()| range));
+        let mut scanner = Scanner::once(bytes);
+        if let Ok(range) = whole(&mut scanner)
+            && scanner.is_fine(Trust::None)
+        {
+            return Ok(Self::trusted(bytes.slice(range)));
+        }
+        let range = Scanner::checked(bytes).and_then(|mut scanner| whole(&mut scanner));
+        Ok(Self::trusted(bytes.slice(range.map_err(|fault| NoJson(fault.to_string()))?)))
     }
 
     /// Writes a value as JSON. A value that JSON cannot represent (a map whose keys are not strings) becomes `null`.
     pub fn from_value<T: Serialize + ?Sized>(value: &T) -> Self {
-        serde_json::to_vec(value).map_or_else(|_| Self::null(), |vec| Self(vec.into()))
+        serde_json::to_vec(value).map_or_else(|_| Self::null(), |vec| Self::trusted(vec.into()))
     }
 
     /// `{}`
     #[must_use]
     pub fn empty_object() -> Self {
-        Self(Bytes::from_static(b"{}"))
+        Self::trusted(Bytes::from_static(b"{}"))
     }
 
     /// `null`
     pub(crate) fn null() -> Self {
-        Self(Bytes::from_static(b"null"))
+        Self::trusted(Bytes::from_static(b"null"))
     }
 
     /// Wraps bytes that we wrote, or that `serde_json` has just read.
     pub(crate) fn trusted(bytes: Bytes) -> Self {
-        Self(bytes)
+        Self { bytes, notes: None }
+    }
+
+    /// Adds what the scan has noted about the value.
+    pub(super) fn noted(self, notes: Option<Notes>) -> Self {
+        Self { notes: notes.map(Arc::new), ..self }
+    }
+
+    /// Reports whether names of these kinds occur in the value, at any depth; `None` if that is not known.
+    pub(crate) fn has_names(&self, kinds: Names) -> Option<bool> {
+        self.notes.as_ref()?.names?.have(kinds)
+    }
+
+    /// Whether the value is known to have no line breaks.
+    pub(super) fn is_flat(&self) -> bool {
+        self.notes.as_ref().is_some_and(|notes| !notes.breaks)
+    }
+
+    /// Whether the value is valid in every byte: escapes in strings may not have been checked.
+    pub(super) fn is_sound(&self) -> bool {
+        let mut scanner = Scanner::once(&self.bytes);
+        self.notes.is_some() || scanner.value().is_ok() && scanner.end().is_ok() && scanner.is_fine(Trust::None)
+    }
+
+    pub(super) fn scanner(&self) -> Scanner<'_> {
+        Scanner::again(&self.bytes, self.notes.as_deref())
     }
 
     /// Returns `value` as a part of `whole`; as a copy, if `value` does not borrow from `whole`.
@@ -75,40 +127,40 @@ impl Raw {
         let base = whole.as_ptr() as usize;
         let start = part.as_ptr() as usize;
         if start >= base && start + part.len() <= base + whole.len() {
-            Self(whole.slice_ref(part))
+            Self::trusted(whole.slice_ref(part))
         } else {
-            Self(Bytes::copy_from_slice(part))
+            Self::trusted(Bytes::copy_from_slice(part))
         }
     }
 
     /// The JSON text.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        &self.bytes
     }
 
     /// The JSON text as a shared buffer.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
-        &self.0
+        &self.bytes
     }
 
     /// The JSON text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).unwrap_or("null")
+        std::str::from_utf8(&self.bytes).unwrap_or("null")
     }
 
     /// Copies the value into its own buffer, to keep it long after its message.
     #[must_use]
     pub(crate) fn detached(&self) -> Self {
-        Self(Bytes::copy_from_slice(&self.0))
+        Self::trusted(Bytes::copy_from_slice(&self.bytes))
     }
 
     /// Whether this is an object.
     #[must_use]
     pub fn is_object(&self) -> bool {
-        self.0.first() == Some(&b'{')
+        self.bytes.first() == Some(&b'{')
     }
 
     /// Reads the value into a type.
@@ -116,7 +168,7 @@ impl Raw {
     /// # Errors
     /// When the value has another shape.
     pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
-        serde_json::from_slice(&self.0)
+        serde_json::from_slice(&self.bytes)
     }
 
     /// Returns the first member of this object with that name, unparsed.
@@ -131,11 +183,11 @@ impl Raw {
     pub fn members<const N: usize>(&self, names: [&str; N]) -> [Option<Self>; N] {
         let mut found = [const { None }; N];
         // A value that is not an object has no members.
-        let _ = Scanner::new(&self.0).object(|key, range| {
+        let _ = self.scanner().object(|key, range| {
             if let Some(at) = names.iter().position(|name| *name == key)
                 && found[at].is_none()
             {
-                found[at] = Some(Self(self.0.slice(range)));
+                found[at] = Some(Self::trusted(self.bytes.slice(range)));
             }
             Ok(())
         });
@@ -149,9 +201,9 @@ impl Raw {
     pub(crate) fn distinct<const N: usize>(&self, names: [&'static str; N]) -> Result<[Option<Self>; N], &'static str> {
         let mut found = [const { None }; N];
         let mut twice = None;
-        let _ = Scanner::new(&self.0).object(|key, range| {
+        let _ = self.scanner().object(|key, range| {
             if let Some(at) = names.iter().position(|name| *name == key)
-                && found[at].replace(Self(self.0.slice(range))).is_some()
+                && found[at].replace(Self::trusted(self.bytes.slice(range))).is_some()
             {
                 twice = Some(names[at]);
             }
@@ -163,7 +215,7 @@ impl Raw {
     /// Returns the text of a JSON string; `None` if the value is not a string.
     #[must_use]
     pub fn string(&self) -> Option<Cow<'_, str>> {
-        serde_json::from_slice::<Text<'_>>(&self.0).ok().map(|text| text.0)
+        serde_json::from_slice::<Text<'_>>(&self.bytes).ok().map(|text| text.0)
     }
 
     /// Returns the text of the member with that name; `None` if it is missing or not a string.
@@ -177,7 +229,11 @@ impl Raw {
     #[must_use]
     pub fn with_member(&self, name: &str, value: &[u8]) -> Self {
         let mut edits = Edits::new(self);
-        edits.set(self.as_value(), name, value);
+        match self.notes.as_ref().map(|_| self.member(name)) {
+            Some(Some(old)) => edits.replace_part(&old, value.to_vec()),
+            Some(None) => edits.append(name, value),
+            None => edits.set(self.as_value(), name, value),
+        }
         edits.apply()
     }
 
@@ -185,29 +241,33 @@ impl Raw {
     #[must_use]
     pub fn without_member(&self, name: &str) -> Self {
         let mut edits = Edits::new(self);
-        edits.remove(self.as_value(), name);
+        match self.notes.as_ref().map(|_| self.member(name)) {
+            Some(Some(_)) => edits.strip(name),
+            Some(None) => {}
+            None => edits.remove(self.as_value(), name),
+        }
         edits.apply()
     }
 
     /// Replaces these parts of the text, none of which is inside another.
     pub(super) fn with_parts(&self, parts: Vec<(Range<usize>, Vec<u8>)>) -> Self {
-        Edits { source: &self.0, edits: parts, objects: BTreeMap::new() }.apply()
+        Edits { source: self, edits: parts, objects: BTreeMap::new() }.apply()
     }
 
     /// Returns the member of this object with that name, borrowed.
     pub(crate) fn value_of(&self, name: &str) -> Option<&RawValue> {
-        find(self.as_str(), name)
+        find(self.scanner(), name, |range| serde_json::from_slice(&self.bytes[range]).ok())
     }
 
     /// Returns the value, borrowed.
     pub(crate) fn as_value(&self) -> &RawValue {
-        serde_json::from_slice(&self.0).unwrap_or(RawValue::NULL)
+        serde_json::from_slice(&self.bytes).unwrap_or(RawValue::NULL)
     }
 }
 
 impl fmt::Debug for Raw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", String::from_utf8_lossy(&self.0))
+        write!(f, "{}", String::from_utf8_lossy(&self.bytes))
     }
 }
 
@@ -238,7 +298,7 @@ impl Serialize for Raw {
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        Ok(Self(Bytes::from(String::from(Box::<str>::from(raw)))))
+        Ok(Self::trusted(Bytes::from(String::from(Box::<str>::from(raw)))))
     }
 }
 
@@ -259,55 +319,22 @@ pub(crate) fn array(value: &RawValue) -> Option<Vec<&RawValue>> {
     serde_json::from_str(value.get()).ok()
 }
 
-/// The items of an array, found one by one.
-#[derive(Debug)]
-pub(crate) struct Items {
-    array: Raw,
-    at: usize,
-}
-
-impl Items {
-    /// Starts at the first item; `None` if it is not an array.
-    pub(crate) fn of(array: Raw) -> Option<Self> {
-        (array.0.first() == Some(&b'[')).then_some(Self { array, at: 1 })
-    }
-
-    /// Returns the next item; `None` after the last one.
-    ///
-    /// # Errors
-    /// When the item is not JSON: some messages are read without checking the escapes in their strings.
-    pub(crate) fn next(&mut self) -> Result<Option<Raw>, NoJson> {
-        let fault = |fault: super::scan::Fault| NoJson(fault.to_string());
-        let mut scanner = Scanner::new(&self.array.0[self.at..]);
-        match scanner.peek() {
-            Some(b']') => return Ok(None),
-            Some(_) => {}
-            None => return Err(NoJson("unterminated array".to_owned())),
-        }
-        let range = scanner.value().map_err(fault)?;
-        let item = Raw(self.array.0.slice(self.at + range.start..self.at + range.end));
-        item.read::<&RawValue>().map_err(|error| NoJson(error.to_string()))?;
-        let comma = match scanner.peek() {
-            Some(b',') => 1,
-            Some(b']') => 0,
-            _ => return Err(NoJson("unterminated array".to_owned())),
-        };
-        self.at += scanner.at() + comma;
-        Ok(Some(item))
-    }
-}
-
 /// Returns the first member with that name.
 pub(crate) fn member<'a>(value: &'a RawValue, name: &str) -> Option<&'a RawValue> {
-    find(value.get(), name)
+    let text = value.get();
+    find(Scanner::new(text.as_bytes()), name, |range| serde_json::from_str(&text[range]).ok())
 }
 
-fn find<'a>(text: &'a str, name: &str) -> Option<&'a RawValue> {
+fn find<'a>(
+    mut scanner: Scanner<'a>,
+    name: &str,
+    read: impl Fn(Range<usize>) -> Option<&'a RawValue>,
+) -> Option<&'a RawValue> {
     let mut found = None;
     // A value that is not an object has no members.
-    let _ = Scanner::new(text.as_bytes()).object(|key, range| {
+    let _ = scanner.object(|key, range| {
         if found.is_none() && key == name {
-            found = serde_json::from_str(&text[range]).ok();
+            found = read(range);
         }
         Ok(())
     });
@@ -330,7 +357,7 @@ struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 /// Edits of one JSON text, applied at once; each replaces a part that borrows from the text.
 #[derive(Debug)]
 pub(crate) struct Edits<'a> {
-    source: &'a Bytes,
+    source: &'a Raw,
     edits: Vec<(Range<usize>, Vec<u8>)>,
     /// The changed objects, by start and end.
     objects: BTreeMap<(usize, usize), Changed>,
@@ -363,7 +390,7 @@ impl<'a> Edits<'a> {
     /// Creates an empty set of edits.
     #[must_use]
     pub(crate) fn new(source: &'a Raw) -> Self {
-        Self { source: &source.0, edits: Vec::new(), objects: BTreeMap::new() }
+        Self { source, edits: Vec::new(), objects: BTreeMap::new() }
     }
 
     /// Whether nothing would change.
@@ -381,19 +408,19 @@ impl<'a> Edits<'a> {
 
     /// Replaces `part`, a member of the source or of one of its members.
     pub(crate) fn replace_part(&mut self, part: &Raw, with: Vec<u8>) {
-        if let Some(range) = self.range(&part.0) {
+        if let Some(range) = self.range(&part.bytes) {
             self.edits.push((range, with));
         }
     }
 
     /// Appends a member that the source (an object) does not have yet.
     pub(crate) fn append(&mut self, name: &str, value: &[u8]) {
-        self.add(0..self.source.len(), name, value);
+        self.add(0..self.source.bytes.len(), name, value);
     }
 
     /// Removes the member `name` of the source itself, which must have it.
     pub(crate) fn strip(&mut self, name: &str) {
-        self.changed(0..self.source.len()).removed.push(Which::Named(name.to_owned()));
+        self.changed(0..self.source.bytes.len()).removed.push(Which::Named(name.to_owned()));
     }
 
     /// Sets the member `name` of `object` (which must borrow from the source): in place, or appended.
@@ -431,7 +458,7 @@ impl<'a> Edits<'a> {
     }
 
     fn add(&mut self, range: Range<usize>, name: &str, value: &[u8]) {
-        if !self.source[range.clone()].starts_with(b"{") {
+        if !self.source.bytes[range.clone()].starts_with(b"{") {
             return;
         }
         let added = &mut self.changed(range).added;
@@ -449,38 +476,52 @@ impl<'a> Edits<'a> {
     #[must_use]
     pub(crate) fn apply(mut self) -> Raw {
         if self.is_empty() {
-            return Raw(self.source.clone());
+            return self.source.clone();
         }
         for ((start, end), changed) in &self.objects {
             changed.write(*start..*end, self.source, &mut self.edits);
         }
         self.edits.sort_by_key(|(range, _)| (range.start, range.end));
         let grown: usize = self.edits.iter().map(|(_, with)| with.len()).sum();
-        let mut out = Whole::with_room(self.source.len() + grown);
-        let mut at = 0;
+        let source = &self.source.bytes;
+        let mut out = Whole::with_room(source.len() + grown);
+        // The large values that are copied whole, by their ranges in the copy.
+        let mut values = Vec::new();
+        let known = self.source.notes.as_deref();
+        let mut copy = |out: &mut Whole, from: usize, to: usize| {
+            let copied = known.map_or(&[][..], |notes| &notes.values);
+            let copied = copied.iter().filter(|value| from <= value.start && value.end <= to);
+            values.extend(copied.map(|value| out.len() + value.start - from..out.len() + value.end - from));
+            out.push(&source[from..to]);
+        };
+        let (mut at, mut breaks) = (0, known.is_some_and(|notes| notes.breaks));
         for (range, with) in &self.edits {
             // An edit inside a removed part has nothing left to change.
             if range.start < at {
                 continue;
             }
-            out.push(&self.source[at..range.start]);
+            copy(&mut out, at, range.start);
             out.push(with);
+            breaks |= known.is_some() && memchr::memchr2(b'\n', b'\r', with).is_some();
             at = range.end;
         }
-        out.push(&self.source[at..]);
-        Raw(out.freeze())
+        copy(&mut out, at, source.len());
+        let notes = known.map(|_| Notes { values, names: None, breaks });
+        Raw::trusted(out.freeze()).noted(notes)
     }
 
     fn range(&self, part: &[u8]) -> Option<Range<usize>> {
-        let start = (part.as_ptr() as usize).checked_sub(self.source.as_ptr() as usize)?;
+        let source = &self.source.bytes;
+        let start = (part.as_ptr() as usize).checked_sub(source.as_ptr() as usize)?;
         let end = start + part.len();
-        (end <= self.source.len()).then_some(start..end)
+        (end <= source.len()).then_some(start..end)
     }
 }
 
 impl Changed {
     /// Turns the changes into edits of the source; `own` is the object's range.
-    fn write(&self, own: Range<usize>, source: &Bytes, edits: &mut Vec<(Range<usize>, Vec<u8>)>) {
+    fn write(&self, own: Range<usize>, whole: &Raw, edits: &mut Vec<(Range<usize>, Vec<u8>)>) {
+        let source = &whole.bytes;
         let text = &source[own.clone()];
         let mut holds_any = !text[1..text.len() - 1].iter().all(u8::is_ascii_whitespace);
         if !self.removed.is_empty() {
@@ -489,7 +530,8 @@ impl Changed {
             let mut kept_before = false;
             let mut previous_end = own.start + 1;
             // A value that is not an object has no members.
-            let _ = Scanner::new(text).object(|key, value| {
+            let mut scanner = if text.len() == source.len() { whole.scanner() } else { Scanner::new(text) };
+            let _ = scanner.object(|key, value| {
                 let end = own.start + value.end;
                 if !self.removed.iter().any(|which| which.is(&key)) {
                     kept_before = true;

@@ -14,8 +14,7 @@ use super::header::{ParamHeader, ParamHeaders};
 use super::through::{Passed, Through};
 use super::{Caps, Kind, Problems, quoted};
 use crate::adapt::task;
-use crate::protocol::Raw;
-use crate::protocol::raw::Items;
+use crate::protocol::{Items, Raw};
 
 /// Why a page is invalid, and with it the whole list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

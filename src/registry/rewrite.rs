@@ -8,27 +8,28 @@ use serde_json::value::RawValue;
 
 use crate::exposed::{UriMode, exposed_uri};
 use crate::name::ServerName;
-use crate::protocol::raw::{array, member, string};
-use crate::protocol::{Edits, Raw, object};
+use crate::protocol::raw::string;
+use crate::protocol::{Edits, Names, Part, Raw, object};
 
 /// Exposes the URIs in the body of a result, or of a server's sampling request: in `contents`, in content blocks
 /// (links, embedded resources, tool results), in prompt messages, and in `_meta`. `structuredContent` stays unchanged.
 /// A body that shows no sign of a URI is not parsed.
 #[must_use]
 pub(crate) fn expose_content(body: &Raw, alias: &ServerName, mode: UriMode) -> Raw {
-    if mode == UriMode::Passthrough || !may_hold_uris(body.as_bytes()) {
+    let may_hold = || body.has_names(Names::URI).unwrap_or_else(|| may_hold_uris(body.as_bytes()));
+    if mode == UriMode::Passthrough || !may_hold() {
         return body.clone();
     }
     let mut rewrite = Rewrite { edits: Edits::new(body), alias };
-    for (key, value) in object(body.as_value()).unwrap_or_default() {
+    for (key, value) in Part::whole(body).map(|body| body.members()).unwrap_or_default() {
         match &*key {
-            "contents" => array(value).unwrap_or_default().into_iter().for_each(|item| rewrite.resource(item)),
-            "content" => rewrite.blocks(value, NESTED),
+            "contents" => value.items().unwrap_or_default().iter().for_each(|item| rewrite.resource(item)),
+            "content" => rewrite.blocks(&value, NESTED),
             "messages" => {
-                let contents = array(value).unwrap_or_default().into_iter().filter_map(|item| member(item, "content"));
-                contents.for_each(|content| rewrite.blocks(content, NESTED));
+                let contents = value.items().unwrap_or_default().into_iter().filter_map(|item| item.member("content"));
+                contents.for_each(|content| rewrite.blocks(&content, NESTED));
             }
-            "_meta" => rewrite.meta(value),
+            "_meta" => rewrite.meta(&value),
             _ => {}
         }
     }
@@ -79,17 +80,17 @@ struct Rewrite<'a> {
 }
 
 impl<'a> Rewrite<'a> {
-    fn blocks(&mut self, value: &'a RawValue, deep: usize) {
-        match array(value) {
-            Some(blocks) => blocks.into_iter().for_each(|block| self.block(block, deep)),
+    fn blocks(&mut self, value: &Part<'a>, deep: usize) {
+        match value.items() {
+            Some(blocks) => blocks.iter().for_each(|block| self.block(block, deep)),
             None => self.block(value, deep),
         }
     }
 
-    fn block(&mut self, block: &'a RawValue, deep: usize) {
-        let Some(members) = object(block) else { return };
-        let find = |name: &str| members.iter().find(|(key, _)| key == name).map(|(_, value)| *value);
-        match find("type").and_then(string).as_deref() {
+    fn block(&mut self, block: &Part<'a>, deep: usize) {
+        let members = block.members();
+        let find = |name: &str| members.iter().find(|(key, _)| key == name).map(|(_, value)| value);
+        match find("type").and_then(Part::string).as_deref() {
             Some("resource_link") => self.resource(block),
             Some("resource") => {
                 if let Some(resource) = find("resource") {
@@ -103,29 +104,30 @@ impl<'a> Rewrite<'a> {
                 }
                 self.meta_of(block);
             }
+            _ if members.is_empty() => {}
             _ => self.meta_of(block),
         }
     }
 
     /// Rewrites an object that has a `uri` of its own.
-    fn resource(&mut self, resource: &'a RawValue) {
-        for (key, value) in object(resource).unwrap_or_default() {
+    fn resource(&mut self, resource: &Part<'a>) {
+        for (key, value) in resource.members() {
             match &*key {
-                "uri" => self.uri(value),
-                "_meta" => self.meta(value),
+                "uri" => value.value().into_iter().for_each(|value| self.uri(value)),
+                "_meta" => self.meta(&value),
                 _ => {}
             }
         }
     }
 
-    fn meta_of(&mut self, block: &'a RawValue) {
-        if let Some(meta) = member(block, "_meta") {
-            self.meta(meta);
+    fn meta_of(&mut self, block: &Part<'a>) {
+        if let Some(meta) = block.member("_meta") {
+            self.meta(&meta);
         }
     }
 
-    fn meta(&mut self, meta: &'a RawValue) {
-        links(meta).into_iter().for_each(|link| self.uri(link));
+    fn meta(&mut self, meta: &Part<'a>) {
+        meta.value().map(links).unwrap_or_default().into_iter().for_each(|link| self.uri(link));
     }
 
     fn uri(&mut self, value: &'a RawValue) {

@@ -145,7 +145,7 @@ fn dressed(forward: &Forward, both_legacy: bool, id: u64) -> (Raw, Option<Raw>) 
             match adapt::request_meta(Some(meta), ours.as_deref(), both_legacy, trace) {
                 Some(new) if new == *meta => {}
                 Some(new) => edits.replace_part(meta, new.as_bytes().to_vec()),
-                None => edits.remove(forward.params.as_value(), "_meta"),
+                None => edits.strip("_meta"),
             }
             return (edits.apply(), token);
         }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::exposed::UriMode;
+use crate::protocol::{Message, Response};
 
 fn expose(body: &str) -> String {
     expose_content(&raw(body), &ServerName::from_config("gh").unwrap(), UriMode::Prefix).to_string()
@@ -43,6 +44,14 @@ fn every_place_and_no_other() {
     ];
     for (before, after) in table {
         assert_eq!(expose(before), after);
+        // In a large answer, of which the scan has noted what it holds.
+        let padded = |body: &str| format!(r#"{{"pad":"{}",{}"#, "\\\"x".repeat(2000), &body[1..]);
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{}}}"#, padded(before));
+        let Ok(Message::Response(Response { outcome: Ok(body), .. })) = Message::passing(&answer.into(), 128) else {
+            panic!("{before}");
+        };
+        let shown = expose_content(&body, &ServerName::from_config("gh").unwrap(), UriMode::Prefix);
+        assert_eq!(shown.as_str(), padded(after));
         let alias = ServerName::from_config("gh").unwrap();
         assert_eq!(expose_content(&raw(before), &alias, UriMode::Passthrough).to_string(), before);
     }

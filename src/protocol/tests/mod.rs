@@ -1,5 +1,8 @@
 //! The wire format by table and property: framing at any cut, strict envelopes, edits that change nothing else.
 
+mod notes;
+mod scan;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
