@@ -2,7 +2,7 @@
 //! known lists of other servers.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -42,21 +42,23 @@ pub(crate) struct View {
 /// How many catalogs are cached for clients with equal views.
 const CATALOGS: usize = 64;
 
-/// The catalogs of clients, shared by those with equal views. Of those that no client has any more, only the catalogs of
-/// the newest generation are kept: clients without a session come back for them.
+/// The catalogs of clients, shared by those with equal views. Those of the newest generation are kept for clients without
+/// a session, which come back for them; older ones live as long as a client has them.
 #[derive(Debug, Default)]
 pub(super) struct Catalogs {
-    /// Each with the generation in which it was last asked for.
-    all: HashMap<Key, (u64, Arc<Catalog>)>,
+    all: HashMap<Key, Weak<Catalog>>,
+    generation: u64,
+    newest: Vec<Arc<Catalog>>,
     #[cfg(test)]
     made: usize,
 }
 
 impl Catalogs {
+    /// Returns the catalog with this key, for use in this generation.
     pub(super) fn get(&mut self, key: &Key, generation: u64) -> Option<Arc<Catalog>> {
-        let (asked, catalog) = self.all.get_mut(key)?;
-        *asked = generation;
-        Some(catalog.clone())
+        let catalog = self.all.get(key)?.upgrade()?;
+        self.keep(generation, &catalog);
+        Some(catalog)
     }
 
     /// Returns how many catalogs were merged in total.
@@ -66,12 +68,22 @@ impl Catalogs {
     }
 
     fn put(&mut self, key: Key, generation: u64, catalog: &Arc<Catalog>) {
-        let is_full = self.all.len() >= CATALOGS;
-        self.all.retain(|_, (asked, other)| Arc::strong_count(other) > 1 || (*asked == generation && !is_full));
-        self.all.insert(key, (generation, catalog.clone()));
+        self.keep(generation, catalog);
+        self.all.retain(|_, other| other.strong_count() > 0);
+        self.all.insert(key, Arc::downgrade(catalog));
         #[cfg(test)]
         {
             self.made += 1;
+        }
+    }
+
+    fn keep(&mut self, generation: u64, catalog: &Arc<Catalog>) {
+        if self.generation != generation || self.newest.len() >= CATALOGS {
+            self.generation = generation;
+            self.newest.clear();
+        }
+        if !self.newest.iter().any(|other| Arc::ptr_eq(other, catalog)) {
+            self.newest.push(catalog.clone());
         }
     }
 }
