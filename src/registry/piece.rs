@@ -16,6 +16,8 @@ pub(super) struct Piece {
     exposed: HashMap<Arc<str>, u32>,
     /// Entries whose server has another name for them, by that name.
     raw: HashMap<Arc<str>, u32>,
+    /// The length of the longest of these names. Clients may ask for far longer ones, and each piece is asked.
+    longest: usize,
     /// Changes exactly if clients would see other entries.
     pub(super) hash: u128,
     /// The length of all definitions as JSON, with a comma between them.
@@ -58,7 +60,8 @@ impl Piece {
             }
         }
         let has_upper = entries.iter().any(|entry| entry.name().bytes().any(|byte| byte.is_ascii_uppercase()));
-        Self { entries, exposed, raw, hash: short(hash), bytes, heads, problems, has_upper }
+        let longest = raw.keys().map(|name| name.len()).max().unwrap_or_default();
+        Self { entries, exposed, raw, longest, hash: short(hash), bytes, heads, problems, has_upper }
     }
 
     /// Reports whether it is what was settled.
@@ -75,6 +78,9 @@ impl Piece {
 
     /// Returns the entry that its server calls by a name under which it is not shown.
     pub(super) fn raw(&self, name: &str) -> Option<&Entry> {
+        if name.len() > self.longest {
+            return None;
+        }
         self.at(*self.raw.get(name)?)
     }
 
