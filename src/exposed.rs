@@ -92,6 +92,15 @@ pub(crate) fn exposed_name(alias: &ServerName, raw: &str, naming: &Naming) -> St
     fitted(head, alias, raw, naming.max_length)
 }
 
+/// Reports whether every exposed name with this alias differs from every one with another alias: no alias can hold the
+/// separator, and both fit into the name.
+#[must_use]
+pub(crate) fn is_set_apart(alias: &ServerName, naming: &Naming) -> bool {
+    let separator = &naming.separator;
+    let is_odd = separator.bytes().any(|byte| !byte.is_ascii_alphanumeric() && byte != b'-');
+    is_odd && alias.as_str().len() + separator.len() <= naming.max_length.saturating_sub(SUFFIX)
+}
+
 /// Returns the exposed name without a prefix: the raw name, altered if it is too long or has characters that are not
 /// allowed.
 #[must_use]

@@ -3,6 +3,7 @@
 //! An alias depends only on the server's configured name, never on what else is configured, so adding a server never
 //! renames another one. Exposed names are resolved by a table, never by splitting them.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -70,6 +71,12 @@ impl ServerName {
 
     /// Returns the alias as text.
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for ServerName {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }

@@ -192,7 +192,7 @@ impl Call {
             return Vec::new();
         }
         let catalog = self.conversation.client.view(self.conversation.router.manager()).shown;
-        let names = catalog.entries(self.kind).iter().map(|entry| entry.name()).filter(|name| name.len() <= LONGEST);
+        let names = catalog.each(self.kind).map(|entry| entry.name()).filter(|name| name.len() <= LONGEST);
         nearest(&self.name, names).into_iter().map(str::to_owned).collect()
     }
 

@@ -120,6 +120,12 @@ impl Host {
         self.0.manager.status()
     }
 
+    /// Returns the status of the server with this name in the config; `None` if there is none.
+    #[must_use]
+    pub fn status_of(&self, server: &str) -> Option<ServerStatus> {
+        self.0.manager.status_by_name(server)
+    }
+
     /// Subscribes, from now on, to changes of server states and of tool, prompt and resource lists, to log messages,
     /// and to lines that servers write to standard error.
     #[must_use]

@@ -1,7 +1,7 @@
 //! Merged catalogs for internal use: for the status, and to route calls to unlisted names.
 //!
-//! A client can cause any number of these, some without an access token, so each is built once per generation: until a
-//! server's state or lists change. **Invariant:** building one assigns no name to a server.
+//! A client can cause any number of these, some without an access token, so each is merged once, until lists change.
+//! **Invariant:** merging one assigns no name to a server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::sight::Scope;
 use super::view::Key;
 use super::{Inner, lock};
-use crate::registry::{Catalog, Contribution};
+use crate::registry::{Catalog, Part};
 
 /// The catalogs of one generation.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(super) struct Looks {
     /// How many names without a prefix had an owner.
     owned: usize,
     catalogs: HashMap<Key, Arc<Catalog>>,
-    /// How many catalogs were built in total.
+    /// How many catalogs were merged in total.
     #[cfg(test)]
     made: usize,
 }
@@ -27,26 +27,29 @@ pub(super) struct Looks {
 const MOST: usize = 64;
 
 impl Inner {
-    /// Returns the merged catalog of these offers: those of all servers in the scope.
-    pub(super) fn look(&self, scope: &Scope, contributions: &[Contribution]) -> Arc<Catalog> {
-        let key = Key::of(scope, contributions);
+    /// Returns the merged catalog of these parts: those of all servers in the scope.
+    pub(super) fn look(&self, scope: &Scope, parts: &[Arc<Part>]) -> Arc<Catalog> {
+        let key = Key::of(scope, parts);
         // The catalog of a client with the same view will do: its names are assigned already.
-        if let Some(catalog) = lock(&self.catalogs).get(&key) {
-            return catalog.clone();
+        if let Some(catalog) = lock(&self.catalogs).get(&key, *self.world.generation.borrow()) {
+            return catalog;
         }
         let generation = *self.world.generation.borrow();
         let mut looks = lock(&self.looks);
         let owners = lock(&self.owners);
         if (looks.generation, looks.owned) != (generation, owners.count()) || looks.catalogs.len() >= MOST {
+            // A change of state alone leaves the lists as they are.
+            let same = looks.catalogs.remove(&key).filter(|_| looks.owned == owners.count());
             (looks.generation, looks.owned) = (generation, owners.count());
             looks.catalogs.clear();
+            looks.catalogs.extend(same.map(|same| (key.clone(), same)));
         }
         if let Some(catalog) = looks.catalogs.get(&key) {
             return catalog.clone();
         }
         let mut scratch = owners.clone();
         drop(owners);
-        let catalog = Arc::new(Catalog::build(contributions, &self.naming, &mut scratch));
+        let catalog = Arc::new(Catalog::merge(parts, &self.naming, &mut scratch));
         looks.catalogs.insert(key, catalog.clone());
         #[cfg(test)]
         {
@@ -66,23 +69,36 @@ mod tests {
     use crate::in_process::{InProcess, Running};
     use crate::manager::{Manager, News, Principal, Who};
     use crate::protocol::{Era, Profile, Raw};
+    use crate::registry::Kind;
     use crate::upstream::{Owner, Starter};
 
     impl Manager {
-        /// Returns how many catalogs were built.
+        /// Returns how many catalogs were merged for internal use.
         pub(crate) fn looks(&self) -> usize {
             lock(&self.0.looks).made
+        }
+
+        /// Returns how many catalogs were merged for clients.
+        fn views(&self) -> usize {
+            lock(&self.0.catalogs).made()
         }
     }
 
     fn manager() -> (Manager, News) {
-        let definition = Raw::from_value(&json!({ "name": "t", "inputSchema": { "type": "object" } }));
-        let server = InProcess::new("one", "1").tool(definition, |_| async { Ok(Raw::empty_object()) }.boxed());
-        let server = Running::new(server);
-        let mut config = Config::default();
-        config.servers.push(Server::new("one", Transport::Stdio(Stdio::default())).unwrap());
-        let start: Starter = Arc::new(move |wire, tasks| server.start(wire, tasks));
-        let memory = HashMap::from([("one".to_owned(), start)]);
+        manager_of(&["one"])
+    }
+
+    /// Starts a manager of servers with one tool each.
+    fn manager_of(names: &[&str]) -> (Manager, News) {
+        let (mut config, mut memory) = (Config::default(), HashMap::new());
+        for name in names {
+            let definition = Raw::from_value(&json!({ "name": "t", "inputSchema": { "type": "object" } }));
+            let server = InProcess::new(name, "1").tool(definition, |_| async { Ok(Raw::empty_object()) }.boxed());
+            let server = Running::new(server);
+            config.servers.push(Server::new(name, Transport::Stdio(Stdio::default())).unwrap());
+            let start: Starter = Arc::new(move |wire, tasks| server.start(wire, tasks));
+            memory.insert((*name).to_owned(), start);
+        }
         Manager::start(config, &memory, Raw::empty_object(), None, Default::default())
     }
 
@@ -106,6 +122,62 @@ mod tests {
         assert_eq!(manager.status()[0].tools, 1);
         assert_eq!(manager.looks(), made, "none of them made another one");
         assert!(!Arc::ptr_eq(&first, &before), "a new generation gets a new catalog");
+        manager.shutdown().await;
+    }
+
+    const MANY: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+
+    #[tokio::test(start_paused = true)]
+    async fn servers_that_come_together_are_merged_once() {
+        let (manager, _news) = manager_of(&MANY);
+        let who = anybody();
+        manager.prepare(&who).await;
+        assert_eq!((manager.views(), manager.looks()), (0, 0), "nobody has asked for a catalog");
+        assert!(*manager.generation().borrow() >= MANY.len() as u64);
+        let view = manager.view(&who);
+        assert_eq!((view.shown.tools().len(), manager.views()), (MANY.len(), 1));
+        let tools: usize = manager.status().iter().map(|server| server.tools).sum();
+        assert!(manager.once_callable(&who).entry(Kind::Tools, "l__t").is_some());
+        assert_eq!((tools, manager.views(), manager.looks()), (MANY.len(), 1, 0));
+        // A change of state is no change of a list.
+        manager.touch();
+        assert!(Arc::ptr_eq(&manager.view(&who).shown, &view.shown));
+        assert_eq!((manager.status().len(), manager.views(), manager.looks()), (MANY.len(), 1, 0));
+        manager.shutdown().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_comes_later_leaves_what_the_others_show() {
+        let (manager, _news) = manager_of(&MANY);
+        let who = anybody();
+        let mut generation = manager.generation();
+        let mut before = manager.view(&who).shown;
+        while before.tools().len() < MANY.len() {
+            generation.changed().await.unwrap();
+            let now = manager.view(&who).shown;
+            for tool in before.tools() {
+                let same = now.entry(Kind::Tools, tool.name());
+                assert!(same.is_some_and(|same| same.is_one_with(tool)), "{} was made again", tool.name());
+            }
+            assert_eq!(manager.status().iter().map(|server| server.tools).sum::<usize>(), now.tools().len());
+            before = now;
+        }
+        assert!(manager.views() <= MANY.len() + 1, "one for each list that differs: {}", manager.views());
+        assert_eq!(manager.looks(), 0, "the status takes what clients see");
+        manager.shutdown().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_no_client_sees_any_more_is_dropped() {
+        let (manager, _news) = manager_of(&MANY);
+        let who = anybody();
+        let mut generation = manager.generation();
+        let mut old = Vec::new();
+        while manager.view(&who).shown.tools().len() < MANY.len() {
+            old.push(Arc::downgrade(&manager.view(&who).shown));
+            generation.changed().await.unwrap();
+        }
+        assert!(old.len() > 1 && old.iter().all(|old| old.upgrade().is_none()));
         manager.shutdown().await;
     }
 

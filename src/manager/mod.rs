@@ -72,7 +72,7 @@ use crate::lineage::HostId;
 use crate::lock::lock;
 use crate::protocol::Raw;
 use crate::redact::Scrubber;
-use crate::registry::{Catalog, Offer, Owners, ServerNaming};
+use crate::registry::{Offer, Owners, Parts, ServerNaming};
 use crate::transport::{Endpoint, Listeners, Spoken};
 pub(crate) use crate::upstream::StateName;
 use crate::upstream::{self, Connection, Inferred, Nature, Relayed, Starter, Target, Vigil, World};
@@ -120,6 +120,8 @@ pub(crate) struct Server {
     leases: Mutex<leases::Table>,
     /// Calls in flight.
     calling: AtomicUsize,
+    /// What it adds to catalogs.
+    parts: Parts,
     /// Its last lists: a hint for clients that have no lease yet.
     last_offers: LastOffers,
     /// The questions (requests to clients) that it is known to ask, and its key in the record of these.
@@ -175,6 +177,7 @@ impl Server {
             target,
             fixed,
             leases: Mutex::default(),
+            parts: Parts::default(),
             last_offers: LastOffers::default(),
             traits,
             kept: kept::KeptState::default(),
@@ -250,7 +253,7 @@ struct Inner {
     settings: ArcSwap<config::HostSettings>,
     limits: ArcSwap<config::Limits>,
     config: watch::Sender<ConfigStatus>,
-    naming: Naming,
+    naming: Arc<Naming>,
     client_info: Raw,
     world: World,
     events: broadcast::Sender<StateChange>,
@@ -272,7 +275,7 @@ struct Inner {
     starts: Arc<starts::Starts>,
     /// Credentials shared by servers that require access tokens.
     keys: Keychain,
-    catalogs: Mutex<HashMap<view::Key, Arc<Catalog>>>,
+    catalogs: Mutex<view::Catalogs>,
     /// Principals that may not see or call everything.
     limited: sight::Limited,
     looks: Mutex<looks::Looks>,
@@ -317,7 +320,7 @@ impl Manager {
         let manager = Self(Arc::new(Inner {
             servers: ArcSwap::from_pointee(servers),
             retired: Mutex::default(),
-            naming: config.host.naming.clone(),
+            naming: config.host.naming.clone().into(),
             limits: ArcSwap::from_pointee(config.host.limits.clone()),
             settings: ArcSwap::from_pointee(config.host),
             config: watch::Sender::new(ConfigStatus { files: config.files, ..ConfigStatus::default() }),

@@ -1,7 +1,7 @@
 //! What users read about a server: one record, made on demand.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use super::{Manager, Server};
 use crate::config::ITSELF;
-use crate::name::ServerName;
 use crate::protocol::{ProtocolVersion, Raw};
 use crate::registry::{Catalog, Kind};
 use crate::upstream::{StateName, Upstream};
@@ -146,8 +145,14 @@ impl Manager {
     /// Returns the status of all servers, in config order.
     pub(crate) fn status(&self) -> Vec<ServerStatus> {
         let catalog = self.hint();
-        let counts = counts(&catalog);
-        self.servers().iter().map(|server| self.status_of(server, &catalog, &counts)).collect()
+        self.servers().iter().map(|server| self.status_of(server, &catalog)).collect()
+    }
+
+    /// Returns the status of the server with this name in the config.
+    pub(crate) fn status_by_name(&self, name: &str) -> Option<ServerStatus> {
+        let servers = self.servers();
+        let server = servers.iter().find(|server| server.config.name == name)?;
+        Some(self.status_of(server, &self.hint()))
     }
 
     /// Returns the states of all servers, in config order, without building a catalog.
@@ -188,7 +193,7 @@ impl Manager {
         states.max_by_key(|state| rank(*state)).unwrap_or(StateName::Disconnected)
     }
 
-    fn status_of(&self, server: &Server, catalog: &Catalog, counts: &Counts<'_>) -> ServerStatus {
+    fn status_of(&self, server: &Server, catalog: &Catalog) -> ServerStatus {
         let upstreams = server.upstreams();
         let best = best(server, &upstreams);
         let status = best.map(|upstream| upstream.status());
@@ -196,8 +201,8 @@ impl Manager {
         let peer = connection.as_ref().and_then(|connection| connection.peer().cloned());
         let state = self.shown(server);
         let last_error = last_error(server, &upstreams);
-        let problems = catalog.problems(server.id);
-        let count = |kind| counts.get(&(kind, &server.config.alias)).copied().unwrap_or_default();
+        let problems = catalog.problems(&server.config.alias);
+        let count = |kind| catalog.count(kind, &server.config.alias);
         ServerStatus {
             name: server.config.name.clone(),
             alias: server.config.alias.to_string(),
@@ -237,19 +242,6 @@ impl Manager {
             dropped: upstreams.iter().filter_map(|upstream| Some(upstream.connection()?.dropped())).sum(),
         }
     }
-}
-
-/// How many entries of each kind a server offers.
-type Counts<'a> = HashMap<(Kind, &'a ServerName), usize>;
-
-fn counts(catalog: &Catalog) -> Counts<'_> {
-    let mut counts = Counts::new();
-    for kind in Kind::ALL {
-        for entry in catalog.entries(kind) {
-            *counts.entry((kind, entry.server())).or_default() += 1;
-        }
-    }
-    counts
 }
 
 /// Returns the lease whose details users see: the one in the best state, and of two eras the modern one.

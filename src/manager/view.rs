@@ -1,7 +1,8 @@
 //! What one client sees and may call, within the limits of `sight.rs`: the lists of the leases it uses, and the last
 //! known lists of other servers.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -11,7 +12,7 @@ use super::list_key::ListKey;
 use super::sight::{Scope, Sight};
 use super::{Manager, Principal, Server, Who, lock};
 use crate::config::Start;
-use crate::registry::{Catalog, Contribution, Kind, Offer};
+use crate::registry::{Catalog, Contribution, Kind, Offer, Part};
 use crate::upstream::{StateName, Upstream};
 
 /// The key of a cached catalog.
@@ -23,8 +24,8 @@ pub(super) struct Key {
 }
 
 impl Key {
-    pub(super) fn of(scope: &Scope, contributions: &[Contribution]) -> Self {
-        let offers = contributions.iter().map(|contribution| (contribution.server, contribution.offer.hash()));
+    pub(super) fn of(scope: &Scope, parts: &[Arc<Part>]) -> Self {
+        let offers = parts.iter().map(|part| (part.server(), part.offer()));
         Self { scope: scope.clone(), offers: offers.collect() }
     }
 }
@@ -40,6 +41,52 @@ pub(crate) struct View {
 
 /// How many catalogs are cached for clients with equal views.
 const CATALOGS: usize = 64;
+
+/// The catalogs of clients, shared by those with equal views. Those of the newest generation are kept for clients without
+/// a session, which come back for them; older ones live as long as a client has them.
+#[derive(Debug, Default)]
+pub(super) struct Catalogs {
+    all: HashMap<Key, Weak<Catalog>>,
+    generation: u64,
+    newest: Vec<Arc<Catalog>>,
+    #[cfg(test)]
+    made: usize,
+}
+
+impl Catalogs {
+    /// Returns the catalog with this key, for use in this generation.
+    pub(super) fn get(&mut self, key: &Key, generation: u64) -> Option<Arc<Catalog>> {
+        let catalog = self.all.get(key)?.upgrade()?;
+        self.keep(generation, &catalog);
+        Some(catalog)
+    }
+
+    /// Returns how many catalogs were merged in total.
+    #[cfg(test)]
+    pub(super) fn made(&self) -> usize {
+        self.made
+    }
+
+    fn put(&mut self, key: Key, generation: u64, catalog: &Arc<Catalog>) {
+        self.keep(generation, catalog);
+        self.all.retain(|_, other| other.strong_count() > 0);
+        self.all.insert(key, Arc::downgrade(catalog));
+        #[cfg(test)]
+        {
+            self.made += 1;
+        }
+    }
+
+    fn keep(&mut self, generation: u64, catalog: &Arc<Catalog>) {
+        if self.generation != generation || self.newest.len() >= CATALOGS {
+            self.generation = generation;
+            self.newest.clear();
+        }
+        if !self.newest.iter().any(|other| Arc::ptr_eq(other, catalog)) {
+            self.newest.push(catalog.clone());
+        }
+    }
+}
 /// Upper bound of the instructions of all servers together, in bytes.
 const INSTRUCTIONS: usize = 32 * 1024;
 
@@ -163,32 +210,30 @@ impl Manager {
 
     fn catalog(&self, who: &Who, scope: &Scope) -> Arc<Catalog> {
         let stale = self.limits().stale_max;
-        let contributions = self.contributions(scope, |server| match Self::shown_by(server, who) {
+        let generation = *self.generation().borrow();
+        let parts = self.parts(scope, |server| match Self::shown_by(server, who) {
             Some(upstream) if is_over(&upstream, stale) => None,
             None if is_given_up(server, stale) => None,
             _ => known(server, who),
         });
-        let key = Key::of(scope, &contributions);
+        let key = Key::of(scope, &parts);
         let mut catalogs = lock(&self.0.catalogs);
-        if let Some(catalog) = catalogs.get(&key) {
-            return catalog.clone();
+        if let Some(catalog) = catalogs.get(&key, generation) {
+            return catalog;
         }
-        let catalog = Arc::new(Catalog::build(&contributions, &self.0.naming, &mut lock(&self.0.owners)));
-        if catalogs.len() >= CATALOGS {
-            catalogs.retain(|_, catalog| Arc::strong_count(catalog) > 1);
-        }
-        catalogs.insert(key, catalog.clone());
+        let catalog = Arc::new(Catalog::merge(&parts, &self.0.naming, &mut lock(&self.0.owners)));
+        catalogs.put(key, generation, &catalog);
         catalog
     }
 
     /// Returns a catalog of everything known about all servers, whichever client it was listed to. Assigns no names.
     pub(crate) fn hint(&self) -> Arc<Catalog> {
         let everything = Scope::default();
-        let contributions = self.contributions(&everything, |server| {
+        let parts = self.parts(&everything, |server| {
             let offers = server.upstreams().into_iter().filter_map(|upstream| upstream.offer());
             offers.last().or_else(|| server.last_offers.newest())
         });
-        self.0.look(&everything, &contributions)
+        self.0.look(&everything, &parts)
     }
 
     /// Returns the servers that have never shown this client any lists, or none of its era.
@@ -212,7 +257,7 @@ impl Manager {
     /// before: a call to such a server gets the reason, and may trigger a retry. Assigns no names.
     pub(crate) fn once_callable(&self, who: &Who) -> Arc<Catalog> {
         let scope = self.sight(&who.principal).callable;
-        self.0.look(&scope, &self.contributions(&scope, |server| known(server, who)))
+        self.0.look(&scope, &self.parts(&scope, |server| known(server, who)))
     }
 
     /// Returns the instructions of the servers that a principal sees, each under its alias, without those meant for
@@ -239,15 +284,18 @@ impl Manager {
         (!text.is_empty()).then_some(text)
     }
 
-    fn contributions(&self, scope: &Scope, offer_of: impl Fn(&Server) -> Option<Arc<Offer>>) -> Vec<Contribution> {
-        let contribute = |server: &Arc<Server>| {
+    /// Returns what all servers add to a catalog, in config order.
+    fn parts(&self, scope: &Scope, offer_of: impl Fn(&Server) -> Option<Arc<Offer>>) -> Vec<Arc<Part>> {
+        let part = |server: &Arc<Server>| {
             // Every server contributes, so that no other one takes a name with its alias.
             let offer = if scope.holds(server) { offer_of(server) } else { None };
             let offer = offer.unwrap_or_else(|| self.0.nothing.clone());
-            let (alias, settings) = (server.config.alias.clone(), server.naming.clone());
-            Contribution { server: server.id, alias, settings, offer }
+            server.parts.of(&offer.clone(), || {
+                let (alias, settings) = (server.config.alias.clone(), server.naming.clone());
+                Part::new(Contribution { server: server.id, alias, settings, offer }, &self.0.naming)
+            })
         };
-        self.servers().iter().map(contribute).collect()
+        self.servers().iter().map(part).collect()
     }
 }
 

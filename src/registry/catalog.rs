@@ -1,18 +1,17 @@
 //! All offers combined: the lists that clients see, and which server each name or URI leads to.
 //!
-//! A catalog is built in `build.rs` and never changed afterwards.
+//! A catalog is merged in `build.rs` from parts that it shares with other catalogs, and never changed afterwards.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::filter::ServerNaming;
-use super::listing::{Entry, Holder, Listing, read_cursor};
-use super::rewrite::links;
-use super::{Contribution, Kind, Problems};
+use super::entry::Entry;
+use super::listing::{Listing, read_cursor};
+use super::part::Part;
+use super::servers::Servers;
+use super::{Kind, Owners, Problems};
 use crate::config::Prefix;
-use crate::exposed::{Naming, SCHEME_HEADS, UriMode, raw_uri};
-use crate::name::{ALIAS, ServerName};
-use crate::protocol::raw::string;
+use crate::exposed::{SCHEME_HEADS, UriMode, raw_uri};
+use crate::name::ServerName;
 use crate::protocol::{ProtocolVersion, Raw};
 
 /// An immutable snapshot of everything that all servers offer.
@@ -27,23 +26,9 @@ use crate::protocol::{ProtocolVersion, Raw};
 #[derive(Clone, Debug)]
 pub struct Catalog {
     lists: [Listing; 4],
-    servers: Vec<Server>,
-    /// Positions in `servers`, by alias.
-    aliases: HashMap<Box<str>, usize>,
-    naming: Naming,
-}
-
-/// What the catalog knows about one server.
-#[derive(Clone, Debug)]
-pub(super) struct Server {
-    server: usize,
-    alias: ServerName,
-    settings: Arc<ServerNaming>,
-    /// How its URIs are shown.
-    pub(super) mode: UriMode,
-    /// Whether it offers any resources.
-    capable: bool,
-    problems: Vec<String>,
+    servers: Servers,
+    /// The owners of names without a prefix, as far as they were known.
+    owners: Owners,
 }
 
 /// The server that a name or URI leads to, and what the server calls it.
@@ -92,27 +77,16 @@ pub enum BadCursor {
     Foreign,
 }
 
-impl Server {
-    pub(super) fn new(from: &Contribution, naming: &Naming) -> Self {
-        let is_bare = from.settings.prefix == Prefix::Never;
-        Self {
-            server: from.server,
-            alias: from.alias.clone(),
-            settings: Arc::clone(&from.settings),
-            mode: if is_bare { UriMode::Passthrough } else { naming.resources },
-            capable: from.offer.has(Kind::Resources) || from.offer.has(Kind::ResourceTemplates),
-            problems: from.offer.problems().map(str::to_owned).collect(),
-        }
-    }
-
+impl Part {
     fn target(&self, name: Arc<str>) -> Target {
-        Target { server: self.server, alias: self.alias.clone(), name, uris: self.mode }
+        let (server, alias) = (self.server(), self.from.alias.clone());
+        Target { server, alias, name, uris: self.origin.mode }
     }
 }
 
 impl Catalog {
     /// Returns the result of a list request from a client of this revision: the first page, or the page at `cursor`.
-    /// The bytes are prepared: a call copies nothing.
+    /// The first call for a list writes its pages; later ones copy nothing.
     ///
     /// # Errors
     /// When `cursor` does not belong to this catalog.
@@ -126,7 +100,7 @@ impl Catalog {
                 _ => return Err(BadCursor::Stale),
             },
         };
-        list.pages(kind, revision).get(page).cloned().ok_or(BadCursor::Foreign)
+        list.pages(revision).get(page).cloned().ok_or(BadCursor::Foreign)
     }
 
     /// Reports whether the list has more than one page.
@@ -144,7 +118,26 @@ impl Catalog {
     /// Returns all entries of a list, in order.
     #[must_use]
     pub fn entries(&self, kind: Kind) -> &[Entry] {
-        &self.list(kind).entries
+        self.list(kind).flat()
+    }
+
+    /// Returns all entries of a list, in order, without putting them into one slice.
+    pub(crate) fn each(&self, kind: Kind) -> impl Iterator<Item = &Entry> {
+        self.list(kind).entries()
+    }
+
+    /// Returns the number of entries of a list that come from the server with this alias.
+    #[must_use]
+    pub(crate) fn count(&self, kind: Kind, alias: &ServerName) -> usize {
+        let piece = self.servers.position(alias.as_str()).and_then(|position| self.list(kind).piece(position));
+        piece.map_or(0, |piece| piece.entries.len())
+    }
+
+    /// Returns the entry that the server with this alias calls by this name.
+    #[must_use]
+    pub(crate) fn entry_of(&self, kind: Kind, alias: &ServerName, raw: &str) -> Option<&Entry> {
+        let piece = self.list(kind).piece(self.servers.position(alias.as_str())?)?;
+        piece.raw(raw).or_else(|| piece.exposed(raw).filter(|entry| entry.raw_name() == raw))
     }
 
     /// Returns the tools, in order.
@@ -174,28 +167,38 @@ impl Catalog {
     /// Returns the entry that clients know by this name, URI, or URI template.
     #[must_use]
     pub fn entry(&self, kind: Kind, exposed: &str) -> Option<&Entry> {
-        self.list(kind).exposed(exposed)
+        self.list(kind).exposed(&self.servers, exposed)
     }
 
-    /// Returns problems of a server's lists to show to a person: definitions that were repaired, left out, or in
-    /// conflict.
+    /// Returns problems of the lists of the server with this alias, to show to a person: definitions that were
+    /// repaired, left out, or in conflict.
     #[must_use]
-    pub(crate) fn problems(&self, server: usize) -> &[String] {
-        self.servers.iter().find(|found| found.server == server).map(|found| &*found.problems).unwrap_or_default()
+    pub(crate) fn problems(&self, alias: &ServerName) -> Vec<String> {
+        let Some(position) = self.servers.position(alias.as_str()) else { return Vec::new() };
+        let mut problems = Problems::default();
+        self.lists.iter().for_each(|list| list.problems(position, &mut problems));
+        let offer = self.servers.all().get(position).map(|part| &part.from.offer);
+        let own = offer.into_iter().flat_map(|offer| offer.problems()).map(str::to_owned);
+        own.chain(problems.into_texts()).collect()
     }
 
     /// Returns the index of the server with this alias.
     #[cfg(test)]
     pub(crate) fn server(&self, alias: &str) -> Option<usize> {
-        self.by_alias(alias).map(|server| server.server)
+        self.servers.by_alias(alias).map(|part| part.server())
+    }
+
+    /// Returns the alias of the server with this index.
+    #[cfg(test)]
+    pub(super) fn alias(&self, server: usize) -> Option<ServerName> {
+        let mut parts = self.servers.all().iter();
+        parts.find(|part| part.server() == server).map(|part| part.from.alias.clone())
     }
 
     /// Returns the server whose alias a name starts with, whether or not the server has such a tool or prompt.
     #[must_use]
     pub(crate) fn bearer(&self, name: &str) -> Option<&ServerName> {
-        let heads = name.match_indices(&*self.naming.separator).map(|(at, _)| &name[..at]);
-        // A name may be megabytes of separators.
-        heads.take_while(|head| head.len() <= ALIAS).find_map(|head| self.by_alias(head)).map(|server| &server.alias)
+        self.servers.bearer(name)
     }
 
     /// Resolves the name of a tool: it is an exposed name; or a raw name that only one server has; or else it goes to
@@ -216,11 +219,10 @@ impl Catalog {
     /// resources. It never goes to several servers: a URI can be a secret.
     #[must_use]
     pub(crate) fn resource(&self, uri: &str) -> Resolution {
-        let list = self.list(Kind::Resources);
-        if let Some(entry) = list.exposed(uri) {
-            return self.found(entry);
+        if let Some(entry) = self.entry(Kind::Resources, uri) {
+            return found(entry);
         }
-        let raw = || list.raw(uri).map(|holder| self.held(Kind::Resources, uri, holder));
+        let raw = || self.held(Kind::Resources, uri, |_| true);
         let prefixed = raw_uri(uri);
         // `git+ssh:` is a scheme. Any other first part that is an alias belongs to that server, even if another lists
         // the URI.
@@ -230,31 +232,31 @@ impl Catalog {
             return resolution;
         }
         if let Some((alias, stripped)) = prefixed
-            && let Some(server) = self.by_alias(alias).filter(|server| server.mode == UriMode::Prefix)
+            && let Some(part) = self.servers.by_alias(alias).filter(|part| part.origin.mode == UriMode::Prefix)
         {
-            return Resolution::Found(server.target(stripped.into()));
+            return Resolution::Found(part.target(stripped.into()));
         }
         if let Some(resolution) = raw() {
             return resolution;
         }
-        let templates = self.list(Kind::ResourceTemplates).entries.iter();
-        let matching: Vec<&Entry> = templates.filter(|entry| covers(&entry.raw, uri)).collect();
+        let templates = self.each(Kind::ResourceTemplates);
+        let matching: Vec<&Entry> = templates.filter(|entry| covers(entry.raw_name(), uri)).collect();
         // Clients know such a URI from a template that is shown in raw form, even if another server's raw template
         // covers it.
-        let as_shown = matching.iter().filter(|entry| entry.exposed == entry.raw).map(|entry| entry.server);
-        let mut holders: Vec<usize> = as_shown.collect();
+        let as_shown = matching.iter().filter(|entry| entry.exposed() == entry.raw());
+        let mut holders: Vec<usize> = as_shown.map(|entry| entry.origin().server).collect();
         if holders.is_empty() {
-            holders.extend(matching.iter().map(|entry| entry.server));
+            holders.extend(matching.iter().map(|entry| entry.origin().server));
         }
         if !holders.is_empty() {
-            return self.to_one(self.servers.iter().filter(|found| holders.contains(&found.server)), uri);
+            return self.to_one(|part| holders.contains(&part.server()), uri);
         }
         // An unlisted URI may be linked from a tool: user interfaces are usually not listed.
         let linking = self.linking(uri);
         if !linking.is_empty() {
-            return self.to_one(self.servers.iter().filter(|found| linking.contains(&found.server)), uri);
+            return self.to_one(|part| linking.contains(&part.server()), uri);
         }
-        self.to_one(self.servers.iter().filter(|server| server.capable), uri)
+        self.to_one(Part::is_capable, uri)
     }
 
     /// Returns the servers whose tools link to this user interface.
@@ -262,39 +264,31 @@ impl Catalog {
         if !uri.get(..3).is_some_and(|scheme| scheme.eq_ignore_ascii_case("ui:")) {
             return Vec::new();
         }
-        let links_to = |entry: &&Entry| {
-            let definition = entry.definition();
-            memchr::memmem::find(definition.as_bytes(), b"esourceUri").is_some()
-                && definition
-                    .value_of("_meta")
-                    .is_some_and(|meta| links(meta).into_iter().filter_map(string).any(|link| link == uri))
-        };
-        self.tools().iter().filter(links_to).map(|entry| entry.server).collect()
+        let linking = self.each(Kind::Tools).filter(|entry| entry.links_to(uri));
+        linking.map(|entry| entry.origin().server).collect()
     }
 
     /// Resolves a URI template from a completion request.
     #[must_use]
     pub(crate) fn template(&self, template: &str) -> Resolution {
-        match self.list(Kind::ResourceTemplates).exposed(template) {
-            Some(entry) => self.found(entry),
-            None => self.resource(template),
-        }
+        self.entry(Kind::ResourceTemplates, template).map_or_else(|| self.resource(template), found)
     }
 
     fn named(&self, kind: Kind, name: &str) -> Resolution {
-        let list = self.list(kind);
-        if let Some(entry) = list.exposed(name) {
-            return self.found(entry);
+        if let Some(entry) = self.entry(kind, name) {
+            return found(entry);
         }
-        if let Some(holder) = list.raw(name) {
-            return self.held(kind, name, holder);
+        // MCP Apps pages call tools by raw name; such a name must never lead to another server.
+        let (bearer, owner) = (self.bearer(name), self.owners.of(kind, name));
+        let is_free = |alias: &ServerName| [bearer, owner].into_iter().flatten().all(|other| other == alias);
+        if let Some(resolution) = self.held(kind, name, |entry| is_free(entry.server())) {
+            return resolution;
         }
-        let mut bare = self.servers.iter().filter(|server| server.settings.prefix == Prefix::Never);
-        let (Some(server), None) = (bare.next(), bare.next()) else { return Resolution::Unknown };
-        let is_free = |owner: Option<&ServerName>| owner.is_none_or(|owner| *owner == server.alias);
-        let admitted = kind != Kind::Tools || server.settings.admits(name);
-        if admitted && is_free(self.bearer(name)) && is_free(list.reserved.get(name)) {
-            return Resolution::Found(server.target(name.into()));
+        let mut bare = self.servers.all().iter().filter(|part| part.from.settings.prefix == Prefix::Never);
+        let (Some(part), None) = (bare.next(), bare.next()) else { return Resolution::Unknown };
+        let admitted = kind != Kind::Tools || part.from.settings.admits(name);
+        if admitted && is_free(&part.from.alias) {
+            return Resolution::Found(part.target(name.into()));
         }
         Resolution::Unknown
     }
@@ -303,55 +297,33 @@ impl Catalog {
         &self.lists[kind as usize]
     }
 
-    fn held(&self, kind: Kind, raw: &str, holder: Holder) -> Resolution {
-        let list = self.list(kind);
-        match holder {
-            Holder::One(index) => list.at(index).map_or(Resolution::Unknown, |entry| self.found(entry)),
-            Holder::Many => {
-                let holders = list.entries.iter().filter(|entry| &*entry.raw == raw);
-                Resolution::Ambiguous(holders.map(|entry| Arc::clone(&entry.exposed)).collect())
-            }
-        }
+    /// Resolves what servers call by a name under which it is not shown; `None` if none does.
+    fn held(&self, kind: Kind, raw: &str, is_free: impl Fn(&Entry) -> bool) -> Option<Resolution> {
+        let mut holders = self.list(kind).raw(raw).filter(|entry| is_free(entry));
+        let first = holders.next()?;
+        let Some(second) = holders.next() else { return Some(found(first)) };
+        let all = [first, second].into_iter().chain(holders);
+        Some(Resolution::Ambiguous(all.map(|entry| Arc::clone(entry.exposed())).collect()))
     }
 
-    fn found(&self, entry: &Entry) -> Resolution {
-        let server = self.by_alias(entry.alias.as_str());
-        server.map_or(Resolution::Unknown, |server| Resolution::Found(server.target(Arc::clone(&entry.raw))))
-    }
-
-    fn by_alias(&self, alias: &str) -> Option<&Server> {
-        self.aliases.get(alias).and_then(|position| self.servers.get(*position))
-    }
-
-    fn to_one<'a>(&self, mut servers: impl Iterator<Item = &'a Server>, uri: &str) -> Resolution {
-        match (servers.next(), servers.next()) {
-            (Some(server), None) => Resolution::Found(server.target(uri.into())),
+    fn to_one(&self, may: impl Fn(&Part) -> bool, uri: &str) -> Resolution {
+        let mut parts = self.servers.all().iter().filter(|part| may(part));
+        match (parts.next(), parts.next()) {
+            (Some(part), None) => Resolution::Found(part.target(uri.into())),
             _ => Resolution::Unknown,
         }
     }
+
+    /// Makes a catalog of finished lists.
+    pub(super) fn of(servers: Servers, lists: [Listing; 4], owners: Owners) -> Self {
+        Self { lists, servers, owners }
+    }
 }
 
-/// Methods for `build.rs`.
-impl Catalog {
-    pub(super) fn empty(servers: Vec<Server>, naming: Naming) -> Self {
-        let by_alias = |(position, server): (usize, &Server)| (server.alias.as_str().into(), position);
-        let aliases = servers.iter().enumerate().map(by_alias).collect();
-        Self { lists: Default::default(), servers, aliases, naming }
-    }
-
-    pub(super) fn servers(&self) -> &[Server] {
-        &self.servers
-    }
-
-    pub(super) fn add_problems(&mut self, problems: Vec<Problems>) {
-        for (server, problems) in self.servers.iter_mut().zip(problems) {
-            server.problems.extend(problems.into_texts());
-        }
-    }
-
-    pub(super) fn put(&mut self, kind: Kind, listing: Listing) {
-        self.lists[kind as usize] = listing;
-    }
+fn found(entry: &Entry) -> Resolution {
+    let origin = entry.origin();
+    let (alias, name) = (origin.alias.clone(), Arc::clone(entry.raw()));
+    Resolution::Found(Target { server: origin.server, alias, name, uris: origin.mode })
 }
 
 /// Reports whether a URI may match a URI template: its literal parts occur in order, with anything for the expressions.

@@ -1,297 +1,214 @@
-//! One merged list of all servers: its entries, its pages as prepared bytes, and the tables for resolving names.
+//! One merged list of all servers: the pieces of the servers, and the pages that clients see, written when somebody
+//! first lists.
 
 use std::collections::HashMap;
-use std::collections::hash_map;
-use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::Kind;
-use super::header::{self, ParamHeader};
-use super::offer::{Definition, short};
+use super::entry::Entry;
+use super::offer::{DIALECTS, dialect, short};
+use super::part::Part;
+use super::piece::{Piece, twins};
+use super::servers::Servers;
+use super::{Kind, Problems};
 use crate::adapt;
-use crate::exposed::{UriMode, exposed_uri};
-use crate::name::ServerName;
-use crate::protocol::{Edits, ProtocolVersion, Raw};
+use crate::protocol::{ProtocolVersion, Raw};
 
-/// One definition as clients see it.
-///
-/// ```
-/// # fn show(tool: &mcp_host::Entry) {
-/// println!("{} is {} of {}", tool.name(), tool.raw_name(), tool.server());
-/// println!("{:?}", tool.definition().member("inputSchema"));
-/// # }
-/// ```
 #[derive(Clone, Debug)]
-pub struct Entry {
-    pub(super) server: usize,
-    pub(super) alias: ServerName,
-    pub(super) exposed: Arc<str>,
-    pub(super) raw: Arc<str>,
-    pub(super) definition: Raw,
-}
-
-impl Entry {
-    /// Returns the name, URI, or URI template that clients use.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.exposed
-    }
-
-    /// Returns the server's own name for it.
-    #[must_use]
-    pub fn raw_name(&self) -> &str {
-        &self.raw
-    }
-
-    /// Returns the server that it comes from.
-    #[must_use]
-    pub fn server(&self) -> &ServerName {
-        &self.alias
-    }
-
-    /// Returns the definition with its exposed name.
-    #[must_use]
-    pub fn definition(&self) -> &Raw {
-        &self.definition
-    }
-
-    /// Returns the headers in which clients that see this definition repeat arguments.
-    pub(crate) fn param_headers(&self) -> Vec<ParamHeader> {
-        header::shown(&self.definition)
-    }
-}
-
-/// The entries that have a raw name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holder {
-    /// The entry at this index.
-    One(u32),
-    /// Entries of several servers.
-    Many,
-}
-
-#[derive(Clone, Debug, Default)]
 pub(super) struct Listing {
-    pub(super) entries: Vec<Entry>,
-    pages: Vec<Raw>,
-    /// The pages for revisions that need other definitions, built when such a client first asks; `None` if nothing
-    /// differs.
-    dialects: [OnceLock<Option<Box<[Raw]>>>; DIALECTS],
+    kind: Kind,
+    /// The most bytes of definitions in one page.
+    page: usize,
+    /// One for each server, in config order.
+    pieces: Vec<Arc<Piece>>,
+    /// Where the names are that more than one server could have: the position of the piece, and the index in it.
+    shared: HashMap<Arc<str>, (usize, u32)>,
+    /// Changes exactly if clients would see another list.
     pub(super) hash: u128,
-    exposed: HashMap<Arc<str>, u32>,
-    raw: HashMap<Arc<str>, Holder>,
-    /// Names without a prefix that clients know, from servers that do not show them now.
-    pub(super) reserved: HashMap<Arc<str>, ServerName>,
-}
-
-/// The number of groups of revisions that see the same list.
-const DIALECTS: usize = 4;
-
-fn dialect(revision: ProtocolVersion) -> usize {
-    match revision {
-        ProtocolVersion::V2024_11_05 | ProtocolVersion::V2025_03_26 => 0,
-        ProtocolVersion::V2025_06_18 => 1,
-        ProtocolVersion::V2025_11_25 => 2,
-        ProtocolVersion::V2026_07_28 => 3,
-    }
+    count: usize,
+    bytes: usize,
+    has_upper: bool,
+    pages: OnceLock<Box<[Raw]>>,
+    /// The pages for revisions that need other definitions; `None` if nothing differs.
+    dialects: [OnceLock<Option<Box<[Raw]>>>; DIALECTS],
+    /// All entries in one piece, for those who want them like that.
+    flat: OnceLock<Box<[Entry]>>,
+    /// Entries that differ only in case, by the position of the later one; made when somebody asks.
+    twins: OnceLock<Vec<(usize, String)>>,
 }
 
 impl Listing {
+    /// Creates an empty list whose pages end before `page` bytes.
+    pub(super) fn new(kind: Kind, page: usize) -> Self {
+        Self {
+            kind,
+            page,
+            pieces: Vec::new(),
+            shared: HashMap::new(),
+            hash: 0,
+            count: 0,
+            bytes: 0,
+            has_upper: false,
+            pages: OnceLock::new(),
+            dialects: Default::default(),
+            flat: OnceLock::new(),
+            twins: OnceLock::new(),
+        }
+    }
+
+    /// Adds what the next server shows. Its names are free.
+    pub(super) fn push(&mut self, part: &Part, piece: Arc<Piece>) {
+        if !part.is_apart(self.kind) {
+            let position = self.pieces.len();
+            let names = (0..).zip(&piece.entries).map(|(at, entry)| (Arc::clone(entry.exposed()), (position, at)));
+            self.shared.extend(names);
+        }
+        if !piece.entries.is_empty() {
+            self.bytes += piece.bytes + usize::from(self.count > 0);
+            self.count += piece.entries.len();
+            self.has_upper |= piece.has_upper;
+        }
+        self.pieces.push(piece);
+    }
+
+    /// Finishes the list once it has a piece of each server.
+    pub(super) fn finish(mut self) -> Self {
+        let shown = self.pieces.iter().filter(|piece| !piece.entries.is_empty());
+        let hash = shown.fold(Sha256::new(), |hash, piece| hash.chain_update(piece.hash.to_be_bytes()));
+        self.hash = short(hash.chain_update(self.kind.member()));
+        self
+    }
+
     pub(super) fn is_paged(&self) -> bool {
-        self.pages.len() > 1
+        self.count > 1 && self.bytes > self.page
+    }
+
+    /// Returns all entries, in order.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.pieces.iter().flat_map(|piece| &piece.entries)
+    }
+
+    /// Returns all entries, in order.
+    pub(super) fn flat(&self) -> &[Entry] {
+        self.flat.get_or_init(|| self.entries().cloned().collect())
+    }
+
+    /// Returns what the server at this position shows.
+    pub(super) fn piece(&self, position: usize) -> Option<&Piece> {
+        self.pieces.get(position).map(|piece| &**piece)
+    }
+
+    /// Returns the entry that clients know by this name.
+    pub(super) fn exposed(&self, servers: &Servers, name: &str) -> Option<&Entry> {
+        if let Some((position, at)) = self.shared.get(name) {
+            return self.piece(*position)?.at(*at);
+        }
+        if !self.kind.has_names() {
+            return None;
+        }
+        self.piece(servers.bearing_at(name)?)?.exposed(name)
+    }
+
+    /// Returns the entries that their servers call by this name, under which they are not shown.
+    pub(super) fn raw(&self, name: &str) -> impl Iterator<Item = &Entry> {
+        self.pieces.iter().filter_map(move |piece| piece.raw(name))
+    }
+
+    /// Adds the problems of the server at this position to those of its other lists.
+    pub(super) fn problems(&self, position: usize, all: &mut Problems) {
+        let Some(piece) = self.piece(position) else { return };
+        all.add_all(&piece.problems);
+        if self.has_upper && self.kind.has_names() {
+            let twins = self.twins.get_or_init(|| self.find_twins());
+            let its = twins.iter().filter(|(of, _)| *of == position);
+            its.for_each(|(_, twin)| all.add(|| twin.clone()));
+        }
+    }
+
+    fn find_twins(&self) -> Vec<(usize, String)> {
+        let numbered = self.pieces.iter().enumerate();
+        let all = |(position, piece): (usize, &'_ Arc<Piece>)| {
+            let entries = piece.entries.iter().map(move |entry| (position, entry));
+            twins(self.kind, entries)
+        };
+        if self.shared.is_empty() {
+            // Each name begins with its server's own alias.
+            return numbered.filter(|(_, piece)| piece.has_upper).flat_map(all).collect();
+        }
+        let entries = numbered.flat_map(|(position, piece)| piece.entries.iter().map(move |entry| (position, entry)));
+        twins(self.kind, entries)
     }
 
     /// Returns the pages for clients of a revision.
-    pub(super) fn pages(&self, kind: Kind, revision: ProtocolVersion) -> &[Raw] {
-        if kind != Kind::Tools {
-            return &self.pages;
+    pub(super) fn pages(&self, revision: ProtocolVersion) -> &[Raw] {
+        let plain = || self.pages.get_or_init(|| self.written(Entry::write));
+        if self.kind != Kind::Tools {
+            return plain();
         }
         let own = self.dialects[dialect(revision)].get_or_init(|| self.adapted(revision));
-        own.as_deref().unwrap_or(&self.pages)
+        match own {
+            Some(own) => own,
+            None => plain(),
+        }
     }
 
     fn adapted(&self, revision: ProtocolVersion) -> Option<Box<[Raw]>> {
-        let adapt = |entry: &Entry| Some((entry.definition.clone(), adapt::tool(&entry.definition, revision)?));
-        let changed: Vec<(Raw, Raw)> = self.entries.iter().filter_map(adapt).collect();
-        if changed.is_empty() {
-            return None;
-        }
-        let page = |page: &Raw| {
-            let mut edits = Edits::new(page);
-            // Definitions from other pages are not found in this one and change nothing.
-            changed.iter().for_each(|(old, new)| edits.replace_part(old, new.as_bytes().to_vec()));
-            edits.apply()
+        let differs = |entry: &Entry| entry.is_among(entry.list().differing(revision));
+        let of_piece = |piece: &&Arc<Piece>| {
+            let first = piece.entries.first();
+            first.is_some_and(|entry| !entry.list().differing(revision).is_empty())
         };
-        Some(self.pages.iter().map(page).collect())
-    }
-
-    pub(super) fn exposed(&self, name: &str) -> Option<&Entry> {
-        self.exposed.get(name).and_then(|index| self.entries.get(*index as usize))
-    }
-
-    pub(super) fn raw(&self, name: &str) -> Option<Holder> {
-        self.raw.get(name).copied()
-    }
-
-    pub(super) fn at(&self, index: u32) -> Option<&Entry> {
-        self.entries.get(index as usize)
-    }
-
-    /// Returns pairs of entries whose names differ only in case, the later one first.
-    pub(super) fn twins(&self) -> Vec<(&Entry, &Entry)> {
-        if !self.entries.iter().any(|entry| entry.exposed.bytes().any(|byte| byte.is_ascii_uppercase())) {
-            return Vec::new();
-        }
-        let mut folded: HashMap<String, &Entry> = HashMap::with_capacity(self.entries.len());
-        let mut twins = Vec::new();
-        for entry in &self.entries {
-            match folded.entry(entry.exposed.to_ascii_lowercase()) {
-                hash_map::Entry::Occupied(first) => twins.push((entry, *first.get())),
-                hash_map::Entry::Vacant(free) => {
-                    free.insert(entry);
+        self.pieces.iter().filter(of_piece).flat_map(|piece| &piece.entries).find(|entry| differs(entry))?;
+        Some(self.written(|entry, page| {
+            let start = page.len();
+            entry.write(page);
+            if differs(entry) {
+                let whole = Raw::trusted(Bytes::copy_from_slice(&page[start..]));
+                if let Some(other) = adapt::tool(&whole, revision) {
+                    page.truncate(start);
+                    page.extend_from_slice(other.as_bytes());
                 }
             }
-        }
-        twins
+        }))
     }
 
-    /// Adds a page, and points the entries from `first` on at their definitions in it.
-    fn put(&mut self, page: Vec<u8>, parts: &[Range<usize>], first: usize) {
-        let page = Bytes::from(page.into_boxed_slice());
-        for (entry, part) in self.entries.iter_mut().skip(first).zip(parts) {
-            entry.definition = Raw::trusted(page.slice(part.clone()));
-        }
-        self.pages.push(Raw::trusted(page));
-    }
-}
-
-/// Builds a [`Listing`], entry by entry.
-#[derive(Debug)]
-pub(super) struct Writer {
-    kind: Kind,
-    page: usize,
-    listing: Listing,
-    /// The list as one page, up to its last definition.
-    text: Vec<u8>,
-    parts: Vec<Range<usize>>,
-    hash: Sha256,
-}
-
-impl Writer {
-    /// Creates a writer whose pages end before `page` bytes.
-    pub(super) fn new(kind: Kind, page: usize, count: usize, bytes: usize) -> Self {
-        let listing = Listing {
-            entries: Vec::with_capacity(count),
-            exposed: HashMap::with_capacity(count),
-            raw: HashMap::with_capacity(count),
-            ..Listing::default()
-        };
-        let mut text = Vec::with_capacity(bytes + ENDS);
-        text.extend_from_slice(&head(kind));
-        Self { kind, page, listing, text, parts: Vec::with_capacity(count), hash: Sha256::new() }
-    }
-
-    pub(super) fn has(&self, exposed: &str) -> Option<&Entry> {
-        self.listing.exposed(exposed)
-    }
-
-    /// Adds a definition under a free name.
-    pub(super) fn add(
-        &mut self,
-        server: usize,
-        alias: &ServerName,
-        exposed: &Arc<str>,
-        definition: &Definition,
-        mode: UriMode,
-    ) {
-        let index = u32::try_from(self.listing.entries.len()).unwrap_or(u32::MAX);
-        if !self.parts.is_empty() {
-            self.text.push(b',');
-        }
-        let start = self.text.len();
-        write(&mut self.text, alias, exposed, definition, mode);
-        self.parts.push(start..self.text.len());
-        self.hash.update(alias.as_str());
-        self.hash.update([0, u8::from(mode == UriMode::Prefix)]);
-        self.hash.update(&**exposed);
-        self.hash.update([0]);
-        self.hash.update(definition.hash.to_be_bytes());
-        let (exposed, raw) = (Arc::clone(exposed), Arc::clone(&definition.name));
-        self.listing.exposed.insert(Arc::clone(&exposed), index);
-        self.listing.entries.push(Entry {
-            server,
-            alias: alias.clone(),
-            exposed,
-            raw,
-            definition: Raw::empty_object(),
-        });
-    }
-
-    /// Lets clients use the last entry's raw name (the server's own name for it) as well.
-    pub(super) fn admit_raw(&mut self) {
-        let Some(entry) = self.listing.entries.last() else { return };
-        if entry.raw == entry.exposed {
-            return;
-        }
-        let index = u32::try_from(self.listing.entries.len() - 1).unwrap_or(u32::MAX);
-        match self.listing.raw.entry(Arc::clone(&entry.raw)) {
-            hash_map::Entry::Vacant(free) => {
-                free.insert(Holder::One(index));
+    /// Writes all pages. Nearly every list is one page.
+    fn written(&self, write: impl Fn(&Entry, &mut Vec<u8>)) -> Box<[Raw]> {
+        let mut pages = Vec::new();
+        let mut entries = self.entries().peekable();
+        while pages.is_empty() || entries.peek().is_some() {
+            let longest = if self.is_paged() { self.page } else { self.bytes };
+            let mut page = Vec::with_capacity(longest + ENDS);
+            page.extend_from_slice(format!("{{\"{}\":[", self.kind).as_bytes());
+            let (start, mut filled) = (page.len(), 0);
+            // The length that clients of no special revision see decides, so that all have the same pages.
+            while let Some(entry) = entries.next_if(|entry| {
+                !self.is_paged() || filled == 0 || filled + usize::from(filled > 0) + entry.length() <= self.page
+            }) {
+                if page.len() > start {
+                    page.push(b',');
+                }
+                if self.is_paged() {
+                    filled += usize::from(filled > 0) + entry.length();
+                }
+                write(entry, &mut page);
             }
-            hash_map::Entry::Occupied(mut taken) => {
-                taken.insert(Holder::Many);
+            page.push(b']');
+            if entries.peek().is_some() {
+                let cursor = cursor(self.kind, self.hash, pages.len() + 1);
+                page.extend_from_slice(format!(",\"nextCursor\":\"{cursor}\"").as_bytes());
             }
+            page.push(b'}');
+            pages.push(Raw::trusted(page.into_boxed_slice().into()));
         }
-    }
-
-    pub(super) fn reserve(&mut self, name: &Arc<str>, owner: &ServerName) {
-        if self.listing.exposed(name).is_none() {
-            self.listing.reserved.insert(Arc::clone(name), owner.clone());
-        }
-    }
-
-    /// Finishes the list. Nearly every list is one page and stays in its buffer; a longer one is split.
-    pub(super) fn finish(self) -> Listing {
-        let Self { kind, page, mut listing, mut text, parts, hash } = self;
-        listing.hash = short(hash.chain_update(kind.member()));
-        if text.len() - head(kind).len() <= page || parts.len() == 1 {
-            text.extend_from_slice(b"]}");
-            listing.put(text, &parts, 0);
-            return listing;
-        }
-        let mut first = 0;
-        while let Some(Range { start, .. }) = parts.get(first) {
-            let fits = parts[first..].iter().take_while(|part| part.end - start <= page).count();
-            let here = &parts[first..first + fits.max(1)];
-            let end = here.last().map_or(*start, |part| part.end);
-            let mut bytes = Vec::with_capacity(end - start + ENDS);
-            bytes.extend_from_slice(&head(kind));
-            let moved = |part: &Range<usize>| part.start - start + bytes.len()..part.end - start + bytes.len();
-            let there: Vec<Range<usize>> = here.iter().map(moved).collect();
-            bytes.extend_from_slice(&text[*start..end]);
-            bytes.push(b']');
-            let next = first + here.len();
-            if next < parts.len() {
-                let cursor = cursor(kind, listing.hash, listing.pages.len() + 1);
-                bytes.extend_from_slice(format!(",\"nextCursor\":\"{cursor}\"").as_bytes());
-            }
-            bytes.push(b'}');
-            listing.put(bytes, &there, first);
-            first = next;
-        }
-        listing
+        pages.into()
     }
 }
 
 /// An upper bound for the bytes of a page apart from its definitions.
 const ENDS: usize = 128;
-
-fn head(kind: Kind) -> Vec<u8> {
-    format!("{{\"{kind}\":[").into_bytes()
-}
 
 /// Formats a cursor: the kind of list, its generation (the list's hash), and the page.
 fn cursor(kind: Kind, generation: u128, page: usize) -> String {
@@ -305,27 +222,4 @@ pub(super) fn read_cursor(kind: Kind, text: &str) -> Option<(u128, usize)> {
     let (generation, page) = (u128::from_str_radix(generation, 16).ok()?, page.parse().ok()?);
     // Format it again to make sure that each page has only one cursor.
     (list.parse() == Ok(kind as usize) && cursor(kind, generation, page) == text).then_some((generation, page))
-}
-
-/// Writes the definition with its exposed name and exposed links.
-fn write(out: &mut Vec<u8>, alias: &ServerName, exposed: &str, definition: &Definition, mode: UriMode) {
-    let json = definition.json.as_bytes();
-    let mut at = 0;
-    let mut put = |range: &Range<u32>, text: &str| {
-        let (start, end) = (range.start as usize, range.end as usize);
-        if let (Some(before), true) = (json.get(at..start), end <= json.len()) {
-            out.extend_from_slice(before);
-            out.extend_from_slice(Raw::from_value(text).as_bytes());
-            at = end;
-        }
-    };
-    let is_before = |link: &&(Range<u32>, String)| link.0.start < definition.name_at.start;
-    for (range, link) in definition.links.iter().filter(|link| is_before(link)) {
-        put(range, &exposed_uri(alias, link, mode));
-    }
-    put(&definition.name_at, exposed);
-    for (range, link) in definition.links.iter().filter(|link| !is_before(link)) {
-        put(range, &exposed_uri(alias, link, mode));
-    }
-    out.extend_from_slice(&json[at.min(json.len())..]);
 }

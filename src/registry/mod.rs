@@ -1,9 +1,10 @@
 //! What servers offer: checked, compact, and merged into the lists that clients see.
 //!
-//! Raw list pages come in (`OfferBuilder`). Out go an `Offer` per lease (one connection to a server) and, from all
-//! offers in config order, one immutable [`Catalog`]: lists as prepared bytes, and tables that resolve a name or URI to
-//! its server. **Invariant:** snapshots: no I/O, no Tokio, no clock; the same input gives the same bytes. Start reading
-//! at `offer.rs`, then `catalog.rs`.
+//! Raw list pages come in (`OfferBuilder`). Out go an `Offer` per lease (one connection to a server), from each offer a
+//! `Part` with all that a server adds to catalogs, and, from all parts in config order, one immutable [`Catalog`]: lists
+//! as bytes, and tables that resolve a name or URI to its server. **Invariant:** snapshots: no I/O, no Tokio, no clock;
+//! the same input gives the same bytes, and a merge does no work for a definition. Start reading at `offer.rs`, then
+//! `part.rs`, `build.rs` and `catalog.rs`.
 
 mod build;
 mod catalog;
@@ -12,6 +13,7 @@ mod circle;
 mod compiled;
 mod contribution;
 mod definition;
+mod entry;
 mod filter;
 mod fit;
 #[cfg(feature = "fuzzing")]
@@ -20,8 +22,12 @@ mod header;
 mod listing;
 mod offer;
 mod owners;
+mod part;
+mod piece;
 mod rewrite;
 mod schema;
+mod servers;
+mod settle;
 mod text;
 mod through;
 
@@ -32,13 +38,14 @@ pub use catalog::BadCursor;
 pub use catalog::Catalog;
 pub(crate) use catalog::{Resolution, Target};
 pub(crate) use contribution::Contribution;
+pub use entry::Entry;
 #[doc(hidden)]
 pub use filter::ServerNaming;
 pub(crate) use fit::misfit;
 pub(crate) use header::{ParamHeader, ParamHeaders};
-pub use listing::Entry;
 pub(crate) use offer::{Offer, OfferBuilder, PageError};
 pub(crate) use owners::Owners;
+pub(crate) use part::{Part, Parts};
 pub(crate) use rewrite::{expose_content, expose_target};
 
 /// The four kinds of lists.
@@ -87,6 +94,11 @@ impl Kind {
             Self::Resources => "uri",
             Self::ResourceTemplates => "uriTemplate",
         }
+    }
+
+    /// Reports whether the list identifies its definitions by names, not URIs.
+    const fn has_names(self) -> bool {
+        matches!(self, Self::Tools | Self::Prompts)
     }
 
     const fn word(self) -> &'static str {
@@ -146,7 +158,7 @@ impl Default for Caps {
 }
 
 /// Problems of one list, for the status. A server may cause a thousand; only the first few are kept as text.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Problems {
     texts: Vec<String>,
     more: usize,
@@ -161,6 +173,11 @@ impl Problems {
         } else {
             self.more += 1;
         }
+    }
+
+    fn add_all(&mut self, others: &Self) {
+        others.texts.iter().for_each(|text| self.add(|| text.clone()));
+        self.more += others.more;
     }
 
     fn into_texts(mut self) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -13,8 +13,8 @@ use super::definition::{self, Checked};
 use super::header::{ParamHeader, ParamHeaders};
 use super::through::{Passed, Through};
 use super::{Caps, Kind, Problems, quoted};
-use crate::adapt::task;
-use crate::protocol::{Items, Raw};
+use crate::adapt::{self, task};
+use crate::protocol::{Items, ProtocolVersion, Raw};
 
 /// Why a page is invalid, and with it the whole list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,6 +56,21 @@ pub(super) struct List {
     asked: bool,
     problems: Vec<String>,
     hash: u128,
+    /// The tools that some clients are shown differently, for each group of revisions; found when such a client first
+    /// lists.
+    differing: [OnceLock<Box<[u32]>>; DIALECTS],
+}
+
+/// The number of groups of revisions that see the same list.
+pub(super) const DIALECTS: usize = 4;
+
+pub(super) fn dialect(revision: ProtocolVersion) -> usize {
+    match revision {
+        ProtocolVersion::V2024_11_05 | ProtocolVersion::V2025_03_26 => 0,
+        ProtocolVersion::V2025_06_18 => 1,
+        ProtocolVersion::V2025_11_25 => 2,
+        ProtocolVersion::V2026_07_28 => 3,
+    }
 }
 
 /// One definition. All names in it are still the server's own.
@@ -437,7 +452,15 @@ impl List {
             hash.update(problem);
             hash.update([0]);
         }
-        Self { definitions, asked, problems, hash: short(hash) }
+        Self { definitions, asked, problems, hash: short(hash), differing: Default::default() }
+    }
+
+    /// Returns the indexes of the tools that clients of this revision are shown differently, in order.
+    pub(super) fn differing(&self, revision: ProtocolVersion) -> &[u32] {
+        self.differing[dialect(revision)].get_or_init(|| {
+            let tools = (0..).zip(&self.definitions);
+            tools.filter(|(_, tool)| adapt::tool(&tool.json, revision).is_some()).map(|(at, _)| at).collect()
+        })
     }
 }
 

@@ -8,11 +8,15 @@ use crate::name::ServerName;
 
 /// The owners of names that were shown without a prefix, kept across all catalogs until the program ends. A new server
 /// never gets a name that clients know as another server's, wherever it stands in the config.
+///
+/// A clone is a snapshot, and costs nothing until a name is claimed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owners {
-    tools: HashMap<Arc<str>, ServerName>,
-    prompts: HashMap<Arc<str>, ServerName>,
+    tools: Arc<Table>,
+    prompts: Arc<Table>,
 }
+
+type Table = HashMap<Arc<str>, ServerName>;
 
 /// The most names that are remembered: a server could list new ones forever.
 const REMEMBERED: usize = 1 << 16;
@@ -27,7 +31,7 @@ impl Owners {
     pub(super) fn claim(&mut self, kind: Kind, name: &Arc<str>, owner: &ServerName) {
         let table = if kind == Kind::Prompts { &mut self.prompts } else { &mut self.tools };
         if table.len() < REMEMBERED && !table.contains_key(&**name) {
-            table.insert(Arc::clone(name), owner.clone());
+            Arc::make_mut(table).insert(Arc::clone(name), owner.clone());
         }
     }
 
@@ -36,8 +40,7 @@ impl Owners {
         self.tools.len() + self.prompts.len()
     }
 
-    /// Returns all owners of names of this kind.
-    pub(super) fn table(&self, kind: Kind) -> &HashMap<Arc<str>, ServerName> {
+    fn table(&self, kind: Kind) -> &Table {
         if kind == Kind::Prompts { &self.prompts } else { &self.tools }
     }
 }

@@ -267,9 +267,9 @@ impl Listed {
         let alias = &server.config.alias;
         let is_it = |tool: &&Entry| tool.server() == alias && tool.raw_name() == raw;
         let entry = catalog.entry(Kind::Tools, exposed).filter(is_it);
-        match entry.or_else(|| catalog.tools().iter().find(is_it)) {
+        match entry.or_else(|| catalog.entry_of(Kind::Tools, alias, raw)) {
             Some(entry) => Self::As(entry.clone()),
-            None if catalog.tools().iter().any(|tool| tool.server() == alias) => Self::Not,
+            None if catalog.count(Kind::Tools, alias) > 0 => Self::Not,
             None => Self::NotYet,
         }
     }

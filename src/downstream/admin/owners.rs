@@ -28,8 +28,7 @@ pub struct Owners {
 impl Owners {
     pub(super) fn of(catalog: &Catalog) -> Self {
         let list = |kind| {
-            let entries = catalog.entries(kind).iter();
-            let owned = entries.map(|entry| {
+            let owned = catalog.each(kind).map(|entry| {
                 (entry.name().to_owned(), entry.server().as_str().to_owned(), entry.raw_name().to_owned())
             });
             owned.collect()

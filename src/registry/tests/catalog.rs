@@ -62,8 +62,8 @@ fn auto_prefixes_on_a_clash_and_never_leaves_out() {
     assert_eq!(names(&catalog, Kind::Tools), ["echo", "own", "b__echo", "b__own", "c-own"]);
     assert_eq!(leads(catalog.tool("echo")), to(0, "echo"));
     assert_eq!(leads(catalog.tool("b__echo")), to(1, "echo"));
-    assert_eq!(catalog.problems(2), [r#"tool "echo" left out: the name echo belongs to a"#]);
-    assert!(catalog.problems(1).is_empty());
+    assert_eq!(problems(&catalog, 2), [r#"tool "echo" left out: the name echo belongs to a"#]);
+    assert!(problems(&catalog, 1).is_empty());
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn h87_a_bare_name_stays_with_its_owner() {
     let (echo, none) = (tools(&["echo"]), tools(&[]));
     let mut build = |first: &Arc<Offer>, second: &Arc<Offer>| {
         let servers = [server(0, "a", Prefix::Auto, first), server(1, "b", Prefix::Auto, second)];
-        Catalog::build(&servers, &naming, &mut owners)
+        merged(&servers, &naming, &mut owners, 4 << 20)
     };
     assert_eq!(names(&build(&none, &echo), Kind::Tools), ["echo"]);
     let both = build(&echo, &echo);
@@ -124,15 +124,14 @@ fn residual_twins_drop_the_later_one() {
     let twin = marked.strip_prefix("a__").unwrap().to_owned();
     let catalog = build(&[server(0, "a", Prefix::Always, &tools(&["x.y", &twin]))]);
     assert_eq!(names(&catalog, Kind::Tools), [&*marked]);
-    assert_eq!(catalog.problems(0).len(), 1);
+    assert_eq!(problems(&catalog, 0).len(), 1);
 }
 
 #[test]
 fn pages_by_size_and_cursors_that_fit_one_list_only() {
     let offer = tools(&["a", "b", "c", "d", "e"]);
     let servers = [server(0, "s", Prefix::Always, &offer)];
-    let catalog =
-        Catalog::build_paged(&servers, &Naming::default(), &mut Owners::default(), 2 * tool("s__a").len() + 1);
+    let catalog = merged(&servers, &Naming::default(), &mut Owners::default(), 2 * tool("s__a").len() + 1);
     let (mut cursor, mut seen, mut pages) = (None::<String>, Vec::new(), 0);
     loop {
         let page = catalog.page(Kind::Tools, cursor.as_deref(), LATEST).unwrap();
@@ -184,8 +183,8 @@ fn the_hash_changes_exactly_with_the_list() {
 fn problems_of_offer_and_catalog_come_together() {
     let offer = offer(&[(Kind::Tools, r#"{"name":"a"},{"name":"b","inputSchema":1}"#)]);
     let catalog = build(&[server(7, "s", Prefix::Always, &offer)]);
-    assert_eq!(catalog.problems(7).len(), 2);
-    assert!(catalog.problems(0).is_empty());
+    assert_eq!(problems(&catalog, 7).len(), 2);
+    assert!(problems(&catalog, 0).is_empty());
     assert_eq!((catalog.server("s"), catalog.server("t")), (Some(7), None));
 }
 
@@ -193,8 +192,8 @@ fn problems_of_offer_and_catalog_come_together() {
 fn h87_twins_in_case_are_told() {
     let both = tools(&["getUser", "getuser", "other"]);
     let catalog = build(&[server(0, "a", Prefix::Always, &both), server(1, "b", Prefix::Auto, &tools(&["A__OTHER"]))]);
-    assert_eq!(catalog.problems(0), ["tool a__getuser differs from a__getUser only in case"]);
-    assert_eq!(catalog.problems(1), ["tool A__OTHER differs from a__other only in case"]);
+    assert_eq!(problems(&catalog, 0), ["tool a__getuser differs from a__getUser only in case"]);
+    assert_eq!(problems(&catalog, 1), ["tool A__OTHER differs from a__other only in case"]);
 }
 
 #[test]
@@ -206,7 +205,7 @@ fn older_clients_are_shown_tools_as_they_take_them() {
     let servers = [server(0, "bare", Prefix::Never, &offer)];
     // On one page, and on one page each.
     for size in [1 << 20, 1] {
-        let catalog = Catalog::build_paged(&servers, &Naming::default(), &mut Owners::default(), size);
+        let catalog = merged(&servers, &Naming::default(), &mut Owners::default(), size);
         let shown = |revision| {
             let (mut cursor, mut shown) = (None::<String>, Vec::new());
             loop {

@@ -64,6 +64,6 @@ fn a_tool_that_only_looks_like_one_of_ours_is_shown() {
     let back = offer(&[(Kind::Tools, &[tool("read"), tool("gh__read")].join(","))]);
     let catalog = build(&[server(7, "gh", Prefix::Always, &back)]);
     assert_eq!(names(&catalog, Kind::Tools), ["gh__read"]);
-    let problems = catalog.problems(7).join(" ");
+    let problems = problems(&catalog, 7).join(" ");
     assert!(problems.contains("it comes from this host"), "{problems}");
 }

@@ -14,7 +14,9 @@ use crate::protocol::{ProtocolVersion, Raw};
 mod catalog;
 mod circles;
 mod cost;
+mod model;
 mod offer;
+mod pieces;
 mod resources;
 mod rewrite;
 
@@ -56,7 +58,20 @@ fn server(index: usize, alias: &str, prefix: Prefix, offer: &Arc<Offer>) -> Cont
 }
 
 fn build(contributions: &[Contribution]) -> Catalog {
-    Catalog::build(contributions, &Naming::default(), &mut Owners::default())
+    merged(contributions, &Naming::default(), &mut Owners::default(), 4 << 20)
+}
+
+/// Merges parts that were made for this catalog alone.
+fn merged(contributions: &[Contribution], naming: &Naming, owners: &mut Owners, page: usize) -> Catalog {
+    let naming = Arc::new(naming.clone());
+    let parts: Vec<_> = contributions.iter().map(|from| Arc::new(Part::new(from.clone(), &naming))).collect();
+    Catalog::merge_paged(&parts, &naming, owners, page)
+}
+
+/// Returns the problems of the server with this index.
+fn problems(catalog: &Catalog, server: usize) -> Vec<String> {
+    let alias = catalog.alias(server);
+    alias.map(|alias| catalog.problems(&alias)).unwrap_or_default()
 }
 
 fn names(catalog: &Catalog, kind: Kind) -> Vec<&str> {

@@ -21,7 +21,7 @@ fn listed_uris_carry_the_alias() {
     ]);
     let expected = ["a+file:///x", "https://e.com/x", "ui://a--w/v", "b+file:///x", "b+git+ssh://h/r"];
     assert_eq!(names(&catalog, Kind::Resources), expected);
-    assert_eq!(catalog.problems(1), [r#"resource "https://e.com/x" left out: a lists it, too"#]);
+    assert_eq!(problems(&catalog, 1), [r#"resource "https://e.com/x" left out: a lists it, too"#]);
     assert_eq!(leads(catalog.resource("b+file:///x")), to(1, "file:///x"));
     assert_eq!(leads(catalog.resource("b+file:///unlisted")), to(1, "file:///unlisted"));
     assert_eq!(leads(catalog.resource("https://e.com/x")), to(0, "https://e.com/x"));
@@ -85,9 +85,9 @@ fn passthrough_and_servers_without_prefix_keep_their_uris() {
     let (first, second) = (resources(&["file:///x", "ui://w/v"]), resources(&["file:///x", "file:///y"]));
     let servers = [server(0, "a", Prefix::Always, &first), server(1, "b", Prefix::Always, &second)];
     let naming = Naming { resources: UriMode::Passthrough, ..Naming::default() };
-    let catalog = Catalog::build(&servers, &naming, &mut Owners::default());
+    let catalog = merged(&servers, &naming, &mut Owners::default(), 4 << 20);
     assert_eq!(names(&catalog, Kind::Resources), ["file:///x", "ui://w/v", "file:///y"]);
-    assert_eq!(catalog.problems(1).len(), 1);
+    assert_eq!(problems(&catalog, 1).len(), 1);
     assert_eq!(leads(catalog.resource("file:///y")), to(1, "file:///y"));
     let bare = [server(0, "a", Prefix::Never, &first), server(1, "b", Prefix::Always, &second)];
     let catalog = build(&bare);

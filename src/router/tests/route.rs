@@ -71,7 +71,7 @@ async fn a_route_has_the_server_and_the_tool_in_hand() {
     assert!(matches!(one(What::Tool, "nameless").listed, Listed::Not));
     let removed = Map { servers: &[], ..map };
     assert!(matches!(removed.find(What::Tool, "echo"), Err(Astray::Removed)));
-    let nothing = Catalog::build(&[], &Naming::default(), &mut Owners::default());
+    let nothing = Catalog::merge(&[], &Naming::default().into(), &mut Owners::default());
     assert!(matches!(Map { callable: &nothing, ..map }.find(What::Tool, "echo"), Err(Astray::Unknown)));
     assert!(matches!(map.find(What::Nothing, ""), Ok(Route::Every)));
 }

@@ -47,6 +47,8 @@ async fn files_are_followed_where_that_is_wanted() {
     // At once.
     host.reload_files().await.unwrap();
     assert_eq!(names(&host), ["b"]);
+    let name_of = |server: &str| host.status_of(server).map(|status| status.name);
+    assert_eq!((name_of("b").as_deref(), name_of("a")), (Some("b"), None));
     host.shutdown().await;
     // After `enter`, reloads read the same files.
     let host = Host::builder().config_file(&file).follow().enter().unwrap().start().await.unwrap();

@@ -1,14 +1,15 @@
 //! The lines of `serve` while it runs: the endpoint, and one per server that becomes ready, fails or is lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::pin::pin;
 use std::time::{Instant, SystemTime};
 
 use futures_util::FutureExt as _;
 use mcp_host::config::NOT_APPROVED;
-use mcp_host::{Event, Events, Host, ServerStatus, StateChange, StateName};
+use mcp_host::{ConfigStatus, Event, Events, Host, ServerStatus, StateChange, StateName};
 use serde_json::json;
+use tokio::sync::watch;
 
 use super::callers::{self, Callers, unix_ms};
 use crate::live;
@@ -28,8 +29,9 @@ pub(crate) struct Watch<'a> {
     callers: Callers,
     /// The last printed state of each server, by alias.
     told: BTreeMap<String, StateName>,
-    /// Whether every server has a printed state.
-    is_all_told: bool,
+    /// The aliases of all servers, and the width of the longest name.
+    servers: (BTreeSet<String>, usize),
+    config: watch::Receiver<ConfigStatus>,
     begun: Instant,
 }
 
@@ -43,7 +45,8 @@ impl<'a> Watch<'a> {
             events: host.changes(),
             callers: Callers::new(host),
             told: BTreeMap::new(),
-            is_all_told: false,
+            servers: Default::default(),
+            config: host.config_status(),
             begun,
         }
     }
@@ -56,7 +59,7 @@ impl<'a> Watch<'a> {
         let first_round = async {
             let mut settled = pin!(host.settled());
             // A server that is retried may take long to settle, so one printed line per server is enough.
-            while !self.is_all_told {
+            while !self.is_all_told() {
                 tokio::select! {
                     () = &mut settled => break,
                     Some(event) = self.events.next() => self.events(event),
@@ -82,7 +85,8 @@ impl<'a> Watch<'a> {
         std::future::pending().await
     }
 
-    /// Prints an event and all that are queued behind it; the status is computed once for all of them.
+    /// Prints an event and all that are queued behind it. Only the servers that they are about are asked for their
+    /// status: as many events come as there are servers.
     fn events(&mut self, first: Event) {
         let mut next = Some(first);
         let mut changes = Vec::new();
@@ -95,15 +99,17 @@ impl<'a> Watch<'a> {
         if changes.is_empty() || !self.output.json && changes.iter().all(|change| glyph(change.to).is_none()) {
             return;
         }
-        let status = self.host.status();
-        for change in &changes {
-            self.change(change, &status);
+        if self.config.has_changed().unwrap_or_default() {
+            self.config.mark_unchanged();
+            self.note_servers(&self.host.status());
         }
-        self.note_told(&status);
+        for change in changes.iter().filter(|change| self.output.json || glyph(change.to).is_some()) {
+            let server = self.host.status_of(&change.server);
+            self.change(change, server.as_ref());
+        }
     }
 
-    fn change(&mut self, change: &StateChange, status: &[ServerStatus]) {
-        let server = status.iter().find(|server| server.alias == change.server || server.name == change.server);
+    fn change(&mut self, change: &StateChange, server: Option<&ServerStatus>) {
         if self.output.json {
             let trouble = matches!(change.to, StateName::Failed | StateName::Unauthorized | StateName::Reconnecting);
             let known = server.filter(|_| trouble).and_then(|server| server.last_error.as_ref());
@@ -116,25 +122,31 @@ impl<'a> Watch<'a> {
                 self.told.insert(server.alias.clone(), change.to);
             }
         } else if let Some(server) = server {
-            self.tell(server, change.to, change.cause.as_deref(), width(status));
+            self.tell(server, change.to, change.cause.as_deref());
         }
     }
 
-    fn note_told(&mut self, status: &[ServerStatus]) {
-        self.is_all_told = status.iter().all(|server| self.told.contains_key(&server.alias));
+    fn note_servers(&mut self, status: &[ServerStatus]) {
+        let width = status.iter().map(|server| text::width(&text::line(&server.name))).max().unwrap_or(0);
+        self.servers = (status.iter().map(|server| server.alias.clone()).collect(), width);
+    }
+
+    /// Reports whether every server has a printed state.
+    fn is_all_told(&self) -> bool {
+        self.told.len() >= self.servers.0.len() && self.servers.0.iter().all(|alias| self.told.contains_key(alias))
     }
 
     /// Prints states that no event reported.
     fn sync(&mut self) {
         let status = self.host.status();
+        self.note_servers(&status);
         for server in &status {
-            self.tell(server, server.state, server.last_error.as_deref(), width(&status));
+            self.tell(server, server.state, server.last_error.as_deref());
         }
-        self.note_told(&status);
     }
 
     /// Prints a line for a server, unless its last line said the same.
-    fn tell(&mut self, server: &ServerStatus, state: StateName, cause: Option<&str>, width: usize) {
+    fn tell(&mut self, server: &ServerStatus, state: StateName, cause: Option<&str>) {
         let Some(glyph) = glyph(state) else { return };
         if self.told.insert(server.alias.clone(), state) == Some(state) {
             return;
@@ -155,7 +167,7 @@ impl<'a> Watch<'a> {
         let (paint, state) = (self.output.paint(), state.to_string());
         let tone = Tone::of_state(&state);
         let (glyph, state) = (paint.tone(tone, glyph), text::pad(&paint.tone(tone, &state), STATE));
-        let _ = self.output.line(format!("{glyph} {}  {state}  {detail}", text::pad(&name, width)).trim_end());
+        let _ = self.output.line(format!("{glyph} {}  {state}  {detail}", text::pad(&name, self.servers.1)).trim_end());
     }
 
     fn summary(&self) {
@@ -252,7 +264,3 @@ fn glyph(state: StateName) -> Option<&'static str> {
 
 /// The width of the longest state.
 const STATE: usize = "unauthorized".len();
-
-fn width(status: &[ServerStatus]) -> usize {
-    status.iter().map(|server| text::width(&text::line(&server.name))).max().unwrap_or(0)
-}

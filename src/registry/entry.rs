@@ -1,0 +1,205 @@
+//! One definition as clients see it, made from what its server listed.
+//!
+//! A list is written straight from the servers' definitions (`listing.rs`). Only a definition that somebody looks at by
+//! itself, such as that of a called tool, is kept in this form.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use sha2::{Digest as _, Sha256};
+
+use super::header::{self, ParamHeader};
+use super::offer::{Definition, List};
+use crate::exposed::{UriMode, exposed_uri};
+use crate::name::ServerName;
+use crate::protocol::Raw;
+
+/// One definition as clients see it. Cheap to clone.
+///
+/// ```
+/// # fn show(tool: &mcp_host::Entry) {
+/// println!("{} is {} of {}", tool.name(), tool.raw_name(), tool.server());
+/// println!("{:?}", tool.definition().member("inputSchema"));
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Entry(Arc<Shown>);
+
+#[derive(Debug)]
+struct Shown {
+    origin: Arc<Origin>,
+    exposed: Arc<str>,
+    list: Arc<List>,
+    /// The index of its definition in `list`.
+    at: u32,
+    is_bare: bool,
+    /// The definition with its exposed name, once somebody has looked at it.
+    definition: OnceLock<Raw>,
+}
+
+/// The server of an entry.
+#[derive(Debug)]
+pub(super) struct Origin {
+    /// The index by which the caller knows the server.
+    pub(super) server: usize,
+    pub(super) alias: ServerName,
+    /// How its URIs are shown.
+    pub(super) mode: UriMode,
+}
+
+/// A definition that is shown, and under which name.
+#[derive(Debug)]
+pub(super) struct Named {
+    /// The index of the definition in its server's list.
+    pub(super) at: u32,
+    pub(super) exposed: Arc<str>,
+    /// Whether this is the name of a tool or prompt without a prefix.
+    pub(super) is_bare: bool,
+}
+
+impl Entry {
+    pub(super) fn new(origin: &Arc<Origin>, list: &Arc<List>, named: Named) -> Self {
+        let Named { at, exposed, is_bare } = named;
+        let (origin, list) = (Arc::clone(origin), Arc::clone(list));
+        Self(Arc::new(Shown { origin, exposed, list, at, is_bare, definition: OnceLock::new() }))
+    }
+
+    /// Returns the name, URI, or URI template that clients use.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.exposed
+    }
+
+    /// Returns the server's own name for it.
+    #[must_use]
+    pub fn raw_name(&self) -> &str {
+        self.raw()
+    }
+
+    /// Returns the server that it comes from.
+    #[must_use]
+    pub fn server(&self) -> &ServerName {
+        &self.0.origin.alias
+    }
+
+    /// Returns the definition with its exposed name.
+    #[must_use]
+    pub fn definition(&self) -> &Raw {
+        self.0.definition.get_or_init(|| {
+            let mut text = Vec::with_capacity(self.length());
+            self.write(&mut text);
+            Raw::trusted(text.into())
+        })
+    }
+
+    /// Returns the headers in which clients that see this definition repeat arguments.
+    pub(crate) fn param_headers(&self) -> Vec<ParamHeader> {
+        header::shown(self.definition())
+    }
+
+    pub(super) fn exposed(&self) -> &Arc<str> {
+        &self.0.exposed
+    }
+
+    pub(super) fn raw(&self) -> &Arc<str> {
+        &self.source().name
+    }
+
+    pub(super) fn origin(&self) -> &Origin {
+        &self.0.origin
+    }
+
+    /// Reports whether this is the name of a tool or prompt without a prefix.
+    pub(super) fn is_bare(&self) -> bool {
+        self.0.is_bare
+    }
+
+    /// Reports whether it shows the same definition of the same list under the same name.
+    pub(super) fn is(&self, named: &Named) -> bool {
+        (self.0.at, self.0.is_bare) == (named.at, named.is_bare) && self.0.exposed == named.exposed
+    }
+
+    /// Reports whether both are the same value, made once.
+    #[cfg(test)]
+    pub(crate) fn is_one_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Reports whether the definition is one of these in its server's list.
+    pub(super) fn is_among(&self, sorted: &[u32]) -> bool {
+        sorted.binary_search(&self.0.at).is_ok()
+    }
+
+    /// Returns the list of the server that it comes from.
+    pub(super) fn list(&self) -> &List {
+        &self.0.list
+    }
+
+    /// Reports whether it links to this user interface.
+    pub(super) fn links_to(&self, uri: &str) -> bool {
+        let Origin { alias, mode, .. } = &*self.0.origin;
+        self.source().links.iter().any(|(_, link)| exposed_uri(alias, link, *mode) == uri)
+    }
+
+    /// Adds all that clients see of it to a hash.
+    pub(super) fn add_to(&self, hash: &mut Sha256) {
+        let Origin { alias, mode, .. } = &*self.0.origin;
+        hash.update(alias.as_str());
+        hash.update([0, u8::from(*mode == UriMode::Prefix)]);
+        hash.update(&*self.0.exposed);
+        hash.update([0]);
+        hash.update(self.source().hash.to_be_bytes());
+    }
+
+    /// Writes the definition with its exposed name and exposed links.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        self.parts(|part| out.extend_from_slice(part));
+    }
+
+    /// Returns how many bytes the definition has with its exposed name.
+    pub(super) fn length(&self) -> usize {
+        let mut length = 0;
+        self.parts(|part| length += part.len());
+        length
+    }
+
+    fn source(&self) -> &Definition {
+        &self.0.list.definitions[self.0.at as usize]
+    }
+
+    /// Gives away, part by part, the definition with its exposed name and exposed links.
+    fn parts(&self, mut part: impl FnMut(&[u8])) {
+        let definition = self.source();
+        let Origin { alias, mode, .. } = &*self.0.origin;
+        let json = definition.json.as_bytes();
+        let mut at = 0;
+        let mut put = |range: &Range<u32>, text: &str| {
+            let (start, end) = (range.start as usize, range.end as usize);
+            if let (Some(before), true) = (json.get(at..start), end <= json.len()) {
+                part(before);
+                string(text, &mut part);
+                at = end;
+            }
+        };
+        let is_before = |link: &&(Range<u32>, String)| link.0.start < definition.name_at.start;
+        for (range, link) in definition.links.iter().filter(|link| is_before(link)) {
+            put(range, &exposed_uri(alias, link, *mode));
+        }
+        put(&definition.name_at, &self.0.exposed);
+        for (range, link) in definition.links.iter().filter(|link| !is_before(link)) {
+            put(range, &exposed_uri(alias, link, *mode));
+        }
+        part(&json[at.min(json.len())..]);
+    }
+}
+
+/// Gives away a text as a JSON string. Nearly every name consists of letters that need no escape.
+fn string(text: &str, part: &mut impl FnMut(&[u8])) {
+    if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+        part(b"\"");
+        part(text.as_bytes());
+        part(b"\"");
+    } else {
+        part(Raw::from_value(text).as_bytes());
+    }
+}

@@ -1,0 +1,108 @@
+//! What one server adds to one merged list: its entries, made once, and shared by every catalog that shows them.
+
+use std::collections::{BTreeSet, HashMap, hash_map};
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use super::entry::{Entry, Named, Origin};
+use super::offer::{List, short};
+use super::{Kind, Problems};
+
+/// The entries of one server in one list.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) entries: Box<[Entry]>,
+    exposed: HashMap<Arc<str>, u32>,
+    /// Entries whose server has another name for them, by that name.
+    raw: HashMap<Arc<str>, u32>,
+    /// The length of the longest of these names. Clients may ask for far longer ones, and each piece is asked.
+    longest: usize,
+    /// Changes exactly if clients would see other entries.
+    pub(super) hash: u128,
+    /// The length of all definitions as JSON, with a comma between them.
+    pub(super) bytes: usize,
+    /// What looks like the alias of a server in front of its names. Only such a server can change what is here.
+    pub(super) heads: BTreeSet<Box<str>>,
+    pub(super) problems: Problems,
+    /// Whether a name has an upper-case letter.
+    pub(super) has_upper: bool,
+}
+
+/// Which definitions a server shows, and under which names.
+#[derive(Debug, Default)]
+pub(super) struct Settled {
+    pub(super) shown: Vec<Named>,
+    /// The indexes of `shown`, by exposed name.
+    pub(super) exposed: HashMap<Arc<str>, u32>,
+    pub(super) problems: Problems,
+    pub(super) heads: BTreeSet<Box<str>>,
+}
+
+impl Piece {
+    /// Makes the entries. Those that `before` has already are taken from there.
+    pub(super) fn new(origin: &Arc<Origin>, list: &Arc<List>, settled: Settled, before: Option<&Self>) -> Self {
+        let Settled { shown, exposed, problems, heads } = settled;
+        let mut hash = Sha256::new();
+        let mut bytes = shown.len().saturating_sub(1);
+        let entry = |named: Named| {
+            let known = before.and_then(|before| before.exposed(&named.exposed)).filter(|entry| entry.is(&named));
+            let entry = known.cloned().unwrap_or_else(|| Entry::new(origin, list, named));
+            entry.add_to(&mut hash);
+            bytes += entry.length();
+            entry
+        };
+        let entries: Box<[Entry]> = shown.into_iter().map(entry).collect();
+        let mut raw = HashMap::new();
+        for (at, entry) in (0..).zip(&entries) {
+            if entry.raw() != entry.exposed() {
+                raw.insert(Arc::clone(entry.raw()), at);
+            }
+        }
+        let has_upper = entries.iter().any(|entry| entry.name().bytes().any(|byte| byte.is_ascii_uppercase()));
+        let longest = raw.keys().map(|name| name.len()).max().unwrap_or_default();
+        Self { entries, exposed, raw, longest, hash: short(hash), bytes, heads, problems, has_upper }
+    }
+
+    /// Reports whether it is what was settled.
+    pub(super) fn is(&self, settled: &Settled) -> bool {
+        let Settled { shown, problems, .. } = settled;
+        self.entries.len() == shown.len()
+            && self.entries.iter().zip(shown).all(|(entry, named)| entry.is(named))
+            && self.problems == *problems
+    }
+
+    pub(super) fn exposed(&self, name: &str) -> Option<&Entry> {
+        self.at(*self.exposed.get(name)?)
+    }
+
+    /// Returns the entry that its server calls by a name under which it is not shown.
+    pub(super) fn raw(&self, name: &str) -> Option<&Entry> {
+        if name.len() > self.longest {
+            return None;
+        }
+        self.at(*self.raw.get(name)?)
+    }
+
+    pub(super) fn at(&self, index: u32) -> Option<&Entry> {
+        self.entries.get(index as usize)
+    }
+}
+
+/// Says which entries differ from an earlier one only in case: the position of each, and a sentence.
+pub(super) fn twins<'a, T: Copy>(kind: Kind, entries: impl Iterator<Item = (T, &'a Entry)>) -> Vec<(T, String)> {
+    let mut folded: HashMap<String, &Entry> = HashMap::new();
+    let mut twins = Vec::new();
+    for (position, entry) in entries {
+        match folded.entry(entry.name().to_ascii_lowercase()) {
+            hash_map::Entry::Occupied(first) => {
+                let (later, first) = (entry.name(), first.get().name());
+                twins.push((position, format!("{} {later} differs from {first} only in case", kind.word())));
+            }
+            hash_map::Entry::Vacant(free) => {
+                free.insert(entry);
+            }
+        }
+    }
+    twins
+}

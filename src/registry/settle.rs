@@ -1,0 +1,161 @@
+//! Decides which definitions of a server are shown, and under which names.
+//!
+//! A server alone in the world is settled once. In a catalog other servers may be in its way: they have a name already,
+//! or it carries their alias, or what the server lists came from them through us.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::circle::{closes, head};
+use super::entry::{Entry, Named};
+use super::listing::Listing;
+use super::offer::Definition;
+use super::part::Part;
+use super::piece::{Piece, Settled};
+use super::servers::{Servers, heads};
+use super::{Kind, Owners, quoted};
+use crate::config::Prefix;
+use crate::exposed::{bare_name, exposed_name, exposed_uri, one_copy};
+use crate::name::{ALIAS, ServerName};
+
+/// Why a definition that came through us is not shown.
+const CIRCLE: &str = "it comes from this host";
+
+/// What surrounds a server in a catalog.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Around<'a> {
+    pub(super) servers: &'a Servers,
+    pub(super) owners: &'a Owners,
+    /// What the servers before it show.
+    pub(super) list: &'a Listing,
+}
+
+/// Decides which definitions of a server are shown in a list.
+pub(super) fn settle(part: &Part, kind: Kind, around: Option<Around<'_>>) -> Settled {
+    let mut settling = Settling { part, kind, around, settled: Settled::default() };
+    for (at, definition) in (0..).zip(&part.list(kind).definitions) {
+        if kind != Kind::Tools || part.from.settings.admits(&definition.name) {
+            settling.take(at, definition);
+        }
+    }
+    settling.settled
+}
+
+/// Reports whether a server shows here exactly what it shows alone.
+pub(super) fn is_as_alone(part: &Part, kind: Kind, alone: &Piece, around: Around<'_>) -> bool {
+    if alone.heads.iter().any(|head| around.servers.position(head).is_some()) {
+        return false;
+    }
+    let is_its = |entry: &Entry| {
+        let owner = entry.is_bare().then(|| around.owners.of(kind, entry.name())).flatten();
+        owner.is_none_or(|owner| *owner == part.from.alias)
+            && around.list.exposed(around.servers, entry.name()).is_none()
+    };
+    part.is_apart(kind) || alone.entries.iter().all(is_its)
+}
+
+struct Settling<'a> {
+    part: &'a Part,
+    kind: Kind,
+    around: Option<Around<'a>>,
+    settled: Settled,
+}
+
+impl Settling<'_> {
+    fn take(&mut self, at: u32, definition: &Definition) {
+        let Self { part, kind, around, .. } = *self;
+        let raw = &definition.name;
+        self.note_heads(raw);
+        if around.is_some_and(|around| closes(kind, around.servers, part, definition)) {
+            return self.leave_out(raw, CIRCLE);
+        }
+        let named = if kind.has_names() { self.name(raw) } else { self.uri(raw) };
+        match named {
+            Ok((exposed, is_bare)) => {
+                let settled = &mut self.settled;
+                let next = u32::try_from(settled.shown.len()).unwrap_or(u32::MAX);
+                settled.exposed.insert(Arc::clone(&exposed), next);
+                settled.shown.push(Named { at, exposed, is_bare });
+            }
+            Err(reason) if kind.has_names() => self.leave_out(raw, &reason),
+            // The URI that clients would see.
+            Err(reason) => self.settled.problems.add(|| reason),
+        }
+    }
+
+    fn leave_out(&mut self, raw: &str, reason: &str) {
+        let word = self.kind.word();
+        self.settled.problems.add(|| format!("{word} {} left out: {reason}", quoted(raw)));
+    }
+
+    /// Returns the name of a tool or prompt, and whether it has no prefix; or why it has no name.
+    fn name(&mut self, raw: &Arc<str>) -> Result<(Arc<str>, bool), String> {
+        let (part, kind) = (self.part, self.kind);
+        let (from, naming) = (&part.from, &part.naming);
+        let rest = if kind == Kind::Tools { from.settings.renamed(raw) } else { raw };
+        if from.settings.prefix != Prefix::Always {
+            let bare = one_copy(&bare_name(&from.alias, rest, naming), raw);
+            self.note_heads(&bare);
+            // A name that starts with a server's alias is that server's, whether or not it has such a tool.
+            let bearer = self.around.and_then(|Around { servers, owners, .. }| {
+                servers.bearer(&bare).or_else(|| owners.of(kind, &bare)).filter(|owner| **owner != from.alias)
+            });
+            match (bearer.or_else(|| Some(self.holder(&bare)?.0)), from.settings.prefix) {
+                (None, _) => return Ok((bare, true)),
+                (Some(owner), Prefix::Never) => return Err(format!("the name {bare} belongs to {owner}")),
+                (Some(_), _) => {}
+            }
+        }
+        let full: Arc<str> = exposed_name(&from.alias, rest, naming).into();
+        match self.holder(&full) {
+            Some((owner, raw)) => Err(format!("{} of {owner} has the name {full}", quoted(raw))),
+            None => Ok((full, false)),
+        }
+    }
+
+    fn uri(&self, raw: &Arc<str>) -> Result<(Arc<str>, bool), String> {
+        let exposed: Arc<str> = match exposed_uri(&self.part.from.alias, raw, self.part.origin.mode) {
+            Cow::Borrowed(_) => Arc::clone(raw),
+            Cow::Owned(exposed) => exposed.into(),
+        };
+        match self.holder(&exposed) {
+            Some((owner, _)) => {
+                Err(format!("{} {} left out: {owner} lists it, too", self.kind.word(), quoted(&exposed)))
+            }
+            None => Ok((exposed, false)),
+        }
+    }
+
+    /// Returns the server that shows something under this name so far, and what it calls it.
+    fn holder(&self, name: &str) -> Option<(&ServerName, &str)> {
+        let own = match self.settled.exposed.get(name) {
+            Some(index) => self.settled.shown.get(*index as usize),
+            None => None,
+        };
+        let list = self.part.list(self.kind);
+        if let Some(definition) = own.and_then(|own| list.definitions.get(own.at as usize)) {
+            return Some((&self.part.from.alias, &*definition.name));
+        }
+        let around = self.around?;
+        let entry = around.list.exposed(around.servers, name)?;
+        Some((entry.server(), entry.raw_name()))
+    }
+
+    /// Notes what could be an alias in front of a name. In a catalog that is known.
+    fn note_heads(&mut self, name: &str) {
+        if self.around.is_some() {
+            return;
+        }
+        let mut note = |head: &str| {
+            let is_alias = head.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+            if is_alias && head.len() <= ALIAS && !self.settled.heads.contains(head) {
+                self.settled.heads.insert(head.into());
+            }
+        };
+        if self.kind.has_names() {
+            heads(name, &self.part.naming).for_each(note);
+        } else if let Some(head) = head(name) {
+            note(head);
+        }
+    }
+}

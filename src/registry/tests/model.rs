@@ -1,0 +1,149 @@
+//! A plain catalog, as a model: the merged list made from nothing, definition by definition, out of plain texts.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::exposed::{UriMode, bare_name, exposed_name, exposed_uri};
+
+/// The names without a prefix and who showed them first, for tools and for prompts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known([BTreeMap<String, String>; 4]);
+
+/// What a client sees.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Seen {
+    /// For each list: the server, the name, the server's own name, and the definition.
+    pub(super) lists: [Vec<(String, String, String, String)>; 4],
+    /// What each server left out, and why.
+    pub(super) problems: Vec<Vec<String>>,
+}
+
+struct Model<'a> {
+    servers: &'a [Contribution],
+    naming: &'a Naming,
+    kind: Kind,
+}
+
+/// Merges the lists of these servers.
+pub(super) fn model(servers: &[Contribution], naming: &Naming, known: &mut Known) -> Seen {
+    let mut seen = Seen::default();
+    seen.problems.resize(servers.len(), Vec::new());
+    for kind in Kind::ALL {
+        let model = Model { servers, naming, kind };
+        let before = seen.lists[kind as usize].len();
+        assert_eq!(before, 0);
+        for (position, from) in servers.iter().enumerate() {
+            for definition in &from.offer.list(kind).definitions {
+                let raw = &*definition.name;
+                if kind == Kind::Tools && !from.settings.admits(raw) {
+                    continue;
+                }
+                let name = model.name(from, raw, &seen, known);
+                match name {
+                    Ok(name) => {
+                        let json = definition.json.to_string();
+                        let key = format!("\"{}\":\"{raw}\"", kind.key());
+                        let shown = json.replacen(&key, &format!("\"{}\":\"{name}\"", kind.key()), 1);
+                        assert!(json.contains(&key));
+                        seen.lists[kind as usize].push((from.alias.to_string(), name, raw.to_owned(), shown));
+                    }
+                    Err(reason) => seen.problems[position].push(reason),
+                }
+            }
+        }
+        model.twins(&mut seen);
+    }
+    seen
+}
+
+impl Model<'_> {
+    fn name(&self, from: &Contribution, raw: &str, seen: &Seen, known: &mut Known) -> Result<String, String> {
+        let (alias, word) = (&from.alias, self.kind.word());
+        let shown = &seen.lists[self.kind as usize];
+        let holder = |name: &str| shown.iter().find(|(_, shown, ..)| shown == name);
+        let known = &mut known.0[self.kind as usize];
+        let left_out = |reason: String| Err(format!("{word} {raw:?} left out: {reason}"));
+        if self.closes(from, raw) {
+            return left_out("it comes from this host".to_owned());
+        }
+        if !self.kind.has_names() {
+            let uri = exposed_uri(alias, raw, self.mode(from)).into_owned();
+            return match holder(&uri) {
+                Some((owner, ..)) => Err(format!("{word} {uri:?} left out: {owner} lists it, too")),
+                None => Ok(uri),
+            };
+        }
+        let rest = if self.kind == Kind::Tools { from.settings.renamed(raw) } else { raw };
+        if from.settings.prefix != Prefix::Always {
+            let bare = bare_name(alias, rest, self.naming);
+            let bearer = self.bearer(&bare).map(|bearer| bearer.alias.to_string());
+            let owner = bearer.or_else(|| known.get(&bare).cloned()).filter(|owner| *owner != alias.as_str());
+            let owner = owner.or_else(|| Some(holder(&bare)?.0.clone()));
+            match (owner, from.settings.prefix) {
+                (None, _) => {
+                    known.entry(bare.clone()).or_insert_with(|| alias.to_string());
+                    return Ok(bare);
+                }
+                (Some(owner), Prefix::Never) => return left_out(format!("the name {bare} belongs to {owner}")),
+                (Some(_), _) => {}
+            }
+        }
+        let full = exposed_name(alias, rest, self.naming);
+        match holder(&full) {
+            Some((owner, _, raw, _)) => left_out(format!("{raw:?} of {owner} has the name {full}")),
+            None => Ok(full),
+        }
+    }
+
+    fn mode(&self, from: &Contribution) -> UriMode {
+        if from.settings.prefix == Prefix::Never { UriMode::Passthrough } else { self.naming.resources }
+    }
+
+    fn bearer(&self, name: &str) -> Option<&Contribution> {
+        let heads = name.match_indices(&*self.naming.separator).map(|(at, _)| &name[..at]);
+        heads.into_iter().find_map(|head| self.servers.iter().find(|server| server.alias.as_str() == head))
+    }
+
+    /// Reports whether a name leads back to a definition of the same server. All definitions here are alike.
+    fn closes(&self, from: &Contribution, raw: &str) -> bool {
+        let mut name = raw.to_owned();
+        for _ in 0..8 {
+            let head = name.split_once('+').map(|(head, _)| head);
+            let bearer = if self.kind.has_names() {
+                self.bearer(&name)
+            } else {
+                self.servers.iter().find(|server| Some(server.alias.as_str()) == head)
+            };
+            let Some(bearer) = bearer else { return false };
+            let prefixed = |raw: &str| match self.kind {
+                Kind::Tools => exposed_name(&bearer.alias, bearer.settings.renamed(raw), self.naming),
+                Kind::Prompts => exposed_name(&bearer.alias, raw, self.naming),
+                _ => exposed_uri(&bearer.alias, raw, self.mode(bearer)).into_owned(),
+            };
+            let mut all = bearer.offer.list(self.kind).definitions.iter().rev();
+            let Some(inner) = all.find(|inner| prefixed(&inner.name) == name && name != *inner.name) else {
+                return false;
+            };
+            if bearer.server == from.server {
+                return true;
+            }
+            name = inner.name.to_string();
+        }
+        false
+    }
+
+    fn twins(&self, seen: &mut Seen) {
+        if !self.kind.has_names() {
+            return;
+        }
+        let list = &seen.lists[self.kind as usize];
+        for (at, (alias, later, ..)) in list.iter().enumerate() {
+            let first = list[..at].iter().find(|(_, first, ..)| first.eq_ignore_ascii_case(later));
+            if let Some((_, first, ..)) = first {
+                let position = self.servers.iter().position(|server| server.alias.as_str() == alias).unwrap();
+                let text = format!("{} {later} differs from {first} only in case", self.kind.word());
+                seen.problems[position].push(text);
+            }
+        }
+    }
+}
