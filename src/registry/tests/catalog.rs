@@ -270,3 +270,11 @@ fn kept_annotations_are_shown_where_they_are_good() {
         assert_eq!(headers, if others.is_empty() { vec![1] } else { vec![1, 0] });
     }
 }
+
+#[test]
+fn a_member_that_older_clients_do_not_take_is_found_however_it_is_written() {
+    let hidden = r#"{"name":"t","inputSchema":{"type":"object"},"\u006futputSchema":{"type":"array"}}"#;
+    let catalog = build(&[server(0, "a", Prefix::Always, &offer(&[(Kind::Tools, hidden)]))]);
+    let shown = |revision| catalog.page(Kind::Tools, None, revision).unwrap().as_str().contains("utputSchema");
+    assert_eq!([ProtocolVersion::V2025_03_26, LATEST].map(shown), [false, true]);
+}
