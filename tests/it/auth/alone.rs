@@ -79,7 +79,7 @@ async fn first_hour_h1_a_daemon_that_does_not_know_the_server_leaves_it_to_the_c
     let _daemon = daemon(home, &site, &said).await;
     assert_snapshot!(run(home, &["logout", "b", "--config", own]).await, @"
     exit 0
-    note: the running mcp-host has no server `b`; own.json is used
+    note: the running mcp-host has no server `b`, so this command uses own.json
     there was no login of `b`
     ");
     assert_snapshot!(run(home, &["logout", "a", "--config", own]).await, @"
