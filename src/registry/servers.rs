@@ -55,6 +55,19 @@ impl Servers {
 
 /// Returns what stands in front of the separators in a name, as far as it may be an alias.
 pub(super) fn heads<'a>(name: &'a str, naming: &Naming) -> impl Iterator<Item = &'a str> {
+    let (bytes, separator) = (name.as_bytes(), naming.separator.as_bytes());
+    let mut from = 0;
+    // Each call looks for one. Preparing a search, as `str::match_indices` does, would cost more than the search.
+    let mut next = move || {
+        loop {
+            let at = from + memchr::memchr(*separator.first()?, bytes.get(from..)?)?;
+            let is_separator = bytes[at..].starts_with(separator);
+            from = at + if is_separator { separator.len() } else { 1 };
+            if is_separator {
+                return name.get(..at);
+            }
+        }
+    };
     // A name may be megabytes of separators.
-    name.match_indices(&*naming.separator).map(|(at, _)| &name[..at]).take_while(|head| head.len() <= ALIAS)
+    std::iter::from_fn(move || next().filter(|head| head.len() <= ALIAS))
 }
