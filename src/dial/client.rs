@@ -2,7 +2,7 @@
 //!
 //! A server without TLS is asked through hyper's client with a pool. reqwest stands on the same client, but parses the
 //! URL of each request twice more, copies its headers, and goes through layers for redirects and retries, of which we
-//! use none: a fifth of the instructions of a small call. A server with TLS is asked through reqwest, which also knows
+//! use none: a quarter of the instructions of a small call. A server with TLS is asked through reqwest, which also knows
 //! the proxies and the certificates of the platform.
 
 use std::error::Error as StdError;

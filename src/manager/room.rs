@@ -20,12 +20,13 @@ use super::{Manager, NoLease, Principal, Server, Who};
 
 /// The least time that a lease stays with the client it was given to, unless another principal needs it.
 const STAYS: Duration = Duration::from_secs(1);
-/// Knows the calls that wait for a client that is away.
+
+/// Knows the parked calls: those whose client is away and has to come back with answers.
 pub(crate) trait Parking: Send + Sync + std::fmt::Debug {
-    /// Returns these calls, by lease id.
+    /// Returns the parked calls, by lease id.
     fn waiting(&self) -> HashMap<u64, Waiting>;
 
-    /// Ends those on this lease. Their clients are told when they return.
+    /// Ends the parked calls on this lease. Their clients learn of it when they come back.
     fn end(&self, lease: u64);
 }
 

@@ -111,7 +111,7 @@ impl Raw {
         self.notes.as_ref().is_some_and(|notes| !notes.breaks)
     }
 
-    /// Whether the value is valid in every byte: escapes in strings may not have been checked.
+    /// Checks the whole value, the escapes in its strings included: when the message was read, they may have been skipped.
     pub(super) fn is_sound(&self) -> bool {
         let mut scanner = Scanner::once(&self.bytes);
         self.notes.is_some() || scanner.value().is_ok() && scanner.end().is_ok() && scanner.is_fine(Trust::None)

@@ -54,7 +54,7 @@ pub(super) struct OpenListens {
     next: AtomicU64,
 }
 
-/// One open listen.
+/// One open `subscriptions/listen` request.
 #[derive(Debug)]
 struct Listening {
     client: Arc<Client>,
