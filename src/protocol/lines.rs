@@ -49,8 +49,14 @@ impl Lines {
         self.buffer.space(wanted)
     }
 
-    /// Gives back the buffer, if it holds no bytes.
+    /// Whether the last line was large. The next one often is, too, and its buffer should stay for a while.
+    pub(crate) fn expects_large(&self) -> bool {
+        self.large
+    }
+
+    /// Gives back the buffer, if it holds no bytes, and expects no large line any more.
     pub(crate) fn release(&mut self) {
+        self.large = false;
         self.buffer.release();
     }
 

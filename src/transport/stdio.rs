@@ -96,6 +96,8 @@ enum Leaving {
 
 /// A write that takes longer means that the child has stopped reading.
 const STUCK: Duration = Duration::from_secs(30);
+/// How long a buffer for large lines is kept after the last of them.
+const KEPT: Duration = Duration::from_secs(1);
 /// How long output is still read after the child has ended.
 pub(super) const LAST_WORDS: Duration = Duration::from_millis(200);
 
@@ -283,11 +285,12 @@ async fn write_all(stdin: &mut ChildStdin, mut pieces: Vec<Bytes>, count: &mut u
     Ok(())
 }
 
-/// Reads what a child has written. No buffer is held while there is nothing: most children are silent most of the time.
+/// Reads what a child has written. While there is nothing, only a buffer for large lines is held, and that for [`KEPT`]:
+/// most children are silent most of the time.
 async fn read(stdout: &mut ChildStdout, lines: &mut Lines) -> io::Result<usize> {
     poll_fn(|context| {
         let read = pin!(stdout.read_buf(lines.space())).poll(context);
-        if read.is_pending() {
+        if read.is_pending() && !lines.expects_large() {
             lines.release();
         }
         read
@@ -323,6 +326,7 @@ impl PipeReader {
                 }
             };
             let (stays, noise) = (until.is_none(), self.noise.due());
+            let kept = self.lines.expects_large().then(|| Instant::now() + KEPT);
             tokio::select! {
                 biased;
                 // These first, because a grandchild may hold the pipe open forever, and fill it too.
@@ -338,6 +342,7 @@ impl PipeReader {
                 }
                 () = self.queue.deaf.cancelled(), if stays => {}
                 () = Noise::is_due(noise) => self.noise.tell(&self.server),
+                () = Noise::is_due(kept) => self.lines.release(),
             }
         }
     }
