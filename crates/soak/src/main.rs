@@ -48,8 +48,7 @@ fn main() -> Result<(), &'static str> {
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
-    // The stage `spawn` is a host itself, and some stages are their own servers.
-    mcp_host::guard();
+    // Some stages are their own servers.
     let mut arguments = std::env::args().skip(1);
     match arguments.next().as_deref() {
         Some(sessions::SERVER) => {
@@ -115,6 +114,8 @@ mod soak {
     pub(crate) struct Plan {
         /// The program under test.
         pub(crate) host: PathBuf,
+        /// `examples/cycles.rs`, which the stage `spawn` runs.
+        pub(crate) cycles: PathBuf,
         /// Whether to run as often as promised, not just as long as time allows.
         pub(crate) whole: bool,
         /// The random seed; reported, so that a run can be repeated.
@@ -146,13 +147,15 @@ mod soak {
     ];
 
     pub(crate) fn run() -> Result<ExitCode, String> {
-        let mut plan = Plan { host: PathBuf::new(), whole: false, seed: u64::from(std::process::id()) };
+        let mut plan =
+            Plan { host: PathBuf::new(), cycles: PathBuf::new(), whole: false, seed: u64::from(std::process::id()) };
         let mut wanted = Vec::new();
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--whole" => plan.whole = true,
                 "--host" => plan.host = arguments.next().ok_or("--host needs a file")?.into(),
+                "--cycles" => plan.cycles = arguments.next().ok_or("--cycles needs a file")?.into(),
                 "--seed" => {
                     plan.seed = arguments.next().and_then(|seed| seed.parse().ok()).ok_or("--seed needs a number")?;
                 }
