@@ -65,6 +65,13 @@ struct Opened {
     kill: CancellationToken,
 }
 
+/// A stream behind a pointer: TLS and HTTP/2 are compiled once for all of them.
+type AnyStream = Box<dyn Stream>;
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<I: AsyncRead + AsyncWrite + Unpin + Send> Stream for I {}
+
 /// Serves until the client disconnects, until the door closes and running requests finish, or until `kill`.
 pub(super) async fn serve(
     door: Arc<Door>,
@@ -86,7 +93,7 @@ pub(super) async fn serve(
     }
     match begun(&door, &opened, begins_h2(&stream)).await {
         Some(Ok(false)) => one(door, stream, opened).await,
-        Some(Ok(true)) => Box::pin(two(door, stream, opened)).await,
+        Some(Ok(true)) => Box::pin(two(door, Box::new(stream), opened)).await,
         _ => {}
     }
 }
@@ -102,7 +109,9 @@ pub(super) async fn bare(door: Arc<Door>, io: impl AsyncRead + AsyncWrite + Unpi
 
 async fn secure(door: Arc<Door>, acceptor: TlsAcceptor, stream: TcpStream, opened: Opened) {
     let Some(Ok(stream)) = begun(&door, &opened, acceptor.accept(stream)).await else { return };
-    if stream.get_ref().1.alpn_protocol() == Some(tls::HTTP2) {
+    let is_two = stream.get_ref().1.alpn_protocol() == Some(tls::HTTP2);
+    let stream: AnyStream = Box::new(stream);
+    if is_two {
         two(door, stream, opened).await;
     } else {
         one(door, stream, opened).await;
@@ -156,7 +165,7 @@ async fn one<I: AsyncRead + AsyncWrite + Unpin>(door: Arc<Door>, io: I, opened: 
     run(&door, connection, http1::Connection::graceful_shutdown, &used, &opened).await;
 }
 
-async fn two<I: AsyncRead + AsyncWrite + Unpin>(door: Arc<Door>, io: I, opened: Opened) {
+async fn two(door: Arc<Door>, io: AnyStream, opened: Opened) {
     let streams = Streams { tasks: door.streams.clone(), over: CancellationToken::new() };
     let _over = streams.over.clone().drop_guard();
     // hyper refuses a header list of exactly the given size.
