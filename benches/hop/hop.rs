@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use serde_json::json;
 
 use crate::Settings;
 use crate::call::{Call, Work};
@@ -96,11 +97,29 @@ pub(crate) async fn churn(clients: usize, settings: &Settings) -> Result<Figured
 /// Measures how nine more servers affect calls to the tenth.
 pub(crate) async fn ten(calls: usize, settings: &Settings) -> Result<Figured> {
     let one = Servers::one(Link::Http);
-    let few = Host::start(one, None).await?;
-    let many = Host::start(Servers { count: 10, ..one }, None).await?;
+    let few = Host::start(one).await?;
+    let many = Host::start(Servers { count: 10, ..one }).await?;
+    compare(&few, &many, rows::Callers::One, calls, settings).await
+}
+
+/// Measures how a second thread affects calls to two servers.
+pub(crate) async fn threads(servers: Servers, calls: usize, settings: &Settings) -> Result<Figured> {
+    let one = Host::start(servers).await?;
+    let two = Host::with(servers, &json!({ "threads": 2 })).await?;
+    compare(&one, &two, rows::Callers::SixtyFour, calls, settings).await
+}
+
+/// Measures small calls through two hosts, of which the first is in the floor's column.
+async fn compare(
+    first: &Host,
+    second: &Host,
+    callers: rows::Callers,
+    calls: usize,
+    settings: &Settings,
+) -> Result<Figured> {
     let mut ways = Vec::new();
-    for host in [&few, &many] {
-        let callers = Callers::open(loopback(host.port), Work::Echo(32), 1, 1).await?;
+    for host in [first, second] {
+        let callers = Callers::open(loopback(host.port), Work::Echo(32), callers.count(), callers.sessions()).await?;
         ways.push(Way::new(Load::Callers(callers), Some(host.process.pid())));
     }
     take_turns(&mut ways, calls, settings).await?;
@@ -198,7 +217,7 @@ impl Ground {
         let mut floor = Process::start(role)?;
         floor.wait_for(floor_port).context("the floor")?;
         let host = match settings.with_host() {
-            true => Some(Host::start(servers, None).await?),
+            true => Some(Host::start(servers).await?),
             false => None,
         };
         Ok(Self { server_port, floor, floor_port, host, _server: server })

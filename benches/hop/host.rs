@@ -70,16 +70,20 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Starts the servers that are not the host's children, then the host with room for this many sessions.
-    pub(crate) async fn start(servers: Servers, sessions: Option<usize>) -> Result<Self> {
+    /// Starts the servers that are not the host's children, then a host on one thread with its default settings.
+    pub(crate) async fn start(servers: Servers) -> Result<Self> {
+        Self::with(servers, &json!({ "threads": 1 })).await
+    }
+
+    /// Starts the same with these settings.
+    pub(crate) async fn with(servers: Servers, settings: &Value) -> Result<Self> {
         let home = TempDir::new().context("no temporary directory")?;
         let mut behind = Vec::new();
         let mut entries = serde_json::Map::new();
         for at in 0..servers.count {
             entries.insert(format!("s{at:02}"), entry(servers, &mut behind)?);
         }
-        let limits = sessions.map_or_else(|| json!({}), |count| json!({ "sessions": count }));
-        let config = json!({ "mcpServers": entries, "host": { "limits": limits } });
+        let config = json!({ "mcpServers": entries, "host": settings });
         let file = home.path().join("bench.json");
         fs::write(&file, config.to_string())?;
 

@@ -33,17 +33,17 @@ impl Callers {
     pub(crate) async fn open(address: SocketAddr, work: Work, count: usize, sessions: usize) -> Result<Self> {
         let mut callers = Vec::with_capacity(count);
         let mut opened: Vec<Arc<Session>> = Vec::with_capacity(sessions);
-        let mut tool = None;
+        let mut tools = Vec::new();
         for at in 0..count {
             let mut connection = Connection::open(address).await?;
             if opened.len() < sessions {
                 opened.push(Arc::new(Session::open(&mut connection).await?));
             }
             let session = Arc::clone(&opened[at % sessions]);
-            if tool.is_none() {
-                tool = Some(find(&list(&mut connection, &session).await?, work)?);
+            if tools.is_empty() {
+                tools = find(&list(&mut connection, &session).await?, work)?;
             }
-            let call = Arc::new(Call::new(work, tool.as_deref().unwrap_or_default()));
+            let call = Arc::new(Call::new(work, &tools[at % tools.len()]));
             callers.push(Caller { connection, session, call, next: IDS * at as u64 + 1, message: Vec::new() });
         }
         Ok(Self(callers))
@@ -151,12 +151,14 @@ pub(crate) async fn churn(address: SocketAddr, times: usize) -> Result<Vec<Durat
     Ok(took)
 }
 
-/// Returns the listed name of the tool that does `work`: it ends with the tool's own name, since hosts put the server's
-/// name first. If several tools match, the last one is taken.
-fn find(names: &[String], work: Work) -> Result<String> {
+/// Returns the listed names of the tools that do `work`, the last one first: they end with the tool's own name, since
+/// hosts put the server's name first. Callers take turns with them.
+fn find(names: &[String], work: Work) -> Result<Vec<String>> {
     if let Work::List(tools) = work {
         ensure!(names.len() == tools, "{} tools, expected {tools}", names.len());
     }
     let tool = work.tool();
-    names.iter().rfind(|name| name.ends_with(tool)).cloned().with_context(|| format!("no tool {tool} in {names:?}"))
+    let found: Vec<String> = names.iter().rev().filter(|name| name.ends_with(tool)).cloned().collect();
+    ensure!(!found.is_empty(), "no tool {tool} in {names:?}");
+    Ok(found)
 }

@@ -84,7 +84,8 @@ impl Settings {
 
     fn wants(&self, row: &Row) -> bool {
         let asked = self.only.is_empty() || self.only.iter().any(|text| row.name.contains(text.as_str()));
-        let possible = self.with_host() || !matches!(row.kind, Kind::Ten { .. } | Kind::Idle { .. });
+        let possible =
+            self.with_host() || !matches!(row.kind, Kind::Ten { .. } | Kind::Threads { .. } | Kind::Idle { .. });
         asked && possible
     }
 }
@@ -150,6 +151,7 @@ async fn measure(kind: Kind, settings: &Settings) -> Result<Outcome> {
             Outcome::Hop(hop::requests(servers, work, callers, calls, settings).await?)
         }
         Kind::Ten { calls } => Outcome::Hop(hop::ten(calls, settings).await?),
+        Kind::Threads { servers, calls } => Outcome::Hop(hop::threads(servers, calls, settings).await?),
         Kind::Churn { clients } => Outcome::Hop(hop::churn(clients, settings).await?),
         Kind::Idle { sessions, after } => state("KB each", state::idle(sessions, after, settings).await?),
         Kind::Memory { servers } => state("MB", state::memory(servers, settings).await?),

@@ -19,6 +19,9 @@ pub(crate) enum Kind {
     Hop { servers: Servers, work: Work, callers: Callers, calls: usize },
     /// Small calls through a host with ten servers, and through one with a single server in the floor's column.
     Ten { calls: usize },
+    /// Small calls of sixty-four callers through a host on two threads, and through one on one thread in the floor's
+    /// column.
+    Threads { servers: Servers, calls: usize },
     /// Clients that connect, initialize, list, and close.
     Churn { clients: usize },
     /// The memory that each idle session takes, in KB.
@@ -93,6 +96,8 @@ const THOUSAND: Servers = Servers { link: Link::Http, count: 10, tools: 100 };
 const TWO_HUNDRED: Servers = Servers { link: Link::Stdio, count: 200, tools: 50 };
 const FIFTY: Servers = Servers { link: Link::Stdio, count: 50, tools: 20 };
 const TEN: Servers = Servers { link: Link::Stdio, count: 10, tools: 20 };
+const TWO_OVER_HTTP: Servers = Servers { link: Link::Http, count: 2, tools: 3 };
+const TWO_CHILDREN: Servers = Servers { link: Link::Stdio, count: 2, tools: 3 };
 const ONE: Servers = Servers::one(Link::Stdio);
 
 /// Every workload, in the order of the report. In the names, `h` is HTTP to the server, and `s` is pipes to a child.
@@ -111,6 +116,8 @@ pub(crate) const ROWS: &[Row] = &[
     row("list 100 h1", list(HUNDRED, 1000), Bound::Times(4.0), Bound::Times(0.8)),
     row("list 1000 of 10", list(THOUSAND, 150), Bound::Times(3.0), Bound::Free),
     row("10 servers : 1", Kind::Ten { calls: 2000 }, Bound::Times(1.2), Bound::Times(1.1)),
+    row("2 threads : 1 h2", Kind::Threads { servers: TWO_OVER_HTTP, calls: 16000 }, Bound::Free, Bound::Times(1.15)),
+    row("2 threads : 1 s2", Kind::Threads { servers: TWO_CHILDREN, calls: 16000 }, Bound::Free, Bound::Times(1.15)),
     row("churn", Kind::Churn { clients: 300 }, Bound::Times(5.0), Bound::Times(0.8)),
     row("idle session", idle(1000, After::Handshake), Bound::Most(8.0), Bound::Most(2.0)),
     row("idle, listed", idle(1000, After::List), Bound::Most(8.0), Bound::Most(2.0)),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::Settings;
@@ -50,8 +51,8 @@ pub(crate) async fn idle(sessions: usize, after: After, settings: &Settings) -> 
     if !settings.with_host() {
         return Ok(Values::default());
     }
-    let room = (sessions + SPARE > SESSIONS).then_some(sessions + SPARE);
-    let host = Host::start(Servers::one(Link::Http), room).await?;
+    let room = json!({ "threads": 1, "limits": { "sessions": SESSIONS.max(sessions + SPARE) } });
+    let host = Host::with(Servers::one(Link::Http), &room).await?;
     let pid = host.process.pid();
     let mut connection = Connection::open(loopback(host.port)).await?;
     for _ in 0..SPARE {
@@ -105,7 +106,7 @@ pub(crate) async fn start(servers: Servers, settings: &Settings) -> Result<Value
             floor.push(start_floor(servers.tools).await.context("floor")?);
         }
         if settings.with_host() {
-            let started = Host::start(servers, None).await?;
+            let started = Host::start(servers).await?;
             host.push(started.started_in);
             started.process.stop().await?;
         }
