@@ -46,6 +46,23 @@ impl Peer {
         self.post(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })).await
     }
 
+    /// Lists the tools.
+    pub(crate) async fn list(&mut self) -> Result<(), String> {
+        match self.post(&json!({ "jsonrpc": "2.0", "id": 0, "method": "tools/list" })).await {
+            Answer::One(answer) if answer["result"]["tools"].is_array() => Ok(()),
+            other => Err(format!("no list: {other:?}")),
+        }
+    }
+
+    /// Ends its session.
+    pub(crate) async fn leave(self) -> Result<(), String> {
+        let session = self.session.unwrap_or_default();
+        let request = hyper::Request::delete(&self.url).header("mcp-session-id", session);
+        let request = request.body(Full::default()).map_err(|error| error.to_string())?;
+        let response = self.client.request(request).await.map_err(|error| error.to_string())?;
+        if response.status().is_success() { Ok(()) } else { Err(format!("DELETE: {}", response.status())) }
+    }
+
     async fn post(&mut self, message: &Value) -> Answer {
         let mut request = hyper::Request::post(&self.url)
             .header("content-type", "application/json")

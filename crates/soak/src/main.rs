@@ -13,6 +13,8 @@ mod client;
 #[cfg(target_os = "linux")]
 mod clients;
 #[cfg(target_os = "linux")]
+mod day;
+#[cfg(target_os = "linux")]
 mod hostile;
 #[cfg(target_os = "linux")]
 mod joined;
@@ -107,7 +109,9 @@ mod soak {
     use std::path::PathBuf;
     use std::process::ExitCode;
 
-    use crate::{audit, bodies, clients, hostile, kill9, ledger, lists, refresh, reload, sessions, sigterm, spawn};
+    use crate::{
+        audit, bodies, clients, day, hostile, kill9, ledger, lists, refresh, reload, sessions, sigterm, spawn,
+    };
 
     /// The settings of every stage.
     #[derive(Clone, Debug)]
@@ -118,6 +122,8 @@ mod soak {
         pub(crate) cycles: PathBuf,
         /// Whether to run as often as promised, not just as long as time allows.
         pub(crate) whole: bool,
+        /// How many minutes the stage `day` takes, if not its own.
+        pub(crate) minutes: Option<u64>,
         /// The random seed; reported, so that a run can be repeated.
         pub(crate) seed: u64,
     }
@@ -127,10 +133,11 @@ mod soak {
 
     type Stage = fn(&Plan) -> Verdict;
 
-    /// Runs only when named: its bound is close to what a busy machine measures.
-    const BY_NAME: &str = "bodies";
+    /// Run only when named: the bound of the first is close to what a busy machine measures, and the second takes an
+    /// hour.
+    const BY_NAME: [&str; 2] = ["bodies", "day"];
 
-    const STAGES: [(&str, Stage); 13] = [
+    const STAGES: [(&str, Stage); 14] = [
         ("kill9", kill9::run),
         ("spawn", spawn::run),
         ("sigterm", sigterm::run),
@@ -144,11 +151,17 @@ mod soak {
         ("refresh", refresh::run),
         ("hostile", hostile::run),
         ("clients", clients::run),
+        ("day", day::run),
     ];
 
     pub(crate) fn run() -> Result<ExitCode, String> {
-        let mut plan =
-            Plan { host: PathBuf::new(), cycles: PathBuf::new(), whole: false, seed: u64::from(std::process::id()) };
+        let mut plan = Plan {
+            host: PathBuf::new(),
+            cycles: PathBuf::new(),
+            whole: false,
+            minutes: None,
+            seed: u64::from(std::process::id()),
+        };
         let mut wanted = Vec::new();
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
@@ -156,6 +169,10 @@ mod soak {
                 "--whole" => plan.whole = true,
                 "--host" => plan.host = arguments.next().ok_or("--host needs a file")?.into(),
                 "--cycles" => plan.cycles = arguments.next().ok_or("--cycles needs a file")?.into(),
+                "--minutes" => {
+                    let minutes = arguments.next().and_then(|minutes| minutes.parse().ok());
+                    plan.minutes = Some(minutes.ok_or("--minutes needs a number")?);
+                }
                 "--seed" => {
                     plan.seed = arguments.next().and_then(|seed| seed.parse().ok()).ok_or("--seed needs a number")?;
                 }
@@ -173,7 +190,7 @@ mod soak {
         // It is started from other directories.
         plan.host = plan.host.canonicalize().map_err(|error| format!("`{}` (--host): {error}", plan.host.display()))?;
         if wanted.is_empty() {
-            wanted = STAGES.into_iter().filter(|(name, _)| *name != BY_NAME).collect();
+            wanted = STAGES.into_iter().filter(|(name, _)| !BY_NAME.contains(name)).collect();
         }
         say(&format!("seed {}", plan.seed));
         let mut failed = 0;
