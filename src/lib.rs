@@ -51,6 +51,7 @@ pub mod redact;
 pub mod registry;
 mod router;
 mod seal;
+mod threads;
 mod transport;
 mod upstream;
 

@@ -358,6 +358,12 @@ impl HostSettings {
         Self { idle_exit, ..self }
     }
 
+    /// Sets how many threads serve connections of clients: from 1 to 32.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        Self { threads: Some(threads.clamp(1, crate::threads::MOST)), ..self }
+    }
+
     /// Sets where to store the OAuth tokens for servers.
     #[must_use]
     pub fn secrets(self, secrets: Secrets) -> Self {
@@ -435,7 +441,7 @@ mod tests {
         let host = json!({
             "listen": "127.0.0.1:9000", "startupWait": "1s", "insecureHttp": true, "allowedHosts": ["a"],
             "allowedOrigins": ["https://b"], "sse": false, "paramHeaders": true, "tasks": false,
-            "inheritEnv": ["LANG"], "join": "never", "idleExit": "4s", "naming": { "separator": "__", "maxLength": 64 },
+            "inheritEnv": ["LANG"], "join": "never", "idleExit": "4s", "threads": 2, "naming": { "separator": "__", "maxLength": 64 },
             "limits": { "sessions": 3 },
         });
         let limits = Limits { sessions: 3, ..Limits::default() };
@@ -443,7 +449,7 @@ mod tests {
         let made = HostSettings::default().listen(([127, 0, 0, 1], 9000).into()).startup_wait(seconds(1));
         let made = made.insecure_http().allow_host("a").allow_origin("https://b").without_sse().param_headers();
         let made = made.without_tasks().inherit_env(["LANG"]).join(Join::Never).idle_exit(seconds(4));
-        let made = made.naming(naming).limits(limits);
+        let made = made.naming(naming).limits(limits).threads(2);
         assert_eq!(parsed(&json!({ "mcpServers": {}, "host": host })).host, made);
     }
 

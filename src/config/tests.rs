@@ -257,6 +257,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
         ("MCP_HOST_SECRET_KEY", KEY),
         ("MCP_HOST_SECRETS__STORE", "file"),
         ("MCP_HOST_NO_SUCH", "1"),
+        ("MCP_HOST_THREADS", "4"),
     ];
     let vars = Vars::from_iter(vars);
     let flags = vec![("listen".to_owned(), "127.0.0.1:2".to_owned())];
@@ -281,6 +282,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
         join: None,
         idle_exit: HostSettings::default().idle_exit,
         audit: Some(Audit { file: folder.path().join("a.jsonl"), max_size: 1024, keep: 3 }),
+        threads: Some(4),
         secrets: Secrets { store: StoreKind::File, key: SecretKey::parse(KEY), key_file: None },
         limits: Limits { leases_per_server: 7, ..Limits::default() },
     };

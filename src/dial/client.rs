@@ -8,6 +8,7 @@
 use std::error::Error as StdError;
 use std::io;
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use tokio::time::timeout;
 use tower_service::Service;
 
 use super::{CONNECT, IDLE, explain, untrusted};
+use crate::threads::{self, MOST};
 
 /// How often an idle connection is probed, how often the probe is repeated, and how long bytes may stay unacknowledged,
 /// before the connection counts as lost.
@@ -31,12 +33,15 @@ const PROBES: u32 = 3;
 #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
-/// An HTTP client. Clones share its connections.
+/// An HTTP client. Clones share its connections; without TLS, those of each thread (`host.threads`) are its own.
 #[derive(Clone, Debug)]
 pub(crate) enum Client {
-    Plain(Box<legacy::Client<InTime, Full<Bytes>>>),
+    Plain(Arc<[OnceLock<Box<Plain>>; MOST]>),
     Tls(reqwest::Client),
 }
+
+/// A client of one thread, so that a connection stays where it is used.
+type Plain = legacy::Client<InTime, Full<Bytes>>;
 
 /// A response whose body is read in pieces.
 #[derive(Debug)]
@@ -73,6 +78,14 @@ pub(crate) struct BrokenOff;
 impl Client {
     /// Makes a client without TLS, which reads no certificates and knows no proxy.
     pub(super) fn plain() -> Self {
+        Self::Plain(Arc::new([const { OnceLock::new() }; MOST]))
+    }
+
+    fn here(clients: &[OnceLock<Box<Plain>>; MOST]) -> &Plain {
+        clients[threads::number() % MOST].get_or_init(|| Box::new(Self::of_one_thread()))
+    }
+
+    fn of_one_thread() -> Plain {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_keepalive(Some(PROBE));
@@ -82,7 +95,7 @@ impl Client {
         connector.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
-        Self::Plain(Box::new(builder.build(InTime(connector))))
+        builder.build(InTime(connector))
     }
 
     /// Sends a request and waits for the head of its response.
@@ -91,8 +104,8 @@ impl Client {
     /// When there is no response.
     pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response, SendError> {
         match self {
-            Self::Plain(client) => {
-                let sent = client.request(request.map(Full::new)).await;
+            Self::Plain(clients) => {
+                let sent = Self::here(clients).request(request.map(Full::new)).await;
                 let (head, body) = sent.map_err(|error| failed(&error, error.is_connect()))?.into_parts();
                 Ok(Response { status: head.status, headers: head.headers, body: Body::Plain(body) })
             }

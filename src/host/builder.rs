@@ -249,6 +249,8 @@ impl HostBuilder {
             eras: self.eras,
             #[cfg(feature = "server")]
             logins: super::sign_in::Logins::default(),
+            #[cfg(feature = "server")]
+            threads: std::sync::Mutex::default(),
             stop: CancellationToken::new(),
             doors: TaskTracker::new(),
         }));

@@ -1,13 +1,15 @@
 //! The HTTP endpoint of a host. Opening and serving it are two steps, so that errors show before a client connects.
 
+use std::sync::Arc;
+
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::Host;
+use super::{Host, lock};
 use crate::config::HostSettings;
 use crate::downstream::admin::{self, Guests, StatusSocket};
-use crate::downstream::http;
+use crate::downstream::http::{self, Threads};
 use crate::error::{Error, ErrorKind};
 use crate::manager::Reload;
 
@@ -27,6 +29,7 @@ pub struct HttpEndpoint {
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     socket: Option<StatusSocket>,
+    threads: Arc<Threads>,
     stop: CancellationToken,
 }
 
@@ -50,6 +53,7 @@ impl Host {
             return Err(Error::new(ErrorKind::Config, format!("{lacks}; {help}")));
         }
         let tls = acceptor(&settings)?;
+        let threads = self.threads(settings.thread_count()).map_err(internal)?;
         let socket = match StatusSocket::open(listen) {
             Ok(socket) => Some(socket),
             Err(error @ admin::Error::Running { .. }) => return Err(Error::from_source(ErrorKind::Config, error)),
@@ -58,7 +62,7 @@ impl Host {
                 None
             }
         };
-        Ok(HttpEndpoint { host: self.clone(), listener, tls, socket, stop: self.0.stop.child_token() })
+        Ok(HttpEndpoint { host: self.clone(), listener, tls, socket, threads, stop: self.0.stop.child_token() })
     }
 
     /// Opens the endpoint and serves it until the host shuts down.
@@ -77,6 +81,16 @@ impl Host {
         acceptor(settings).map(drop)
     }
 
+    /// Returns the threads for connections, and starts them for the first endpoint. They stay as long as the host: what a
+    /// connection began may outlive it.
+    fn threads(&self, count: usize) -> std::io::Result<Arc<Threads>> {
+        let mut kept = lock(&self.0.threads);
+        if let Some(threads) = &*kept {
+            return Ok(Arc::clone(threads));
+        }
+        Ok(Arc::clone(kept.insert(Arc::new(Threads::start(count)?))))
+    }
+
     /// Reloads the config for a request over the status socket; the error is text for a user.
     pub(super) async fn reload_now(&self) -> Result<Reload, String> {
         self.0.configured.reload().await.map_err(|error| error.to_string())
@@ -89,7 +103,7 @@ impl HttpEndpoint {
     /// # Errors
     /// When the listener cannot be used, or no HTTP client can be made to ask the issuer of `host.auth`.
     pub async fn serve(self) -> Result<(), Error> {
-        let Self { host, listener, tls, socket, stop } = self;
+        let Self { host, listener, tls, socket, threads, stop } = self;
         let guests = Guests::default();
         let status = async {
             if let Some(socket) = &socket {
@@ -99,7 +113,7 @@ impl HttpEndpoint {
             }
         };
         let configured = host.0.manager.settings();
-        let settings = http::Settings { tls, sse: configured.sse, eras: host.0.eras, guests: guests.clone() };
+        let settings = http::Settings { tls, sse: configured.sse, eras: host.0.eras, guests: guests.clone(), threads };
         let door = http::serve(host.0.router.clone(), listener, settings, stop.clone());
         let (served, ()) = host.0.doors.track_future(futures_util::future::join(door, status)).await;
         served.map_err(internal)

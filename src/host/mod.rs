@@ -80,6 +80,8 @@ struct Inner {
     eras: downstream::Eras,
     #[cfg(feature = "server")]
     logins: sign_in::Logins,
+    #[cfg(feature = "server")]
+    threads: Mutex<Option<Arc<downstream::http::Threads>>>,
     stop: CancellationToken,
     doors: TaskTracker,
 }

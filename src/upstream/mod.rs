@@ -51,6 +51,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -176,10 +177,12 @@ pub(crate) struct World {
     pub(crate) nature: Nature,
     pub(crate) vigil: Arc<Vigil>,
     gate: Arc<gate::Gate>,
+    /// Where leases live, whichever thread creates them: what serves a connection does not move to another thread.
+    home: Handle,
 }
 
 impl World {
-    /// Creates the shared parts; messages from servers go into `relay`, and state changes of leases into `changes`.
+    /// Creates the shared parts of leases that live on the current runtime; messages from servers go into `relay`, and state changes of leases into `changes`.
     pub(crate) fn new(
         dialer: Arc<crate::dial::Dialer>,
         relay: mpsc::Sender<(u64, Arc<Connection>, Relayed)>,
@@ -188,7 +191,17 @@ impl World {
     ) -> Self {
         let vigil = Vigil::new(nature.clone());
         let (kill, gate) = (CancellationToken::new(), gate::Gate::new());
-        Self { dialer, relay, changes, kill, generation: watch::Sender::new(0), nature, vigil, gate }
+        Self {
+            dialer,
+            relay,
+            changes,
+            kill,
+            generation: watch::Sender::new(0),
+            nature,
+            vigil,
+            gate,
+            home: Handle::current(),
+        }
     }
 }
 
@@ -368,7 +381,8 @@ impl Upstream {
             tail,
             ran: AtomicBool::new(false),
         });
-        tasks.spawn(life::live(upstream.clone(), world));
+        let home = world.home.clone();
+        tasks.spawn_on(life::live(upstream.clone(), world), &home);
         upstream
     }
 

@@ -70,6 +70,7 @@ class World:
 
     def environment(self) -> dict[str, str]:
         own = {"HOME": str(self.root), "XDG_STATE_HOME": str(self.root / "state"), "PATH": os.environ["PATH"]}
+        own |= {name: value for name, value in os.environ.items() if name == "MCP_HOST_THREADS"}
         # All hosts of the run share what they learn about servers.
         return own | {"XDG_CONFIG_HOME": str(self.root / "config"), "MCP_HOST_LOG": os.environ.get("MCP_HOST_LOG", "")}
 

@@ -8,6 +8,7 @@ mod layers;
 mod limits;
 mod oauth;
 mod secrets;
+mod threads;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -29,7 +30,7 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
@@ -47,6 +48,7 @@ const KEYS: [&str; 19] = [
     "sse",
     "startupWait",
     "tasks",
+    "threads",
     "tls",
     "validate",
 ];
@@ -95,6 +97,9 @@ pub struct HostSettings {
     pub join: Option<Join>,
     /// How long a daemon that was started by `join` stays after its last client has left.
     pub idle_exit: Duration,
+    /// How many threads serve connections of clients, from 1 to 32; `None` means the default: one on one or two cores,
+    /// else one for each core, and 8 at most.
+    pub threads: Option<usize>,
     /// Where to store the OAuth tokens for servers.
     pub secrets: Secrets,
     /// Limits on sizes, counts and times.
@@ -119,6 +124,7 @@ impl Default for HostSettings {
             audit: None,
             join: None,
             idle_exit: Duration::from_secs(600),
+            threads: None,
             secrets: Secrets::default(),
             limits: Limits::default(),
         }
@@ -144,6 +150,7 @@ impl HostSettings {
             "host.sse": sse,
             "host.naming": naming,
             "host.secrets": secrets,
+            "host.threads": threads,
             "host.limits.sessions": limits.sessions,
             "host.limits.sessionIdle": limits.session_idle,
             "host.limits.clientQueues": limits.client_queues,
@@ -208,6 +215,7 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
         settings.audit = audit::read(&field, report);
     }
     join::fill(settings, &mut fields, report);
+    threads::fill(settings, &mut fields, report);
     settings.secrets = secrets::read(fields.take(&["secrets"], report).as_ref(), vars, report);
     if let Some(field) = fields.take(&["limits"], report) {
         settings.limits.read(&field, report);

@@ -23,6 +23,7 @@ mod session;
 mod sse;
 mod stateless;
 mod stream;
+mod threads;
 pub(crate) mod tls;
 mod wires;
 
@@ -43,6 +44,7 @@ pub(super) use self::connection::STREAMS;
 use self::receipt::Bodies;
 use self::rules::{Now, Rules};
 use self::session::{Caps, Full, Key, Session, SessionPlace, Sessions, Use};
+pub(crate) use self::threads::Threads;
 use self::wires::Wires;
 use super::admin::Guests;
 use super::classify::Eras;
@@ -66,11 +68,13 @@ pub(crate) struct Settings {
     pub(crate) sse: bool,
     /// The clients at the status socket, which count as connections.
     pub(crate) guests: Guests,
+    /// Where connections are served.
+    pub(crate) threads: Arc<Threads>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { tls: None, eras: Eras::Both, sse: true, guests: Guests::default() }
+        Self { tls: None, eras: Eras::Both, sse: true, guests: Guests::default(), threads: Arc::default() }
     }
 }
 
@@ -124,7 +128,7 @@ pub(crate) async fn serve(
     door.router.meter().ask_of(&door);
     let connections = TaskTracker::new();
     let kill = CancellationToken::new();
-    accept(&door, listener, &connections, &kill).await;
+    accept(&door, listener, &settings.threads, &connections, &kill).await;
     door.drain(&connections, limits.drain).await;
     kill.cancel();
     connections.wait().await;
@@ -135,7 +139,13 @@ pub(crate) async fn serve(
 }
 
 /// Accepts connections until the door stops, then closes the listener.
-async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTracker, kill: &CancellationToken) {
+async fn accept(
+    door: &Arc<Door>,
+    listener: TcpListener,
+    threads: &Threads,
+    connections: &TaskTracker,
+    kill: &CancellationToken,
+) {
     let limits = door.router.limits();
     let mut cuts = door.router.queues().cuts();
     let mut config = door.router.manager().config_status();
@@ -167,7 +177,11 @@ async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTrack
                 }
                 Ok(stream) => {
                     let (wire, listed) = door.wires.open();
-                    connections.spawn(connection::serve(Arc::clone(door), stream, wire, listed, kill.clone()));
+                    let (door, kill) = (Arc::clone(door), kill.clone());
+                    let serve = |stream| connection::serve(door, stream, wire, listed, kill);
+                    if let Err(error) = threads.serve(connections, stream, serve) {
+                        tracing::warn!(%error, "cannot serve a connection");
+                    }
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");

@@ -167,6 +167,9 @@ fn take(order: &[Step]) {
 
 #[test]
 fn h56_h34_all_orders_of_a_request_its_answers_and_the_end_of_its_connection() {
+    // Nothing runs in it: the leases of a world only want to know where they would live.
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let _within = runtime.enter();
     let mut count = 0;
     for lines in [
         &[&[Step::Open, Step::Poll, Step::Poll][..], &[Step::Answer, Step::AnswerAgain], &[Step::Lose]][..],

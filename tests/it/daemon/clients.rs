@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{daemon, run, status, steady};
 
 /// Returns the response to one request: its head and its body.
-fn send(port: &str, method: &str, headers: &str, body: &str) -> String {
+pub(super) fn send(port: &str, method: &str, headers: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
     let accept = "accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n";
     let length = body.len();
@@ -25,7 +25,7 @@ fn send(port: &str, method: &str, headers: &str, body: &str) -> String {
 }
 
 /// Opens a session of a client with this name, and returns the header that identifies it.
-fn open(port: &str, name: &str, version: &str) -> String {
+pub(super) fn open(port: &str, name: &str, version: &str) -> String {
     let params = json!({
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": name, "version": version },
     });

@@ -6,6 +6,8 @@ mod clients;
 mod status;
 #[cfg(target_os = "linux")]
 mod terminal;
+#[cfg(target_os = "linux")]
+mod threads;
 
 use std::path::Path;
 

@@ -73,6 +73,11 @@ impl Daemon {
         }
     }
 
+    /// Returns the id of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(super) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }

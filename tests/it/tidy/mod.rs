@@ -12,6 +12,7 @@ use super::hazards;
 const FLOORS: &[(&str, u8, &[&str])] = &[
     ("hex", 0, &[]),
     ("lock", 0, &[]),
+    ("threads", 0, &[]),
     ("name", 0, &["hex"]),
     ("exposed", 0, &["name", "hex"]),
     ("seal", 0, &[]),
@@ -24,7 +25,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("glob", 0, &[]),
     ("nearest", 0, &[]),
     ("loopback", 0, &[]),
-    ("config", 0, &["name", "exposed", "redact", "glob", "loopback", "protocol", "hex"]),
+    ("config", 0, &["name", "exposed", "redact", "glob", "loopback", "protocol", "hex", "threads"]),
     ("keep", 1, &[]),
     ("lineage", 1, &["keep"]),
     ("approvals", 1, &["keep"]),

@@ -46,7 +46,7 @@ pub(crate) async fn run(kind: Kind, args: &List, common: &Common, output: &Outpu
 
 /// Lists what the servers of a plan offer.
 pub(super) async fn all(kind: Kind, plan: Plan, again: String, output: &Output) -> Result<Exit, Failure> {
-    let session = Session::look(plan, again, output).await?;
+    let session = Box::pin(Session::look(plan, again, output)).await?;
     let catalog = session.host.catalog();
     let mut failures = session.failures();
     // A failed server never fails the list of the others. If all servers fail, the first failure is the outcome.

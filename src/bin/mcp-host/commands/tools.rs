@@ -31,7 +31,7 @@ pub(crate) async fn run(args: &Tools, common: &Common, output: &Output) -> Resul
         return Err(plan.unknown_server(&typed));
     }
     plan.keep(Selection::Named(&typed))?;
-    let session = Session::look(plan, again, output).await?;
+    let session = Box::pin(Session::look(plan, again, output)).await?;
     let catalog = session.host.catalog();
     let tools = session.entries(registry::Kind::Tools, &catalog);
     let found = named::entry(&session, registry::Kind::Tools, &tools, &typed).map(|entry| {
