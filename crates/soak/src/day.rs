@@ -67,7 +67,8 @@ fn demo(plan: &Plan) -> Value {
 /// Returns a config with a server that stays, one that ends every few seconds, one over HTTP, and perhaps one more.
 fn config(plan: &Plan, url: &str, more: bool) -> Value {
     let restart = json!({ "minDelay": "20ms", "maxDelay": "200ms", "maxRetries": 1_000_000 });
-    let script = r#""$0" __demo-server & sleep 3; kill $!"#;
+    // A command in the background has no standard input unless it is given one.
+    let script = r#"exec 3<&0; "$0" __demo-server <&3 & sleep 3; kill $!"#;
     let mut servers = json!({
         "stays": demo(plan),
         "ends": { "command": "/bin/sh", "args": ["-c", script, plan.host], "restart": restart, "callTimeout": "5s" },
@@ -133,8 +134,8 @@ fn judge(seen: &[(Duration, Held)], whole: Duration, calls: u64) -> Verdict {
     let told =
         format!("{calls} calls; medians of the quarters: {} KiB, {} descriptors, {} threads", row(0), row(1), row(2));
     let grew = late[0] > early[0] + early[0] / SHARE + SLACK_KIB;
-    // A client more or less has a few descriptors.
-    let more = late[1] > early[1] + 4 || late[2] > early[2];
+    // A client more or less has a few descriptors, and a thread for what blocks stays for ten seconds.
+    let more = late[1] > early[1] + 4 || late[2] > early[2] + 2;
     if grew || more { Err(format!("{told}: it grows")) } else { Ok(told) }
 }
 
