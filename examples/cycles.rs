@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 /// Servers of one host.
 const FLEET: usize = 20;
-/// How long what was ended may take to be gone.
+/// How long the last fleet may take to end.
 const SETTLE: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
@@ -110,7 +110,8 @@ impl Balance {
         }
     }
 
-    /// Waits until it is what is wanted, or two looks in a row are equal; after [`SETTLE`] it is what it is.
+    /// Counts until the balance equals `wanted`, or without it until two counts in a row are equal. After [`SETTLE`] it
+    /// returns the last count.
     fn settled(wanted: Option<&Self>) -> Self {
         let begun = Instant::now();
         let mut last = Self::now();

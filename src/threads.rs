@@ -1,6 +1,6 @@
 //! The threads on which connections of clients are served: their numbers, and how many a host has.
 //!
-//! What is not to be shared between them, such as the pool of an HTTP client, is kept by number.
+//! Each thread has its own pool of an HTTP client, for example; the pools are found by the number of the thread.
 
 use std::cell::Cell;
 #[cfg(feature = "server")]

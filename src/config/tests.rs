@@ -277,14 +277,12 @@ fn the_environment_stands_over_files_and_flags_over_both() {
             ..crate::exposed::Naming::default()
         },
         param_headers: true,
-        inherit_env: Vec::new(),
         tasks: false,
-        join: None,
-        idle_exit: HostSettings::default().idle_exit,
         audit: Some(Audit { file: folder.path().join("a.jsonl"), max_size: 1024, keep: 3 }),
         threads: Some(4),
         secrets: Secrets { store: StoreKind::File, key: SecretKey::parse(KEY), key_file: None },
         limits: Limits { leases_per_server: 7, ..Limits::default() },
+        ..HostSettings::default()
     };
     assert_eq!(config.host, expected);
     let notes: Vec<_> = config.notes.iter().map(ToString::to_string).collect();
