@@ -40,7 +40,7 @@ pub(crate) struct Figured {
 
 /// What sends the requests: callers over HTTP, one pipe, or clients that come and go.
 #[derive(Debug)]
-enum Load {
+pub(crate) enum Load {
     Callers(Callers),
     Pipe { pipe: Box<Pipe>, call: Call, window: usize },
     Churn(SocketAddr),
@@ -48,11 +48,11 @@ enum Load {
 
 /// One way to the server, with its measurements.
 #[derive(Debug)]
-struct Way {
+pub(crate) struct Way {
     load: Load,
     middle: Option<u32>,
-    p50s: Vec<Duration>,
-    cpus: Vec<f64>,
+    pub(crate) p50s: Vec<Duration>,
+    pub(crate) cpus: Vec<f64>,
 }
 
 /// Measures requests over all three ways.
@@ -161,11 +161,11 @@ impl Figured {
 }
 
 impl Way {
-    fn new(load: Load, middle: Option<u32>) -> Self {
+    pub(crate) fn new(load: Load, middle: Option<u32>) -> Self {
         Self { load, middle, p50s: Vec::new(), cpus: Vec::new() }
     }
 
-    async fn round(&mut self, calls: usize) -> Result<()> {
+    pub(crate) async fn round(&mut self, calls: usize) -> Result<()> {
         let before = self.middle.and_then(Cpu::of);
         let took = self.load.round(calls).await?;
         if let (Some(before), Some(after)) = (before, self.middle.and_then(Cpu::of)) {
@@ -173,6 +173,12 @@ impl Way {
         }
         self.p50s.extend(median(&took));
         Ok(())
+    }
+
+    /// Drops what was measured so far.
+    pub(crate) fn forget(&mut self) {
+        self.p50s.clear();
+        self.cpus.clear();
     }
 
     fn figures(&self) -> Option<Figures> {

@@ -1,6 +1,7 @@
 //! The host under test: its config and home, its start, and the wait until it is ready.
 
 use std::fs::{self, File};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use crate::http::{Connection, Session};
 use crate::load;
 use crate::process::{PATIENCE, Process, Role, free_port, loopback};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_mcp-host");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_mcp-host");
 /// The time between two requests for a tool list that is still incomplete.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -77,6 +78,11 @@ impl Host {
 
     /// Starts the same with these settings.
     pub(crate) async fn with(servers: Servers, settings: &Value) -> Result<Self> {
+        Self::of(Path::new(PROGRAM), servers, settings).await
+    }
+
+    /// Starts the same with these settings, where the host is the build at `program`.
+    pub(crate) async fn of(program: &Path, servers: Servers, settings: &Value) -> Result<Self> {
         let home = TempDir::new().context("no temporary directory")?;
         let mut behind = Vec::new();
         let mut entries = serde_json::Map::new();
@@ -89,7 +95,7 @@ impl Host {
 
         let port = free_port()?;
         let log = home.path().join("stderr");
-        let mut command = Command::new(PROGRAM);
+        let mut command = Command::new(program);
         command.arg("serve").arg("--config").arg(&file).args(["--listen", &loopback(port).to_string()]);
         command.env_clear().current_dir(home.path());
         command.envs(["PATH", "SystemRoot"].into_iter().filter_map(|key| Some((key, std::env::var_os(key)?))));

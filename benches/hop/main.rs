@@ -5,8 +5,11 @@
 //! time of the program in the middle, the ratio of the host's CPU time to the floor's, and the bounds that this project
 //! sets itself. Slow results do not fail the run.
 //!
-//! `cargo bench --bench hop -- [--quick] [--floors] [--only TEXT]...`: `--quick` runs fewer rounds, `--floors` leaves
+//! `cargo bench --bench hop -- [--quick] [--floors | --against PROGRAM] [--only TEXT]...`: `--quick` runs fewer rounds, `--floors` leaves
 //! out the host, and `--only` selects rows whose name contains the text.
+//!
+//! `--against PROGRAM` compares this build with another one in place of the floors: see [`against`]. On two cores, where
+//! the processes happen to run changes a figure by half, so run that on one.
 //!
 //! Figures are only comparable within one run. `taskset -c 0 cargo bench --bench hop` keeps everything on one core: the
 //! figures are steadier, and free of the cost of waking another core, which is most of the latency on an idle machine.
@@ -14,6 +17,7 @@
 //! This binary is also the echo server and the floors: it starts itself again in another role.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark reports to its user")]
 
+mod against;
 mod call;
 mod echo;
 mod floors;
@@ -28,6 +32,7 @@ mod report;
 mod rows;
 mod state;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -36,7 +41,7 @@ use crate::process::Role;
 use crate::report::Outcome;
 use crate::rows::{Kind, ROWS, Row};
 
-const USAGE: &str = "usage: cargo bench --bench hop -- [--quick] [--floors] [--only TEXT]...";
+const USAGE: &str = "usage: cargo bench --bench hop -- [--quick] [--floors | --against PROGRAM] [--only TEXT]...";
 
 /// The command line.
 #[derive(Debug)]
@@ -55,6 +60,8 @@ enum Ways {
     All,
     /// Everything but the host.
     Floors,
+    /// The host, and another build of it.
+    Against(PathBuf),
 }
 
 impl Settings {
@@ -66,6 +73,10 @@ impl Settings {
                 "--bench" => {}
                 "--quick" => (settings.rounds, settings.share) = (5, 4),
                 "--floors" => settings.ways = Ways::Floors,
+                "--against" => {
+                    let program = arguments.next().with_context(|| format!("--against what? {USAGE}"))?;
+                    settings.ways = Ways::Against(program.into());
+                }
                 "--only" => settings.only.push(arguments.next().with_context(|| format!("--only what? {USAGE}"))?),
                 other => bail!("unknown argument {other}; {USAGE}"),
             }
@@ -74,7 +85,7 @@ impl Settings {
     }
 
     fn with_host(&self) -> bool {
-        self.ways == Ways::All
+        self.ways != Ways::Floors
     }
 
     /// Returns the number of requests in one round.
@@ -132,6 +143,9 @@ async fn bench(settings: &Settings) -> Result<ExitCode> {
     let rows: Vec<&Row> = ROWS.iter().filter(|row| settings.wants(row)).collect();
     ensure!(!rows.is_empty(), "no row matches {:?}", settings.only);
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    if let Ways::Against(other) = &settings.ways {
+        return against::run(other, &rows, settings).await;
+    }
     println!("hop: {} rounds of each way in turn, medians, {cores} cores", settings.rounds);
     let mut outcomes = Vec::with_capacity(rows.len());
     for row in rows {

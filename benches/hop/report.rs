@@ -85,16 +85,16 @@ fn verdicts(row: &Row, figure: Option<f64>) -> Vec<String> {
     [verdict(row.gate), verdict(row.goal)].concat()
 }
 
-fn number(value: Option<f64>, digits: usize) -> String {
+pub(crate) fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
 }
 
-fn cells<const N: usize>(names: [&str; N]) -> Vec<String> {
+pub(crate) fn cells<const N: usize>(names: [&str; N]) -> Vec<String> {
     names.map(str::to_owned).to_vec()
 }
 
 /// Prints lines as a Markdown table; the first one is the head.
-fn table(lines: &[Vec<String>]) {
+pub(crate) fn table(lines: &[Vec<String>]) {
     let width = |column: usize| lines.iter().filter_map(|line| Some(line.get(column)?.len())).max().unwrap_or(0);
     let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
     for (at, line) in lines.iter().enumerate() {

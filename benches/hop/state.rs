@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::Settings;
@@ -51,8 +51,17 @@ pub(crate) async fn idle(sessions: usize, after: After, settings: &Settings) -> 
     if !settings.with_host() {
         return Ok(Values::default());
     }
-    let room = json!({ "threads": 1, "limits": { "sessions": SESSIONS.max(sessions + SPARE) } });
-    let host = Host::with(Servers::one(Link::Http), &room).await?;
+    let host = Host::with(Servers::one(Link::Http), &room(sessions)).await?;
+    Ok(Values { host: each_idle(&host, sessions, after).await?, ..Values::default() })
+}
+
+/// Returns the settings of a host with room for so many sessions.
+pub(crate) fn room(sessions: usize) -> Value {
+    json!({ "threads": 1, "limits": { "sessions": SESSIONS.max(sessions + SPARE) } })
+}
+
+/// Opens idle sessions, and returns the kilobytes that `host` holds for each.
+pub(crate) async fn each_idle(host: &Host, sessions: usize, after: After) -> Result<Option<f64>> {
     let pid = host.process.pid();
     let mut connection = Connection::open(loopback(host.port)).await?;
     for _ in 0..SPARE {
@@ -75,7 +84,7 @@ pub(crate) async fn idle(sessions: usize, after: After, settings: &Settings) -> 
     // The first session must still answer: the figure is about live sessions.
     let first = opened.first().context("no session")?;
     load::list(&mut connection, first).await.context("the oldest session is gone")?;
-    Ok(Values { host: grown.map(|bytes| bytes as f64 / 1024.0 / sessions as f64), ..Values::default() })
+    Ok(grown.map(|bytes| bytes as f64 / 1024.0 / sessions as f64))
 }
 
 /// Returns the megabytes that the program in the middle holds after a tool list and [`WAKING`] calls.
@@ -89,7 +98,7 @@ pub(crate) async fn memory(servers: Servers, settings: &Settings) -> Result<Valu
     Ok(Values { direct: None, floor, host })
 }
 
-async fn after_use(port: u16, process: &Process) -> Result<Option<f64>> {
+pub(crate) async fn after_use(port: u16, process: &Process) -> Result<Option<f64>> {
     let mut callers = Callers::open(loopback(port), Work::Echo(32), 1, 1).await?;
     callers.round(WAKING).await?;
     tokio::time::sleep(SETTLE).await;
@@ -172,6 +181,27 @@ pub(crate) async fn slow(link: Link, calls: usize, settings: &Settings) -> Resul
     let [direct, floor, host] =
         tails.map(|(alone, loaded)| quiet(&alone).zip(quiet(&loaded)).map(|(alone, loaded)| loaded / alone));
     Ok(Values { direct, floor, host })
+}
+
+/// Returns the 99th percentile, in microseconds, of the latency of fast calls beside slow ones, through two hosts in
+/// turns.
+pub(crate) async fn tails(hosts: [&Host; 2], calls: usize, turns: usize) -> Result<Vec<[f64; 2]>> {
+    let [first, second] = hosts;
+    let open = async |host: &Host| Callers::open(loopback(host.port), Work::Echo(32), 1, 1).await;
+    let mut fast = [open(first).await?, open(second).await?];
+    let mut tails = Vec::with_capacity(turns);
+    for turn in 0..=turns {
+        let mut pair = [0.0; 2];
+        for at in [turn % 2, 1 - turn % 2] {
+            let took = beside_slow(&mut fast[at], hosts[at].port, calls).await?;
+            pair[at] = quantile(&took, 0.99).context("no call")?.as_secs_f64() * 1e6;
+        }
+        // The first turn only warms up.
+        if turn > 0 {
+            tails.push(pair);
+        }
+    }
+    Ok(tails)
 }
 
 async fn beside_slow(fast: &mut Callers, port: u16, calls: usize) -> Result<Vec<Duration>> {

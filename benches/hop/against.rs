@@ -1,0 +1,178 @@
+//! Two builds of the host, side by side: what a change costs.
+//!
+//! Both builds are up at once, each in front of servers of its own, and take short turns: other load on the machine
+//! then meets both alike. A process is faster or slower for its whole life by where its memory happens to lie, so every
+//! row is measured with several pairs of processes. The figure of a row is the median of the ratios of neighboring
+//! turns. The same build against itself shows how much of a difference is chance.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark reports to its user")]
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
+
+use crate::Settings;
+use crate::call::Work;
+use crate::hop::{Load, Way};
+use crate::host::{Host, Link, PROGRAM, Servers};
+use crate::load;
+use crate::measure::median;
+use crate::process::loopback;
+use crate::report::{cells, number, table};
+use crate::rows::{Callers, Kind, Row};
+use crate::state;
+
+/// Turns of each pair of processes.
+const TURNS: usize = 4;
+/// A turn has this share of the requests of a row's round: enough that the first ones, which find the caches cold, do
+/// not count.
+const SHARE: usize = 2;
+
+/// The figures of the other build and of this one, a pair for each turn.
+type Pairs = Vec<[f64; 2]>;
+
+/// What is measured of a row: a unit, and its figures.
+type Measured = Vec<(&'static str, Pairs)>;
+
+/// How long a pair runs before its first turn: a host drops pages that only its start needed.
+const SETTLED: Duration = Duration::from_millis(500);
+
+/// Measures the rows with this build and with `other`, and prints a table of the ratios.
+pub(crate) async fn run(other: &Path, rows: &[&Row], settings: &Settings) -> Result<ExitCode> {
+    ensure!(other.is_file(), "--against {}: no such program", other.display());
+    println!("hop: this build against {}, {} pairs of processes, medians", other.display(), settings.rounds);
+    let mut lines = vec![cells(["row", "unit", "other", "this", "this/other"])];
+    let mut failures = Vec::new();
+    for row in rows {
+        eprintln!("measuring {}", row.name);
+        match measure(other, row.kind, settings).await {
+            Ok(measured) => lines.extend(measured.iter().map(|(unit, pairs)| line(row.name, unit, pairs))),
+            Err(cause) => failures.push(format!("{}: {cause:#}", row.name)),
+        }
+    }
+    println!();
+    table(&lines);
+    println!(
+        "\nCPU: milliseconds of the host a request. p50: microseconds. this/other: the median of the ratios of turns."
+    );
+    for failure in &failures {
+        println!("\nnot measured: {failure}");
+    }
+    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn line(row: &str, unit: &str, pairs: &Pairs) -> Vec<String> {
+    let of = |figure: fn(&[f64; 2]) -> f64| median(&pairs.iter().map(figure).collect::<Vec<_>>());
+    let mut line = vec![row.to_owned(), unit.to_owned()];
+    line.extend([
+        number(of(|pair| pair[0]), 4),
+        number(of(|pair| pair[1]), 4),
+        number(of(|pair| pair[1] / pair[0]), 3),
+    ]);
+    line
+}
+
+/// Measures one row with pairs of fresh processes.
+async fn measure(other: &Path, kind: Kind, settings: &Settings) -> Result<Measured> {
+    let mut all = Measured::new();
+    for at in 0..settings.rounds {
+        // The order alternates, so that neither build is always the older process.
+        let [theirs, ours] = if at % 2 == 0 {
+            let theirs = start(other, kind).await.context("the other build")?;
+            [theirs, start(Path::new(PROGRAM), kind).await?]
+        } else {
+            let ours = start(Path::new(PROGRAM), kind).await?;
+            [start(other, kind).await.context("the other build")?, ours]
+        };
+        for (unit, mut pairs) in compare([&theirs, &ours], kind, settings).await? {
+            match all.iter_mut().find(|(known, _)| *known == unit) {
+                Some((_, known)) => known.append(&mut pairs),
+                None => all.push((unit, pairs)),
+            }
+        }
+        theirs.process.stop().await?;
+        ours.process.stop().await?;
+    }
+    Ok(all)
+}
+
+/// Starts a build with the servers and settings that the row needs.
+async fn start(program: &Path, kind: Kind) -> Result<Host> {
+    let one = Servers::one(Link::Http);
+    let plain = json!({ "threads": 1 });
+    let (servers, host) = match kind {
+        Kind::Hop { servers, .. } | Kind::Memory { servers } | Kind::Start { servers } => (servers, plain),
+        Kind::Ten { .. } => (Servers { count: 10, ..one }, plain),
+        Kind::Threads { servers, .. } => (servers, json!({ "threads": 2 })),
+        Kind::Churn { .. } => (one, plain),
+        Kind::Idle { sessions, .. } => (one, state::room(sessions)),
+        Kind::Slow { link, .. } => (Servers::one(link), plain),
+    };
+    Host::of(program, servers, &host).await
+}
+
+/// Measures a row with one pair of processes.
+async fn compare(hosts: [&Host; 2], kind: Kind, settings: &Settings) -> Result<Measured> {
+    match kind {
+        Kind::Hop { work, callers, calls, .. } => turns(open(hosts, work, callers).await?, calls, settings).await,
+        Kind::Ten { calls } => turns(open(hosts, Work::Echo(32), Callers::One).await?, calls, settings).await,
+        Kind::Threads { calls, .. } => {
+            turns(open(hosts, Work::Echo(32), Callers::SixtyFour).await?, calls, settings).await
+        }
+        Kind::Churn { clients } => {
+            let loads = hosts.map(|host| Load::Churn(loopback(host.port)));
+            turns(ways(hosts, loads), clients, settings).await
+        }
+        Kind::Idle { sessions, after } => {
+            let [theirs, ours] = hosts;
+            let pair =
+                state::each_idle(theirs, sessions, after).await?.zip(state::each_idle(ours, sessions, after).await?);
+            Ok(vec![("KB each", pair.map(<[f64; 2]>::from).into_iter().collect())])
+        }
+        Kind::Memory { .. } => {
+            let [theirs, ours] = hosts;
+            let used = async |host: &Host| state::after_use(host.port, &host.process).await;
+            Ok(vec![("MB", used(theirs).await?.zip(used(ours).await?).map(<[f64; 2]>::from).into_iter().collect())])
+        }
+        Kind::Start { .. } => Ok(vec![("ms", vec![hosts.map(|host| host.started_in.as_secs_f64() * 1000.0)])]),
+        Kind::Slow { calls, .. } => Ok(vec![("p99", state::tails(hosts, settings.calls(calls) / SHARE, TURNS).await?)]),
+    }
+}
+
+async fn open(hosts: [&Host; 2], work: Work, callers: Callers) -> Result<[Way; 2]> {
+    let [theirs, ours] = hosts;
+    let open = async |host: &Host| {
+        load::Callers::open(loopback(host.port), work, callers.count(), callers.sessions()).await.map(Load::Callers)
+    };
+    Ok(ways(hosts, [open(theirs).await.context("the other build")?, open(ours).await?]))
+}
+
+fn ways(hosts: [&Host; 2], loads: [Load; 2]) -> [Way; 2] {
+    let [their_load, our_load] = loads;
+    let [theirs, ours] = hosts;
+    [Way::new(their_load, Some(theirs.process.pid())), Way::new(our_load, Some(ours.process.pid()))]
+}
+
+/// Lets both builds take their turns.
+async fn turns(mut ways: [Way; 2], calls: usize, settings: &Settings) -> Result<Measured> {
+    let calls = settings.calls(calls).div_ceil(SHARE);
+    tokio::time::sleep(SETTLED).await;
+    for turn in 0..=TURNS {
+        let first = turn % 2;
+        for at in [first, 1 - first] {
+            ways[at].round(calls).await.context(["the other build", "this build"][at])?;
+        }
+        if turn == 0 {
+            // The first turn only warms up.
+            ways.iter_mut().for_each(Way::forget);
+        }
+    }
+    let pairs = |figures: fn(&Way) -> Vec<f64>| {
+        let [theirs, ours] = ways.each_ref().map(figures);
+        theirs.into_iter().zip(ours).map(<[f64; 2]>::from).collect()
+    };
+    let micros = |way: &Way| way.p50s.iter().map(|took| took.as_secs_f64() * 1e6).collect();
+    Ok(vec![("CPU", pairs(|way| way.cpus.clone())), ("p50", pairs(micros))])
+}
