@@ -32,7 +32,9 @@ impl Peer {
 
 #[cfg(target_os = "linux")]
 mod linux {
+    use std::cell::RefCell;
     use std::net::{IpAddr, SocketAddr};
+    use std::os::fd::OwnedFd;
 
     use rustix::io::{self, Errno};
     use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
@@ -69,19 +71,51 @@ mod linux {
 
     const REQUEST: usize = 72;
 
+    thread_local! {
+        /// One socket for all questions of this thread: to open one costs more than the question.
+        static ASKER: RefCell<Option<Asker>> = const { RefCell::new(None) };
+    }
+
     /// Looks up the socket at the address `of` that is connected to `to`, or that listens there; `None` if there is
     /// none.
     pub(super) fn look(of: SocketAddr, to: SocketAddr) -> io::Result<Option<End>> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(SOCK_DIAG))?;
-        sendto(&socket, &request(of, to), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
-        // The kernel answers within the `sendto` call.
-        let mut answer = [0; 1024];
-        let (_, length) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
-        read(answer.get(..length).unwrap_or_default())
+        ASKER.with_borrow_mut(|kept| {
+            let mut asker = match kept.take() {
+                Some(asker) => asker,
+                None => Asker::open()?,
+            };
+            let end = asker.ask(of, to)?;
+            // A socket that failed is not used again: its answer could still come, to a later question.
+            *kept = Some(asker);
+            Ok(end)
+        })
     }
 
-    fn request(of: SocketAddr, to: SocketAddr) -> [u8; REQUEST] {
+    struct Asker {
+        socket: OwnedFd,
+        /// The number of the last question; its answer carries it.
+        sequence: u32,
+    }
+
+    impl Asker {
+        fn open() -> io::Result<Self> {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(SOCK_DIAG))?;
+            Ok(Self { socket, sequence: 0 })
+        }
+
+        fn ask(&mut self, of: SocketAddr, to: SocketAddr) -> io::Result<Option<End>> {
+            self.sequence = self.sequence.wrapping_add(1);
+            let request = request(of, to, self.sequence);
+            sendto(&self.socket, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+            // The kernel answers within the `sendto` call.
+            let mut answer = [0; 1024];
+            let (_, length) = recv(&self.socket, &mut answer[..], RecvFlags::empty())?;
+            read(answer.get(..length).unwrap_or_default(), self.sequence)
+        }
+    }
+
+    fn request(of: SocketAddr, to: SocketAddr, sequence: u32) -> [u8; REQUEST] {
         const BY_FAMILY: u16 = 20;
         const IS_REQUEST: u16 = 1;
         const TCP: u8 = 6;
@@ -91,7 +125,8 @@ mod linux {
         put.put(&72_u32.to_ne_bytes());
         put.put(&BY_FAMILY.to_ne_bytes());
         put.put(&IS_REQUEST.to_ne_bytes());
-        put.put(&[0; 8]);
+        put.put(&sequence.to_ne_bytes());
+        put.put(&[0; 4]);
         put.put(&[family, TCP, 0, 0]);
         // Sockets in any state match.
         put.put(&[0xff; 4]);
@@ -120,9 +155,12 @@ mod linux {
         }
     }
 
-    fn read(answer: &[u8]) -> io::Result<Option<End>> {
+    fn read(answer: &[u8], sequence: u32) -> io::Result<Option<End>> {
         const ERROR: u16 = 2;
         let word = |at: usize| answer.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
+        if word(8) != Some(sequence) {
+            return Err(Errno::BADMSG);
+        }
         let kind = answer.get(4..).and_then(<[u8]>::first_chunk).map(|bytes| u16::from_ne_bytes(*bytes));
         if kind.ok_or(Errno::BADMSG)? == ERROR {
             let code = word(16).map(u32::cast_signed).ok_or(Errno::BADMSG)?;

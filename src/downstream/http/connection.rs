@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::halved::Halved;
+use super::rarely::Rarely;
 use super::routes::Service;
 use super::wires::{BUFFER, HttpWire, Listed};
 use super::{Door, tls};
@@ -200,14 +201,19 @@ async fn run<C: Future>(door: &Door, connection: C, end: fn(Pin<&mut C>), used: 
             std::future::pending::<()>().await;
         }
     };
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        () = opened.wire.ended() => return,
-        () = door.stopping.cancelled() => {}
-        // No request head has arrived in time.
-        () = idle => return,
-    }
-    if is_used() {
+    let stopping = pin!(async {
+        tokio::select! {
+            () = opened.wire.ended() => false,
+            () = door.stopping.cancelled() => true,
+            // No request head has arrived in time.
+            () = idle => false,
+        }
+    });
+    let goes_on = tokio::select! {
+        _ = connection.as_mut() => false,
+        stopping = Rarely::new(stopping) => stopping,
+    };
+    if goes_on && is_used() {
         end(connection.as_mut());
         tokio::select! {
             _ = connection => {}

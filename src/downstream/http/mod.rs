@@ -15,6 +15,7 @@ mod headers;
 mod outlet;
 mod page;
 mod post;
+mod rarely;
 mod receipt;
 mod replay;
 mod routes;

@@ -1,6 +1,7 @@
 //! Reads a server over a pipe, and routes the messages of any server: responses by their id, everything else to the call
 //! that it belongs to.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -30,10 +31,11 @@ const UPDATES: usize = 256;
 /// Reads a child process until it ends or the connection is stopped, then stops the process.
 pub(in crate::upstream) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReader, ladder: Ladder) {
     let stop = connection.stop_token().clone();
+    let mut stopped = pin!(stop.cancelled());
     loop {
         tokio::select! {
             biased;
-            () = stop.cancelled() => break,
+            // First: the reader gives way when it has had its turn.
             next = reader.next() => match next {
                 Ok(Heard::Message(message)) => connection.receive(None, message),
                 Ok(Heard::Batch(line, no_message)) => {
@@ -50,7 +52,8 @@ pub(in crate::upstream) async fn read_pipe(connection: Arc<Connection>, mut read
                     connection.lose(&error);
                     break;
                 }
-            }
+            },
+            () = &mut stopped => break,
         }
     }
     connection.lose(&Error::Closed);

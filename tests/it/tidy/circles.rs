@@ -78,7 +78,15 @@ const INNER: &[(&str, &[&[&str]])] = &[
             &["admin/", "authentication/", "calls.rs"],
             &["stdio/"],
             // The HTTP door: what connections share, streams, what is served, and the door.
-            &["http/headers.rs", "http/page.rs", "http/rules.rs", "http/threads.rs", "http/tls.rs", "http/wires.rs"],
+            &[
+                "http/headers.rs",
+                "http/page.rs",
+                "http/rarely.rs",
+                "http/rules.rs",
+                "http/threads.rs",
+                "http/tls.rs",
+                "http/wires.rs",
+            ],
             &["http/halved.rs", "http/outlet.rs", "http/receipt.rs", "http/replay.rs"],
             &["http/answer.rs", "http/body.rs", "http/session.rs", "http/stream.rs"],
             &["http/get.rs", "http/post.rs", "http/sse.rs", "http/stateless.rs"],
