@@ -1,14 +1,29 @@
 //! Converts bytes to hexadecimal digits, and back.
 
-use std::fmt::Write as _;
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+/// The value of each digit, of either case; `NONE` for characters that are no digits.
+const VALUES: [u8; 256] = {
+    let mut values = [NONE; 256];
+    let mut value = 0;
+    while value < 16 {
+        let digit = DIGITS[value];
+        values[digit as usize] = value as u8;
+        values[digit.to_ascii_uppercase() as usize] = value as u8;
+        value += 1;
+    }
+    values
+};
+const NONE: u8 = 0xff;
 
 /// Returns `bytes` as lowercase hexadecimal digits.
 pub(crate) fn encode(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing to a string never fails.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    let digit = |value: u8| char::from(DIGITS[usize::from(value & 0xf)]);
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        text.push(digit(byte >> 4));
+        text.push(digit(*byte));
+    }
+    text
 }
 
 /// Fills `bytes` from digits of either case. Returns `None` if a character is no digit, or if there are not exactly two
@@ -18,19 +33,14 @@ pub(crate) fn decode(digits: &[u8], bytes: &mut [u8]) -> Option<()> {
         return None;
     }
     let (pairs, _) = digits.as_chunks::<2>();
+    let mut seen = 0;
     for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-        *byte = digit(*high)? << 4 | digit(*low)?;
+        let (high, low) = (VALUES[usize::from(*high)], VALUES[usize::from(*low)]);
+        seen |= high | low;
+        *byte = high << 4 | low;
     }
-    Some(())
-}
-
-fn digit(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        b'A'..=b'F' => Some(digit - b'A' + 10),
-        _ => None,
-    }
+    // A value of 16 or more is `NONE`.
+    (seen < 16).then_some(())
 }
 
 #[cfg(test)]

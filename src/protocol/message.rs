@@ -121,20 +121,23 @@ impl Message {
     }
 
     /// Returns the `id` of the request that a truncated or broken response answers. `None` if the text breaks before
-    /// the `id`, or has a `method`, so that it is no response (`docs/hazards.md` H3, H4).
+    /// the `id`, has two that differ, or has a `method`, so that it is no response (`docs/hazards.md` H3, H4).
     pub(crate) fn answered_by(head: &[u8]) -> Option<RequestId> {
-        let (mut id, mut is_call) = (None, false);
+        let (mut id, mut is_other) = (None, false);
         let mut scanner = Scanner::new(head);
         // The scan fails where the text breaks; the members seen until then are all there is.
         let _ = scanner.object(|key, range| {
             match &*key {
-                "id" => id = std::str::from_utf8(&head[range]).ok().and_then(RequestId::from_raw),
-                "method" => is_call = true,
+                "id" => {
+                    let read = std::str::from_utf8(&head[range]).ok().and_then(RequestId::from_raw);
+                    is_other |= id.replace(read.clone()).is_some_and(|earlier| earlier != read);
+                }
+                "method" => is_other = true,
                 _ => {}
             }
             Ok(())
         });
-        id.filter(|_| !is_call)
+        id.flatten().filter(|_| !is_other)
     }
 
     /// Writes the message.
@@ -326,17 +329,23 @@ impl Envelope {
         let mut envelope = Self::default();
         let (mut is_twice, mut of_params, mut of_result) = (false, 0..0, 0..0);
         let read = scanner.each(|scanner, key| {
-            let key = key_of(&bytes[key]).ok_or_else(|| scanner.fault("a bad key"))?;
-            let range = match &*key {
-                "params" | "result" => scanner.body()?,
+            // As bytes: whether they are UTF-8 is known once the whole body is.
+            let plain = &bytes[key.start + 1..key.end - 1];
+            let decoded = match plain.contains(&b'\\') {
+                true => Some(key_of(&bytes[key]).ok_or_else(|| scanner.fault("a bad key"))?),
+                false => None,
+            };
+            let key = decoded.as_deref().map_or(plain, str::as_bytes);
+            let range = match key {
+                b"params" | b"result" => scanner.body()?,
                 _ => scanner.value()?,
             };
-            match &*key {
-                "params" => of_params = range.clone(),
-                "result" => of_result = range.clone(),
+            match key {
+                b"params" => of_params = range.clone(),
+                b"result" => of_result = range.clone(),
                 _ => {}
             }
-            if let Some(slot) = envelope.slot(&key) {
+            if let Some(slot) = envelope.slot(key) {
                 is_twice |= slot.replace(Raw::trusted(bytes.slice(range))).is_some();
             }
             Ok(())
@@ -351,14 +360,14 @@ impl Envelope {
         (!is_twice && scanner.is_fine(trust)).then_some(envelope)
     }
 
-    fn slot(&mut self, key: &str) -> Option<&mut Option<Raw>> {
+    fn slot(&mut self, key: &[u8]) -> Option<&mut Option<Raw>> {
         Some(match key {
-            "jsonrpc" => &mut self.jsonrpc,
-            "id" => &mut self.id,
-            "method" => &mut self.method,
-            "params" => &mut self.params,
-            "result" => &mut self.result,
-            "error" => &mut self.error,
+            b"jsonrpc" => &mut self.jsonrpc,
+            b"id" => &mut self.id,
+            b"method" => &mut self.method,
+            b"params" => &mut self.params,
+            b"result" => &mut self.result,
+            b"error" => &mut self.error,
             _ => return None,
         })
     }
@@ -375,7 +384,7 @@ impl Envelope {
         let mut envelope = Self::default();
         let mut twice = None;
         let read = scanner.object(|key, range| {
-            if let Some(slot) = envelope.slot(&key)
+            if let Some(slot) = envelope.slot(key.as_bytes())
                 && slot.replace(Raw::trusted(bytes.slice(range))).is_some()
             {
                 twice = Some(key.into_owned());

@@ -139,6 +139,8 @@ fn h3_h4_the_id_of_a_broken_answer() {
     assert_eq!(id(br#"{"jsonrpc":"2.0","result":{"text":"aaa"#), None, "the id is not there yet");
     assert_eq!(id(br#"{"id":7,"method":"ping","params":{"text":"aaa"#), None, "it is no answer");
     assert_eq!(id(br#"{"id":7.5,"result":{"#), None);
+    assert_eq!(id(br#"{"id":7,"id":8,"result":{"#), None, "it could be anybody's");
+    assert_eq!(id(br#"{"id":7,"id":7,"result":{"#), Some(RequestId::Number(7)));
     assert_eq!(id(b"noise"), None);
     assert_eq!(id(b"{\"\xff\":1,\"id\":7}"), None);
 }
