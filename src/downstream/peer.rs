@@ -80,12 +80,15 @@ mod linux {
     /// none.
     pub(super) fn look(of: SocketAddr, to: SocketAddr) -> io::Result<Option<End>> {
         ASKER.with_borrow_mut(|kept| {
-            let mut asker = match kept.take() {
-                Some(asker) => asker,
-                None => Asker::open()?,
-            };
-            let end = asker.ask(of, to)?;
             // A socket that failed is not used again: its answer could still come, to a later question.
+            if let Some(mut asker) = kept.take()
+                && let Ok(end) = asker.ask(of, to)
+            {
+                *kept = Some(asker);
+                return Ok(end);
+            }
+            let mut asker = Asker::open()?;
+            let end = asker.ask(of, to)?;
             *kept = Some(asker);
             Ok(end)
         })
@@ -155,7 +158,7 @@ mod linux {
         }
     }
 
-    fn read(answer: &[u8], sequence: u32) -> io::Result<Option<End>> {
+    pub(super) fn read(answer: &[u8], sequence: u32) -> io::Result<Option<End>> {
         const ERROR: u16 = 2;
         let word = |at: usize| answer.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
         if word(8) != Some(sequence) {
@@ -179,7 +182,7 @@ mod tests {
     use rustix::io::Errno;
     use tokio::net::{TcpListener, TcpSocket};
 
-    use super::linux::{ESTABLISHED, End, judge, look};
+    use super::linux::{ESTABLISHED, End, judge, look, read};
     use super::*;
 
     #[test]
@@ -200,6 +203,17 @@ mod tests {
         for (what, theirs, ours, peer) in cases {
             assert_eq!(judge(theirs, || ours, 1000), peer, "{what}");
         }
+    }
+
+    #[test]
+    fn an_answer_to_another_question_is_none() {
+        let mut answer = [0; 20];
+        answer[4..6].copy_from_slice(&2_u16.to_ne_bytes());
+        answer[8..12].copy_from_slice(&7_u32.to_ne_bytes());
+        answer[16..].copy_from_slice(&(-Errno::NOENT.raw_os_error()).to_ne_bytes());
+        assert_eq!(read(&answer, 7), Ok(None));
+        assert_eq!(read(&answer, 8), Err(Errno::BADMSG));
+        assert_eq!(read(&answer[..10], 7), Err(Errno::BADMSG));
     }
 
     #[tokio::test]

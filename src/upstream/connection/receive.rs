@@ -35,7 +35,7 @@ pub(in crate::upstream) async fn read_pipe(connection: Arc<Connection>, mut read
     loop {
         tokio::select! {
             biased;
-            // First: the reader gives way when it has had its turn.
+            // The reader first: after each turn (`transport/turn.rs`) it yields, and the stop is seen.
             next = reader.next() => match next {
                 Ok(Heard::Message(message)) => connection.receive(None, message),
                 Ok(Heard::Batch(line, no_message)) => {
