@@ -3,22 +3,23 @@
 //! Both builds are up at once, each in front of servers of its own, and take short turns: other load on the machine
 //! then meets both alike. A process is faster or slower for its whole life by where its memory happens to lie, so every
 //! row is measured with several pairs of processes. The figure of a row is the median of the ratios of neighboring
-//! turns. The same build against itself shows how much of a difference is chance.
+//! turns; starts, memory and idle sessions have one figure for each pair. The same build against itself shows how much
+//! of a difference is chance.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark reports to its user")]
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use serde_json::json;
+use tokio::time::timeout;
 
 use crate::Settings;
 use crate::call::Work;
-use crate::hop::{Load, Way};
+use crate::hop::{Load, ROUND, Way};
 use crate::host::{Host, Link, PROGRAM, Servers};
 use crate::load;
-use crate::measure::median;
 use crate::process::loopback;
 use crate::report::{cells, number, table};
 use crate::rows::{Callers, Kind, Row};
@@ -26,9 +27,12 @@ use crate::state;
 
 /// Turns of each pair of processes.
 const TURNS: usize = 4;
-/// A turn has this share of the requests of a row's round: enough that the first ones, which find the caches cold, do
-/// not count.
+/// The requests of a row's round are divided by this: enough remain that the first ones, which find the caches cold,
+/// hardly count.
 const SHARE: usize = 2;
+
+/// The builds, in the order of all pairs.
+const WHICH: [&str; 2] = ["the other build", "this build"];
 
 /// The figures of the other build and of this one, a pair for each turn.
 type Pairs = Vec<[f64; 2]>;
@@ -41,8 +45,9 @@ const SETTLED: Duration = Duration::from_millis(500);
 
 /// Measures the rows with this build and with `other`, and prints a table of the ratios.
 pub(crate) async fn run(other: &Path, rows: &[&Row], settings: &Settings) -> Result<ExitCode> {
-    ensure!(other.is_file(), "--against {}: no such program", other.display());
-    println!("hop: this build against {}, {} pairs of processes, medians", other.display(), settings.rounds);
+    // Whole, because each host starts in a folder of its own.
+    let other = &other.canonicalize().with_context(|| format!("--against {}", other.display()))?;
+    println!("hop: this build against {}, {} pairs of processes, medians", other.display(), pairs_of(settings));
     let mut lines = vec![cells(["row", "unit", "other", "this", "this/other"])];
     let mut failures = Vec::new();
     for row in rows {
@@ -63,8 +68,19 @@ pub(crate) async fn run(other: &Path, rows: &[&Row], settings: &Settings) -> Res
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Returns an even number of pairs: in half of them this build is the older process.
+fn pairs_of(settings: &Settings) -> usize {
+    settings.rounds.next_multiple_of(2)
+}
+
 fn line(row: &str, unit: &str, pairs: &Pairs) -> Vec<String> {
-    let of = |figure: fn(&[f64; 2]) -> f64| median(&pairs.iter().map(figure).collect::<Vec<_>>());
+    let of = |figure: fn(&[f64; 2]) -> f64| {
+        let mut figures: Vec<f64> = pairs.iter().map(figure).filter(|figure| figure.is_finite()).collect();
+        figures.sort_by(f64::total_cmp);
+        // The number of figures is even: the median lies between the two in the middle.
+        let half = figures.len() / 2;
+        Some((figures.get(half.checked_sub(1)?)? + figures.get(half)?) / 2.0)
+    };
     let mut line = vec![row.to_owned(), unit.to_owned()];
     line.extend([
         number(of(|pair| pair[0]), 4),
@@ -76,17 +92,16 @@ fn line(row: &str, unit: &str, pairs: &Pairs) -> Vec<String> {
 
 /// Measures one row with pairs of fresh processes.
 async fn measure(other: &Path, kind: Kind, settings: &Settings) -> Result<Measured> {
+    let programs = [other, Path::new(PROGRAM)];
     let mut all = Measured::new();
-    for at in 0..settings.rounds {
-        // The order alternates, so that neither build is always the older process.
-        let [theirs, ours] = if at % 2 == 0 {
-            let theirs = start(other, kind).await.context("the other build")?;
-            [theirs, start(Path::new(PROGRAM), kind).await?]
-        } else {
-            let ours = start(Path::new(PROGRAM), kind).await?;
-            [start(other, kind).await.context("the other build")?, ours]
-        };
-        for (unit, mut pairs) in compare([&theirs, &ours], kind, settings).await? {
+    for pair in 0..pairs_of(settings) {
+        let order = if pair % 2 == 0 { [0, 1] } else { [1, 0] };
+        let mut started = [None, None];
+        for at in order {
+            started[at] = Some(start(programs[at], kind).await.context(WHICH[at])?);
+        }
+        let [Some(theirs), Some(ours)] = started else { unreachable!("both are started") };
+        for (unit, mut pairs) in compare([&theirs, &ours], order, kind, settings).await? {
             match all.iter_mut().find(|(known, _)| *known == unit) {
                 Some((_, known)) => known.append(&mut pairs),
                 None => all.push((unit, pairs)),
@@ -113,8 +128,9 @@ async fn start(program: &Path, kind: Kind) -> Result<Host> {
     Host::of(program, servers, &host).await
 }
 
-/// Measures a row with one pair of processes.
-async fn compare(hosts: [&Host; 2], kind: Kind, settings: &Settings) -> Result<Measured> {
+/// Measures a row with one pair of processes; where one is measured at a time, in this order.
+async fn compare(hosts: [&Host; 2], order: [usize; 2], kind: Kind, settings: &Settings) -> Result<Measured> {
+    let mut pair = [0.0; 2];
     match kind {
         Kind::Hop { work, callers, calls, .. } => turns(open(hosts, work, callers).await?, calls, settings).await,
         Kind::Ten { calls } => turns(open(hosts, Work::Echo(32), Callers::One).await?, calls, settings).await,
@@ -126,15 +142,18 @@ async fn compare(hosts: [&Host; 2], kind: Kind, settings: &Settings) -> Result<M
             turns(ways(hosts, loads), clients, settings).await
         }
         Kind::Idle { sessions, after } => {
-            let [theirs, ours] = hosts;
-            let pair =
-                state::each_idle(theirs, sessions, after).await?.zip(state::each_idle(ours, sessions, after).await?);
-            Ok(vec![("KB each", pair.map(<[f64; 2]>::from).into_iter().collect())])
+            for at in order {
+                let each = state::each_idle(hosts[at], sessions, after).await.context(WHICH[at])?;
+                pair[at] = each.context("the memory of a process is not told here")?;
+            }
+            Ok(vec![("KB each", vec![pair])])
         }
         Kind::Memory { .. } => {
-            let [theirs, ours] = hosts;
-            let used = async |host: &Host| state::after_use(host.port, &host.process).await;
-            Ok(vec![("MB", used(theirs).await?.zip(used(ours).await?).map(<[f64; 2]>::from).into_iter().collect())])
+            for at in order {
+                let used = state::after_use(hosts[at].port, &hosts[at].process).await.context(WHICH[at])?;
+                pair[at] = used.context("the memory of a process is not told here")?;
+            }
+            Ok(vec![("MB", vec![pair])])
         }
         Kind::Start { .. } => Ok(vec![("ms", vec![hosts.map(|host| host.started_in.as_secs_f64() * 1000.0)])]),
         Kind::Slow { calls, .. } => Ok(vec![("p99", state::tails(hosts, settings.calls(calls) / SHARE, TURNS).await?)]),
@@ -146,7 +165,8 @@ async fn open(hosts: [&Host; 2], work: Work, callers: Callers) -> Result<[Way; 2
     let open = async |host: &Host| {
         load::Callers::open(loopback(host.port), work, callers.count(), callers.sessions()).await.map(Load::Callers)
     };
-    Ok(ways(hosts, [open(theirs).await.context("the other build")?, open(ours).await?]))
+    let [other, this] = WHICH;
+    Ok(ways(hosts, [open(theirs).await.context(other)?, open(ours).await.context(this)?]))
 }
 
 fn ways(hosts: [&Host; 2], loads: [Load; 2]) -> [Way; 2] {
@@ -162,7 +182,8 @@ async fn turns(mut ways: [Way; 2], calls: usize, settings: &Settings) -> Result<
     for turn in 0..=TURNS {
         let first = turn % 2;
         for at in [first, 1 - first] {
-            ways[at].round(calls).await.context(["the other build", "this build"][at])?;
+            let turn = timeout(ROUND, ways[at].round(calls)).await.context("a turn timed out");
+            turn.and_then(|turn| turn).context(WHICH[at])?;
         }
         if turn == 0 {
             // The first turn only warms up.

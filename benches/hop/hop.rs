@@ -17,7 +17,7 @@ use crate::process::{Process, Role, free_port, loopback};
 use crate::rows;
 
 /// How long one round may take before its row counts as failed.
-const ROUND: Duration = Duration::from_secs(120);
+pub(crate) const ROUND: Duration = Duration::from_secs(120);
 
 /// The medians of one way over all rounds.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,8 @@
 //! time of the program in the middle, the ratio of the host's CPU time to the floor's, and the bounds that this project
 //! sets itself. Slow results do not fail the run.
 //!
-//! `cargo bench --bench hop -- [--quick] [--floors | --against PROGRAM] [--only TEXT]...`: `--quick` runs fewer rounds, `--floors` leaves
-//! out the host, and `--only` selects rows whose name contains the text.
+//! `cargo bench --bench hop -- [--quick] [--floors | --against PROGRAM] [--only TEXT]...`: `--quick` runs fewer rounds,
+//! `--floors` leaves out the host, and `--only` selects rows whose name contains the text.
 //!
 //! `--against PROGRAM` compares this build with another one in place of the floors: see [`against`]. On two cores, where
 //! the processes happen to run changes a figure by half, so run that on one.
