@@ -60,8 +60,9 @@ pub(crate) async fn run(other: &Path, rows: &[&Row], settings: &Settings) -> Res
     println!();
     table(&lines);
     println!(
-        "\nCPU: milliseconds of the host a request. p50: microseconds. this/other: the median of the ratios of turns."
+        "\nCPU: milliseconds of the host a request. p50, p99: microseconds. this/other: the median of the ratios."
     );
+    println!("\"10 servers : 1\" is calls beside ten servers here, \"2 threads : 1\" calls through two threads.");
     for failure in &failures {
         println!("\nnot measured: {failure}");
     }
