@@ -28,7 +28,7 @@ pub(crate) fn set_number(number: usize) {
 }
 
 /// Returns how many threads a host has for connections unless the config says a number: one on one or two cores, where
-/// clients and servers need the rest, else one for each core, and 8 at most.
+/// clients and servers run, too, else one for each core, and 8 at most.
 #[cfg(feature = "server")]
 pub(crate) fn usual() -> usize {
     match available_parallelism().map_or(1, usize::from) {

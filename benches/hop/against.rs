@@ -37,7 +37,7 @@ const WHICH: [&str; 2] = ["the other build", "this build"];
 /// The figures of the other build and of this one, a pair for each turn.
 type Pairs = Vec<[f64; 2]>;
 
-/// What is measured of a row: a unit, and its figures.
+/// The figures of a row, by unit.
 type Measured = Vec<(&'static str, Pairs)>;
 
 /// How long a pair runs before its first turn: a host drops pages that only its start needed.

@@ -175,7 +175,7 @@ impl Way {
         Ok(())
     }
 
-    /// Drops what was measured so far.
+    /// Removes all figures.
     pub(crate) fn forget(&mut self) {
         self.p50s.clear();
         self.cpus.clear();

@@ -134,7 +134,7 @@ pub(super) async fn issuer(web: &Web, issuer: &str) -> Result<Issuer, Error> {
     for url in places(&base) {
         if let Found::This(document) = web.document::<IssuerDocument>(&url).await? {
             if document.issuer != issuer {
-                return Err(Error::metadata(&url, "says that it is another issuer than the one requested"));
+                return Err(Error::metadata(&url, "names a different issuer than the one requested"));
             }
             return checked(document, &url);
         }
@@ -163,7 +163,7 @@ pub(super) async fn itself(web: &Web, server: &Url) -> Result<Issuer, Error> {
     let at = well_known(&base, "oauth-authorization-server", false);
     if let Found::This(document) = web.document::<IssuerDocument>(&at).await? {
         if document.issuer.trim_end_matches('/') != origin {
-            return Err(Error::metadata(&at, "says that it is another issuer than the one requested"));
+            return Err(Error::metadata(&at, "names a different issuer than the one requested"));
         }
         return checked(document, &at);
     }

@@ -10,7 +10,7 @@ use crate::downstream::admin::{self, At, Guests, StatusSocket};
 use crate::error::{Error, ErrorKind};
 use crate::queues::STUCK;
 
-/// The open socket of a daemon without a port.
+/// The open socket of a daemon that listens on no TCP port.
 ///
 /// ```no_run
 /// # async fn serve(host: &mcp_host::Host, at: &mcp_host::admin::At) -> Result<(), mcp_host::Error> {

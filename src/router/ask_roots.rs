@@ -18,8 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const NO_CALL: u64 = u64::MAX;
 
 impl Client {
-    /// Returns the client's roots. Returns `None` if they do not matter for the client's choice of a lease
-    /// (connection), or if a modern client has not told them.
+    /// Returns the client's roots. Returns `None` if they do not affect which lease (connection) the client
+    /// gets, or if a client of 2026-07-28 has not told them.
     pub(super) async fn roots_for(self: &Arc<Self>, server: &Server) -> Option<Arc<Told>> {
         if !server.wants_roots(self.profile()) || server.is_sessionless(&self.who) {
             return None;

@@ -142,9 +142,7 @@ impl Driver {
             let method = entry.text("method").map(|method| Method::parse(&method));
             let method = method
                 .filter(|method| matches!(method, Method::RootsList | Method::CreateMessage | Method::Elicit))
-                .ok_or_else(|| {
-                    Failure::malformed("an `input_required` result with a request of no kind that is known")
-                })?;
+                .ok_or_else(|| Failure::malformed("an `input_required` result with a request of an unknown kind"))?;
             let (params, id) = self.params(&entry);
             let (ask, answer) = Ask::gathered(&key, stage.version, method.clone(), params);
             let call = Some((stage.call, stage.leg));

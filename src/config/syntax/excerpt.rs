@@ -26,7 +26,7 @@ const SHOWN: [&str; 17] = [
     "uri",
     "url",
 ];
-/// How many lines before the shown line are read, to find the key that its values belong to.
+/// How many lines before the shown line are read, to find the key that the values in it belong to.
 const BEFORE: usize = 40;
 /// How many characters of a line are shown.
 const WIDTH: usize = 100;

@@ -112,8 +112,8 @@ impl ResourceServer {
         self.0.paths.iter().any(|known| known == path).then_some(&*self.0.metadata)
     }
 
-    /// Authenticates a request. The result is pending only if the token's key is unknown, and not if no key could make
-    /// the token valid.
+    /// Authenticates a request. The result is pending only if the token's key is unknown and the token could still be
+    /// valid.
     pub(super) fn authenticate(&self, headers: &HeaderMap) -> AuthProgress {
         let inner = &self.0;
         let token = match token(headers) {
