@@ -52,5 +52,5 @@ async fn h69_a_server_that_is_its_own_issuer_is_no_other_one() {
     })
     .await;
     let error = refused(&server).await;
-    assert!(error.contains("another issuer"), "{error}");
+    assert!(error.contains("a different issuer than the one requested"), "{error}");
 }

@@ -15,7 +15,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_mcp-host");
 const ELSEWHERE: &[(&str, &str)] = &[
     ("cargo install", "it builds for minutes; `.ci/run` builds the same program"),
     ("cargo build", "`.ci/run` builds the same program, and the examples without optimization"),
-    ("cargo bench", "it measures for minutes"),
+    ("taskset -c 0 cargo bench", "it measures for minutes"),
     ("cargo test", "this is one of them"),
     ("MCP_HOST_SIM_SEEDS=10000 cargo test", ".ci/run"),
     ("tests/", ".ci/run"),
