@@ -7,6 +7,7 @@
 //! `part.rs`, `build.rs` and `catalog.rs`.
 
 mod build;
+mod canonical;
 mod catalog;
 mod circle;
 #[cfg(any(feature = "schemas", test))]
@@ -24,12 +25,14 @@ mod offer;
 mod owners;
 mod part;
 mod piece;
+mod pin;
 mod rewrite;
 mod schema;
 mod servers;
 mod settle;
 mod text;
 mod through;
+mod tree;
 
 use std::fmt;
 

@@ -17,6 +17,7 @@ mod cost;
 mod model;
 mod offer;
 mod pieces;
+mod pin;
 mod resources;
 mod rewrite;
 
