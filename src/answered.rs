@@ -49,6 +49,7 @@ pub(crate) enum Kind {
     AuthRequired,
     ShuttingDown,
     InvalidArguments,
+    NeedsApproval,
 }
 
 impl Kind {
@@ -64,6 +65,7 @@ impl Kind {
             Self::AuthRequired => "auth_required",
             Self::ShuttingDown => "shutting_down",
             Self::InvalidArguments => "invalid_arguments",
+            Self::NeedsApproval => "needs_approval",
         }
     }
 }
@@ -175,7 +177,7 @@ struct Details<'a> {
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 9] = [
+    const KINDS: [Kind; 10] = [
         Kind::Timeout,
         Kind::OutcomeUnknown,
         Kind::Unavailable,
@@ -185,6 +187,7 @@ mod tests {
         Kind::AuthRequired,
         Kind::ShuttingDown,
         Kind::InvalidArguments,
+        Kind::NeedsApproval,
     ];
 
     #[test]

@@ -45,6 +45,7 @@ pub mod name;
 #[doc(hidden)]
 pub mod nearest;
 mod observe;
+pub mod pins;
 pub mod protocol;
 mod queues;
 pub mod redact;
@@ -70,7 +71,7 @@ pub use host::{
 #[cfg(feature = "server")]
 pub use host::{HttpEndpoint, SocketEndpoint};
 pub use in_process::InProcess;
-pub use manager::{ConfigStatus, Reload, ServerStatus, StateChange};
+pub use manager::{ConfigStatus, DefinitionNews, Reload, ServerStatus, StateChange};
 pub use protocol::{ErrorObject, Method, Outcome, Profile, Raw};
 pub use registry::{Catalog, Entry};
 pub use router::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus};

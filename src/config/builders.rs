@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    Audit, Auth, Config, Era, Helper, HostAuth, HostSettings, HostTls, Join, Limits, Manifest, Prefix, Remote, Restart,
+    Approval, Audit, Auth, Config, Era, Helper, HostAuth, HostSettings, HostTls, Join, Limits, Manifest, Prefix, Remote, Restart,
     Roots, Secret, Secrets, Server, Sharing, Start, Stdio, Tls, Transport,
 };
 use crate::exposed::Naming;
@@ -103,6 +103,13 @@ impl Server {
     #[must_use]
     pub fn repeatable(self, tools: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { repeatable: texts(tools), ..self }
+    }
+
+    /// Leaves parts of its definitions that change all the time out of their pins: JSON pointers such as
+    /// `/_meta/updatedAt`. A pointer to the name or the input schema has no effect.
+    #[must_use]
+    pub fn pin_ignore(self, pointers: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { pin_ignore: texts(pointers), ..self }
     }
 
     /// Trusts the server's own annotations about which of its tools may be retried.
@@ -340,6 +347,12 @@ impl HostSettings {
         self
     }
 
+    /// Sets what happens when a server lists a definition that was not approved.
+    #[must_use]
+    pub fn approval(self, approval: Approval) -> Self {
+        Self { approval, ..self }
+    }
+
     /// Logs each call to a file.
     #[must_use]
     pub fn audit(self, audit: Audit) -> Self {
@@ -405,7 +418,7 @@ mod tests {
             "repeatable": ["read"], "trustAnnotations": true,
             "restart": { "maxRetries": 1, "minDelay": "1s", "maxDelay": "2s" },
             "includeTools": ["a*"], "excludeTools": ["ab"], "rename": { "ac": "c" }, "roots": "none", "prefix": "auto",
-            "description": "notes",
+            "description": "notes", "pinIgnore": ["/_meta/at"],
         });
         let program = Stdio::new("npx").args(["-y", "notes"]).env("MODE", "x").cwd("/srv").forward_env(["LANG"]);
         let restart = Restart { max_retries: 1, min_delay: seconds(1), max_delay: seconds(2) };
@@ -414,7 +427,7 @@ mod tests {
         let made = made.era(Era::Modern).start_timeout(seconds(7)).call_timeout(seconds(7200));
         let made = made.max_concurrent(3, seconds(9)).repeatable(["read"]).trust_annotations().restart(restart);
         let made = made.include_tools(["a*"]).exclude_tools(["ab"]).rename("ac", "c").roots(Roots::None);
-        let made = made.prefix(Prefix::Auto).description("notes");
+        let made = made.prefix(Prefix::Auto).description("notes").pin_ignore(["/_meta/at"]);
         let read = parsed(&json!({ "mcpServers": { "notes": entry } })).servers.remove(0);
         assert!(read.same_as(&made), "{read:#?}\n{made:#?}");
     }

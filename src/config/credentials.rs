@@ -35,6 +35,7 @@ impl Server {
             rename: _,
             roots: _,
             prefix: _,
+            pin_ignore: _,
             description: _,
             disabled: _,
             unusable: _,

@@ -58,7 +58,7 @@ pub(crate) use self::contents::Watcher;
 pub use self::helper::Helper;
 pub(crate) use self::helper::is_own_header;
 pub use self::host::{
-    Audit, BearerClient, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, SecretKey, Secrets, StoreKind,
+    Approval, Audit, BearerClient, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, SecretKey, Secrets, StoreKind,
 };
 pub(crate) use self::inherit::passes as inherits;
 #[cfg(feature = "keyring")]
@@ -176,6 +176,8 @@ keys! {
         queue_timeout: time -> Duration = Duration::from_secs(30),
         /// Tools, by the server's own names, whose calls may be repeated after a lost connection.
         repeatable: list -> Vec<String> = Vec::new(),
+        /// JSON pointers to parts of definitions that change all the time: a change there needs no approval.
+        pin_ignore: pointers -> Vec<String> = Vec::new(),
         /// The user's description of the server.
         description: note -> Option<String> = None,
         /// Tools to rename: from the server's own name to the name that clients see, without the prefix.

@@ -10,6 +10,7 @@ use super::report::{Place, Report};
 use super::shape::Flavor;
 use super::syntax::Value;
 use super::{Roots, Server, Start, transport};
+use crate::protocol::Pointer;
 
 /// Keys of other clients that are suggested, like our own keys, for a misspelled key.
 const THEIRS: [&str; 5] = ["autoReconnect", "enabled", "retryAttempts", "timeout", "transport"];
@@ -215,6 +216,16 @@ impl Field<'_> {
 
     /// Reads a list of texts.
     pub(super) fn list(&self, report: &mut Report) -> Option<Vec<String>> {
+        Some(self.texts(report))
+    }
+
+    /// Reads JSON pointers.
+    pub(super) fn pointers(&self, report: &mut Report) -> Option<Vec<String>> {
+        for item in self.items(report) {
+            if let Some(Err(wrong)) = item.node.text().map(Pointer::parse) {
+                report.problem(item.at, &item.path, wrong);
+            }
+        }
         Some(self.texts(report))
     }
 

@@ -231,6 +231,7 @@ impl HostBuilder {
         let nature = Nature::of(lineage);
         let (manager, news) =
             Manager::start_in(nature, config.clone(), &memory, info.clone(), self.state.as_deref(), keys);
+        manager.keep_pins(self.state.as_deref());
         if let Some(state) = &self.state {
             manager.keep_listings(state, !self.waits);
         }

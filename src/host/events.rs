@@ -3,7 +3,7 @@
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::conversation::ListsChange;
-use crate::manager::StateChange;
+use crate::manager::{DefinitionNews, StateChange};
 use crate::transport::{LogMessage, Spoken, StderrLine};
 
 /// An event in a host: a change, or a message from a server.
@@ -17,6 +17,7 @@ use crate::transport::{LogMessage, Spoken, StderrLine};
 ///     match event {
 ///         Event::State(change) => println!("{} is {}", change.server, change.to),
 ///         Event::Lists(lists) if lists.tools => println!("the tools have changed"),
+///         Event::Definition(news) => println!("{} of {} has changed", news.name, news.server),
 ///         Event::Log(message) => println!("{}: {}", message.server, message.data),
 ///         Event::Stderr(line) => println!("{}: {}", line.server, line.text),
 ///         _ => {}
@@ -32,6 +33,8 @@ pub enum Event {
     /// Tool, prompt or resource lists have changed since [`Host::catalog`](super::Host::catalog) first returned them,
     /// or since the last such event.
     Lists(ListsChange),
+    /// A server lists a definition that was not approved.
+    Definition(DefinitionNews),
     /// A server sent a log message.
     Log(LogMessage),
     /// The process of a server wrote a line to standard error.
@@ -53,6 +56,8 @@ pub enum Event {
 pub struct Events {
     states: broadcast::Receiver<StateChange>,
     lists: broadcast::Receiver<ListsChange>,
+    /// `None` if nothing is compared.
+    definitions: Option<broadcast::Receiver<DefinitionNews>>,
     /// `None` if only changes are wanted.
     spoken: Option<broadcast::Receiver<Spoken>>,
 }
@@ -61,9 +66,10 @@ impl Events {
     pub(super) fn new(
         states: broadcast::Receiver<StateChange>,
         lists: broadcast::Receiver<ListsChange>,
+        definitions: Option<broadcast::Receiver<DefinitionNews>>,
         spoken: Option<broadcast::Receiver<Spoken>>,
     ) -> Self {
-        Self { states, lists, spoken }
+        Self { states, lists, definitions, spoken }
     }
 
     /// Waits for the next event; returns `None` once the host is gone.
@@ -76,6 +82,7 @@ impl Events {
                 biased;
                 change = self.states.recv() => change.map(Event::State),
                 lists = self.lists.recv() => lists.map(Event::Lists),
+                news = heard(&mut self.definitions) => news.map(Event::Definition),
                 spoken = heard(&mut self.spoken) => spoken.map(Event::from),
             };
             match received {
@@ -87,9 +94,9 @@ impl Events {
     }
 }
 
-async fn heard(spoken: &mut Option<broadcast::Receiver<Spoken>>) -> Result<Spoken, RecvError> {
-    match spoken {
-        Some(spoken) => spoken.recv().await,
+async fn heard<T: Clone>(from: &mut Option<broadcast::Receiver<T>>) -> Result<T, RecvError> {
+    match from {
+        Some(from) => from.recv().await,
         None => std::future::pending().await,
     }
 }
@@ -111,7 +118,7 @@ mod tests {
     #[tokio::test]
     async fn a_flood_of_lines_hides_no_change_of_lists() {
         let (states, lists, spoken) = (broadcast::Sender::new(4), broadcast::Sender::new(4), Listeners::default());
-        let mut events = Events::new(states.subscribe(), lists.subscribe(), Some(spoken.subscribe()));
+        let mut events = Events::new(states.subscribe(), lists.subscribe(), None, Some(spoken.subscribe()));
         let announcer = Announcer::new("a", spoken);
         lists.send(ListsChange { tools: true, ..ListsChange::default() }).unwrap();
         (0..2000).for_each(|line| announcer.stderr(&line.to_string()));

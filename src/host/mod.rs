@@ -5,6 +5,7 @@
 //! is built on it. A question is a request from a server to its client, such as elicitation. **Invariant:** the host
 //! owns every task; after [`Host::shutdown`] none of its processes is alive.
 
+mod approval;
 mod builder;
 mod call;
 mod conversation;
@@ -132,7 +133,7 @@ impl Host {
     /// and to lines that servers write to standard error.
     #[must_use]
     pub fn events(&self) -> Events {
-        Events::new(self.0.manager.events(), self.0.own.lists.subscribe(), Some(self.0.manager.spoken()))
+        self.events_with(Some(self.0.manager.spoken()))
     }
 
     /// Subscribes, from now on, to changes of server states and of lists, and to nothing that servers say: that would
@@ -140,7 +141,12 @@ impl Host {
     #[doc(hidden)]
     #[must_use]
     pub fn changes(&self) -> Events {
-        Events::new(self.0.manager.events(), self.0.own.lists.subscribe(), None)
+        self.events_with(None)
+    }
+
+    fn events_with(&self, spoken: Option<tokio::sync::broadcast::Receiver<crate::transport::Spoken>>) -> Events {
+        let manager = &self.0.manager;
+        Events::new(manager.events(), self.0.own.lists.subscribe(), manager.definition_news(), spoken)
     }
 
     /// Returns the clients at the doors of this host, the oldest first. The embedding program is not one of them.

@@ -128,6 +128,11 @@ fn named(files: &[PathBuf]) -> String {
     files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
+/// Reports whether any host is above this process.
+pub(crate) fn is_below() -> bool {
+    !hosts(&std::env::var_os(VARIABLE).unwrap_or_default()).is_empty() || !notes::above().is_empty()
+}
+
 impl Lineage {
     /// Finds the hosts above this process, and leaves a note of this host for hosts below it.
     ///

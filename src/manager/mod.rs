@@ -23,6 +23,7 @@ mod leases;
 mod list_key;
 mod lists;
 mod looks;
+mod pins;
 mod reload;
 mod room;
 mod sharing;
@@ -53,6 +54,7 @@ pub(crate) use lease::Principal;
 pub(crate) use lease::Who;
 pub(crate) use leases::{NoLease, Stay};
 pub(crate) use reload::Calling;
+pub use pins::DefinitionNews;
 pub use reload::{ConfigStatus, Reload};
 pub(crate) use room::{Parking, Waiting, share};
 #[cfg(test)]
@@ -128,6 +130,8 @@ pub(crate) struct Server {
     traits: sharing::Traits,
     /// Whether its lists from earlier runs are kept, and read.
     kept: kept::KeptState,
+    /// What of its lists may be shown.
+    pinned: pins::Pinned,
     /// Whether the server is this host itself, so that it gets no more requests.
     is_this_host: AtomicBool,
     /// Whether it speaks both eras (with sessions and without).
@@ -145,10 +149,11 @@ impl Server {
     fn new(
         config: config::Server,
         memory: Option<Starter>,
-        resources: UriMode,
+        host: &config::HostSettings,
         known: &Arc<Known>,
         keys: &Keychain,
     ) -> Self {
+        let resources = host.naming.resources;
         let naming = Arc::new(ServerNaming {
             prefix: config.prefix,
             include: config.include_tools.clone(),
@@ -172,6 +177,7 @@ impl Server {
             label: config.alias.as_str().into(),
             scrubber: config.scrubber().into(),
             brings_credentials: config.brings_credentials(),
+            pinned: pins::Pinned::new(host.approval, &config.pin_ignore),
             config,
             naming,
             target,
@@ -269,6 +275,8 @@ struct Inner {
     /// The offer of a server that has not listed yet.
     nothing: Arc<Offer>,
     known: Arc<Known>,
+    /// The records of what was approved.
+    pins: OnceLock<Arc<pins::Keeper>>,
     /// The lists on disk for the next start, if lists are kept.
     kept: OnceLock<Arc<kept::Kept>>,
     /// Queues the starts of leases, so that they do not delay the first list.
@@ -335,6 +343,7 @@ impl Manager {
             owners: Mutex::default(),
             nothing: Arc::default(),
             known,
+            pins: OnceLock::new(),
             kept: OnceLock::new(),
             starts: Arc::default(),
             keys,
@@ -473,7 +482,7 @@ fn servers(
     let server = |mut config: config::Server| {
         let start = memory.get(&config.name).cloned();
         config.inherit(&host.inherit_env);
-        Arc::new(Server::new(config, start, host.naming.resources, known, keys))
+        Arc::new(Server::new(config, start, host, known, keys))
     };
     configs.into_iter().map(server).collect()
 }

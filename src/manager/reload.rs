@@ -93,6 +93,7 @@ impl Manager {
         self.0.world.nature.lineage.follow(&config);
         let (settings, pending) = self.settings().with(config.host);
         let mut new = servers(config.servers, memory, &settings, &self.0.known, &self.0.keys);
+        let approval = settings.approval;
         let pending = pending.into_iter().map(str::to_owned).collect();
         let mut done = Reload { pending, ..Reload::default() };
         for server in &mut new {
@@ -119,6 +120,8 @@ impl Manager {
         let fresh: Vec<Arc<Server>> =
             new.iter().filter(|new| !old.iter().any(|old| Arc::ptr_eq(old, new))).cloned().collect();
         self.recall(&fresh);
+        self.recall_pins(&fresh);
+        new.iter().for_each(|server| server.pinned.choose(approval));
         self.0.servers.store(Arc::new(new));
         for server in fresh {
             self.tell_fixed(&server, &old);

@@ -89,6 +89,12 @@ pub struct ServerStatus {
     pub resource_templates: usize,
     /// Definitions that were repaired or dropped, and why.
     pub problems: Vec<String>,
+    /// Definitions that differ from what was approved, a line for each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<String>,
+    /// How many of these are withheld from clients until somebody approves them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub withheld: usize,
     /// Whether the last list failed and an older one is served.
     pub degraded: bool,
     /// Whether `/readyz` waits for it.
@@ -235,6 +241,8 @@ impl Manager {
             resources: count(Kind::Resources),
             resource_templates: count(Kind::ResourceTemplates),
             problems: problems.iter().map(|problem| server.scrubber.scrub(problem).into_owned()).collect(),
+            changed: server.changed_lines(),
+            withheld: server.withheld().len(),
             degraded: status.as_ref().is_some_and(|status| status.degraded),
             required: server.config.required,
             ready_after_ms: status.as_ref().and_then(|status| status.ready_after).map(milliseconds),
@@ -297,6 +305,11 @@ fn last_error(server: &Server, upstreams: &[Arc<Upstream>]) -> Option<LastError>
         Some(LastError { current, at: status.caused.unwrap_or(status.since), text: status.cause? })
     });
     errors.max_by_key(|error| (error.current, error.at))
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 fn milliseconds(duration: std::time::Duration) -> u64 {

@@ -79,7 +79,13 @@ impl Manager {
         let instructions = peer.map_or(before, |peer| peer.instructions.as_deref().map(Into::into));
         let listing = Listing { offer, instructions };
         if state == StateName::Connected {
-            self.keep_listing(server, upstream, key, &listing, &listed);
+            self.pin(server, key, &listing.offer, listing.instructions.clone());
+            if let Some(shown) = server.passing(listing.offer.clone()) {
+                // What is withheld is not kept.
+                let instructions = listing.instructions.clone().and_then(|text| server.passing_instructions(text));
+                let shown = Listing { offer: shown, instructions };
+                self.keep_listing(server, upstream, key, &shown, &listed);
+            }
         }
         if server.is_one_clients(upstream) && !is_anybodys(upstream, &listed) {
             return;

@@ -98,7 +98,8 @@ impl Manager {
         let end = Instant::now() + wait;
         // The servers are awaited side by side: a login that is slow to read delays no other server.
         let each = servers.iter().filter(|server| known(server, who).is_none()).map(async |server| {
-            let _ = tokio::time::timeout_at(end, server.kept.wait()).await;
+            let read = futures_util::future::join(server.kept.wait(), server.pins_read());
+            let _ = tokio::time::timeout_at(end, read).await;
             if known(server, who).is_some() {
                 return;
             }
@@ -231,7 +232,7 @@ impl Manager {
         let everything = Scope::default();
         let parts = self.parts(&everything, |server| {
             let offers = server.upstreams().into_iter().filter_map(|upstream| upstream.offer());
-            offers.last().or_else(|| server.last_offers.newest())
+            server.passing(offers.last().or_else(|| server.last_offers.newest())?)
         });
         self.0.look(&everything, &parts)
     }
@@ -271,8 +272,9 @@ impl Manager {
                 .into_iter()
                 .filter_map(|upstream| upstream.connection()?.peer().cloned());
             let now = peers.filter_map(|peer| peer.instructions).last();
-            let Some(own) = now.map(Into::into).or_else(|| server.last_instructions(stale)) else { continue };
-            let own: Arc<str> = own;
+            let own: Option<Arc<str>> = now.map(Into::into).or_else(|| server.last_instructions(stale));
+            let own = server.with_withheld(own.and_then(|own| server.passing_instructions(own)));
+            let Some(own) = own else { continue };
             if text.is_empty() {
                 text += "Several MCP servers behind one endpoint. A tool or prompt `NAME` of server `ALIAS` is called `ALIAS__NAME` here.";
             }
@@ -304,6 +306,10 @@ impl Manager {
 /// run. Never a listing under another key: resources name files.
 pub(super) fn known(server: &Server, who: &Who) -> Option<Arc<Offer>> {
     let own = Manager::lease_of(server, who).and_then(|upstream| upstream.offer());
+    server.passing(listed_to(server, who, own)?)
+}
+
+fn listed_to(server: &Server, who: &Who, own: Option<Arc<Offer>>) -> Option<Arc<Offer>> {
     let under = |key: &ListKey| server.last_offers.of(key).map(|listing| listing.offer);
     let own_key = || Some(server.key_of(who)).filter(|key| *key != ListKey::Rest);
     let rest = || server.rest(who).and_then(|upstream| upstream.offer());

@@ -17,6 +17,7 @@ mod notes;
 mod opened;
 pub(crate) mod ours;
 mod part;
+mod pointer;
 pub(crate) mod raw;
 mod scan;
 pub(crate) mod sse;
@@ -39,6 +40,7 @@ pub use method::Method;
 pub(crate) use notes::Names;
 pub(crate) use opened::Opened;
 pub(crate) use part::Part;
+pub(crate) use pointer::Pointer;
 pub(crate) use raw::Edits;
 #[doc(hidden)]
 pub use raw::object;

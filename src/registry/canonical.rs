@@ -4,8 +4,6 @@
 //! keeps its value; `9007199254740993` and `1e400`, which no double holds, stay as written. Members with equal names all
 //! count and keep their order, because readers differ in which one they take.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "pins are kept and compared in a later step"))]
-
 use super::tree::{Item, Tree, characters, first_of, inside};
 
 /// Returns the canonical form of one value.

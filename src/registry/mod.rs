@@ -9,6 +9,7 @@
 mod build;
 mod canonical;
 mod catalog;
+mod change;
 mod circle;
 #[cfg(any(feature = "schemas", test))]
 mod compiled;
@@ -38,6 +39,9 @@ use std::fmt;
 
 #[doc(hidden)]
 pub use catalog::BadCursor;
+pub use change::{Change as DefinitionChange, Class};
+pub(crate) use change::{changes, is_mild, likeness};
+pub use pin::{NoPin, Pin};
 pub use catalog::Catalog;
 pub(crate) use catalog::{Resolution, Target};
 pub(crate) use contribution::Contribution;

@@ -74,10 +74,12 @@ pub(super) fn dialect(revision: ProtocolVersion) -> usize {
 }
 
 /// One definition. All names in it are still the server's own.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Definition {
     pub(super) name: Arc<str>,
     pub(super) json: Raw,
+    /// What the server said, if that is not what is shown.
+    said: Option<Raw>,
     pub(super) name_at: Range<u32>,
     pub(super) links: Box<[(Range<u32>, String)]>,
     pub(super) headers: Option<Box<[ParamHeader]>>,
@@ -170,8 +172,41 @@ impl Offer {
         self.list(kind).definitions.iter().map(|definition| &definition.json)
     }
 
+    /// Returns the names in a list, each with its definition exactly as the server sent it.
+    pub(crate) fn said(&self, kind: Kind) -> impl Iterator<Item = (&Arc<str>, &Raw)> {
+        self.list(kind).definitions.iter().map(|definition| (&definition.name, definition.as_said()))
+    }
+
+    /// Returns the names in a list whose definitions are shown with repairs, each with what the server sent.
+    pub(crate) fn mended(&self, kind: Kind) -> impl Iterator<Item = (&Arc<str>, &Raw)> {
+        self.list(kind).definitions.iter().filter_map(|definition| Some((&definition.name, definition.said.as_ref()?)))
+    }
+
+    /// Returns the offer without the definitions that `is_out` names; `None` if it names none of them.
+    pub(crate) fn without(&self, mut is_out: impl FnMut(Kind, &str, &Raw) -> bool) -> Option<Self> {
+        let mut lists = self.lists.clone();
+        let mut changed = false;
+        for kind in Kind::ALL {
+            let all = &self.list(kind).definitions;
+            let kept: Vec<Definition> =
+                all.iter().filter(|one| !is_out(kind, &one.name, one.as_said())).cloned().collect();
+            if kept.len() < all.len() {
+                changed = true;
+                let List { asked, problems, .. } = &**self.list(kind);
+                lists[kind as usize] = Arc::new(List::new(kept, *asked, problems.clone()));
+            }
+        }
+        changed.then(|| Self::new(lists, self.failures.clone()))
+    }
+
     pub(super) fn list(&self, kind: Kind) -> &Arc<List> {
         &self.lists[kind as usize]
+    }
+}
+
+impl Definition {
+    fn as_said(&self) -> &Raw {
+        self.said.as_ref().unwrap_or(&self.json)
     }
 }
 
@@ -201,12 +236,15 @@ struct Draft {
     over: usize,
     /// The number of definitions that came from this host itself.
     circular: usize,
+    /// What the server sent in place of what is read here, by name.
+    said: HashMap<String, Raw>,
 }
 
 #[derive(Debug)]
 struct DraftPart {
     name: Arc<str>,
     json: Range<usize>,
+    said: Option<Raw>,
     name_at: Range<u32>,
     links: Box<[(Range<u32>, String)]>,
     headers: Option<Box<[ParamHeader]>>,
@@ -285,7 +323,11 @@ impl OfferBuilder {
                 Ok(Some(item)) => {
                     cost += DEFINITION + item.as_bytes().len();
                     let is_marked = reading.marks && kind == Kind::Tools;
-                    self.take(kind, &if is_marked { task::marked(&item) } else { item });
+                    if is_marked {
+                        self.take(kind, &task::marked(&item), &item);
+                    } else {
+                        self.take(kind, &item, &item);
+                    }
                 }
                 Ok(None) => {
                     self.drafts[kind as usize].complete = reading.next.is_none();
@@ -305,6 +347,11 @@ impl OfferBuilder {
     /// Records that a list could not be read, and why.
     pub(crate) fn fail(&mut self, kind: Kind, reason: &str) {
         self.drafts[kind as usize].failed = Some(format!("the list of {kind} failed: {reason}"));
+    }
+
+    /// Sets what the server once sent as the definition with this name, which is about to be read as it was shown.
+    pub(crate) fn was_said(&mut self, kind: Kind, name: &str, said: Raw) {
+        self.drafts[kind as usize].said.insert(name.to_owned(), said);
     }
 
     /// Reports whether a list could not be read.
@@ -350,7 +397,8 @@ impl OfferBuilder {
         Ok(Reading { kind, items, next, marks: false })
     }
 
-    fn take(&mut self, kind: Kind, item: &Raw) {
+    /// Takes a definition; `said` is what the server sent for it.
+    fn take(&mut self, kind: Kind, item: &Raw, said: &Raw) {
         let marked;
         let mut item = item;
         if let Some(through) = &self.through {
@@ -368,7 +416,7 @@ impl OfferBuilder {
         }
         let draft = &mut self.drafts[kind as usize];
         match definition::check(kind, item.as_value(), item.bytes(), &self.caps, self.rule) {
-            Ok(checked) => draft.add(kind, checked, &self.caps, &mut self.bytes),
+            Ok(checked) => draft.add(kind, checked, said, &self.caps, &mut self.bytes),
             Err((name, reason)) => {
                 let label = name.as_deref().map_or_else(|| "without name".to_owned(), quoted);
                 draft.problems.add(|| format!("{} {label} left out: it {reason}", kind.word()));
@@ -378,7 +426,7 @@ impl OfferBuilder {
 }
 
 impl Draft {
-    fn add(&mut self, kind: Kind, checked: Checked, caps: &Caps, bytes: &mut usize) {
+    fn add(&mut self, kind: Kind, checked: Checked, said: &Raw, caps: &Caps, bytes: &mut usize) {
         let Checked { name, json, mends, name_at, links, headers } = checked;
         let length = json.as_bytes().len();
         if (kind == Kind::Tools && self.parts.len() >= caps.tools) || *bytes + length > caps.definitions {
@@ -397,8 +445,17 @@ impl Draft {
         let start = self.text.len();
         self.text.extend_from_slice(json.as_bytes());
         let headers = (!headers.is_empty()).then(|| headers.into());
-        let hash = short(Sha256::new().chain_update(&*name).chain_update([0]).chain_update(json.as_bytes()));
-        self.parts.push(DraftPart { name, json: start..self.text.len(), name_at, links: links.into(), headers, hash });
+        let mut hash = Sha256::new().chain_update(&*name).chain_update([0]).chain_update(json.as_bytes());
+        let is_as_said = said.as_bytes() == json.as_bytes();
+        let said = self.said.remove(&*name).or_else(|| (!is_as_said).then(|| said.detached()));
+        if let Some(said) = &said {
+            // Lists that differ only in what was repaired are different lists: each has its own pins.
+            hash.update([0]);
+            hash.update(said.as_bytes());
+        }
+        let hash = short(hash);
+        let json = start..self.text.len();
+        self.parts.push(DraftPart { name, json, said, name_at, links: links.into(), headers, hash });
     }
 
     fn finish(self, kind: Kind, caps: &Caps) -> (Arc<List>, Option<String>) {
@@ -428,9 +485,9 @@ impl Draft {
 
 impl DraftPart {
     fn cut(self, text: &Bytes) -> Definition {
-        let Self { name, json, name_at, links, headers, hash } = self;
+        let Self { name, json, said, name_at, links, headers, hash } = self;
         let json = Raw::trusted(text.slice(json));
-        Definition { name, json, name_at, links, headers, hash }
+        Definition { name, json, said, name_at, links, headers, hash }
     }
 }
 

@@ -3,8 +3,6 @@
 //! A [`Pin`] covers every member but those that the config tells it to leave out (`pinIgnore`). `canonical.rs` has the
 //! form that is hashed.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "pins are kept and compared in a later step"))]
-
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,13 +13,13 @@ use sha2::{Digest, Sha256};
 use super::canonical;
 use super::tree::{Item, Tree};
 use crate::hex;
-use crate::protocol::Raw;
+use crate::protocol::{Pointer, Raw};
 
 const PREFIX: &str = "sha256:";
 
 /// The SHA-256 of a definition in its canonical form.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Pin([u8; 32]);
+pub struct Pin([u8; 32]);
 
 impl Pin {
     /// Pins a definition without what `ignore` names.
@@ -56,7 +54,7 @@ impl fmt::Debug for Pin {
 /// Why a text is no pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected `sha256:` and 64 hexadecimal digits")]
-pub(crate) struct NoPin;
+pub struct NoPin;
 
 impl FromStr for Pin {
     type Err = NoPin;
@@ -81,61 +79,15 @@ impl<'de> Deserialize<'de> for Pin {
     }
 }
 
-/// What a pin always covers: the members by which a definition is found, and what may be sent.
-const COVERED: [&str; 3] = ["name", "uriTemplate", "inputSchema"];
-
-/// A JSON pointer (RFC 6901) to a part of definitions that pins leave out.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Pointer(Vec<String>);
-
-impl Pointer {
-    /// Reads a pointer.
-    ///
-    /// # Errors
-    /// With what is wrong: it is no pointer, or it names what a pin always covers.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        if text.is_empty() {
-            return Err("names the whole definition; name a member, as in \"/_meta/updatedAt\"".to_owned());
-        }
-        let Some(rest) = text.strip_prefix('/') else {
-            return Err(format!("{text:?} is no JSON pointer: it begins with `/`, as in \"/_meta/updatedAt\""));
-        };
-        let tokens = rest.split('/').map(unescaped).collect::<Option<Vec<_>>>();
-        let tokens = tokens
-            .ok_or_else(|| format!("{text:?} is no JSON pointer: `~` is written as `~0`, and `/` in a name as `~1`"))?;
-        match tokens.first() {
-            Some(first) if COVERED.contains(&first.as_str()) => {
-                Err(format!("{text:?} names `{first}`, which a pin always covers; leave it out"))
-            }
-            _ => Ok(Self(tokens)),
-        }
-    }
-}
-
-fn unescaped(token: &str) -> Option<String> {
-    let mut parts = token.split('~');
-    let mut out = parts.next()?.to_owned();
-    for part in parts {
-        let (character, rest) = match part.as_bytes().first()? {
-            b'0' => ('~', &part[1..]),
-            b'1' => ('/', &part[1..]),
-            _ => return None,
-        };
-        out.push(character);
-        out.push_str(rest);
-    }
-    Some(out)
-}
-
 /// Marks the values that pointers name. Where several members have the name, all are marked.
 fn left_out(tree: &Tree<'_>, ignore: &[Pointer]) -> Vec<bool> {
     if ignore.is_empty() {
         return Vec::new();
     }
     let mut marks = vec![false; tree.len()];
-    for Pointer(tokens) in ignore {
+    for pointer in ignore {
         let mut named = vec![tree.root()];
-        for token in tokens {
+        for token in pointer.tokens() {
             named = named.into_iter().flat_map(|item| inner(item, token)).collect();
         }
         named.iter().for_each(|item| marks[item.at()] = true);

@@ -97,6 +97,15 @@ impl Failure {
         Self::new(Kind::InvalidArguments, text)
     }
 
+    /// The server's definition differs from the approved one, and the user wants it withheld.
+    pub(super) fn needs_approval(what: &str, name: &str, server: &str) -> Self {
+        let text = format!(
+            "has a {what} {} that is new or has changed since it was approved; a person can run `mcp-host approve {server}`",
+            Theirs(name)
+        );
+        Self::new(Kind::NeedsApproval, text)
+    }
+
     /// One client has `limit` requests in flight and gets no more.
     pub(super) fn client_limit(limit: usize) -> Self {
         Self::overloaded(format!("more than {limit} requests at once (host.limits.pendingPerClient)"))

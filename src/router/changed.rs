@@ -26,10 +26,14 @@ pub(super) fn shown_before(manager: &Manager, client: &Client, forward: &Forward
 /// Returns why the request must not be sent on that lease, or `None` if it may be. The reason is a change of the tool
 /// or prompt since the client was shown it.
 pub(super) fn changed(forward: &Forward, upstream: &Upstream) -> Option<Failure> {
-    let (shown, kind) = (forward.shown.as_ref()?, kind(&forward.method)?);
+    let kind = kind(&forward.method)?;
+    let word = if kind == Kind::Tools { "tool" } else { "prompt" };
+    if forward.server.is_strict() && is_withheld(forward, upstream, kind) {
+        return Some(Failure::needs_approval(word, &forward.target, &forward.server.config.name));
+    }
+    let shown = forward.shown.as_ref()?;
     let now = upstream.offer().filter(|now| now.hash() != shown.hash() && !now.failed(kind))?;
     let before = shown.definition(kind, &forward.target)?;
-    let word = if kind == Kind::Tools { "tool" } else { "prompt" };
     let Some(definition) = now.definition(kind, &forward.target) else {
         return Some(Failure::gone(word, &forward.target));
     };
@@ -41,6 +45,13 @@ pub(super) fn changed(forward: &Forward, upstream: &Upstream) -> Option<Failure>
     // Arguments that did not fit the old definition either are the client's own mistake, which the server reports
     // itself.
     misfit(before, arguments.as_ref()).is_none().then(|| Failure::takes_others(&forward.target, &why))
+}
+
+/// Reports whether the server lists the tool or prompt in a form that is not approved.
+fn is_withheld(forward: &Forward, upstream: &Upstream, kind: Kind) -> bool {
+    let has = |offer: &Offer| offer.definition(kind, &forward.target).is_some();
+    let Some(now) = upstream.offer().filter(|now| has(now)) else { return false };
+    forward.server.passing(now).is_none_or(|passing| !has(&passing))
 }
 
 /// Returns the kind of list that shows what the request names: tools or prompts; `None` for other requests.

@@ -31,6 +31,8 @@ pub(super) struct Routes {
 #[derive(Debug)]
 pub(super) enum Lost {
     Astray(Astray),
+    /// The server lists it in a form that is not approved.
+    Withheld(Arc<Server>),
     /// The name belongs to a server that has never listed anything and cannot be reached.
     Down(Arc<Server>, Failure),
 }
@@ -41,6 +43,9 @@ impl Lost {
         let (what, name) = (wanted.what.word(), Theirs(&wanted.name));
         let text = match self {
             Self::Down(server, failure) => return failure.of(&server),
+            Self::Withheld(server) => {
+                return Failure::needs_approval(what, &wanted.name, &server.config.name).of(&server);
+            }
             Self::Astray(Astray::Removed) => return Failure::removed().of_host(),
             Self::Astray(Astray::Unknown) => format!("unknown {what}: {name}"),
             Self::Astray(Astray::Ambiguous(names)) => {
@@ -98,6 +103,12 @@ impl Routes {
             if let (true, Some((server, failure))) = (is_unknown(&found), down) {
                 return Err(Lost::Down(server, failure));
             }
+        }
+        if is_unknown(&found)
+            && let Some(pinned) = what.pinned()
+            && let Some(server) = self.manager.withholding(client.principal(), pinned, name)
+        {
+            return Err(Lost::Withheld(server));
         }
         found.map_err(Lost::Astray)
     }

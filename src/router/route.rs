@@ -17,6 +17,7 @@ use super::client::Client;
 use crate::answered::Answered;
 use crate::config::Limits;
 use crate::manager::Server;
+use crate::pins::What as Pinned;
 use crate::protocol::{ErrorObject, Method, Raw, Request, Theirs};
 use crate::registry::{Catalog, Entry, Kind, ParamHeader, Resolution, Target};
 
@@ -197,6 +198,18 @@ pub(super) enum Astray {
     Removed,
 }
 
+impl What {
+    /// Returns what has a pin; `None` for what has none.
+    pub(super) fn pinned(self) -> Option<Pinned> {
+        match self {
+            Self::Tool => Some(Pinned::Tool),
+            Self::Prompt => Some(Pinned::Prompt),
+            Self::Template => Some(Pinned::ResourceTemplate),
+            Self::Resource | Self::Nothing => None,
+        }
+    }
+}
+
 /// The snapshots in which names are looked up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Map<'a> {
@@ -255,6 +268,12 @@ impl Map<'_> {
         };
         let server = self.servers.iter().find(|server| server.id == target.server).ok_or(Astray::Removed)?.clone();
         let Target { name: target, .. } = target;
+        // What no table has is not pinned, so it is not known to be approved.
+        let kind = what.pinned().and_then(Pinned::kind).filter(|_| server.is_strict());
+        let alias = &server.config.alias;
+        if kind.is_some_and(|kind| self.callable.entry_of(kind, alias, &target).is_none()) {
+            return Err(Astray::Unknown);
+        }
         let listed =
             if what == What::Tool { Listed::of(self.callable, name, &server, &target) } else { Listed::default() };
         Ok(Route::One(One { server, target, listed }))

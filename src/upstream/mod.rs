@@ -102,6 +102,11 @@ impl fmt::Debug for Target {
 }
 
 impl Target {
+    /// Reports whether the server is part of this process.
+    pub(crate) fn is_memory(&self) -> bool {
+        matches!(self, Self::Memory(_))
+    }
+
     /// The authorizer of this server, if it may require access tokens.
     pub(crate) fn tokens(&self) -> Option<&Arc<auth::Authorizer>> {
         match self {

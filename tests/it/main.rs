@@ -36,6 +36,8 @@ mod limits;
 mod mistakes;
 #[cfg(all(unix, feature = "cli"))]
 mod offers;
+#[cfg(all(unix, feature = "cli"))]
+mod pins;
 #[cfg(feature = "cli")]
 mod processes;
 #[cfg(feature = "cli")]

@@ -66,7 +66,7 @@ pub(crate) enum Command {
     Read(Read),
     /// Get a prompt
     Prompt(Prompt),
-    /// Show what a project's config would start, and approve it
+    /// Show what is new or has changed at servers and in a project's config, and approve it
     Approve(Approve),
     /// Show the servers and clients of a running `serve`
     Status(Status),
@@ -211,6 +211,12 @@ pub(crate) struct Approve {
     /// Only this server
     #[arg(value_name = "SERVER")]
     pub(crate) server: Option<String>,
+    /// Only definitions with such a name, with * and ? for the rest
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) tool: Option<String>,
+    /// Take back what was approved of definitions: they wait for approval again
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) revoke: bool,
     /// Approve without asking
     #[arg(short, long)]
     pub(crate) yes: bool,

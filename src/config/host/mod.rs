@@ -2,6 +2,7 @@
 //! environment variables, and command-line flags.
 
 mod access;
+mod approval;
 mod audit;
 mod join;
 mod layers;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use url::Url;
 
 pub use self::access::{BearerClient, HostAuth, HostTls};
+pub use self::approval::Approval;
 pub use self::audit::Audit;
 pub use self::join::Join;
 use self::layers::Layers;
@@ -90,6 +92,8 @@ pub struct HostSettings {
     pub tasks: bool,
     /// Variables that the programs of all servers inherit from our environment if they are set: names and globs.
     pub inherit_env: Vec<String>,
+    /// What happens when a server lists a definition that the user has not approved.
+    pub approval: Approval,
     /// Where to log each call; `None` means nowhere.
     pub audit: Option<Audit>,
     /// Whether other processes of this user use a running daemon with the same config; `None` means the default,
@@ -121,6 +125,7 @@ impl Default for HostSettings {
             param_headers: false,
             tasks: true,
             inherit_env: Vec::new(),
+            approval: Approval::default(),
             audit: None,
             join: None,
             idle_exit: Duration::from_secs(600),
@@ -210,6 +215,9 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     }
     if let Some(field) = fields.take(&[inherit::KEY], report) {
         settings.inherit_env = inherit::read(&field, report);
+    }
+    if let Some(approval) = fields.take(&["approval"], report).and_then(|field| field.word(report)) {
+        settings.approval = approval;
     }
     if let Some(field) = fields.take(&["audit"], report) {
         settings.audit = audit::read(&field, report);
@@ -309,11 +317,10 @@ fn naming(naming: &mut Naming, mut fields: Fields<'_>, report: &mut Report) {
 /// believes closed.
 fn lacking(fields: &mut Fields<'_>, report: &mut Report) {
     fields.refuse(&["sanitizeResults"], report);
-    for (name, only) in [("validate", "definitions"), ("approval", "off")] {
-        let Some(field) = fields.take(&[name], report) else { continue };
-        if field.text(report).is_some_and(|text| text != only) {
-            let problem = report.problem(field.at, &field.path, format!("this build knows \"{only}\" only"));
-            problem.help(format!("write \"{only}\", or remove the key"));
-        }
+    let (name, only) = ("validate", "definitions");
+    let Some(field) = fields.take(&[name], report) else { return };
+    if field.text(report).is_some_and(|text| text != only) {
+        let problem = report.problem(field.at, &field.path, format!("this build knows \"{only}\" only"));
+        problem.help(format!("write \"{only}\", or remove the key"));
     }
 }

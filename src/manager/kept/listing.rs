@@ -1,12 +1,14 @@
 //! One kept listing as text: written like a server's response, and read by the same reader under the same caps. A file
 //! is trusted no more than the server itself, because anyone may have changed it.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde::Serialize;
 
 use super::{ListKey, Listing};
 use crate::lineage::HostId;
-use crate::protocol::{ProtocolVersion, Raw};
+use crate::protocol::{ProtocolVersion, Raw, object};
 use crate::registry::{Caps, Kind, Offer, OfferBuilder, ParamHeaders};
 use crate::upstream::instructions;
 
@@ -51,6 +53,9 @@ struct Written<'a> {
     prompts: Option<Vec<&'a Raw>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     resource_templates: Option<Vec<&'a Raw>>,
+    /// What the server sent for definitions that are shown with repairs, by list and name: pins are made of it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    said: BTreeMap<&'static str, BTreeMap<&'a str, &'a Raw>>,
 }
 
 /// Reports whether an offer may be kept: none of its lists failed. A list that failed may be back at the next start.
@@ -62,6 +67,10 @@ pub(super) fn is_whole(offer: &Offer) -> bool {
 pub(super) fn write(page: &Page) -> Vec<u8> {
     let offer = &page.listing.offer;
     let list = |kind| offer.has(kind).then(|| offer.definitions(kind).collect());
+    let mended = |kind: Kind| {
+        let said: BTreeMap<&str, &Raw> = offer.mended(kind).map(|(name, said)| (&**name, said)).collect();
+        (!said.is_empty()).then_some((kind.member(), said))
+    };
     let written = Written {
         version: VERSION,
         key: page.key.text(),
@@ -70,6 +79,7 @@ pub(super) fn write(page: &Page) -> Vec<u8> {
         tools: list(Kind::Tools),
         prompts: list(Kind::Prompts),
         resource_templates: list(Kind::ResourceTemplates),
+        said: KINDS.into_iter().filter_map(mended).collect(),
     };
     serde_json::to_vec(&written).unwrap_or_default()
 }
@@ -93,7 +103,12 @@ pub(super) fn read(text: Vec<u8>, reader: &Reader) -> Option<(String, Listing)> 
         // If the server is itself a host, its definitions already carry its id.
         builder = builder.below(own.as_str(), None);
     }
+    let said = result.member("said");
     for kind in KINDS {
+        let mended = said.as_ref().and_then(|said| said.member(kind.member()));
+        for (name, said) in mended.iter().filter_map(|mended| object(mended.as_value())).flatten() {
+            builder.was_said(kind, &name, Raw::trusted(Bytes::copy_from_slice(said.get().as_bytes())));
+        }
         if result.member(kind.member()).is_some() && builder.page(kind, &result).ok()?.is_some() {
             // A kept listing is one page.
             return None;

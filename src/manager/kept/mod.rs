@@ -341,7 +341,6 @@ mod tests {
 
     use super::*;
     use crate::config::{self, Remote};
-    use crate::exposed::UriMode;
     use crate::protocol::{ProtocolVersion, Raw};
     use crate::registry::{Caps, Kind, OfferBuilder, ParamHeaders};
 
@@ -349,7 +348,7 @@ mod tests {
         let remote = Remote::new(format!("https://{name}.example/mcp").parse().unwrap());
         let entry = config::Server::new("it", Transport::Http(remote)).unwrap();
         let known = Arc::new(crate::manager::Known::load(None));
-        Arc::new(Server::new(entry, None, UriMode::Passthrough, &known, &Default::default()))
+        Arc::new(Server::new(entry, None, &Default::default(), &known, &Default::default()))
     }
 
     fn due(server: &Arc<Server>, login: &str) -> Due {

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::super::canonical;
-use super::super::pin::{Pin, Pointer};
+use super::super::pin::Pin;
+use crate::protocol::Pointer;
 use super::super::tree::Tree;
 use super::*;
 

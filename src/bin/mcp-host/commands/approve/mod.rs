@@ -1,13 +1,15 @@
-//! `mcp-host approve`: shows what a project's config would start and which certificates have changed, and records the
-//! user's approval of exactly that (`docs/hazards.md` H93, H33).
+//! `mcp-host approve`: shows what a project's config would start, which certificates have changed, and which definitions
+//! servers have changed, and records the user's approval of exactly that (`docs/hazards.md` H93, H33, H85).
 
 mod certificates;
+mod definitions;
 
 use std::path::Path;
 
 use mcp_host::Certificates;
 use mcp_host::approvals::Approvals;
 use mcp_host::config::{Project, Server};
+use mcp_host::pins;
 use serde::Serialize;
 
 use super::agreed;
@@ -36,6 +38,7 @@ struct Item<'a> {
 enum All<'a> {
     Project(&'a Item<'a>),
     Certificate(&'a certificates::Item<'a>),
+    Definition(&'a definitions::Item<'a>),
 }
 
 pub(crate) async fn run(args: &Approve, common: &Common, output: &Output) -> Result<Exit, Failure> {
@@ -44,6 +47,13 @@ pub(crate) async fn run(args: &Approve, common: &Common, output: &Output) -> Res
         plan.server(name)?;
     }
     let wanted = |server: &&Server| args.server.as_ref().is_none_or(|name| server.is_called(name));
+    if pins::is_below_a_host() {
+        let error = "a server of a running mcp-host has started this, and no server may approve anything";
+        return Err(Failure::new(Exit::Denied, error).help("run it in a terminal of your own"));
+    }
+    if args.revoke {
+        return revoke(args, plan.config.servers.iter().filter(wanted), output).await;
+    }
     let waiting: Vec<(&Server, &Project)> = plan
         .config
         .servers
@@ -51,12 +61,12 @@ pub(crate) async fn run(args: &Approve, common: &Common, output: &Output) -> Res
         .filter(wanted)
         .filter_map(|server| Some((server, server.project.as_ref().filter(|project| !project.approved)?)))
         .collect();
-    let directory = state_directory().ok_or_else(|| {
-        Failure::new(Exit::Failed, "there is no directory to keep approvals in").help("set HOME or XDG_STATE_HOME")
-    })?;
+    let directory = directory()?;
     let kept = Certificates::new(Some(&directory));
     let mut certificates = certificates::of(plan.config.servers.iter().filter(wanted), &kept)?;
-    if waiting.is_empty() && certificates.is_empty() {
+    let glob = args.tool.as_deref();
+    let mut definitions = definitions::of(plan.config.servers.iter().filter(wanted), &directory, glob).await?;
+    if waiting.is_empty() && certificates.is_empty() && definitions.is_empty() {
         return nothing(&plan, output);
     }
     let approvals = Approvals::of(&directory);
@@ -74,12 +84,14 @@ pub(crate) async fn run(args: &Approve, common: &Common, output: &Output) -> Res
     }
     if !output.json {
         let lines = items.iter().flat_map(lines).chain(certificates.iter().flat_map(certificates::lines));
+        let lines = lines.chain(definitions.iter().flat_map(definitions::lines));
         output.lines(lines.collect::<Vec<String>>())?;
     }
     let agreed =
-        args.yes || (output.interactive() && agreed(&questions(items.len(), certificates.len()), output).await);
+        args.yes || (output.interactive() && agreed(&questions(items.len(), certificates.len(), definitions.len()), output).await);
     if agreed {
         certificates::accept(&mut certificates, &kept, output).await?;
+        definitions::accept(&mut definitions, &directory).await?;
     }
     if agreed && !items.is_empty() {
         let servers = waiting.iter().map(|(server, project)| (server.name.as_str(), *project));
@@ -88,19 +100,36 @@ pub(crate) async fn run(args: &Approve, common: &Common, output: &Output) -> Res
         items.iter_mut().for_each(|item| item.approved = true);
     }
     if output.json {
-        output.value(
-            &(items.iter().map(All::Project)).chain(certificates.iter().map(All::Certificate)).collect::<Vec<_>>(),
-        )?;
+        let all = items.iter().map(All::Project).chain(certificates.iter().map(All::Certificate));
+        output.value(&all.chain(definitions.iter().map(All::Definition)).collect::<Vec<_>>())?;
     }
     if agreed {
         let names = items.iter().map(|item| item.server).chain(certificates.iter().map(certificates::Item::server));
-        let names: Vec<&str> = names.collect();
+        let names = names.map(str::to_owned).chain(definitions.iter().map(definitions::Item::name));
+        let names: Vec<String> = names.collect();
         output.remark(&format!("approved: {}", names.join(", ")));
         return Ok(Exit::Ok);
     }
     let server = args.server.as_ref().map(|name| format!(" {}", text::quoted(name))).unwrap_or_default();
     let help = format!("mcp-host approve{server} --yes approves what is shown, without being asked");
     Err(Failure::new(Exit::Denied, "nothing was approved").help(help))
+}
+
+fn directory() -> Result<std::path::PathBuf, Failure> {
+    state_directory().ok_or_else(|| {
+        Failure::new(Exit::Failed, "there is no directory to keep approvals in").help("set HOME or XDG_STATE_HOME")
+    })
+}
+
+/// Takes back the approval of definitions.
+async fn revoke<'a>(
+    args: &Approve,
+    servers: impl Iterator<Item = &'a Server>,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let count = definitions::revoke(servers, &directory()?, args.tool.as_deref()).await?;
+    output.remark(&format!("{} wait for approval again", text::count(count, "definition")));
+    Ok(Exit::Ok)
 }
 
 fn failed(error: impl std::fmt::Display) -> Failure {
@@ -113,16 +142,17 @@ fn nothing(plan: &Plan, output: &Output) -> Result<Exit, Failure> {
     } else if plan.config.project {
         output.remark("nothing to approve: everything is approved");
     } else {
-        output.remark("nothing to approve: only configs found in the working directory need approval");
+        output.remark("nothing to approve: no definition has changed, and only configs found in the working directory need approval");
     }
     Ok(Exit::Ok)
 }
 
 /// Returns the question that asks the user to approve.
-fn questions(servers: usize, certificates: usize) -> String {
+fn questions(servers: usize, certificates: usize, definitions: usize) -> String {
     let start = (servers > 0).then(|| format!("start {} like this", text::count(servers, "server")));
     let believe = (certificates > 0).then(|| format!("trust {}", text::count(certificates, "certificate")));
-    format!("{}? [y/N]", [start, believe].into_iter().flatten().collect::<Vec<_>>().join(", "))
+    let accept = (definitions > 0).then(|| format!("accept {}", text::count(definitions, "definition")));
+    format!("{}? [y/N]", [start, believe, accept].into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
 /// Formats a server to approve, as a diff if it was approved before.

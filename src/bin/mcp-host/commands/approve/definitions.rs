@@ -1,0 +1,99 @@
+//! Definitions that servers have changed since they were approved (`docs/hazards.md` H85).
+
+use std::path::Path;
+
+use mcp_host::config::Server;
+use mcp_host::pins::{DefinitionChange, Pins, Waiting, What};
+use serde::Serialize;
+
+use super::failed;
+use crate::report::Failure;
+use crate::text;
+
+/// One definition, as `--json` prints it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Item<'a> {
+    #[serde(skip)]
+    server: &'a Server,
+    #[serde(flatten)]
+    shown: Waiting,
+    approved: bool,
+}
+
+impl Item<'_> {
+    /// Returns what it is, in words.
+    pub(super) fn name(&self) -> String {
+        subject(&self.shown)
+    }
+}
+
+/// Returns what waits at these servers, as far as the names match `glob`.
+pub(super) async fn of<'a>(
+    servers: impl Iterator<Item = &'a Server>,
+    state: &Path,
+    glob: Option<&str>,
+) -> Result<Vec<Item<'a>>, Failure> {
+    let pins = Pins::of(state);
+    let mut items = Vec::new();
+    for server in servers {
+        let waiting = pins.waiting(server).await.map_err(failed)?;
+        let wanted = waiting.into_iter().filter(|one| glob.is_none_or(|glob| mcp_host::pins::matches(glob, one)));
+        items.extend(wanted.map(|shown| Item { server, shown, approved: false }));
+    }
+    Ok(items)
+}
+
+/// Approves exactly what was shown.
+pub(super) async fn accept(items: &mut [Item<'_>], state: &Path) -> Result<(), Failure> {
+    let pins = Pins::of(state);
+    for item in items.iter_mut() {
+        item.approved = pins.approve(item.server, std::slice::from_ref(&item.shown)).await.map_err(failed)? > 0;
+        if !item.approved {
+            return Err(failed(format!("{} has changed once more since it was shown", subject(&item.shown))));
+        }
+    }
+    Ok(())
+}
+
+/// Takes back approvals; returns how many definitions wait again.
+pub(super) async fn revoke<'a>(
+    servers: impl Iterator<Item = &'a Server>,
+    state: &Path,
+    glob: Option<&str>,
+) -> Result<usize, Failure> {
+    let pins = Pins::of(state);
+    let mut count = 0;
+    for server in servers {
+        count += pins.revoke(server, glob).await.map_err(failed)?;
+    }
+    Ok(count)
+}
+
+/// Formats a definition: how it differs from what was approved.
+pub(super) fn lines(item: &Item<'_>) -> Vec<String> {
+    let shown = &item.shown;
+    let is_new = shown.changes.iter().any(|change| change.before.is_none() && change.path.is_empty());
+    let how = if is_new { "is not approved" } else { "has changed since it was approved" };
+    let mut lines = vec![format!("{} {how}:", subject(shown))];
+    for change in &shown.changes {
+        lines.extend(differing(change));
+    }
+    lines.push(String::new());
+    lines.iter().map(|line| text::line(line).into_owned()).collect()
+}
+
+fn differing(change: &DefinitionChange) -> Vec<String> {
+    let place = if change.path.is_empty() { String::new() } else { format!(" {}", change.path) };
+    let mut lines = vec![format!("  {}{place}", change.class)];
+    lines.extend(change.before.iter().map(|text| format!("  - {text}")));
+    lines.extend(change.after.iter().map(|text| format!("  + {text}")));
+    lines
+}
+
+fn subject(shown: &Waiting) -> String {
+    match shown.what {
+        What::Instructions => format!("the instructions of server `{}`", shown.server),
+        what => format!("{what} `{}` of server `{}`", shown.name, shown.server),
+    }
+}

@@ -1,0 +1,35 @@
+//! What waits for the user's approval, for programs that embed the host.
+
+use super::Host;
+use crate::error::{Error, ErrorKind};
+use crate::pins::Waiting;
+
+impl Host {
+    /// Returns the definitions that differ from what was approved, and those of new servers under
+    /// [`Approval::Ask`](crate::config::Approval::Ask), server by server.
+    ///
+    /// ```no_run
+    /// # async fn approve(host: &mcp_host::Host) -> Result<(), mcp_host::Error> {
+    /// let waiting = host.waiting_for_approval().await?;
+    /// for one in &waiting {
+    ///     println!("{} {} of {}: {:?}", one.what, one.name, one.server, one.changes);
+    /// }
+    /// // A person has said yes to exactly these.
+    /// host.approve(&waiting).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If the record of a server cannot be read.
+    pub async fn waiting_for_approval(&self) -> Result<Vec<Waiting>, Error> {
+        self.0.manager.unapproved().await.map_err(|error| Error::from_source(ErrorKind::Internal, error))
+    }
+
+    /// Approves exactly these definitions, as far as their servers still list them so. Returns how many that are.
+    ///
+    /// # Errors
+    /// If the record of a server cannot be read or written. Its definitions are not approved then.
+    pub async fn approve(&self, shown: &[Waiting]) -> Result<usize, Error> {
+        self.0.manager.approve(shown).await.map_err(|error| Error::from_source(ErrorKind::Internal, error))
+    }
+}

@@ -1,0 +1,308 @@
+//! The record of one server: which definitions the user approved, and what the server says now (`docs/hazards.md` H85).
+//!
+//! In: whole listings, approvals. Out: what has changed, and what may be shown. Pure, but for the time that comes in.
+//! **Invariant:** a form that is not approved stays out until an approval names exactly it. What is approved is never
+//! forgotten for a form that is not.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Waiting, What};
+use crate::config::Approval;
+use crate::protocol::Raw;
+use crate::registry::{Class, DefinitionChange, Pin, changes, is_mild, likeness};
+
+/// How many approved forms of one name are kept.
+const FORMS: usize = 4;
+/// A name with more than this many forms within [`UNSTABLE_FOR`] is unstable.
+const STABLE: usize = 2;
+/// In seconds.
+const UNSTABLE_FOR: u64 = 3600;
+/// From this likeness on, an added definition counts as a removed one with a new name.
+const RENAMED: f64 = 0.8;
+
+/// The record of one server.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Book {
+    /// The server's name in the config, for people who look at the file.
+    #[serde(default)]
+    pub(super) server: String,
+    /// Whether a whole listing was ever seen.
+    #[serde(default)]
+    pub(super) is_begun: bool,
+    #[serde(default)]
+    pub(super) records: BTreeMap<What, BTreeMap<String, Record>>,
+}
+
+/// What is known about one name.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// The approved forms, newest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) approved: Vec<Form>,
+    /// What the server says now, if that is not approved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) now: Option<Form>,
+    /// The forms seen lately, and when, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    seen: Vec<(Pin, u64)>,
+    /// Whether the server has stopped listing it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    gone: bool,
+}
+
+/// One form of a definition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Form {
+    pub(crate) pin: Pin,
+    /// The definition as the server sent it.
+    pub(crate) text: String,
+}
+
+/// One definition of a listing.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub(crate) what: What,
+    pub(crate) name: String,
+    pub(crate) form: Form,
+}
+
+/// What one server lists now.
+#[derive(Clone, Debug)]
+pub(crate) struct Listing {
+    pub(crate) said: Vec<Said>,
+    /// Whether a name that is missing here is gone. The list of a single client says nothing about others.
+    pub(crate) is_everything: bool,
+}
+
+/// A change of one definition, compared with what was approved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notice {
+    pub(crate) what: What,
+    pub(crate) name: String,
+    pub(crate) classes: Vec<Class>,
+    /// The former name of what is added.
+    pub(crate) renamed: Option<String>,
+    /// Whether clients see it nevertheless.
+    pub(crate) passes: bool,
+}
+
+/// What came of a listing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Judged {
+    /// The changes that were not told before.
+    pub(crate) notices: Vec<Notice>,
+    /// Whether the record has changed.
+    pub(crate) is_changed: bool,
+}
+
+impl Record {
+    fn knows(&self, pin: Pin) -> bool {
+        self.approved.iter().any(|form| form.pin == pin)
+    }
+
+    fn approve(&mut self, form: Form) {
+        self.approved.retain(|other| other.pin != form.pin);
+        self.approved.push(form);
+        let over = self.approved.len().saturating_sub(FORMS);
+        self.approved.drain(..over);
+        self.now = None;
+    }
+
+    /// Notes a form; returns whether the name had too many of them lately.
+    fn note(&mut self, pin: Pin, at: u64) -> bool {
+        self.seen.retain(|(other, when)| *other != pin && at.saturating_sub(*when) < UNSTABLE_FOR);
+        self.seen.push((pin, at));
+        self.seen.len() > STABLE
+    }
+
+    fn last(&self) -> Option<&Form> {
+        self.approved.last()
+    }
+}
+
+impl Book {
+    /// Takes what the server lists now. `before` is the record of the same server before its config entry changed.
+    pub(crate) fn judge(&mut self, listing: &Listing, approval: Approval, at: u64, before: Option<&Self>) -> Judged {
+        let mut judged = Judged::default();
+        let is_first = !std::mem::replace(&mut self.is_begun, true);
+        judged.is_changed = is_first;
+        let old = self.clone();
+        let listed: HashSet<(What, &str)> = listing.said.iter().map(|said| (said.what, &*said.name)).collect();
+        for said in &listing.said {
+            let record = self.records.entry(said.what).or_default().entry(said.name.clone()).or_default();
+            let pin = said.form.pin;
+            judged.is_changed |= std::mem::take(&mut record.gone);
+            if record.knows(pin) {
+                judged.is_changed |= record.now.take().is_some();
+                continue;
+            }
+            if record.now.as_ref().is_some_and(|now| now.pin == pin) {
+                continue;
+            }
+            judged.is_changed = true;
+            if is_first && approval != Approval::Ask {
+                record.approve(said.form.clone());
+                let known = before.and_then(|before| before.record(said.what, &said.name)?.last());
+                if before.is_some() && known.is_none_or(|known| known.pin != pin) {
+                    judged.notices.push(notice(said, known, true, before, &listed));
+                }
+                continue;
+            }
+            let is_unstable = record.note(pin, at);
+            let last = record.last().cloned();
+            let mut told = notice(said, last.as_ref(), approval == Approval::Warn, Some(&old), &listed);
+            let mild = last.is_some() && !is_unstable && is_mild(&told.classes);
+            if mild && approval == Approval::Tofu {
+                told.passes = true;
+                record.approve(said.form.clone());
+            } else {
+                record.now = Some(said.form.clone());
+            }
+            judged.notices.push(told);
+        }
+        if listing.is_everything {
+            self.miss(&listed, &mut judged);
+        }
+        judged
+    }
+
+    /// Notes the names that the server does not list any more.
+    fn miss(&mut self, listed: &HashSet<(What, &str)>, judged: &mut Judged) {
+        for (what, records) in &mut self.records {
+            for (name, record) in records {
+                if record.gone || listed.contains(&(*what, name)) {
+                    continue;
+                }
+                record.gone = true;
+                judged.is_changed = true;
+                let was_shown = !record.approved.is_empty();
+                record.now = None;
+                let moved = judged.notices.iter().any(|told| told.what == *what && told.renamed.as_ref() == Some(name));
+                if was_shown && !moved {
+                    let (what, name) = (*what, name.clone());
+                    let classes = vec![Class::Removed];
+                    judged.notices.push(Notice { what, name, classes, renamed: None, passes: true });
+                }
+            }
+        }
+    }
+
+    /// Approves exactly these forms, as far as the server still says them. Returns how many.
+    pub(crate) fn approve(&mut self, forms: &[(What, String, Pin)]) -> usize {
+        let mut count = 0;
+        for (what, name, pin) in forms {
+            let record = self.records.get_mut(what).and_then(|records| records.get_mut(name));
+            let Some(record) = record else { continue };
+            if let Some(now) = record.now.take_if(|now| now.pin == *pin) {
+                record.approve(now);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Takes back the approval of what `is_meant` names. Returns how many definitions wait again.
+    pub(crate) fn revoke(&mut self, is_meant: impl Fn(What, &str) -> bool) -> usize {
+        let mut count = 0;
+        for (what, records) in &mut self.records {
+            for (_, record) in records.iter_mut().filter(|(name, _)| is_meant(*what, name)) {
+                let Some(last) = record.approved.pop() else { continue };
+                record.approved.clear();
+                if !record.gone {
+                    record.now.get_or_insert(last);
+                }
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Returns what waits for approval: each form, and how it differs from the last approved one.
+    pub(crate) fn waiting(&self) -> Vec<(What, &str, &Form, Vec<DefinitionChange>)> {
+        let all = self.records.iter().flat_map(|(what, records)| records.iter().map(|(name, one)| (*what, name, one)));
+        let waiting = all.filter_map(|(what, name, record)| {
+            let now = record.now.as_ref()?;
+            Some((what, name.as_str(), now, compare(what, record.last(), now)))
+        });
+        waiting.collect()
+    }
+
+    /// Reports whether a whole listing was ever seen.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.is_begun
+    }
+
+    /// Returns what waits for approval, for people: `server` is the server's name.
+    pub(crate) fn shown(&self, server: &str) -> Vec<Waiting> {
+        let waiting = self.waiting().into_iter().map(|(what, name, form, changes)| Waiting {
+            server: server.to_owned(),
+            what,
+            name: name.to_owned(),
+            pin: form.pin,
+            changes,
+            text: form.text.clone(),
+        });
+        waiting.collect()
+    }
+
+    /// Returns all approved forms.
+    pub(crate) fn approved(&self) -> impl Iterator<Item = (What, &str, Pin)> {
+        self.records.iter().flat_map(|(what, records)| {
+            let each = |(name, record): (_, &Record)| {
+                let name: &String = name;
+                record.approved.iter().map(|form| (*what, name.as_str(), form.pin)).collect::<Vec<_>>()
+            };
+            records.iter().flat_map(each).collect::<Vec<_>>()
+        })
+    }
+
+    fn record(&self, what: What, name: &str) -> Option<&Record> {
+        self.records.get(&what)?.get(name)
+    }
+}
+
+fn notice(
+    said: &Said,
+    before: Option<&Form>,
+    passes: bool,
+    old: Option<&Book>,
+    listed: &HashSet<(What, &str)>,
+) -> Notice {
+    let mut classes: Vec<Class> = compare(said.what, before, &said.form).iter().map(|change| change.class).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    let renamed = if before.is_none() { old.and_then(|old| former(old, said, listed)) } else { None };
+    Notice { what: said.what, name: said.name.clone(), classes, renamed, passes }
+}
+
+/// Returns the name that an added definition had before: one that is listed no more, with a definition much like it.
+fn former(old: &Book, said: &Said, listed: &HashSet<(What, &str)>) -> Option<String> {
+    let now = parsed(&said.form)?;
+    let others = old.records.get(&said.what)?.iter();
+    let others = others.filter(|(name, record)| !record.gone && !listed.contains(&(said.what, name)));
+    let alike = others.filter_map(|(name, record)| Some((likeness(&parsed(record.last()?)?, &now), name)));
+    let (most, name) = alike.max_by(|one, other| one.0.total_cmp(&other.0))?;
+    (most > RENAMED).then(|| name.clone())
+}
+
+fn compare(what: What, before: Option<&Form>, now: &Form) -> Vec<DefinitionChange> {
+    let before_raw = before.and_then(parsed);
+    match what.kind() {
+        Some(kind) => changes(kind, before_raw.as_ref(), parsed(now).as_ref()),
+        None => {
+            let class = if before.is_some() { Class::Text } else { Class::Added };
+            vec![DefinitionChange {
+                class,
+                path: String::new(),
+                before: before.map(|before| before.text.clone()),
+                after: Some(now.text.clone()),
+            }]
+        }
+    }
+}
+
+fn parsed(form: &Form) -> Option<Raw> {
+    Raw::parse(&form.text.clone().into()).ok()
+}

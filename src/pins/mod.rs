@@ -1,0 +1,227 @@
+//! What the user has approved of each server: a pin, which is a hash, for each of its definitions. A server cannot change
+//! what was approved behind anybody's back (`docs/hazards.md` H85).
+//!
+//! In: listings of servers, approvals. Out: which definitions pass, and what has changed. One file a server,
+//! `STATE/pins/*.json`, shared by the hosts of one user and by `mcp-host approve`. **Invariant:** every change of a file
+//! is made on its newest content under its lock, so two hosts lose no approval of each other. Start reading at
+//! `book.rs`.
+
+mod book;
+mod identity;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use book::{Book, Form, Judged, Listing, Notice, Said};
+
+use crate::config::{Approval, Server};
+use crate::glob;
+use crate::keep::{self, Keep};
+use crate::lineage;
+pub use crate::keep::Error;
+pub use crate::registry::{Class, DefinitionChange, Pin};
+use crate::registry::Kind;
+
+/// What has a pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum What {
+    /// The text that tells a model how to use the server.
+    Instructions,
+    /// A tool.
+    Tool,
+    /// A prompt.
+    Prompt,
+    /// A resource template.
+    ResourceTemplate,
+}
+
+impl What {
+    /// Returns the list in which it stands; `None` for instructions.
+    pub(crate) fn kind(self) -> Option<Kind> {
+        match self {
+            Self::Instructions => None,
+            Self::Tool => Some(Kind::Tools),
+            Self::Prompt => Some(Kind::Prompts),
+            Self::ResourceTemplate => Some(Kind::ResourceTemplates),
+        }
+    }
+
+    /// Returns what the entries of a list are; `None` for resources, which have no pins.
+    pub(crate) fn of(kind: Kind) -> Option<Self> {
+        match kind {
+            Kind::Tools => Some(Self::Tool),
+            Kind::Prompts => Some(Self::Prompt),
+            Kind::ResourceTemplates => Some(Self::ResourceTemplate),
+            Kind::Resources => None,
+        }
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Instructions => "instructions",
+            Self::Tool => "tool",
+            Self::Prompt => "prompt",
+            Self::ResourceTemplate => "resource template",
+        })
+    }
+}
+
+/// A definition that a server has changed since it was approved, or that was never approved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Waiting {
+    /// The server's name in the config.
+    pub server: String,
+    /// What it is.
+    pub what: What,
+    /// The server's own name for it; empty for instructions.
+    pub name: String,
+    /// The pin of what the server says now.
+    pub pin: Pin,
+    /// What differs from the last approved form.
+    pub changes: Vec<DefinitionChange>,
+    /// The definition as the server sent it.
+    pub text: String,
+}
+
+/// Reports whether a definition is meant by a glob over names.
+#[must_use]
+pub fn matches(glob: &str, waiting: &Waiting) -> bool {
+    glob::is_match(glob, &waiting.name)
+}
+
+/// Reports whether a server of a host has started this process, so that no person may be behind it.
+#[must_use]
+pub fn is_below_a_host() -> bool {
+    lineage::is_below()
+}
+
+/// The records of a user.
+///
+/// ```no_run
+/// use mcp_host::pins::Pins;
+///
+/// # async fn approve(server: &mcp_host::config::Server) -> Result<(), mcp_host::pins::Error> {
+/// let pins = Pins::of("/var/lib/my-agent".as_ref());
+/// for change in pins.waiting(server).await? {
+///     println!("{} {}: {:?}", change.what, change.name, change.changes);
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Pins(PathBuf);
+
+const VERSION: u32 = 1;
+
+impl Pins {
+    /// Returns the records that are kept in a state directory.
+    #[must_use]
+    pub fn of(state: &Path) -> Self {
+        Self(state.join("pins"))
+    }
+
+    /// Returns what waits for approval at a server.
+    ///
+    /// # Errors
+    /// If the record cannot be read.
+    pub async fn waiting(&self, server: &Server) -> Result<Vec<Waiting>, Error> {
+        let (keep, name) = (self.keep(server), server.name.clone());
+        keep::done(move || {
+            let book: Book = keep.read()?;
+            Ok(book.shown(&name))
+        })
+        .await
+    }
+
+    /// Approves exactly what was shown, as far as the server still says it. Returns how many definitions that are.
+    ///
+    /// # Errors
+    /// If the record cannot be read or written. Then nothing is approved.
+    pub async fn approve(&self, server: &Server, shown: &[Waiting]) -> Result<usize, Error> {
+        let forms: Vec<_> = shown.iter().map(|one| (one.what, one.name.clone(), one.pin)).collect();
+        let keep = self.keep(server);
+        keep::done(move || {
+            keep.revise(|book: &mut Book| {
+                let count = book.approve(&forms);
+                (count, count > 0)
+            })
+        })
+        .await
+    }
+
+    /// Takes back the approval of a server's definitions whose names match `glob`, or of all of them. Returns how many
+    /// definitions that are.
+    ///
+    /// # Errors
+    /// If the record cannot be read or written. Then nothing is taken back.
+    pub async fn revoke(&self, server: &Server, glob: Option<&str>) -> Result<usize, Error> {
+        let (keep, pattern) = (self.keep(server), glob.map(str::to_owned));
+        keep::done(move || {
+            keep.revise(|book: &mut Book| {
+                let is_meant = |_: What, name: &str| pattern.as_ref().is_none_or(|glob| glob::is_match(glob, name));
+                let count = book.revoke(is_meant);
+                (count, count > 0)
+            })
+        })
+        .await
+    }
+
+    /// Reads a server's record. Blocks.
+    pub(crate) fn read(&self, server: &Server) -> Result<Book, Error> {
+        self.keep(server).read()
+    }
+
+    /// Takes what a server lists into its record. Returns what came of it, and the record. Blocks.
+    pub(crate) fn judge(
+        &self,
+        server: &Server,
+        listing: &Listing,
+        approval: Approval,
+    ) -> Result<(Judged, Book), Error> {
+        let before = self.former(server);
+        let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.keep(server).revise(|book: &mut Book| {
+            let judged = book.judge(listing, approval, at, before.as_ref());
+            book.server.clone_from(&server.name);
+            let is_changed = judged.is_changed;
+            ((judged, book.clone()), is_changed)
+        })
+    }
+
+    /// Returns when a record last changed: the time of the folder, in which every write replaces a file.
+    pub(crate) fn changed(&self) -> Option<SystemTime> {
+        std::fs::metadata(&self.0).and_then(|folder| folder.modified()).ok()
+    }
+
+    fn keep(&self, server: &Server) -> Keep {
+        let (name, way) = identity::identity(server);
+        Keep::new(self.0.join(format!("{name}-{way}.json")), VERSION)
+    }
+
+    /// Returns the newest record of the server before its entry in the config changed; `None` if it has a record, or
+    /// never had one.
+    fn former(&self, server: &Server) -> Option<Book> {
+        let (name, way) = identity::identity(server);
+        let own = format!("{name}-{way}.json");
+        let entries = std::fs::read_dir(&self.0).ok()?.flatten();
+        let others = entries.filter_map(|entry| {
+            let file = entry.file_name().into_string().ok()?;
+            let is_others = file.starts_with(&name) && file.ends_with(".json") && !file.starts_with('.');
+            is_others.then(|| (entry.metadata().and_then(|meta| meta.modified()).ok(), file))
+        });
+        let mut files: Vec<_> = others.collect();
+        if files.iter().any(|(_, file)| *file == own) {
+            return None;
+        }
+        files.sort();
+        let (_, newest) = files.pop()?;
+        Keep::new(self.0.join(newest), VERSION).read().ok()
+    }
+}
