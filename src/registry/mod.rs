@@ -9,6 +9,7 @@
 mod build;
 mod canonical;
 mod catalog;
+mod change;
 mod circle;
 #[cfg(any(feature = "schemas", test))]
 mod compiled;
@@ -30,6 +31,7 @@ mod rewrite;
 mod schema;
 mod servers;
 mod settle;
+mod shingles;
 mod text;
 mod through;
 mod tree;
