@@ -31,6 +31,7 @@ mod rewrite;
 mod schema;
 mod servers;
 mod settle;
+mod shingles;
 mod text;
 mod through;
 mod tree;

@@ -166,6 +166,16 @@ impl<'a> Item<'a> {
         (parent != NONE).then_some(Self { at: parent, ..self })
     }
 
+    /// The number of values in it, itself included. Their indexes follow its own.
+    pub(super) fn count(self) -> usize {
+        (self.node().next - self.at) as usize
+    }
+
+    /// Another value of the same tree.
+    pub(super) fn beside(self, at: usize) -> Self {
+        Self { at: at as u32, ..self }
+    }
+
     /// The members of an object or the items of an array, in order.
     pub(super) fn children(self) -> impl Iterator<Item = Self> {
         let (mut at, end) = (self.at + 1, self.node().next);

@@ -12,6 +12,7 @@ use crate::name::ServerName;
 use crate::protocol::{ProtocolVersion, Raw};
 
 mod catalog;
+mod change;
 mod circles;
 mod cost;
 mod model;
