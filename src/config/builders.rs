@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    Approval, Audit, Auth, Config, Era, Helper, HostAuth, HostSettings, HostTls, Join, Limits, Manifest, Prefix, Remote, Restart,
-    Roots, Secret, Secrets, Server, Sharing, Start, Stdio, Tls, Transport,
+    Approval, Audit, Auth, Config, Era, Helper, HostAuth, HostSettings, HostTls, Join, Limits, Manifest, Prefix,
+    Remote, Restart, Roots, Secret, Secrets, Server, Sharing, Start, Stdio, Tls, Transport,
 };
 use crate::exposed::Naming;
 

@@ -58,7 +58,8 @@ pub(crate) use self::contents::Watcher;
 pub use self::helper::Helper;
 pub(crate) use self::helper::is_own_header;
 pub use self::host::{
-    Approval, Audit, BearerClient, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, SecretKey, Secrets, StoreKind,
+    Approval, Audit, BearerClient, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, SecretKey, Secrets,
+    StoreKind,
 };
 pub(crate) use self::inherit::passes as inherits;
 #[cfg(feature = "keyring")]

@@ -53,8 +53,8 @@ pub(crate) use asked::Asked;
 pub(crate) use lease::Principal;
 pub(crate) use lease::Who;
 pub(crate) use leases::{NoLease, Stay};
-pub(crate) use reload::Calling;
 pub use pins::DefinitionNews;
+pub(crate) use reload::Calling;
 pub use reload::{ConfigStatus, Reload};
 pub(crate) use room::{Parking, Waiting, share};
 #[cfg(test)]
@@ -177,7 +177,7 @@ impl Server {
             label: config.alias.as_str().into(),
             scrubber: config.scrubber().into(),
             brings_credentials: config.brings_credentials(),
-            pinned: pins::Pinned::new(host.approval, &config.pin_ignore),
+            pinned: pins::Pinned::new(host.approval, crate::pins::pointers(&config)),
             config,
             naming,
             target,

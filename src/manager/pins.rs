@@ -19,8 +19,8 @@ use super::{Manager, Principal, Server, lock};
 use crate::config::Approval;
 use crate::exposed::exposed_name;
 use crate::keep;
+use crate::pins::{Book, Class, Error, Form, Judged, Listing, Notice, Pin, Pins, Said, Waiting, What, classes};
 use crate::protocol::{Pointer, Raw};
-use crate::pins::{Book, Class, Error, Form, Judged, Listing, Notice, Pin, Pins, Said, Waiting, What};
 use crate::registry::{Kind, Offer};
 
 /// How long to collect the listings of several servers before they are judged.
@@ -64,10 +64,13 @@ pub struct DefinitionNews {
 #[derive(Debug)]
 pub(super) struct Keeper {
     records: Records,
-    due: Mutex<BTreeMap<usize, (Arc<Server>, Vec<Listed>)>>,
+    due: Mutex<Due>,
     news: Notify,
     told: broadcast::Sender<DefinitionNews>,
 }
+
+/// The listings that wait to be judged, by the ids of their servers.
+type Due = BTreeMap<usize, (Arc<Server>, Vec<Listed>)>;
 
 /// What one lease of a server listed.
 #[derive(Clone, Debug)]
@@ -101,7 +104,7 @@ impl Listed {
                 form: form(said.as_str(), Pin::of(said, ignore)),
             })
         });
-        Listing { said: own.chain(said).collect(), is_everything: self.is_everything }
+        Listing { said: own.chain(said).collect(), is_everything: self.is_everything, ignore: ignore.into() }
     }
 }
 
@@ -141,17 +144,13 @@ struct Standing {
 }
 
 impl Standing {
-    fn of(book: &Book) -> Self {
+    fn of(book: &Book, ignore: &[Pointer]) -> Self {
         let mut approved: HashMap<What, HashMap<String, Vec<Pin>>> = HashMap::new();
         for (what, name, pin) in book.approved() {
             approved.entry(what).or_default().entry(name.to_owned()).or_default().push(pin);
         }
-        let waiting = book.waiting().into_iter().map(|(what, name, _, changes)| {
-            let mut classes: Vec<Class> = changes.iter().map(|change| change.class).collect();
-            classes.sort_unstable();
-            classes.dedup();
-            (what, name.to_owned(), classes)
-        });
+        let waiting =
+            book.waiting(ignore).into_iter().map(|(what, name, _, changes)| (what, name.to_owned(), classes(&changes)));
         Self { is_begun: book.is_begun(), waiting: waiting.collect(), approved, passed: Vec::new() }
     }
 
@@ -173,9 +172,7 @@ impl Standing {
 }
 
 impl Pinned {
-    /// The pointers were checked when the config was read.
-    pub(super) fn new(approval: Approval, ignore: &[String]) -> Self {
-        let ignore = ignore.iter().filter_map(|text| Pointer::parse(text).ok()).collect();
+    pub(super) fn new(approval: Approval, ignore: Box<[Pointer]>) -> Self {
         Self { approval: AtomicU8::new(approval as u8), ignore, ..Self::default() }
     }
 
@@ -308,7 +305,7 @@ impl Keeper {
     }
 
     /// Judges all listings that wait. Blocks.
-    fn judge(&self, due: BTreeMap<usize, (Arc<Server>, Vec<Listed>)>) -> Vec<(Arc<Server>, Vec<Notice>)> {
+    fn judge(&self, due: Due) -> Vec<(Arc<Server>, Vec<Notice>)> {
         let mut all = Vec::new();
         for (server, listings) in due.into_values() {
             let approval = server.pinned.approval();
@@ -317,7 +314,7 @@ impl Keeper {
                 match self.records.judge(&server, &listing.pinned(&server.pinned.ignore), approval) {
                     Ok((judged, book)) => {
                         notices.extend(judged.notices);
-                        *lock(&server.pinned.standing) = Some(Standing::of(&book));
+                        *lock(&server.pinned.standing) = Some(Standing::of(&book, &server.pinned.ignore));
                     }
                     Err(error) => tracing::warn!(server = &*server.label, "what it lists cannot be compared: {error}"),
                 }
@@ -332,7 +329,7 @@ impl Keeper {
     fn read(&self, servers: &[Arc<Server>]) {
         for server in servers.iter().filter(|server| !server.has_no_pins()) {
             match self.records.read(server) {
-                Ok(book) => *lock(&server.pinned.standing) = Some(Standing::of(&book)),
+                Ok(book) => *lock(&server.pinned.standing) = Some(Standing::of(&book, &server.pinned.ignore)),
                 // Nothing passes without a record.
                 Err(error) => tracing::warn!(server = &*server.label, "its approvals cannot be read: {error}"),
             }
@@ -491,7 +488,9 @@ impl Manager {
                 Records::Disk(pins) => all.extend(pins.waiting(&server.config).await?),
                 Records::Memory(books) => {
                     let books = lock(books);
-                    all.extend(books.get(&server.config.name).map(|book| book.shown(&server.config.name)).into_iter().flatten());
+                    all.extend(
+                        books.get(&server.config.name).map(|book| book.shown(&server.config)).into_iter().flatten(),
+                    );
                 }
             }
         }
@@ -528,9 +527,8 @@ fn tell(keeper: &Keeper, server: &Server, notices: Vec<Notice>) {
     let name = &server.config.name;
     let withheld = notices.iter().filter(|notice| !notice.passes).count();
     let named = notices.iter().take(NAMED);
-    let mut lines: Vec<String> = named
-        .map(|notice| described(notice.what, &notice.name, &notice.classes, notice.renamed.as_deref()))
-        .collect();
+    let mut lines: Vec<String> =
+        named.map(|notice| described(notice.what, &notice.name, &notice.classes, notice.renamed.as_deref())).collect();
     if notices.len() > NAMED {
         lines.push(format!("and {} more", notices.len() - NAMED));
     }

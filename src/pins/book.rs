@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Waiting, What};
-use crate::config::Approval;
-use crate::protocol::Raw;
-use crate::registry::{Class, DefinitionChange, Pin, changes, is_mild, likeness};
+use super::{Waiting, What, pointers};
+use crate::config::{Approval, Server};
+use crate::protocol::{Pointer, Raw};
+use crate::registry::{Class, DefinitionChange, Pin, Shingles, changes, is_mild};
 
 /// How many approved forms of one name are kept.
 const FORMS: usize = 4;
@@ -74,6 +74,8 @@ pub(crate) struct Listing {
     pub(crate) said: Vec<Said>,
     /// Whether a name that is missing here is gone. The list of a single client says nothing about others.
     pub(crate) is_everything: bool,
+    /// What the pins leave out.
+    pub(crate) ignore: Box<[Pointer]>,
 }
 
 /// A change of one definition, compared with what was approved.
@@ -145,22 +147,23 @@ impl Book {
             if is_first && approval != Approval::Ask {
                 record.approve(said.form.clone());
                 let known = before.and_then(|before| before.record(said.what, &said.name)?.last());
-                if before.is_some() && known.is_none_or(|known| known.pin != pin) {
-                    judged.notices.push(notice(said, known, true, before, &listed));
+                if let Some(before) = before.filter(|_| known.is_none_or(|known| known.pin != pin)) {
+                    let differing = compare(said.what, known, &said.form, &listing.ignore);
+                    judged.notices.push(notice(said, &differing, true, former(before, said, &listed)));
                 }
                 continue;
             }
             let is_unstable = record.note(pin, at);
             let last = record.last().cloned();
-            let mut told = notice(said, last.as_ref(), approval == Approval::Warn, Some(&old), &listed);
-            let mild = last.is_some() && !is_unstable && is_mild(&told.classes);
-            if mild && approval == Approval::Tofu {
-                told.passes = true;
+            let differing = compare(said.what, last.as_ref(), &said.form, &listing.ignore);
+            let is_mild = approval == Approval::Tofu && last.is_some() && !is_unstable && is_mild(&differing);
+            if is_mild {
                 record.approve(said.form.clone());
             } else {
                 record.now = Some(said.form.clone());
             }
-            judged.notices.push(told);
+            let renamed = if last.is_none() { former(&old, said, &listed) } else { None };
+            judged.notices.push(notice(said, &differing, is_mild || approval == Approval::Warn, renamed));
         }
         if listing.is_everything {
             self.miss(&listed, &mut judged);
@@ -220,11 +223,11 @@ impl Book {
     }
 
     /// Returns what waits for approval: each form, and how it differs from the last approved one.
-    pub(crate) fn waiting(&self) -> Vec<(What, &str, &Form, Vec<DefinitionChange>)> {
+    pub(crate) fn waiting(&self, ignore: &[Pointer]) -> Vec<(What, &str, &Form, Vec<DefinitionChange>)> {
         let all = self.records.iter().flat_map(|(what, records)| records.iter().map(|(name, one)| (*what, name, one)));
         let waiting = all.filter_map(|(what, name, record)| {
             let now = record.now.as_ref()?;
-            Some((what, name.as_str(), now, compare(what, record.last(), now)))
+            Some((what, name.as_str(), now, compare(what, record.last(), now, ignore)))
         });
         waiting.collect()
     }
@@ -234,10 +237,10 @@ impl Book {
         self.is_begun
     }
 
-    /// Returns what waits for approval, for people: `server` is the server's name.
-    pub(crate) fn shown(&self, server: &str) -> Vec<Waiting> {
-        let waiting = self.waiting().into_iter().map(|(what, name, form, changes)| Waiting {
-            server: server.to_owned(),
+    /// Returns what waits for approval, for people.
+    pub(crate) fn shown(&self, server: &Server) -> Vec<Waiting> {
+        let waiting = self.waiting(&pointers(server)).into_iter().map(|(what, name, form, changes)| Waiting {
+            server: server.name.clone(),
             what,
             name: name.to_owned(),
             pin: form.pin,
@@ -263,44 +266,34 @@ impl Book {
     }
 }
 
-fn notice(
-    said: &Said,
-    before: Option<&Form>,
-    passes: bool,
-    old: Option<&Book>,
-    listed: &HashSet<(What, &str)>,
-) -> Notice {
-    let mut classes: Vec<Class> = compare(said.what, before, &said.form).iter().map(|change| change.class).collect();
+fn notice(said: &Said, differing: &[DefinitionChange], passes: bool, renamed: Option<String>) -> Notice {
+    Notice { what: said.what, name: said.name.clone(), classes: classes(differing), renamed, passes }
+}
+
+/// Returns the classes of changes, each once.
+pub(crate) fn classes(changes: &[DefinitionChange]) -> Vec<Class> {
+    let mut classes: Vec<Class> = changes.iter().map(|change| change.class).collect();
     classes.sort_unstable();
     classes.dedup();
-    let renamed = if before.is_none() { old.and_then(|old| former(old, said, listed)) } else { None };
-    Notice { what: said.what, name: said.name.clone(), classes, renamed, passes }
+    classes
 }
 
 /// Returns the name that an added definition had before: one that is listed no more, with a definition much like it.
 fn former(old: &Book, said: &Said, listed: &HashSet<(What, &str)>) -> Option<String> {
-    let now = parsed(&said.form)?;
+    let now = Shingles::of(&parsed(&said.form)?);
     let others = old.records.get(&said.what)?.iter();
     let others = others.filter(|(name, record)| !record.gone && !listed.contains(&(said.what, name)));
-    let alike = others.filter_map(|(name, record)| Some((likeness(&parsed(record.last()?)?, &now), name)));
+    let alike = others.filter_map(|(name, record)| Some((Shingles::of(&parsed(record.last()?)?).likeness(&now), name)));
     let (most, name) = alike.max_by(|one, other| one.0.total_cmp(&other.0))?;
     (most > RENAMED).then(|| name.clone())
 }
 
-fn compare(what: What, before: Option<&Form>, now: &Form) -> Vec<DefinitionChange> {
-    let before_raw = before.and_then(parsed);
-    match what.kind() {
-        Some(kind) => changes(kind, before_raw.as_ref(), parsed(now).as_ref()),
-        None => {
-            let class = if before.is_some() { Class::Text } else { Class::Added };
-            vec![DefinitionChange {
-                class,
-                path: String::new(),
-                before: before.map(|before| before.text.clone()),
-                after: Some(now.text.clone()),
-            }]
-        }
-    }
+fn compare(what: What, before: Option<&Form>, now: &Form, ignore: &[Pointer]) -> Vec<DefinitionChange> {
+    let raw = |form: &Form| match what {
+        What::Instructions => Some(Raw::from_value(&form.text)),
+        _ => parsed(form),
+    };
+    changes(before.and_then(raw).as_ref(), raw(now).as_ref(), ignore)
 }
 
 fn parsed(form: &Form) -> Option<Raw> {

@@ -15,15 +15,16 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use book::{Book, Form, Judged, Listing, Notice, Said};
+pub(crate) use book::{Book, Form, Judged, Listing, Notice, Said, classes};
 
 use crate::config::{Approval, Server};
 use crate::glob;
+pub use crate::keep::Error;
 use crate::keep::{self, Keep};
 use crate::lineage;
-pub use crate::keep::Error;
-pub use crate::registry::{Class, DefinitionChange, Pin};
+use crate::protocol::Pointer;
 use crate::registry::Kind;
+pub use crate::registry::{Class, DefinitionChange, Pin};
 
 /// What has a pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -103,6 +104,11 @@ pub fn is_below_a_host() -> bool {
     lineage::is_below()
 }
 
+/// Returns what the server's pins leave out. The pointers were checked when the config was read.
+pub(crate) fn pointers(server: &Server) -> Box<[Pointer]> {
+    server.pin_ignore.iter().filter_map(|text| Pointer::parse(text).ok()).collect()
+}
+
 /// The records of a user.
 ///
 /// ```no_run
@@ -132,10 +138,10 @@ impl Pins {
     /// # Errors
     /// If the record cannot be read.
     pub async fn waiting(&self, server: &Server) -> Result<Vec<Waiting>, Error> {
-        let (keep, name) = (self.keep(server), server.name.clone());
+        let (keep, server) = (self.keep(server), server.clone());
         keep::done(move || {
             let book: Book = keep.read()?;
-            Ok(book.shown(&name))
+            Ok(book.shown(&server))
         })
         .await
     }

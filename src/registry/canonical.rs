@@ -6,13 +6,6 @@
 
 use super::tree::{Item, Tree, characters, first_of, inside};
 
-/// Returns the canonical form of one value.
-pub(super) fn of(item: Item<'_>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(item.raw().len());
-    write(item, &[], &mut out);
-    out
-}
-
 /// Returns the canonical form of a whole text without the values at which `left_out` is true.
 pub(super) fn of_tree(tree: &Tree<'_>, left_out: &[bool]) -> Vec<u8> {
     let root = tree.root();

@@ -40,11 +40,10 @@ use std::fmt;
 
 #[doc(hidden)]
 pub use catalog::BadCursor;
-pub use change::{Change as DefinitionChange, Class};
-pub(crate) use change::{changes, is_mild, likeness};
-pub use pin::{NoPin, Pin};
 pub use catalog::Catalog;
 pub(crate) use catalog::{Resolution, Target};
+pub use change::{Change as DefinitionChange, Class};
+pub(crate) use change::{changes, is_mild};
 pub(crate) use contribution::Contribution;
 pub use entry::Entry;
 #[doc(hidden)]
@@ -54,7 +53,9 @@ pub(crate) use header::{ParamHeader, ParamHeaders};
 pub(crate) use offer::{Offer, OfferBuilder, PageError};
 pub(crate) use owners::Owners;
 pub(crate) use part::{Part, Parts};
+pub use pin::{NoPin, Pin};
 pub(crate) use rewrite::{expose_content, expose_target};
+pub(crate) use shingles::Shingles;
 
 /// The four kinds of lists.
 ///

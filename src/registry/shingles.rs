@@ -1,7 +1,5 @@
 //! How like two definitions are, whatever they are called: by their words, two at a time, and their arguments.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "pins are kept and compared in a later step"))]
-
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::tree::{Item, Tree};
@@ -38,11 +36,13 @@ impl Shingles {
     }
 
     /// The number of different shingles.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the search for suspicious texts"))]
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// The least of the shingles. Definitions that are much alike nearly always have one of them in common.
+    #[expect(dead_code, reason = "for the search for suspicious texts")]
     pub(super) fn marks(&self) -> impl Iterator<Item = u64> {
         self.0.iter().take(3).copied()
     }

@@ -592,8 +592,7 @@ fn refused() {
       remove the key
     lacking-host-features.toml:6: host.validate: this build knows "definitions" only
       write "definitions", or remove the key
-    lacking-host-features.toml:7: host.approval: this build knows "off" only
-      write "off", or remove the key
+    lacking-host-features.toml:7: host.approval: "tufu" is not one of off, warn, tofu, ask
     lacking-server-features.toml:3: server "local": sanitizeResults: this build does not have this feature
       remove the key
     no-servers.json:1: no servers in this file

@@ -92,7 +92,7 @@ pub(super) fn cap(reader: &Reader) -> usize {
 /// Reads a kept listing and the text of its key. `None` if the text is broken, truncated, or of another version.
 pub(super) fn read(text: Vec<u8>, reader: &Reader) -> Option<(String, Listing)> {
     let result = Raw::parse(&Bytes::from(text)).ok()?;
-    let [version, key, revision, said] = result.members(["version", "key", "revision", "instructions"]);
+    let [version, key, revision, instructs] = result.members(["version", "key", "revision", "instructions"]);
     if version?.read::<u32>().ok()? != VERSION {
         return None;
     }
@@ -115,7 +115,7 @@ pub(super) fn read(text: Vec<u8>, reader: &Reader) -> Option<(String, Listing)> 
         }
     }
     let offer = std::sync::Arc::new(builder.finish());
-    let instructions = instructions(said.as_ref().map(Raw::as_value)).map(Into::into);
+    let instructions = instructions(instructs.as_ref().map(Raw::as_value)).map(Into::into);
     Some((key?.string()?.into_owned(), Listing { offer, instructions }))
 }
 

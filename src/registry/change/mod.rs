@@ -3,17 +3,17 @@
 //! `schema.rs` compares what a tool takes and returns; this file compares the rest. Both read the canonical form, so a
 //! definition that is only spelled differently has no changes, and one with another pin has at least one.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "pins are kept and compared in a later step"))]
-
 mod schema;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use super::pin::{self, Pointer};
+use serde::{Serialize, Serializer};
+
+use super::pin;
 use super::tree::{Item, Tree, joined};
-use crate::protocol::Raw;
+use crate::protocol::{Pointer, Raw};
 
 /// How deep objects are compared. What is deeper counts as one value.
 const DEEP: usize = 64;
@@ -22,8 +22,15 @@ const DEEP: usize = 64;
 const SHOWN: usize = 200;
 
 /// What a change does to the definition.
+///
+/// ```
+/// use mcp_host::pins::Class;
+///
+/// assert_eq!(Class::ArgumentsWider.to_string(), "arguments+");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Class {
+#[non_exhaustive]
+pub enum Class {
     /// The definition is new.
     Added,
     /// The definition is gone.
@@ -67,18 +74,31 @@ impl fmt::Display for Class {
     }
 }
 
+impl Serialize for Class {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
 /// One difference between two forms of a definition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Change {
+///
+/// ```
+/// # fn show(change: &mcp_host::pins::DefinitionChange) {
+/// println!("{} at {}: {:?} -> {:?}", change.class, change.path, change.before, change.after);
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Change {
     /// What it does.
-    pub(crate) class: Class,
+    pub class: Class,
     /// Where it is, as a JSON pointer into the definition; empty for the whole.
-    pub(crate) path: String,
+    pub path: String,
     /// What was there: text for [`Class::Text`], else canonical JSON. Shortened, and not escaped: whoever prints it must
     /// escape it.
-    pub(crate) before: Option<String>,
+    pub before: Option<String>,
     /// What is there now.
-    pub(crate) after: Option<String>,
+    pub after: Option<String>,
 }
 
 /// Reports whether changes only take away from what a server may do, so that `tofu` lets them pass.
@@ -130,12 +150,6 @@ impl<'a> Pair<'a> {
 
     fn all(self, is: impl Fn(Item<'a>) -> bool) -> bool {
         self.either().all(is)
-    }
-
-    /// The member on both sides.
-    fn member(self, name: &str) -> Self {
-        let member = |side: Option<Item<'a>>| side.and_then(|item| item.member(name));
-        Self { before: member(self.before), after: member(self.after) }
     }
 
     /// Returns what both sides have at that name, in order; `None` if two members of one side have one name. A side that

@@ -33,6 +33,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("auth", 1, &["keep", "dial"]),
     ("transport", 1, &["lineage", "dial", "auth"]),
     ("registry", 1, &[]),
+    ("pins", 1, &["keep", "lineage", "registry"]),
     ("audit", 1, &["keep"]),
     ("upstream", 2, &[]),
     ("manager", 2, &["upstream"]),

@@ -97,6 +97,9 @@ fn lines(status: &[ServerStatus], output: &Output) -> Vec<String> {
         for problem in &server.problems {
             lines.push(format!("{}: {}", text::line(&server.name), text::line(problem)));
         }
+        for changed in &server.changed {
+            lines.push(format!("{}: not approved: {}", text::line(&server.name), text::line(changed)));
+        }
         lines.extend(last_words(server));
     }
     lines

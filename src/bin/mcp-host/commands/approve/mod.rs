@@ -87,8 +87,9 @@ pub(crate) async fn run(args: &Approve, common: &Common, output: &Output) -> Res
         let lines = lines.chain(definitions.iter().flat_map(definitions::lines));
         output.lines(lines.collect::<Vec<String>>())?;
     }
-    let agreed =
-        args.yes || (output.interactive() && agreed(&questions(items.len(), certificates.len(), definitions.len()), output).await);
+    let agreed = args.yes
+        || (output.interactive()
+            && agreed(&questions(items.len(), certificates.len(), definitions.len()), output).await);
     if agreed {
         certificates::accept(&mut certificates, &kept, output).await?;
         definitions::accept(&mut definitions, &directory).await?;

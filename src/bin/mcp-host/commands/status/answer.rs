@@ -61,6 +61,10 @@ pub(super) struct Row {
     pub(super) resources: u64,
     pub(super) resource_templates: u64,
     pub(super) problems: Vec<String>,
+    /// Definitions that differ from what was approved.
+    pub(super) changed: Vec<String>,
+    /// How many of these are withheld.
+    pub(super) withheld: u64,
     pub(super) degraded: bool,
     pub(super) ready_after_ms: Option<u64>,
     pub(super) pids: Vec<u32>,

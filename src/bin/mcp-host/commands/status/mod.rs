@@ -39,6 +39,7 @@ pub(crate) async fn run(args: &Status, common: &Common, output: &Output) -> Resu
     let mut servers = Table::new(&SERVERS);
     answer.servers.iter().for_each(|row| servers.row(cells(row)));
     lines.extend(output.drawn(servers));
+    lines.extend(unapproved(&answer.servers));
     lines.extend(clients(&answer.clients, output));
     lines.extend(limits(&answer.limits));
     output.lines(lines)?;
@@ -104,6 +105,17 @@ fn cells(row: &Row) -> [Cell; 8] {
         row.calls.to_string().into(),
         last_error(row),
     ]
+}
+
+/// Returns a line for each server that lists what was not approved.
+fn unapproved(servers: &[Row]) -> Vec<String> {
+    let line = |row: &Row| {
+        let withheld = if row.withheld > 0 { ", which clients do not see" } else { "" };
+        let count = text::count(row.changed.len(), "definition");
+        let name = text::line(&row.name);
+        format!("{name}: {count} new or changed since approved{withheld}: mcp-host approve {}", text::quoted(&row.name))
+    };
+    servers.iter().filter(|row| !row.changed.is_empty()).map(line).collect()
 }
 
 /// Formats the last error. A past error is in parentheses, with its age.

@@ -65,6 +65,10 @@ fn lines(row: &Row, paint: Paint) -> Vec<String> {
         say("dropped", vec![dropped], Tone::Plain);
     }
     say("problems", row.problems.clone(), Tone::Warn);
+    say(if row.withheld > 0 { "withheld" } else { "not approved" }, row.changed.clone(), Tone::Warn);
+    if !row.changed.is_empty() {
+        say("to see how", vec![format!("mcp-host approve {}", quoted(&row.name))], Tone::Plain);
+    }
     if let Some(error) = &row.last_error {
         let age = row.error_age().map(|age| format!("{} ago", text::duration(age)));
         let over = (!row.error_stands()).then(|| "over".to_owned());
