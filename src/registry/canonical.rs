@@ -4,16 +4,9 @@
 //! keeps its value; `9007199254740993` and `1e400`, which no double holds, stay as written. Members with equal names all
 //! count and keep their order, because readers differ in which one they take.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "pins are kept and compared in a later step"))]
+#![cfg_attr(not(test), allow(dead_code, reason = "pins are kept and compared in a later step"))]
 
 use super::tree::{Item, Tree, characters, first_of, inside};
-
-/// Returns the canonical form of one value.
-pub(super) fn of(item: Item<'_>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(item.raw().len());
-    write(item, &[], &mut out);
-    out
-}
 
 /// Returns the canonical form of a whole text without the values at which `left_out` is true.
 pub(super) fn of_tree(tree: &Tree<'_>, left_out: &[bool]) -> Vec<u8> {

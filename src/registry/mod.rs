@@ -17,6 +17,7 @@ mod contribution;
 mod definition;
 mod entry;
 mod filter;
+mod finding;
 mod fit;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;

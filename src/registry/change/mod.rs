@@ -3,7 +3,7 @@
 //! `schema.rs` compares what a tool takes and returns; this file compares the rest. Both read the canonical form, so a
 //! definition that is only spelled differently has no changes, and one with another pin has at least one.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "pins are kept and compared in a later step"))]
+#![cfg_attr(not(test), allow(dead_code, reason = "pins are kept and compared in a later step"))]
 
 mod schema;
 
@@ -130,12 +130,6 @@ impl<'a> Pair<'a> {
 
     fn all(self, is: impl Fn(Item<'a>) -> bool) -> bool {
         self.either().all(is)
-    }
-
-    /// The member on both sides.
-    fn member(self, name: &str) -> Self {
-        let member = |side: Option<Item<'a>>| side.and_then(|item| item.member(name));
-        Self { before: member(self.before), after: member(self.after) }
     }
 
     /// Returns what both sides have at that name, in order; `None` if two members of one side have one name. A side that
