@@ -1,4 +1,4 @@
-//! Header values, authentication challenges, sealed handles, and the scrubber.
+//! Header values, authentication challenges, sealed handles, definitions, and the scrubber.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::pieces;
 use crate::downstream::http::fuzzing as door;
+use crate::protocol::Raw;
 use crate::redact::Scrubber;
-use crate::registry::fuzzing::cursor;
+use crate::registry::fuzzing::{cursor, definitions};
 use crate::seal::{Purpose, Seal};
 use crate::upstream::encode;
 
@@ -91,4 +92,14 @@ pub fn redact(data: &[u8]) {
     }
     // No text makes the scrubber panic.
     let _ = Scrubber::default().scrub(&text);
+}
+
+/// Checks that two definitions, on a line each, have changes if and only if their pins differ, and that what is found in
+/// them can be printed.
+pub fn definition(data: &[u8]) {
+    let mut lines = data.splitn(2, |byte| *byte == b'\n').map(|line| Raw::parse(&line.to_vec().into()));
+    if let Some(Ok(before)) = lines.next() {
+        let after = lines.next().and_then(Result::ok).unwrap_or_else(|| before.clone());
+        definitions(&before, &after);
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::Host;
 use crate::error::{Error, ErrorKind};
-use crate::pins::Waiting;
+use crate::pins::{Suspicion, Waiting};
 
 impl Host {
     /// Returns the definitions that differ from what was approved, and those of new servers under
@@ -23,6 +23,13 @@ impl Host {
     /// If the record of a server cannot be read.
     pub async fn waiting_for_approval(&self) -> Result<Vec<Waiting>, Error> {
         self.0.manager.unapproved().await.map_err(|error| Error::from_source(ErrorKind::Internal, error))
+    }
+
+    /// Finds what is suspicious in the definitions that the servers list now: hidden characters, orders to a model, paths
+    /// of credentials, names of other servers' tools. A finding is a reason for a person to read, and no proof; that
+    /// nothing is found does not mean that a server is safe.
+    pub async fn suspicions(&self) -> Vec<Suspicion> {
+        self.0.manager.suspicions().await
     }
 
     /// Approves exactly these definitions, as far as their servers still list them so. Returns how many that are.

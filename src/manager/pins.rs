@@ -19,9 +19,9 @@ use super::{Manager, Principal, Server, lock};
 use crate::config::Approval;
 use crate::exposed::exposed_name;
 use crate::keep;
-use crate::pins::{Book, Class, Error, Form, Judged, Listing, Notice, Pin, Pins, Said, Waiting, What, classes};
+use crate::pins::{Book, Class, Error, Form, Judged, Listing, Notice, Pin, Pins, Said, Suspicion, Waiting, What, classes, suspicions};
 use crate::protocol::{Pointer, Raw};
-use crate::registry::{Kind, Offer};
+use crate::registry::{Kind, Neighbours, Offer};
 
 /// How long to collect the listings of several servers before they are judged.
 const TOGETHER: Duration = Duration::from_millis(100);
@@ -482,19 +482,46 @@ impl Manager {
     /// Returns what waits for approval, server by server.
     pub(crate) async fn unapproved(&self) -> Result<Vec<Waiting>, Error> {
         let Some(keeper) = self.0.pins.get() else { return Ok(Vec::new()) };
-        let mut all = Vec::new();
-        for server in self.servers().iter().filter(|server| !server.has_no_pins()) {
-            match &keeper.records {
-                Records::Disk(pins) => all.extend(pins.waiting(&server.config).await?),
-                Records::Memory(books) => {
-                    let books = lock(books);
-                    all.extend(
-                        books.get(&server.config.name).map(|book| book.shown(&server.config)).into_iter().flatten(),
-                    );
-                }
+        let servers = self.servers();
+        let pinned = servers.iter().filter(|server| !server.has_no_pins());
+        match &keeper.records {
+            Records::Disk(pins) => pins.waiting(&pinned.map(|server| server.config.clone()).collect::<Vec<_>>()).await,
+            Records::Memory(books) => {
+                let (books, nobody) = (lock(books), Neighbours::default());
+                let shown = |server: &Arc<Server>| Some(books.get(&server.config.name)?.shown(&server.config, &nobody));
+                Ok(pinned.filter_map(shown).flatten().collect())
             }
         }
-        Ok(all)
+    }
+
+    /// Finds what is suspicious in what the servers list now.
+    pub(crate) async fn suspicions(&self) -> Vec<Suspicion> {
+        let servers = self.servers();
+        let listed = |server: &Arc<Server>| {
+            let upstreams = server.upstreams();
+            let offers = upstreams.iter().filter_map(|upstream| upstream.offer());
+            let offer = offers.last().or_else(|| server.last_offers.newest())?;
+            let peers = upstreams.iter().filter_map(|upstream| upstream.connection()?.peer().cloned());
+            let instructions = peers.filter_map(|peer| peer.instructions).last().map(Into::into);
+            Some((server.clone(), Listed { offer, instructions, is_everything: true }))
+        };
+        let all: Vec<(Arc<Server>, Listed)> = servers.iter().filter_map(listed).collect();
+        keep::done(move || {
+            let mut neighbours = Neighbours::default();
+            for (server, listed) in &all {
+                listed.offer.said(Kind::Tools).for_each(|(_, tool)| neighbours.add(server.config.alias.as_str(), tool));
+            }
+            let mut found = Vec::new();
+            for (server, listed) in &all {
+                let (name, alias) = (&server.config.name, server.config.alias.as_str());
+                for Said { what, name: own, form } in listed.pinned(&[]).said {
+                    let all = suspicions(what, alias, &form.text, &neighbours).into_iter();
+                    found.extend(all.map(|finding| Suspicion { server: name.clone(), what, name: own.clone(), finding }));
+                }
+            }
+            found
+        })
+        .await
     }
 
     /// Approves exactly these changes, as far as their servers still say so.

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Waiting, What, pointers};
+use super::{Waiting, What, pointers, suspicions};
 use crate::config::{Approval, Server};
 use crate::protocol::{Pointer, Raw};
-use crate::registry::{Class, DefinitionChange, Pin, Shingles, changes, is_mild};
+use crate::registry::{Class, Neighbours, DefinitionChange, Pin, Shingles, changes, is_mild};
 
 /// How many approved forms of one name are kept.
 const FORMS: usize = 4;
@@ -238,16 +238,24 @@ impl Book {
     }
 
     /// Returns what waits for approval, for people.
-    pub(crate) fn shown(&self, server: &Server) -> Vec<Waiting> {
+    pub(crate) fn shown(&self, server: &Server, neighbours: &Neighbours) -> Vec<Waiting> {
         let waiting = self.waiting(&pointers(server)).into_iter().map(|(what, name, form, changes)| Waiting {
             server: server.name.clone(),
             what,
             name: name.to_owned(),
             pin: form.pin,
             changes,
+            findings: suspicions(what, server.alias.as_str(), &form.text, neighbours),
             text: form.text.clone(),
         });
         waiting.collect()
+    }
+
+    /// Returns the tools as the server lists them now.
+    pub(super) fn tools(&self) -> impl Iterator<Item = Raw> {
+        let records = self.records.get(&What::Tool).into_iter().flat_map(BTreeMap::values);
+        let listed = records.filter(|record| !record.gone);
+        listed.filter_map(|record| parsed(record.now.as_ref().or_else(|| record.last())?))
     }
 
     /// Returns all approved forms.

@@ -22,9 +22,9 @@ use crate::glob;
 pub use crate::keep::Error;
 use crate::keep::{self, Keep};
 use crate::lineage;
-use crate::protocol::Pointer;
-use crate::registry::Kind;
-pub use crate::registry::{Class, DefinitionChange, Pin};
+use crate::protocol::{Pointer, Raw};
+use crate::registry::{Kind, Neighbours, findings};
+pub use crate::registry::{Class, DefinitionChange, Finding, Pin};
 
 /// What has a pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -88,8 +88,40 @@ pub struct Waiting {
     pub pin: Pin,
     /// What differs from the last approved form.
     pub changes: Vec<DefinitionChange>,
+    /// What is suspicious in it.
+    pub findings: Vec<Finding>,
     /// The definition as the server sent it.
     pub text: String,
+}
+
+/// Something suspicious that a server lists.
+///
+/// ```
+/// # fn show(found: &mcp_host::pins::Suspicion) {
+/// println!("{} {} of {}: {}", found.what, found.name, found.server, found.finding.what);
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Suspicion {
+    /// The server's name in the config.
+    pub server: String,
+    /// What it is in.
+    pub what: What,
+    /// The server's own name for it; empty for instructions.
+    pub name: String,
+    /// What was found.
+    pub finding: Finding,
+}
+
+/// Finds what is suspicious in a definition of the server `alias`, as the server sent it.
+pub(crate) fn suspicions(what: What, alias: &str, text: &str, neighbours: &Neighbours) -> Vec<Finding> {
+    let raw = match what {
+        What::Instructions => Some(Raw::from_value(text)),
+        _ => Raw::parse(&text.to_owned().into()).ok(),
+    };
+    raw.map(|raw| findings(what.kind(), alias, &raw, neighbours)).unwrap_or_default()
 }
 
 /// Reports whether a definition is meant by a glob over names.
@@ -114,9 +146,9 @@ pub(crate) fn pointers(server: &Server) -> Box<[Pointer]> {
 /// ```no_run
 /// use mcp_host::pins::Pins;
 ///
-/// # async fn approve(server: &mcp_host::config::Server) -> Result<(), mcp_host::pins::Error> {
+/// # async fn approve(servers: &[mcp_host::config::Server]) -> Result<(), mcp_host::pins::Error> {
 /// let pins = Pins::of("/var/lib/my-agent".as_ref());
-/// for change in pins.waiting(server).await? {
+/// for change in pins.waiting(servers).await? {
 ///     println!("{} {}: {:?}", change.what, change.name, change.changes);
 /// }
 /// # Ok(()) }
@@ -133,15 +165,21 @@ impl Pins {
         Self(state.join("pins"))
     }
 
-    /// Returns what waits for approval at a server.
+    /// Returns what waits for approval at these servers, one after the other. What is suspicious in it is found among
+    /// the tools of all of them.
     ///
     /// # Errors
-    /// If the record cannot be read.
-    pub async fn waiting(&self, server: &Server) -> Result<Vec<Waiting>, Error> {
-        let (keep, server) = (self.keep(server), server.clone());
+    /// If a record cannot be read.
+    pub async fn waiting(&self, servers: &[Server]) -> Result<Vec<Waiting>, Error> {
+        let records: Vec<(Keep, Server)> = servers.iter().map(|server| (self.keep(server), server.clone())).collect();
         keep::done(move || {
-            let book: Book = keep.read()?;
-            Ok(book.shown(&server))
+            let read = |(keep, server): (Keep, Server)| Ok((keep.read::<Book>()?, server));
+            let books = records.into_iter().map(read).collect::<Result<Vec<_>, Error>>()?;
+            let mut neighbours = Neighbours::default();
+            for (book, server) in &books {
+                book.tools().for_each(|tool| neighbours.add(server.alias.as_str(), &tool));
+            }
+            Ok(books.iter().flat_map(|(book, server)| book.shown(server, &neighbours)).collect())
         })
         .await
     }

@@ -17,6 +17,7 @@ mod contribution;
 mod definition;
 mod entry;
 mod filter;
+mod finding;
 mod fit;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
@@ -48,6 +49,8 @@ pub(crate) use contribution::Contribution;
 pub use entry::Entry;
 #[doc(hidden)]
 pub use filter::ServerNaming;
+pub use finding::Finding;
+pub(crate) use finding::{Neighbours, findings};
 pub(crate) use fit::misfit;
 pub(crate) use header::{ParamHeader, ParamHeaders};
 pub(crate) use offer::{Offer, OfferBuilder, PageError};

@@ -36,13 +36,11 @@ impl Shingles {
     }
 
     /// The number of different shingles.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the search for suspicious texts"))]
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// The least of the shingles. Definitions that are much alike nearly always have one of them in common.
-    #[expect(dead_code, reason = "for the search for suspicious texts")]
     pub(super) fn marks(&self) -> impl Iterator<Item = u64> {
         self.0.iter().take(3).copied()
     }

@@ -195,7 +195,6 @@ impl<'a> Item<'a> {
     }
 
     /// The JSON pointer that leads to it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the search for suspicious texts"))]
     pub(super) fn path(self) -> String {
         let mut tokens = Vec::new();
         let mut item = self;

@@ -1,10 +1,12 @@
 //! Changes: each member changed alone is found at its place, and a reordered definition has none.
 
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::super::change::{Change, Class, changes, is_mild};
 use super::super::pin::Pin;
 use super::super::shingles::Shingles;
+use super::pin::some_json;
 use super::*;
 use crate::protocol::Pointer;
 
@@ -412,4 +414,25 @@ fn a_renamed_tool_is_like_the_one_before() {
     let bare = shingles(&json!({ "name": "a" }));
     assert_eq!((bare.len(), bare.likeness(&bare)), (0, 0.0));
     assert!(shingles(&prompt()).likeness(&shingles(&prompt())) > 0.99);
+}
+
+proptest! {
+    #[test]
+    fn there_are_changes_if_and_only_if_the_pins_differ(
+        one in [some_json(), some_json(), some_json()],
+        other in [some_json(), some_json(), some_json()],
+        same in 0_usize..8,
+    ) {
+        for place in ["inputSchema", "outputSchema", "annotations", "arguments", "_meta"] {
+            let definition = |[a, b, c]: [&Value; 3]| {
+                let inner = json!({ "properties": { "a": a }, "type": a, "enum": b, "anyOf": [c, a], "required": b, "items": c, "minimum": c });
+                json!({ "name": "a", "title": c, (place): inner, "x": a })
+            };
+            let mixed: Vec<_> = (0..3).map(|at| if same >> at & 1 == 1 { &one[at] } else { &other[at] }).collect();
+            let before = Raw::from_value(&definition([&one[0], &one[1], &one[2]]));
+            let after = Raw::from_value(&definition([mixed[0], mixed[1], mixed[2]]));
+            let found = changes(Some(&before), Some(&after), &[]);
+            prop_assert_eq!(found.is_empty(), Pin::of(&before, &[]) == Pin::of(&after, &[]), "{} {}", before, after);
+        }
+    }
 }

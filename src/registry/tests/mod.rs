@@ -15,6 +15,7 @@ mod catalog;
 mod change;
 mod circles;
 mod cost;
+mod finding;
 mod model;
 mod offer;
 mod pieces;

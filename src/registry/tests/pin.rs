@@ -223,11 +223,11 @@ fn spelled(value: &Value, dice: &[u8]) -> String {
     out
 }
 
-fn some_text() -> impl Strategy<Value = String> {
+pub(super) fn some_text() -> impl Strategy<Value = String> {
     prop_oneof!["[a-c]{0,2}", "[ -~]{0,6}", "[\\x00-\\x1f\"\\\\/é€\u{e000}\u{ffff}😀]{0,4}", any::<String>()]
 }
 
-fn some_json() -> impl Strategy<Value = Value> {
+pub(super) fn some_json() -> impl Strategy<Value = Value> {
     let number = any::<f64>().prop_filter("JSON has no such number", |value| value.is_finite());
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -2,6 +2,7 @@
 //! reports the state of its servers.
 
 use mcp_host::config::{NOT_APPROVED, Server};
+use mcp_host::pins::Suspicion;
 use mcp_host::{Host, ServerStatus, StateName};
 
 use super::check::{not_approved, unusable};
@@ -67,7 +68,16 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
 async fn remarks(servers: &[Server], host: &Host) -> Vec<String> {
     let mut lines = invalid_schemas(host).await;
     lines.extend(suspects::lines(servers, &host.catalog()));
+    lines.extend(host.suspicions().await.iter().map(suspicious));
     lines
+}
+
+fn suspicious(found: &Suspicion) -> String {
+    let Suspicion { server, what, name, finding, .. } = found;
+    let of = if name.is_empty() { format!("the {what}") } else { format!("{what} `{name}`") };
+    let grade = if finding.hard { "suspicious" } else { "worth a look" };
+    let line = format!("note: {server}: {of}: {grade}: {} at {}: {}", finding.what, finding.path, finding.shown);
+    text::line(&line).into_owned()
 }
 
 #[cfg(feature = "schemas")]

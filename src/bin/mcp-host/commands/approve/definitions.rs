@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use mcp_host::config::Server;
-use mcp_host::pins::{DefinitionChange, Pins, Waiting, What};
+use mcp_host::pins::{self, DefinitionChange, Pins, Waiting, What};
 use serde::Serialize;
 
 use super::failed;
@@ -28,20 +28,22 @@ impl Item<'_> {
     }
 }
 
-/// Returns what waits at these servers, as far as the names match `glob`.
+/// Returns what waits at these servers, of all in the config, as far as the names match `glob`.
 pub(super) async fn of<'a>(
+    all: &[Server],
     servers: impl Iterator<Item = &'a Server>,
     state: &Path,
     glob: Option<&str>,
 ) -> Result<Vec<Item<'a>>, Failure> {
-    let pins = Pins::of(state);
-    let mut items = Vec::new();
-    for server in servers {
-        let waiting = pins.waiting(server).await.map_err(failed)?;
-        let wanted = waiting.into_iter().filter(|one| glob.is_none_or(|glob| mcp_host::pins::matches(glob, one)));
-        items.extend(wanted.map(|shown| Item { server, shown, approved: false }));
-    }
-    Ok(items)
+    // A tool may pretend to be one of a server that is not asked about.
+    let waiting = Pins::of(state).waiting(all).await.map_err(failed)?;
+    let servers: Vec<&Server> = servers.collect();
+    let item = |shown: Waiting| {
+        let server = servers.iter().find(|server| server.name == shown.server)?;
+        let is_meant = glob.is_none_or(|glob| pins::matches(glob, &shown));
+        is_meant.then_some(Item { server, shown, approved: false })
+    };
+    Ok(waiting.into_iter().filter_map(item).collect())
 }
 
 /// Approves exactly what was shown.
@@ -78,6 +80,10 @@ pub(super) fn lines(item: &Item<'_>) -> Vec<String> {
     let mut lines = vec![format!("{} {how}:", subject(shown))];
     for change in &shown.changes {
         lines.extend(differing(change));
+    }
+    for finding in &shown.findings {
+        let grade = if finding.hard { "suspicious" } else { "worth a look" };
+        lines.push(format!("  ! {grade}: {} at {}: {}", finding.what, finding.path, finding.shown));
     }
     lines.push(String::new());
     lines.iter().map(|line| text::line(line).into_owned()).collect()
