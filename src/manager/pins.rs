@@ -19,7 +19,9 @@ use super::{Manager, Principal, Server, lock};
 use crate::config::Approval;
 use crate::exposed::exposed_name;
 use crate::keep;
-use crate::pins::{Book, Class, Error, Form, Judged, Listing, Notice, Pin, Pins, Said, Suspicion, Waiting, What, classes, suspicions};
+use crate::pins::{
+    Book, Class, Error, Form, Judged, Listing, Notice, Pin, Pins, Said, Suspicion, Waiting, What, classes, suspicions,
+};
 use crate::protocol::{Pointer, Raw};
 use crate::registry::{Kind, Neighbours, Offer};
 
@@ -499,10 +501,10 @@ impl Manager {
         let servers = self.servers();
         let listed = |server: &Arc<Server>| {
             let upstreams = server.upstreams();
-            let offers = upstreams.iter().filter_map(|upstream| upstream.offer());
-            let offer = offers.last().or_else(|| server.last_offers.newest())?;
-            let peers = upstreams.iter().filter_map(|upstream| upstream.connection()?.peer().cloned());
-            let instructions = peers.filter_map(|peer| peer.instructions).last().map(Into::into);
+            let mut offers = upstreams.iter().rev().filter_map(|upstream| upstream.offer());
+            let offer = offers.next().or_else(|| server.last_offers.newest())?;
+            let peers = upstreams.iter().rev().filter_map(|upstream| upstream.connection()?.peer().cloned());
+            let instructions = peers.filter_map(|peer| peer.instructions).next().map(Into::into);
             Some((server.clone(), Listed { offer, instructions, is_everything: true }))
         };
         let all: Vec<(Arc<Server>, Listed)> = servers.iter().filter_map(listed).collect();
@@ -516,7 +518,12 @@ impl Manager {
                 let (name, alias) = (&server.config.name, server.config.alias.as_str());
                 for Said { what, name: own, form } in listed.pinned(&[]).said {
                     let all = suspicions(what, alias, &form.text, &neighbours).into_iter();
-                    found.extend(all.map(|finding| Suspicion { server: name.clone(), what, name: own.clone(), finding }));
+                    found.extend(all.map(|finding| Suspicion {
+                        server: name.clone(),
+                        what,
+                        name: own.clone(),
+                        finding,
+                    }));
                 }
             }
             found

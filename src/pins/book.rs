@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{Waiting, What, pointers, suspicions};
 use crate::config::{Approval, Server};
 use crate::protocol::{Pointer, Raw};
-use crate::registry::{Class, Neighbours, DefinitionChange, Pin, Shingles, changes, is_mild};
+use crate::registry::{Class, DefinitionChange, Neighbours, Pin, Shingles, changes, is_mild};
 
 /// How many approved forms of one name are kept.
 const FORMS: usize = 4;

@@ -23,8 +23,8 @@ pub use crate::keep::Error;
 use crate::keep::{self, Keep};
 use crate::lineage;
 use crate::protocol::{Pointer, Raw};
-use crate::registry::{Kind, Neighbours, findings};
 pub use crate::registry::{Class, DefinitionChange, Finding, Pin};
+use crate::registry::{Kind, Neighbours, findings};
 
 /// What has a pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -65,7 +65,8 @@ pub(crate) async fn run(args: &Approve, common: &Common, output: &Output) -> Res
     let kept = Certificates::new(Some(&directory));
     let mut certificates = certificates::of(plan.config.servers.iter().filter(wanted), &kept)?;
     let glob = args.tool.as_deref();
-    let mut definitions = definitions::of(&plan.config.servers, plan.config.servers.iter().filter(wanted), &directory, glob).await?;
+    let mut definitions =
+        definitions::of(&plan.config.servers, plan.config.servers.iter().filter(wanted), &directory, glob).await?;
     if waiting.is_empty() && certificates.is_empty() && definitions.is_empty() {
         return nothing(&plan, output);
     }
