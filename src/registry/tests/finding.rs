@@ -236,7 +236,7 @@ fn copies_sinks_and_long_texts_are_soft() {
     });
     let mut neighbours = Neighbours::default();
     neighbours.add("git", &Raw::from_value(&copied));
-    let mut copy = copied.clone();
+    let mut copy = copied;
     copy["name"] = json!("make_issue");
     let what = |owner: &str, tool: &Value| {
         let found = findings(Some(Kind::Tools), owner, &Raw::from_value(tool), &neighbours);

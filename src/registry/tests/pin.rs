@@ -277,7 +277,7 @@ proptest! {
     fn any_change_gives_another_pin(value in some_json(), at in any::<prop::sample::Index>(), dice in prop::collection::vec(any::<u8>(), 1..40)) {
         let before = value.to_string();
         let count = Tree::read(&before).unwrap().len();
-        let mut other = value.clone();
+        let mut other = value;
         change(&mut other, &mut at.index(count));
         prop_assert_ne!(pin(&before), pin(&spelled(&other, &dice)));
     }
