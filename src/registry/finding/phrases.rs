@@ -145,11 +145,11 @@ const RULES: &[Rule] = &[
 /// One slot: how many other words may stand before it, and what it may be.
 type Slot = (usize, Vec<&'static str>);
 
-/// A rule, and its slots after the first one.
-type Rest = (Rule, Vec<Slot>);
+/// A rule, and its slots after the first word.
+type Begun = (Rule, Vec<Slot>);
 
 /// The rules by their first words.
-static BY_FIRST: LazyLock<HashMap<&'static str, Vec<Rest>>> = LazyLock::new(|| {
+static BY_FIRST: LazyLock<HashMap<&'static str, Vec<Begun>>> = LazyLock::new(|| {
     let mut rules: HashMap<_, Vec<_>> = HashMap::new();
     for rule in RULES {
         let slots: Vec<Slot> = rule.2.iter().map(|slot| slot_of(slot)).collect();

@@ -129,13 +129,18 @@ pub(super) fn spots(text: &str) -> Vec<Spot> {
     if text.bytes().all(|byte| (0x20..0x7f).contains(&byte) || matches!(byte, b'\t' | b'\n' | b'\r')) {
         return found;
     }
-    let (mut before, mut flag) = (' ', false);
+    // How many tags may still follow a black flag, of which they make that of a region.
+    let (mut before, mut flag) = (' ', 0_usize);
     for (at, character) in text.char_indices() {
-        flag = character == '\u{1f3f4}' || flag && matches!(u32::from(character), 0xe0030..=0xe007a);
+        flag = match u32::from(character) {
+            0x1f3f4 => 7,
+            0xe0030..=0xe007a => flag.saturating_sub(1),
+            _ => 0,
+        };
         if let Some(what) = kind(character) {
             let after = text[at + character.len_utf8()..].chars().next().unwrap_or(' ');
             let is_known = found.iter().any(|(known, ..)| *known == what);
-            if !is_known && !flag && !belongs(character, before, after) {
+            if !is_known && flag == 0 && !belongs(character, before, after) {
                 found.push((what, true, at..at + character.len_utf8()));
             }
         }

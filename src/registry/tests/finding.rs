@@ -110,6 +110,8 @@ fn characters_that_hide_are_shown() {
         let all = found(&json!({ "name": "t", "inputSchema": { "properties": { (text): {} } } }));
         assert_eq!((all.len(), all[0].what), (1, what));
     }
+    // A flag has few tags.
+    assert_eq!(told(&format!("🏴{}\u{e007f}", "\u{e0061}".repeat(20))), ["!tag characters"]);
 }
 
 #[test]
