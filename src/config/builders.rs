@@ -277,6 +277,13 @@ impl HostSettings {
         Self { startup_wait, ..self }
     }
 
+    /// Sets how long a call may be silent before a client that wants progress gets some of the host itself; 0 means
+    /// never.
+    #[must_use]
+    pub fn heartbeat(self, heartbeat: Duration) -> Self {
+        Self { heartbeat, ..self }
+    }
+
     /// Sets how clients of the endpoint authenticate.
     #[must_use]
     pub fn auth(self, auth: HostAuth) -> Self {
@@ -439,7 +446,7 @@ mod tests {
     #[test]
     fn settings_that_are_made_are_those_that_a_file_says() {
         let host = json!({
-            "listen": "127.0.0.1:9000", "startupWait": "1s", "insecureHttp": true, "allowedHosts": ["a"],
+            "listen": "127.0.0.1:9000", "startupWait": "1s", "heartbeat": "5s", "insecureHttp": true, "allowedHosts": ["a"],
             "allowedOrigins": ["https://b"], "sse": false, "paramHeaders": true, "tasks": false,
             "inheritEnv": ["LANG"], "join": "never", "idleExit": "4s", "threads": 2, "naming": { "separator": "__", "maxLength": 64 },
             "limits": { "sessions": 3 },
@@ -447,7 +454,7 @@ mod tests {
         let limits = Limits { sessions: 3, ..Limits::default() };
         let naming = Naming { max_length: 64, ..Naming::default() };
         let made = HostSettings::default().listen(([127, 0, 0, 1], 9000).into()).startup_wait(seconds(1));
-        let made = made.insecure_http().allow_host("a").allow_origin("https://b").without_sse().param_headers();
+        let made = made.heartbeat(seconds(5)).insecure_http().allow_host("a").allow_origin("https://b").without_sse().param_headers();
         let made = made.without_tasks().inherit_env(["LANG"]).join(Join::Never).idle_exit(seconds(4));
         let made = made.naming(naming).limits(limits).threads(2);
         assert_eq!(parsed(&json!({ "mcpServers": {}, "host": host })).host, made);

@@ -457,6 +457,11 @@ impl Manager {
         let _ = self.0.events.send(change);
     }
 
+    /// Returns how long a client that wants progress may hear nothing; 0 if it gets no heartbeats.
+    pub(crate) fn heartbeat(&self) -> Duration {
+        self.0.settings.load().heartbeat
+    }
+
     /// Returns how long the first list may wait for starting servers.
     pub(crate) fn startup_wait(&self) -> Duration {
         self.settings().startup_wait

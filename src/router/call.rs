@@ -9,6 +9,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::OwnedSemaphorePermit;
@@ -23,6 +24,7 @@ use super::clocks::Clocks;
 use super::driver::{Next, Stage};
 use super::finish::Finish;
 use super::forward::{Course, Forward, outgoing};
+use super::heart::{Wait, beating};
 #[cfg(feature = "server")]
 use super::invite::{Invitations, Invited};
 use super::park::ParkedCalls;
@@ -37,7 +39,7 @@ use super::toward::{Handover, Toward};
 use super::verdict::{Bench, Verdict};
 use crate::answered::{Answered, NoResult, reworded};
 use crate::config;
-use crate::manager::{Asked, Manager, Server, Slot, Stay};
+use crate::manager::{Asked, Manager, Server, Slot, Slots, Stay};
 use crate::protocol::{ErrorObject, Outcome, ProtocolVersion, Raw};
 use crate::transport;
 use crate::upstream::{Connection, Exchange, Terms, Upstream};
@@ -67,17 +69,27 @@ impl Forwarder {
     ) -> Answered {
         leg.concerns(&forward.server, &forward.target);
         forward.shown = shown_before(&self.manager, client, &forward);
+        // A client that wants progress says so in `_meta`.
+        let heartbeat = if forward.meta.is_some() { self.manager.heartbeat() } else { Duration::ZERO };
+        let mut toward = Toward::leg(client, leg).beating(heartbeat);
         if client.revision().is_modern()
             && forward.method.may_ask()
-            && let Some(result) = self.take_up(client, &mut forward, leg).await?
+            && let Some(result) = self.take_up(client, &mut forward, leg, &mut toward).await?
         {
             return Ok(result);
         }
         let server = &forward.server;
         let calling = server.calling();
-        let slot = slot(&self.parked.table, client, server).await.map_err(|failure| failure.of(server))?;
+        let slot = match &server.slots {
+            Some(slots) => {
+                let waiting = pin!(slot(&self.parked.table, client, (server, slots)));
+                let slot = beating(&mut toward, &forward, Wait::Turn, waiting).await;
+                Some(slot.map_err(|failure| failure.of(server))?)
+            }
+            None => None,
+        };
         let course = Course::begin(&server.config, calling, slot);
-        self.go_on(client, &forward, &mut Toward::leg(client, leg), course).await
+        self.go_on(client, &forward, &mut toward, course).await
     }
 
     /// Takes up a request of a client without a session, during which the server may ask the client something. The
@@ -87,16 +99,19 @@ impl Forwarder {
         client: &Arc<Client>,
         forward: &mut Forward,
         leg: &Arc<Mailbox>,
+        toward: &mut Toward<'_>,
     ) -> Result<Option<Raw>, NoResult> {
         match forward.open_state(&self.sealer, client)? {
             Continuation::Ready => {}
             Continuation::Parked { call, round } => {
+                let leg = (leg, toward.take_progress());
                 return Box::pin(self.parked.resume(client, (call, round), forward, leg)).await.map(Some);
             }
             Continuation::Over(outcome) => return Ok(Some(outcome?)),
             #[cfg(feature = "server")]
             Continuation::SignIn { invitation, why } => {
-                if let Some(answered) = Box::pin(self.invitations.answered(client, forward, invitation, why)).await {
+                let answered = Box::pin(self.invitations.answered(client, forward, invitation, why));
+                if let Some(answered) = beating(toward, forward, Wait::Person, pin!(answered)).await {
                     return answered.map(Some);
                 }
                 forward.start_afresh();
@@ -228,8 +243,10 @@ impl Forwarder {
         course: &mut Course,
     ) -> Result<On, Stop> {
         let server = &forward.server;
+        let parked = toward.parked().cloned();
+        let connecting = self.connector.connect_call(client, server, parked.as_ref(), forward.roots.as_ref());
         let Reached { upstream, connection, lane, stay } =
-            self.connector.connect_call(client, server, toward, forward.roots.as_ref()).await?;
+            beating(toward, forward, Wait::Server, pin!(connecting)).await?;
         if let Some(failure) = changed(forward, &upstream) {
             return Err(Attempt::Failed(failure).into());
         }
@@ -268,7 +285,9 @@ impl Forwarder {
         toward.set_token(token);
         let mut exchange = connection.open(id, &forward.method, Some(&params), &on.terms);
         let (idle, patience) = (server.config.call_timeout, forward.limits.answer);
-        let clocks = Clocks::start(Instant::now(), idle, patience, course.end);
+        let now = Instant::now();
+        let clocks = Clocks::start(now, idle, patience, course.end);
+        toward.start_heart(now);
         let vigil = self.manager.vigil();
         let mut running = Running { toward, server, upstream, connection, answered: None, clocks, vigil };
         let outcome = running.wait(id, &mut exchange).await;
@@ -292,14 +311,13 @@ fn run_parked(
     })
 }
 
-/// Waits for a slot of the server. Returns `None` if the server has no `maxConcurrent`.
-async fn slot(parked: &Table, client: &Client, server: &Server) -> Result<Option<Slot>, Failure> {
-    let Some(slots) = &server.slots else { return Ok(None) };
+/// Waits for a slot of the server.
+async fn slot(parked: &Table, client: &Client, (server, slots): (&Server, &Slots)) -> Result<Slot, Failure> {
     let wait = server.config.queue_timeout;
     if slots.is_full() {
         parked.make_room(server, client.principal());
     }
-    slots.take(client.owner(), wait).await.map(Some).ok_or_else(|| Failure::queue(wait))
+    slots.take(client.owner(), wait).await.ok_or_else(|| Failure::queue(wait))
 }
 
 /// Decides how the call runs on this connection, since the connection before may have been of another era. The returned
@@ -383,7 +401,8 @@ async fn ask(
     let stage = Stage { client, leg: &leg, server, upstream, version: on.version, method, call, patience };
     toward.tick();
     let asked = Instant::now();
-    let next = course.driver.round(&stage, result, &forward.params).await.map_err(Attempt::Failed)?;
+    let round = pin!(course.driver.round(&stage, result, &forward.params));
+    let next = beating(toward, forward, Wait::Person, round).await.map_err(Attempt::Failed)?;
     // The time that a person takes does not count toward the deadline.
     course.end += asked.elapsed();
     Ok(next)

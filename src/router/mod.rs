@@ -39,6 +39,7 @@ mod forward;
 #[cfg_attr(not(feature = "server"), allow(dead_code, unreachable_pub, reason = "only the status asks"))]
 mod gauges;
 mod greeting;
+mod heart;
 #[cfg(feature = "server")]
 mod invite;
 mod level;

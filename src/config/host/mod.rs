@@ -30,12 +30,13 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
     "audit",
     "auth",
+    "heartbeat",
     "idleExit",
     "inheritEnv",
     "insecureHttp",
@@ -69,6 +70,9 @@ pub struct HostSettings {
     pub listen: SocketAddr,
     /// How long a client's first list request waits for servers that are still starting.
     pub startup_wait: Duration,
+    /// How long a call may be silent before the client gets progress of the host itself, if it wants progress. 0 means
+    /// never.
+    pub heartbeat: Duration,
     /// How clients of the endpoint authenticate.
     pub auth: HostAuth,
     /// The files for TLS at the endpoint; `None` means plain HTTP.
@@ -111,6 +115,7 @@ impl Default for HostSettings {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8808)),
             startup_wait: Duration::from_secs(3),
+            heartbeat: Duration::from_secs(15),
             auth: HostAuth::None,
             tls: None,
             insecure_http: false,
@@ -192,6 +197,9 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     if let Some(wait) = fields.take(&["startupWait"], report).and_then(|field| field.time(report)) {
         settings.startup_wait = wait;
     }
+    if let Some(heartbeat) = fields.take(&["heartbeat"], report).and_then(|field| heartbeat(&field, report)) {
+        settings.heartbeat = heartbeat;
+    }
     reach(settings, &mut fields, report);
     if let Some(field) = fields.take(&["allowedOrigins"], report) {
         settings.allowed_origins = origins(&field, report);
@@ -222,6 +230,16 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     }
     lacking(&mut fields, report);
     fields.finish(&KEYS, report);
+}
+
+/// Reads `heartbeat`. One that is shorter than a second would only be noise.
+fn heartbeat(field: &Field<'_>, report: &mut Report) -> Option<Duration> {
+    let time = field.time(report)?;
+    if !time.is_zero() && time < Duration::from_secs(1) {
+        report.problem(field.at, &field.path, "shorter than 1 s").help("write \"15s\", or \"0s\" for no heartbeats");
+        return None;
+    }
+    Some(time)
 }
 
 /// Reads where the endpoint listens, who may call it, and by which host names.
