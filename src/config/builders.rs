@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{
     Audit, Auth, Config, Era, Helper, HostAuth, HostSettings, HostTls, Join, Limits, Manifest, Prefix, Remote, Restart,
-    Roots, Secret, Secrets, Server, Sharing, Start, Stdio, Tls, Transport,
+    Roots, Secret, Secrets, Server, Sharing, Start, Stdio, Tls, ToolSettings, Transport,
 };
 use crate::exposed::Naming;
 
@@ -134,6 +134,18 @@ impl Server {
     pub fn rename(mut self, theirs: &str, ours: &str) -> Self {
         self.rename.insert(theirs.to_owned(), ours.to_owned());
         self
+    }
+
+    /// Gives all its tools these tags, by which selectors of views find them. They are never sent.
+    #[must_use]
+    pub fn tags(self, tags: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { tags: texts(tags), ..self }
+    }
+
+    /// Sets what becomes of the tools whose names, as the server has them, match a glob.
+    #[must_use]
+    pub fn tool(self, glob: &str, settings: ToolSettings) -> Self {
+        Self { tools: self.tools.with(glob, settings), ..self }
     }
 
     /// Sets what the server gets when it asks for roots.

@@ -33,6 +33,9 @@ impl Server {
             include_tools: _,
             exclude_tools: _,
             rename: _,
+            tags: _,
+            // A preset from a variable is among the secrets, too.
+            tools: _,
             roots: _,
             prefix: _,
             description: _,

@@ -41,6 +41,7 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod tools;
 mod transport;
 mod units;
 mod unusable;
@@ -74,6 +75,7 @@ pub use self::sign_in::{Auth, Enterprise, Grant, OAuth, Source as SecretSource};
 pub use self::surroundings::Surroundings;
 pub use self::syntax::Syntax;
 pub use self::tls::{Fingerprint, Tls};
+pub use self::tools::{Argument, Hints, Preset, ToolRules, ToolSettings};
 pub use self::units::time;
 pub use self::unusable::Unusable;
 pub use self::vars::Vars;
@@ -152,6 +154,8 @@ keys! {
         /// Whether this is the user's own daemon, a running host that stands for all servers of a config. The failures
         /// that it reports are trusted. No config file can set this.
         daemon: bool = false,
+        /// Settings of its tools, by globs over the server's own names: the key `tools`, if it holds an object.
+        tools: ToolRules = ToolRules::default(),
     }
     keys {
         /// Whether clients may share one connection to the server.
@@ -178,6 +182,8 @@ keys! {
         repeatable: list -> Vec<String> = Vec::new(),
         /// The user's description of the server.
         description: note -> Option<String> = None,
+        /// Words by which selectors of views find all its tools (`tag:WORD`). They are never sent.
+        tags: tags -> Vec<String> = Vec::new(),
         /// Tools to rename: from the server's own name to the name that clients see, without the prefix.
         rename: rename -> BTreeMap<String, String> = BTreeMap::new(),
         /// What the server gets when it asks for roots.
