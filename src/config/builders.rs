@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    Audit, Auth, Config, Era, Helper, HostAuth, HostSettings, HostTls, Join, Limits, Manifest, Prefix, Remote, Restart,
+    Audit, Auth, Config, Era, Helper, HostAuth, HostSettings, HostTls, Join, Limits, Manifest, Prefix, Rates, Remote, Restart,
     Roots, Secret, Secrets, Server, Sharing, Start, Stdio, Tls, ToolSettings, Transport,
 };
 use crate::exposed::Naming;
@@ -296,6 +296,12 @@ impl HostSettings {
         Self { heartbeat, ..self }
     }
 
+    /// Sets how often tools may be called.
+    #[must_use]
+    pub fn rates(self, rates: Rates) -> Self {
+        Self { rates, ..self }
+    }
+
     /// Sets how clients of the endpoint authenticate.
     #[must_use]
     pub fn auth(self, auth: HostAuth) -> Self {
@@ -458,7 +464,8 @@ mod tests {
     #[test]
     fn settings_that_are_made_are_those_that_a_file_says() {
         let host = json!({
-            "listen": "127.0.0.1:9000", "startupWait": "1s", "heartbeat": "5s", "insecureHttp": true, "allowedHosts": ["a"],
+            "listen": "127.0.0.1:9000", "startupWait": "1s", "heartbeat": "5s", "insecureHttp": true,
+            "allowedHosts": ["a"], "rates": { "principal": "3/minute" },
             "allowedOrigins": ["https://b"], "sse": false, "paramHeaders": true, "tasks": false,
             "inheritEnv": ["LANG"], "join": "never", "idleExit": "4s", "threads": 2, "naming": { "separator": "__", "maxLength": 64 },
             "limits": { "sessions": 3 },
@@ -468,6 +475,8 @@ mod tests {
         let made = HostSettings::default().listen(([127, 0, 0, 1], 9000).into()).startup_wait(seconds(1));
         let made = made.heartbeat(seconds(5)).insecure_http().allow_host("a").allow_origin("https://b").without_sse().param_headers();
         let made = made.without_tasks().inherit_env(["LANG"]).join(Join::Never).idle_exit(seconds(4));
+        let rate = crate::config::Rate::new(3, crate::config::Per::Minute);
+        let made = made.rates(Rates { principal: Some(rate), server: None });
         let made = made.naming(naming).limits(limits).threads(2);
         assert_eq!(parsed(&json!({ "mcpServers": {}, "host": host })).host, made);
     }

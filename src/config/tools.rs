@@ -12,6 +12,7 @@ use std::fmt;
 
 use super::fields::{Field, Fields};
 use super::keys::keys;
+use super::rate::Rate;
 use super::report::Report;
 use super::secret::Secret;
 use super::syntax::{Node, Origin, Value};
@@ -93,6 +94,8 @@ layered! {
         annotations: hints -> Hints,
         /// Words by which selectors find the tool (`tag:WORD`). They are never sent.
         tags: some_tags -> Option<Vec<String>>,
+        /// How often one client may call the tool.
+        rate: some_rate -> Option<Rate>,
         /// Arguments to hide, preset, rename, or describe, by the server's own names.
         arguments: arguments -> BTreeMap<String, Argument>,
     }
@@ -194,6 +197,17 @@ impl ToolRules {
         let mut settings = matching.next()?.1.clone();
         matching.for_each(|(_, weaker)| settings.lay_over(weaker));
         Some(settings)
+    }
+
+    /// Returns how often one client may call the tool with this name; `None` if no rule says so.
+    pub(crate) fn rate_of(&self, name: &str) -> Option<&Rate> {
+        let said = self.0.iter().filter(|(_, settings)| settings.rate.is_some());
+        said.filter(|(glob, _)| glob::is_match(glob, name)).find_map(|(_, settings)| settings.rate.as_ref())
+    }
+
+    /// Reports whether any tool has a rate.
+    pub(crate) fn have_rates(&self) -> bool {
+        self.0.iter().any(|(_, settings)| settings.rate.is_some())
     }
 
     /// Returns the texts from variables to which arguments are set.

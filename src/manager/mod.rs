@@ -23,6 +23,7 @@ mod leases;
 mod list_key;
 mod lists;
 mod looks;
+mod rates;
 mod reload;
 mod room;
 mod sharing;
@@ -52,6 +53,7 @@ pub(crate) use asked::Asked;
 pub(crate) use lease::Principal;
 pub(crate) use lease::Who;
 pub(crate) use leases::{NoLease, Stay};
+pub(crate) use rates::{Held, Over, RateKey, RateTable, Ticket};
 pub(crate) use reload::Calling;
 pub use reload::{ConfigStatus, Reload};
 pub(crate) use room::{Parking, Waiting, share};
@@ -269,6 +271,8 @@ struct Inner {
     /// The offer of a server that has not listed yet.
     nothing: Arc<Offer>,
     known: Arc<Known>,
+    /// The counts of calls against their rates.
+    rates: Arc<RateTable>,
     /// The lists on disk for the next start, if lists are kept.
     kept: OnceLock<Arc<kept::Kept>>,
     /// Queues the starts of leases, so that they do not delay the first list.
@@ -335,6 +339,7 @@ impl Manager {
             owners: Mutex::default(),
             nothing: Arc::default(),
             known,
+            rates: Arc::new(RateTable::load(state)),
             kept: OnceLock::new(),
             starts: Arc::default(),
             keys,
@@ -343,6 +348,7 @@ impl Manager {
             looks: Mutex::default(),
             stop: tokio_util::sync::CancellationToken::new(),
         }));
+        manager.0.rates.follow(&manager.settings(), &manager.servers());
         manager.0.tasks.spawn(supervisor::run(manager.clone(), changed));
         manager.0.tasks.spawn(manager.0.world.vigil.clone().keep(manager.0.stop.clone()));
         manager.0.tasks.spawn(manager.0.starts.clone().run(manager.0.stop.clone()));
@@ -428,6 +434,7 @@ impl Manager {
         self.0.tasks.close();
         self.0.tasks.wait().await;
         self.0.known.written().await;
+        self.0.rates.written().await;
     }
 
     /// Kills the remaining processes of servers that are being stopped.
@@ -455,6 +462,24 @@ impl Manager {
     fn emit(&self, change: StateChange) {
         // There may be no listener.
         let _ = self.0.events.send(change);
+    }
+
+    /// The counts of calls against their rates.
+    pub(crate) fn rates(&self) -> &Arc<RateTable> {
+        &self.0.rates
+    }
+
+    /// Returns what is at the limit of its rate now.
+    pub(crate) fn limited(&self) -> Vec<Over> {
+        let (rates, servers) = (self.settings().rates, self.servers());
+        self.0.rates.limited(|key| match (&key.server, &key.tool) {
+            (Some(label), Some(tool)) => {
+                let server = servers.iter().find(|server| server.label == *label)?;
+                server.config.tools.rate_of(tool).copied()
+            }
+            (Some(_), None) => rates.server,
+            (None, _) => rates.principal,
+        })
     }
 
     /// Returns how long a client that wants progress may hear nothing; 0 if it gets no heartbeats.

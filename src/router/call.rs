@@ -28,6 +28,7 @@ use super::heart::{Wait, beating};
 #[cfg(feature = "server")]
 use super::invite::{Invitations, Invited};
 use super::park::ParkedCalls;
+use super::limit::admit;
 use super::parked::{Parked, Table};
 use super::plan::Plan;
 use super::reach::{Connector, Reached};
@@ -78,6 +79,7 @@ impl Forwarder {
         {
             return Ok(result);
         }
+        let ticket = admit(&self.manager, client, &forward, &mut toward).await?;
         let server = &forward.server;
         let calling = server.calling();
         let slot = match &server.slots {
@@ -88,7 +90,7 @@ impl Forwarder {
             }
             None => None,
         };
-        let course = Course::begin(&server.config, calling, slot);
+        let course = Course::begin(&server.config, calling, slot, ticket);
         self.go_on(client, &forward, &mut toward, course).await
     }
 
@@ -167,6 +169,9 @@ impl Forwarder {
                 Invited::Nobody => {}
                 Invited::Asked(outcome) => return Ok(outcome?),
                 Invited::SignedIn => continue,
+            }
+            if !failure.is_sent() {
+                course.was_not_sent();
             }
             return Err(failure.of(&forward.server));
         }
@@ -283,6 +288,7 @@ impl Forwarder {
         let eras = (client.revision().is_modern(), on.version.is_modern());
         let (params, token) = outgoing(forward, course.answers.as_ref(), eras, id);
         toward.set_token(token);
+        course.is_sent();
         let mut exchange = connection.open(id, &forward.method, Some(&params), &on.terms);
         let (idle, patience) = (server.config.call_timeout, forward.limits.answer);
         let now = Instant::now();

@@ -43,6 +43,7 @@ mod heart;
 #[cfg(feature = "server")]
 mod invite;
 mod level;
+mod limit;
 mod list;
 mod mailbox;
 mod missed;

@@ -24,13 +24,14 @@ pub use self::oauth::HostOAuth;
 pub use self::secrets::{SecretKey, Secrets, StoreKind};
 use super::fields::{Field, Fields};
 use super::inherit;
+use super::rate::{self, Rates};
 use super::report::Report;
 use super::syntax::Node;
 use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
@@ -45,6 +46,7 @@ const KEYS: [&str; 21] = [
     "listen",
     "naming",
     "paramHeaders",
+    "rates",
     "secrets",
     "sse",
     "startupWait",
@@ -106,6 +108,8 @@ pub struct HostSettings {
     pub threads: Option<usize>,
     /// Where to store the OAuth tokens for servers.
     pub secrets: Secrets,
+    /// How often tools may be called.
+    pub rates: Rates,
     /// Limits on sizes, counts and times.
     pub limits: Limits,
 }
@@ -131,6 +135,7 @@ impl Default for HostSettings {
             idle_exit: Duration::from_secs(600),
             threads: None,
             secrets: Secrets::default(),
+            rates: Rates::default(),
             limits: Limits::default(),
         }
     }
@@ -225,6 +230,9 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     join::fill(settings, &mut fields, report);
     threads::fill(settings, &mut fields, report);
     settings.secrets = secrets::read(fields.take(&["secrets"], report).as_ref(), vars, report);
+    if let Some(field) = fields.take(&["rates"], report) {
+        settings.rates = rate::rates(&field, report);
+    }
     if let Some(field) = fields.take(&["limits"], report) {
         settings.limits.read(&field, report);
     }

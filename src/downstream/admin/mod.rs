@@ -40,7 +40,7 @@ pub use self::launch::{Launch, Turn};
 pub use self::owners::Owners;
 pub(crate) use self::platform::Arrival;
 pub use self::replies::{
-    Abandoned, AsksForgotten, CodeBegun, DaemonStatus, Holdings, LimitUsage, LoginBegun, Pending, Refused, Reloaded,
+    AtRate,    Abandoned, AsksForgotten, CodeBegun, DaemonStatus, Holdings, LimitUsage, LoginBegun, Pending, Refused, Reloaded,
     ServerHolding, SignInReply, SignedIn, SignedOut,
 };
 #[cfg(unix)]
@@ -215,6 +215,7 @@ impl StatusSocket {
             clients: router.clients().list(),
             gauges: router.meter().gauges(),
             limits: router.meter().usage().into_iter().map(LimitUsage::from).collect(),
+            limited: router.manager().limited().into_iter().map(AtRate::from).collect(),
         }
     }
 }

@@ -92,6 +92,15 @@ pub(super) fn stage_behind(pipe: bool, change: impl FnOnce(&mut Config)) -> Stag
         let script = script.clone();
         server.tool(definition, move |invocation| script.clone().run(name, invocation).boxed())
     });
+    stage_of_script(server, script, pipe, change)
+}
+
+/// Like `stage_of`, with another server.
+pub(super) fn stage_with_server(server: InProcess, change: impl FnOnce(&mut Config)) -> Stage {
+    stage_of_script(server, Arc::default(), false, change)
+}
+
+fn stage_of_script(server: InProcess, script: Arc<Script>, pipe: bool, change: impl FnOnce(&mut Config)) -> Stage {
     let server = crate::in_process::Running::new(server);
     let mut entry = Server::new("script", Transport::Stdio(Stdio::default())).unwrap();
     entry.prefix = Prefix::Never;
