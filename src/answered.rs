@@ -169,7 +169,10 @@ impl Failed {
             cause: None,
             sent: flag("sent"),
             retryable: flag("retryable"),
-            retry_after: details.member("retryAfterMs").and_then(|millis| millis.read().ok()).map(Duration::from_millis),
+            retry_after: details
+                .member("retryAfterMs")
+                .and_then(|millis| millis.read().ok())
+                .map(Duration::from_millis),
             errors: details.member("errors").and_then(|errors| errors.read().ok()).unwrap_or_default(),
         })
     }

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    Audit, Auth, Config, Era, Helper, HostAuth, HostSettings, HostTls, Join, Limits, Manifest, Prefix, Rates, Remote, Restart,
-    Roots, Secret, Secrets, Server, Sharing, Start, Stdio, Tls, ToolSettings, Transport,
+    Audit, Auth, Config, Era, Helper, HostAuth, HostSettings, HostTls, Join, Limits, Manifest, Prefix, Rates, Remote,
+    Restart, Roots, Secret, Secrets, Server, Sharing, Start, Stdio, Tls, ToolSettings, Transport,
 };
 use crate::exposed::Naming;
 
@@ -473,7 +473,13 @@ mod tests {
         let limits = Limits { sessions: 3, ..Limits::default() };
         let naming = Naming { max_length: 64, ..Naming::default() };
         let made = HostSettings::default().listen(([127, 0, 0, 1], 9000).into()).startup_wait(seconds(1));
-        let made = made.heartbeat(seconds(5)).insecure_http().allow_host("a").allow_origin("https://b").without_sse().param_headers();
+        let made = made
+            .heartbeat(seconds(5))
+            .insecure_http()
+            .allow_host("a")
+            .allow_origin("https://b")
+            .without_sse()
+            .param_headers();
         let made = made.without_tasks().inherit_env(["LANG"]).join(Join::Never).idle_exit(seconds(4));
         let rate = crate::config::Rate::new(3, crate::config::Per::Minute);
         let made = made.rates(Rates { principal: Some(rate), server: None });

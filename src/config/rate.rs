@@ -182,13 +182,24 @@ mod tests {
         for (name, rate) in [("list", Rate::new(100, Per::Day)), ("create_it", Rate::new(10, Per::Hour))] {
             assert_eq!(tools.rate_of(name), Some(&rate), "{name}");
         }
-        assert_eq!((whole.step(), Rate::new(100, Per::Day).step()), (Duration::from_millis(200), Duration::from_secs(864)));
+        assert_eq!(
+            (whole.step(), Rate::new(100, Per::Day).step()),
+            (Duration::from_millis(200), Duration::from_secs(864))
+        );
     }
 
     #[test]
     fn mistakes_are_told_with_what_to_write() {
         let host = r#"{ "principal": "10", "server": { "limit": 0, "per": "week" }, "tool": "1/day" }"#;
         let tools = r#"{ "a": { "rate": 3 }, "b": { "rate": { "limit": 1 } }, "c": { "rate": "0/day" }, "d": { "rate": { "limit": 1, "per": "day", "bust": 2 } } }"#;
-        insta::assert_snapshot!(read(host, tools).unwrap_err());
+        insta::assert_snapshot!(read(host, tools).unwrap_err(), @r#"
+        f.json:1: server "a": tools.a.rate: expected a string, found a number
+        f.json:1: server "a": tools.b.rate: a rate needs `limit` and `per`
+        f.json:1: server "a": tools.c.rate: "0/day" is not a rate
+        f.json:1: server "a": tools.d.rate.bust: unknown key
+        f.json:1: host.rates.principal: "10" is not a rate
+        f.json:1: host.rates.server.limit: must be more than zero
+        f.json:1: host.rates.tool: unknown key
+        "#);
     }
 }

@@ -80,10 +80,15 @@ impl RateTable {
     /// Makes a table with the counts of days that are in the state directory; an empty one without it.
     pub(super) fn load(directory: Option<&Path>) -> Self {
         let keep = directory.map(|directory| Keep::new(directory.join("rates.json"), VERSION));
-        let days: Days = keep.as_ref().map(Keep::read).transpose().unwrap_or_else(|error| {
-            tracing::warn!("{error}");
-            None
-        }).unwrap_or_default();
+        let days: Days = keep
+            .as_ref()
+            .map(Keep::read)
+            .transpose()
+            .unwrap_or_else(|error| {
+                tracing::warn!("{error}");
+                None
+            })
+            .unwrap_or_default();
         let (now, today) = (Instant::now(), micros(SystemTime::now()));
         let counted = days.paid.iter().filter_map(|(text, paid)| {
             let ahead = paid.checked_sub(today).filter(|ahead| *ahead > 0)?;
@@ -333,7 +338,7 @@ mod tests {
     async fn a_call_counts_for_all_of_its_rates_or_for_none() {
         let table = table();
         let (narrow, wide) = (Rate::new(1, Per::Hour), Rate::new(2, Per::Second));
-        let both = || vec![held("wide", wide), held("narrow", narrow)].concat();
+        let both = || [held("wide", wide), held("narrow", narrow)].concat();
         assert_eq!(call(&table, both(), NEVER), Ok(NEVER));
         for _ in 0..10 {
             assert_eq!(call(&table, both(), NEVER), Err(Duration::from_secs(3600)));
@@ -377,7 +382,7 @@ mod tests {
     async fn counts_of_days_survive_a_restart_and_others_do_not() {
         let state = tempfile::tempdir().unwrap();
         let both = |name: &str| {
-            vec![held(name, Rate::new(2, Per::Day)), held(&format!("{name} hourly"), Rate::new(2, Per::Hour))].concat()
+            [held(name, Rate::new(2, Per::Day)), held(&format!("{name} hourly"), Rate::new(2, Per::Hour))].concat()
         };
         let table = Arc::new(RateTable::load(Some(state.path())));
         assert_eq!(call(&table, both("a"), NEVER), Ok(NEVER));

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::Mailbox;
 use super::answer::Failure;
+use super::beating::beating;
 use super::changed::{changed, shown_before};
 use super::client::{Client, Guard};
 use super::clients::Clients;
@@ -24,11 +25,11 @@ use super::clocks::Clocks;
 use super::driver::{Next, Stage};
 use super::finish::Finish;
 use super::forward::{Course, Forward, outgoing};
-use super::heart::{Wait, beating};
+use super::heart::Wait;
 #[cfg(feature = "server")]
 use super::invite::{Invitations, Invited};
-use super::park::ParkedCalls;
 use super::limit::admit;
+use super::park::ParkedCalls;
 use super::parked::{Parked, Table};
 use super::plan::Plan;
 use super::reach::{Connector, Reached};
@@ -150,7 +151,7 @@ impl Forwarder {
                 }
                 Err(Stop::Refused(error)) => return Err(error.into()),
                 Err(Stop::Park(over)) => {
-                    return Box::pin(self.park(client, forward.clone(), course, over)).await;
+                    return Box::pin(self.park(client, forward.clone(), course, *over)).await;
                 }
                 Err(Stop::Attempt(Attempt::Failed(failure))) if course.repeats.lost => failure,
                 // The request was sent before, and its answer was lost with the connection.
@@ -351,7 +352,7 @@ fn judge(
     {
         // The server asks by requests of its own, and this client can be asked only by results: the call has to wait
         // here while the client is away.
-        return Err(Stop::Park(leg.hand_over()));
+        return Err(Stop::Park(leg.hand_over().into()));
     }
     forward.task.at(&forward.server, connection).map_err(Stop::Refused)
 }
@@ -420,7 +421,7 @@ enum Stop {
     /// The client wants the call as a task, and the server runs none.
     Refused(ErrorObject),
     /// The call must be parked: it goes on in a Tokio task of its own.
-    Park(Handover),
+    Park(Box<Handover>),
 }
 
 impl From<Attempt> for Stop {

@@ -180,12 +180,7 @@ pub(super) struct Course {
 
 impl Course {
     /// Makes the state of a new call, whose deadlines count from now.
-    pub(super) fn begin(
-        config: &config::Server,
-        calling: Calling,
-        slot: Option<Slot>,
-        ticket: Option<Ticket>,
-    ) -> Self {
+    pub(super) fn begin(config: &config::Server, calling: Calling, slot: Option<Slot>, ticket: Option<Ticket>) -> Self {
         let now = Instant::now();
         Self {
             driver: Driver::default(),

@@ -1,18 +1,13 @@
 //! Heartbeats: a client whose call is silent for `host.heartbeat` gets progress of the host itself, since many clients
 //! give up on a call that says nothing for a minute. A heartbeat moves no deadline of the host (`clocks.rs`).
 //!
-//! In: the progress that the client of one request gets (`rising.rs`), and the time. Out: when the next heartbeat is
-//! due, and its text. **Invariant:** whoever sends a heartbeat polls the answer first, so none follows an answer. A
-//! call that is answered at once registers no timer for it. Start at [`beating`].
+//! In: the time, and when something was heard. Out: when the next heartbeat is due, and its text. `rising.rs` gives it its
+//! number; `running.rs` sends it while a server works, `beating.rs` during all other waits, and `park.rs` to the requests
+//! that attend a parked call.
 
-use std::pin::Pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::Instant;
-
-use super::forward::Forward;
-use super::toward::Toward;
 
 /// What a silent call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,31 +86,6 @@ pub(super) fn text(server: &str, wait: Wait, silent: Duration) -> String {
         Wait::Person => format!("{server} waits for the answer to its question"),
         Wait::Turn => format!("the call has waited {seconds} s for its turn at {server}"),
     }
-}
-
-/// Waits for `work`, and sends heartbeats meanwhile.
-///
-/// # Cancel safety
-/// Dropping the future drops `work` with what it waits for.
-pub(super) async fn beating<T>(
-    toward: &mut Toward<'_>,
-    forward: &Forward,
-    wait: Wait,
-    mut work: Pin<&mut impl Future<Output = T>>,
-) -> T {
-    // Most waits are over at once. These register no timer.
-    if let Poll::Ready(done) = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
-        return done;
-    }
-    toward.set_token(forward.token());
-    while let Some(due) = toward.start_heart(Instant::now()) {
-        tokio::select! {
-            biased;
-            done = &mut work => return done,
-            () = tokio::time::sleep_until(due) => toward.beat(&forward.server, wait),
-        }
-    }
-    work.await
 }
 
 #[cfg(test)]

@@ -15,9 +15,10 @@ use tokio::time::{Instant, timeout};
 
 use super::Mailbox;
 use super::answer::Failure;
+use super::beating::beating;
 use super::client::Client;
 use super::forward::{Course, Forward};
-use super::heart::{Wait, beating};
+use super::heart::Wait;
 use super::put::AskGuard;
 use super::reach::Connector;
 use super::relay::input_required;

@@ -7,9 +7,10 @@ use std::pin::pin;
 use std::time::Duration;
 
 use super::answer::Failure;
+use super::beating::beating;
 use super::client::Client;
 use super::forward::Forward;
-use super::heart::{Wait, beating};
+use super::heart::Wait;
 use super::toward::Toward;
 use crate::answered::NoResult;
 use crate::config::{Per, Rate, Words as _};
@@ -51,8 +52,7 @@ fn rates_of(manager: &Manager, client: &Client, forward: &Forward) -> Vec<Held> 
         let key = RateKey { principal: principal.clone(), server: label.clone(), tool: Some(target.clone()) };
         Held { key, rate: *rate }
     });
-    let of_principal =
-        rates.principal.map(|rate| Held { key: RateKey { principal, server: None, tool: None }, rate });
+    let of_principal = rates.principal.map(|rate| Held { key: RateKey { principal, server: None, tool: None }, rate });
     let of_server = rates.server.map(|rate| Held { key: RateKey { principal: None, server: label, tool: None }, rate });
     of_tool.into_iter().chain(of_principal).chain(of_server).collect()
 }
@@ -70,8 +70,9 @@ fn refusal(over: &Over, forward: &Forward) -> NoResult {
             Failure::rate_limited(text, *after).of(&forward.server)
         }
         (Some(_), None) => {
-            let text =
-                format!("did not get the call: it takes {often} from all clients together (host.rates.server); call again in {again}");
+            let text = format!(
+                "did not get the call: it takes {often} from all clients together (host.rates.server); call again in {again}"
+            );
             Failure::rate_limited(text, *after).of(&forward.server)
         }
         (None, _) => {
@@ -106,6 +107,9 @@ mod tests {
     fn a_wait_is_said_in_words_and_never_too_short() {
         let said = [1, 1000, 1001, 119_000, 119_001, 7_200_001].map(|millis| soon(Duration::from_millis(millis)));
         assert_eq!(said, ["1 s", "1 s", "2 s", "119 s", "2 min", "3 h"]);
-        assert_eq!([often(&Rate::new(1, Per::Hour)), often(&Rate::new(2, Per::Day))], ["1 call an hour", "2 calls a day"]);
+        assert_eq!(
+            [often(&Rate::new(1, Per::Hour)), often(&Rate::new(2, Per::Day))],
+            ["1 call an hour", "2 calls a day"]
+        );
     }
 }

@@ -26,6 +26,7 @@
 mod answer;
 mod ask_roots;
 mod background;
+mod beating;
 mod call;
 mod changed;
 mod client;

@@ -40,8 +40,8 @@ pub use self::launch::{Launch, Turn};
 pub use self::owners::Owners;
 pub(crate) use self::platform::Arrival;
 pub use self::replies::{
-    AtRate,    Abandoned, AsksForgotten, CodeBegun, DaemonStatus, Holdings, LimitUsage, LoginBegun, Pending, Refused, Reloaded,
-    ServerHolding, SignInReply, SignedIn, SignedOut,
+    Abandoned, AsksForgotten, AtRate, CodeBegun, DaemonStatus, Holdings, LimitUsage, LoginBegun, Pending, Refused,
+    Reloaded, ServerHolding, SignInReply, SignedIn, SignedOut,
 };
 #[cfg(unix)]
 use self::unix as platform;

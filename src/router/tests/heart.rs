@@ -51,12 +51,15 @@ async fn a_silent_call_beats_every_15_seconds_under_the_callers_token_and_no_clo
     let running = stage.call(&client, &with_token("held", &json!("mine")));
     sleep(BEAT * 4 - Duration::from_millis(1)).await;
     let heard = heard(&running.leg);
-    assert_eq!(texts(&heard), [
-        "working",
-        "script has not answered for 15 s",
-        "script has not answered for 30 s",
-        "script has not answered for 45 s"
-    ]);
+    assert_eq!(
+        texts(&heard),
+        [
+            "working",
+            "script has not answered for 15 s",
+            "script has not answered for 30 s",
+            "script has not answered for 45 s"
+        ]
+    );
     assert_rises(&heard);
     let last = json!({
         "progressToken": "mine", "progress": heard[3]["progress"], "message": "script has not answered for 45 s",
@@ -111,11 +114,7 @@ async fn a_request_that_attends_a_parked_call_hears_heartbeats() {
     let running = stage.call(&client, &with_token("held", &json!("m")));
     sleep(BEAT * 2 + Duration::from_millis(1)).await;
     let heard = heard(&running.leg);
-    assert_eq!(texts(&heard), [
-        "working",
-        "script has not answered for 15 s",
-        "script has not answered for 30 s"
-    ]);
+    assert_eq!(texts(&heard), ["working", "script has not answered for 15 s", "script has not answered for 30 s"]);
     assert_rises(&heard);
     stage.script.release.notify_one();
     assert_eq!(text(&running.answer().await), "held");
@@ -124,7 +123,8 @@ async fn a_request_that_attends_a_parked_call_hears_heartbeats() {
 /// Many calls that are answered around the moments of heartbeats, some with progress of their own.
 #[tokio::test(start_paused = true)]
 async fn of_many_calls_none_hears_a_value_that_does_not_rise_nor_anything_after_its_answer() {
-    const CALLS: u64 = 4000;
+    const ROUNDS: u64 = 5;
+    const CALLS: u64 = 900;
     let definition = Raw::from_value(&json!({ "name": "takes", "inputSchema": { "type": "object" } }));
     let server = InProcess::new("slow", "1").tool(definition, |invocation| {
         async move {
@@ -145,26 +145,29 @@ async fn of_many_calls_none_hears_a_value_that_does_not_rise_nor_anything_after_
         config.servers[0].call_timeout = Duration::from_secs(600);
     });
     let clients: Vec<_> = (0..8).map(|_| stage.legacy(ProtocolVersion::V2025_11_25, Profile::EMPTY)).collect();
-    let calls: Vec<_> = (0..CALLS)
-        .map(|number| {
-            // A few milliseconds around 15, 30, and 45 s.
-            let millis = 15_000 * (1 + number % 3) - 5 + number / 3 % 11;
-            let params = json!({ "name": "takes", "arguments": { "millis": millis }, "_meta": { "progressToken": number } });
-            (number, millis, stage.call(&clients[usize::try_from(number % 8).unwrap()], &params))
-        })
-        .collect();
-    let mut beats = 0;
-    let mut legs: Vec<Arc<Mailbox>> = Vec::new();
-    for (number, millis, running) in calls {
-        let leg = running.leg.clone();
-        assert_eq!(running.answer().await["isError"], Value::Null);
-        let heard = heard(&leg);
-        assert_rises(&heard);
-        assert!(heard.iter().all(|params| params["progressToken"] == number), "{heard:?}");
-        let steps = heard.iter().filter(|params| params["message"] == "step").count();
-        assert_eq!(steps as u64, millis % 4, "no progress of the server is lost: {heard:?}");
-        beats += heard.len() - steps;
-        legs.push(leg);
+    let (mut beats, mut legs) = (0, Vec::<Arc<Mailbox>>::new());
+    for round in 0..ROUNDS {
+        let calls: Vec<_> = (round * CALLS..(round + 1) * CALLS)
+            .map(|number| {
+                // A few milliseconds around 15, 30, and 45 s.
+                let millis = 15_000 * (1 + number % 3) - 5 + number / 3 % 11;
+                let params =
+                    json!({ "name": "takes", "arguments": { "millis": millis }, "_meta": { "progressToken": number } });
+                (number, millis, stage.call(&clients[usize::try_from(number % 8).unwrap()], &params))
+            })
+            .collect();
+        for (number, millis, running) in calls {
+            let leg = running.leg.clone();
+            let answer = running.answer().await;
+            assert_eq!(answer["isError"], Value::Null, "{answer}");
+            let heard = heard(&leg);
+            assert_rises(&heard);
+            assert!(heard.iter().all(|params| params["progressToken"] == number), "{heard:?}");
+            let steps = heard.iter().filter(|params| params["message"] == "step").count();
+            assert_eq!(steps as u64, millis % 4, "no progress of the server is lost: {heard:?}");
+            beats += heard.len() - steps;
+            legs.push(leg);
+        }
     }
     assert!(beats > 1000, "{beats}");
     sleep(BEAT * 10).await;
@@ -183,9 +186,9 @@ async fn a_call_that_waits_for_its_rate_says_so() {
     stage.answer(&client, &call("echo")).await;
     let running = stage.call(&client, &with_token("echo", &json!(1)));
     sleep(BEAT * 2 + Duration::from_millis(1)).await;
-    assert_eq!(texts(&heard(&running.leg)), [
-        "the call has waited 15 s for its turn at script",
-        "the call has waited 30 s for its turn at script"
-    ]);
+    assert_eq!(
+        texts(&heard(&running.leg)),
+        ["the call has waited 15 s for its turn at script", "the call has waited 30 s for its turn at script"]
+    );
     assert_eq!(running.answer().await["isError"], Value::Null);
 }

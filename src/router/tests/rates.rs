@@ -16,9 +16,7 @@ fn of(stage: &Stage, name: &str) -> std::sync::Arc<Client> {
 }
 
 fn rated(rate: Rate) -> ToolSettings {
-    let mut settings = ToolSettings::default();
-    settings.rate = Some(rate);
-    settings
+    ToolSettings { rate: Some(rate), ..ToolSettings::default() }
 }
 
 fn details(answer: &Value) -> &Value {
