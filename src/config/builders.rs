@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{
     Audit, Auth, Config, Era, Helper, HostAuth, HostSettings, HostTls, Join, Limits, Manifest, Prefix, Rates, Remote,
-    Restart, Roots, Secret, Secrets, Server, Sharing, Start, Stdio, Tls, ToolSettings, Transport,
+    Restart, Roots, Secret, Secrets, Server, Sharing, Start, Stdio, Tls, ToolSettings, Transport, Validate,
 };
 use crate::exposed::Naming;
 
@@ -134,6 +134,12 @@ impl Server {
     pub fn rename(mut self, theirs: &str, ours: &str) -> Self {
         self.rename.insert(theirs.to_owned(), ours.to_owned());
         self
+    }
+
+    /// Sets what is checked against the schemas of its tools, in place of what the host checks.
+    #[must_use]
+    pub fn validate(self, validate: Validate) -> Self {
+        Self { validate: Some(validate), ..self }
     }
 
     /// Gives all its tools these tags, by which selectors of views find them. They are never sent.
@@ -294,6 +300,12 @@ impl HostSettings {
     #[must_use]
     pub fn heartbeat(self, heartbeat: Duration) -> Self {
         Self { heartbeat, ..self }
+    }
+
+    /// Sets what is checked against the schemas of tools. A build without the cargo feature `validate` checks no calls.
+    #[must_use]
+    pub fn validate(self, validate: Validate) -> Self {
+        Self { validate, ..self }
     }
 
     /// Sets how often tools may be called.
@@ -465,7 +477,7 @@ mod tests {
     fn settings_that_are_made_are_those_that_a_file_says() {
         let host = json!({
             "listen": "127.0.0.1:9000", "startupWait": "1s", "heartbeat": "5s", "insecureHttp": true,
-            "allowedHosts": ["a"], "rates": { "principal": "3/minute" },
+            "allowedHosts": ["a"], "rates": { "principal": "3/minute" }, "validate": "full",
             "allowedOrigins": ["https://b"], "sse": false, "paramHeaders": true, "tasks": false,
             "inheritEnv": ["LANG"], "join": "never", "idleExit": "4s", "threads": 2, "naming": { "separator": "__", "maxLength": 64 },
             "limits": { "sessions": 3 },
@@ -482,7 +494,7 @@ mod tests {
             .param_headers();
         let made = made.without_tasks().inherit_env(["LANG"]).join(Join::Never).idle_exit(seconds(4));
         let rate = crate::config::Rate::new(3, crate::config::Per::Minute);
-        let made = made.rates(Rates { principal: Some(rate), server: None });
+        let made = made.validate(Validate::Full).rates(Rates { principal: Some(rate), server: None });
         let made = made.naming(naming).limits(limits).threads(2);
         assert_eq!(parsed(&json!({ "mcpServers": {}, "host": host })).host, made);
     }

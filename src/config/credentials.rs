@@ -34,6 +34,7 @@ impl Server {
             exclude_tools: _,
             rename: _,
             tags: _,
+            validate: _,
             // A preset from a variable is among the secrets, too.
             tools: _,
             roots: _,

@@ -46,6 +46,7 @@ mod tools;
 mod transport;
 mod units;
 mod unusable;
+mod validate;
 mod vars;
 
 use std::collections::BTreeMap;
@@ -80,6 +81,7 @@ pub use self::tls::{Fingerprint, Tls};
 pub use self::tools::{Argument, Hints, Preset, ToolRules, ToolSettings};
 pub use self::units::time;
 pub use self::unusable::Unusable;
+pub use self::validate::Validate;
 pub use self::vars::Vars;
 use crate::name::{self, ServerName};
 
@@ -186,6 +188,8 @@ keys! {
         description: note -> Option<String> = None,
         /// Words by which selectors of views find all its tools (`tag:WORD`). They are never sent.
         tags: tags -> Vec<String> = Vec::new(),
+        /// What is checked against the schemas of its tools; `None` means what the host checks.
+        validate: some_validation -> Option<Validate> = None,
         /// Tools to rename: from the server's own name to the name that clients see, without the prefix.
         rename: rename -> BTreeMap<String, String> = BTreeMap::new(),
         /// What the server gets when it asks for roots.

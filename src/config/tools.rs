@@ -16,6 +16,7 @@ use super::rate::Rate;
 use super::report::Report;
 use super::secret::Secret;
 use super::syntax::{Node, Origin, Value};
+use super::validate::Validate;
 use crate::glob;
 
 /// A setting, or a group of settings, that a weaker rule fills in where a stronger one says nothing.
@@ -96,6 +97,8 @@ layered! {
         tags: some_tags -> Option<Vec<String>>,
         /// How often one client may call the tool.
         rate: some_rate -> Option<Rate>,
+        /// What is checked against its schemas.
+        validate: some_validation -> Option<Validate>,
         /// Arguments to hide, preset, rename, or describe, by the server's own names.
         arguments: arguments -> BTreeMap<String, Argument>,
     }
@@ -203,6 +206,20 @@ impl ToolRules {
     pub(crate) fn rate_of(&self, name: &str) -> Option<&Rate> {
         let said = self.0.iter().filter(|(_, settings)| settings.rate.is_some());
         said.filter(|(glob, _)| glob::is_match(glob, name)).find_map(|(_, settings)| settings.rate.as_ref())
+    }
+
+    /// Returns what is checked against the schemas of the tool with this name; `None` if no rule says so.
+    #[cfg(any(feature = "validate", test))]
+    pub(crate) fn validate_of(&self, name: &str) -> Option<Validate> {
+        let said = self.0.iter().filter(|(_, settings)| settings.validate.is_some());
+        said.filter(|(glob, _)| glob::is_match(glob, name)).find_map(|(_, settings)| settings.validate)
+    }
+
+    /// Reports whether calls of any tool are checked against its schemas.
+    #[cfg(any(feature = "validate", test))]
+    pub(crate) fn check_calls(&self) -> bool {
+        let checks = |validate: Validate| validate != Validate::Definitions;
+        self.0.iter().any(|(_, settings)| settings.validate.is_some_and(checks))
     }
 
     /// Reports whether any tool has a rate.

@@ -38,7 +38,7 @@ mod unused;
 mod view;
 mod words;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -74,6 +74,8 @@ use crate::lineage::HostId;
 use crate::lock::lock;
 use crate::protocol::Raw;
 use crate::redact::Scrubber;
+#[cfg(any(feature = "validate", test))]
+use crate::registry::SchemaOf;
 use crate::registry::{Offer, Owners, Parts, ServerNaming};
 use crate::transport::{Endpoint, Listeners, Spoken};
 pub(crate) use crate::upstream::StateName;
@@ -141,6 +143,8 @@ pub(crate) struct Server {
     calls: AtomicU64,
     /// `maxConcurrent`: calls above it wait, first come first served.
     pub(crate) slots: Option<Slots>,
+    /// The schemas of its tools that cannot be used to check calls: of which tool, which one, and why.
+    unchecked: Mutex<BTreeMap<(String, &'static str), String>>,
 }
 
 impl Server {
@@ -190,6 +194,7 @@ impl Server {
             since: Instant::now(),
             calls: AtomicU64::new(0),
             calling: AtomicUsize::new(0),
+            unchecked: Mutex::default(),
         }
     }
 
@@ -218,6 +223,24 @@ impl Server {
     /// Returns what gets access tokens for the server, if it may require them.
     pub(crate) fn tokens(&self) -> Option<&Arc<Authorizer>> {
         self.target.as_ref().and_then(Target::tokens)
+    }
+
+    /// Notes that calls cannot be checked against a schema of a tool.
+    #[cfg(any(feature = "validate", test))]
+    pub(crate) fn cannot_check(&self, tool: &str, which: SchemaOf, why: String) {
+        let mut unchecked = lock(&self.unchecked);
+        if unchecked.len() < UNCHECKED {
+            unchecked.insert((tool.to_owned(), which.member()), why);
+        }
+    }
+
+    /// Notes that calls are checked against a schema of a tool.
+    #[cfg(any(feature = "validate", test))]
+    pub(crate) fn can_check(&self, tool: &str, which: SchemaOf) {
+        let mut unchecked = lock(&self.unchecked);
+        if !unchecked.is_empty() {
+            unchecked.remove(&(tool.to_owned(), which.member()));
+        }
     }
 
     /// Counts a call.
@@ -273,6 +296,9 @@ struct Inner {
     known: Arc<Known>,
     /// The counts of calls against their rates.
     rates: Arc<RateTable>,
+    /// Whether calls of any tool are checked against its schemas.
+    #[cfg(any(feature = "validate", test))]
+    validates: AtomicBool,
     /// The lists on disk for the next start, if lists are kept.
     kept: OnceLock<Arc<kept::Kept>>,
     /// Queues the starts of leases, so that they do not delay the first list.
@@ -285,6 +311,10 @@ struct Inner {
     looks: Mutex<looks::Looks>,
     stop: tokio_util::sync::CancellationToken,
 }
+
+/// The most schemas that are noted as unusable.
+#[cfg(any(feature = "validate", test))]
+const UNCHECKED: usize = 100;
 
 /// Messages from servers to the router.
 pub(crate) type News = mpsc::Receiver<(u64, Arc<Connection>, Relayed)>;
@@ -340,6 +370,8 @@ impl Manager {
             nothing: Arc::default(),
             known,
             rates: Arc::new(RateTable::load(state)),
+            #[cfg(any(feature = "validate", test))]
+            validates: AtomicBool::new(false),
             kept: OnceLock::new(),
             starts: Arc::default(),
             keys,
@@ -348,7 +380,7 @@ impl Manager {
             looks: Mutex::default(),
             stop: tokio_util::sync::CancellationToken::new(),
         }));
-        manager.0.rates.follow(&manager.settings(), &manager.servers());
+        manager.note_rules();
         manager.0.tasks.spawn(supervisor::run(manager.clone(), changed));
         manager.0.tasks.spawn(manager.0.world.vigil.clone().keep(manager.0.stop.clone()));
         manager.0.tasks.spawn(manager.0.starts.clone().run(manager.0.stop.clone()));
@@ -462,6 +494,26 @@ impl Manager {
     fn emit(&self, change: StateChange) {
         // There may be no listener.
         let _ = self.0.events.send(change);
+    }
+
+    /// Notes what the config wants of every call.
+    fn note_rules(&self) {
+        let (settings, servers) = (self.settings(), self.servers());
+        self.0.rates.follow(&settings, &servers);
+        #[cfg(any(feature = "validate", test))]
+        {
+            let checks = |validate: config::Validate| validate != config::Validate::Definitions;
+            let of =
+                |server: &Arc<Server>| server.config.validate.is_some_and(checks) || server.config.tools.check_calls();
+            let validates = checks(settings.validate) || servers.iter().any(of);
+            self.0.validates.store(validates, Ordering::Relaxed);
+        }
+    }
+
+    /// Reports whether calls of any tool are checked against its schemas.
+    #[cfg(any(feature = "validate", test))]
+    pub(crate) fn validates(&self) -> bool {
+        self.0.validates.load(Ordering::Relaxed)
     }
 
     /// The counts of calls against their rates.

@@ -120,7 +120,7 @@ impl Manager {
             new.iter().filter(|new| !old.iter().any(|old| Arc::ptr_eq(old, new))).cloned().collect();
         self.recall(&fresh);
         self.0.servers.store(Arc::new(new));
-        self.0.rates.follow(&self.settings(), &self.servers());
+        self.note_rules();
         for server in fresh {
             self.tell_fixed(&server, &old);
             self.close_unused(&server);

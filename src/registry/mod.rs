@@ -37,6 +37,8 @@ use std::fmt;
 pub use catalog::BadCursor;
 pub use catalog::Catalog;
 pub(crate) use catalog::{Resolution, Target};
+#[cfg(any(feature = "validate", test))]
+pub(crate) use compiled::SchemaOf;
 pub(crate) use contribution::Contribution;
 pub use entry::Entry;
 #[doc(hidden)]

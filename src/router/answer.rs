@@ -106,6 +106,13 @@ impl Failure {
         Self { retryable: true, retry_after: Some(after), ..Self::new(Kind::RateLimited, text) }
     }
 
+    /// The arguments do not fit the tool's schema.
+    #[cfg(any(feature = "validate", test))]
+    pub(super) fn invalid_arguments(name: &str, errors: Vec<FieldError>, said: &str) -> Self {
+        let text = format!("did not get the call: the arguments of {} are wrong: {said}", Theirs(name));
+        Self { errors: errors.into(), ..Self::new(Kind::InvalidArguments, text) }
+    }
+
     /// Reports whether the request may have reached the server.
     pub(super) fn is_sent(&self) -> bool {
         self.sent

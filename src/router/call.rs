@@ -38,6 +38,8 @@ use super::running::{Attempt, Running};
 use super::state::Sealer;
 use super::tasks::Tasks;
 use super::toward::{Handover, Toward};
+#[cfg(any(feature = "validate", test))]
+use super::valid::{check_arguments, check_result};
 use super::verdict::{Bench, Verdict};
 use crate::answered::{Answered, NoResult, reworded};
 use crate::config;
@@ -71,6 +73,12 @@ impl Forwarder {
     ) -> Answered {
         leg.concerns(&forward.server, &forward.target);
         forward.shown = shown_before(&self.manager, client, &forward);
+        #[cfg(any(feature = "validate", test))]
+        let validates = self.manager.validates();
+        #[cfg(any(feature = "validate", test))]
+        if validates {
+            Box::pin(check_arguments(&self.manager, &forward)).await?;
+        }
         // A client that wants progress says so in `_meta`.
         let heartbeat = if forward.meta.is_some() { self.manager.heartbeat() } else { Duration::ZERO };
         let mut toward = Toward::leg(client, leg).beating(heartbeat);
@@ -92,7 +100,12 @@ impl Forwarder {
             None => None,
         };
         let course = Course::begin(&server.config, calling, slot, ticket);
-        self.go_on(client, &forward, &mut toward, course).await
+        let answered = self.go_on(client, &forward, &mut toward, course).await;
+        #[cfg(any(feature = "validate", test))]
+        if let (true, Ok(result)) = (validates, &answered) {
+            Box::pin(check_result(&self.manager, &forward, result)).await?;
+        }
+        answered
     }
 
     /// Takes up a request of a client without a session, during which the server may ask the client something. The

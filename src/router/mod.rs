@@ -72,6 +72,8 @@ mod state;
 mod subscribe;
 mod tasks;
 mod toward;
+#[cfg(any(feature = "validate", test))]
+mod valid;
 mod verdict;
 mod view;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::client::Client;
 use super::heart::Wait;
@@ -101,7 +101,7 @@ impl<'a> Toward<'a> {
     }
 
     /// Waits for `other`. Meanwhile passes on the progress and log messages that the server sends for its request
-    /// (`exchange`).
+    /// (`exchange`), and sends heartbeats.
     pub(super) async fn hear_until<T>(
         &mut self,
         server: &Server,
@@ -110,6 +110,7 @@ impl<'a> Toward<'a> {
     ) -> T {
         tokio::pin!(other);
         loop {
+            let beat = self.next_beat();
             tokio::select! {
                 biased;
                 item = exchange.next() => match item {
@@ -118,6 +119,9 @@ impl<'a> Toward<'a> {
                     Item::Ask(_) | Item::HangUp(_) | Item::Withdrawn(_) | Item::Done(_) | Item::Lost(_) => {}
                 },
                 done = &mut other => return done,
+                () = sleep_until(beat.unwrap_or_else(Instant::now)), if beat.is_some() => {
+                    self.beat(server, Wait::Server);
+                }
             }
         }
     }

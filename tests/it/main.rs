@@ -38,6 +38,7 @@ mod mistakes;
 mod offers;
 #[cfg(feature = "cli")]
 mod processes;
+mod rates;
 #[cfg(feature = "cli")]
 mod readme;
 #[cfg(feature = "cli")]

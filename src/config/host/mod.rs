@@ -27,6 +27,7 @@ use super::inherit;
 use super::rate::{self, Rates};
 use super::report::Report;
 use super::syntax::Node;
+use super::validate::Validate;
 use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
@@ -108,6 +109,8 @@ pub struct HostSettings {
     pub threads: Option<usize>,
     /// Where to store the OAuth tokens for servers.
     pub secrets: Secrets,
+    /// What is checked against the schemas of tools.
+    pub validate: Validate,
     /// How often tools may be called.
     pub rates: Rates,
     /// Limits on sizes, counts and times.
@@ -135,6 +138,7 @@ impl Default for HostSettings {
             idle_exit: Duration::from_secs(600),
             threads: None,
             secrets: Secrets::default(),
+            validate: Validate::default(),
             rates: Rates::default(),
             limits: Limits::default(),
         }
@@ -230,6 +234,9 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     join::fill(settings, &mut fields, report);
     threads::fill(settings, &mut fields, report);
     settings.secrets = secrets::read(fields.take(&["secrets"], report).as_ref(), vars, report);
+    if let Some(validate) = fields.take(&["validate"], report).and_then(|field| field.validation(report)) {
+        settings.validate = validate;
+    }
     if let Some(field) = fields.take(&["rates"], report) {
         settings.rates = rate::rates(&field, report);
     }
@@ -335,7 +342,7 @@ fn naming(naming: &mut Naming, mut fields: Fields<'_>, report: &mut Report) {
 /// believes closed.
 fn lacking(fields: &mut Fields<'_>, report: &mut Report) {
     fields.refuse(&["sanitizeResults"], report);
-    for (name, only) in [("validate", "definitions"), ("approval", "off")] {
+    for (name, only) in [("approval", "off")] {
         let Some(field) = fields.take(&[name], report) else { continue };
         if field.text(report).is_some_and(|text| text != only) {
             let problem = report.problem(field.at, &field.path, format!("this build knows \"{only}\" only"));

@@ -42,4 +42,5 @@ mod simulation;
 mod support;
 #[cfg(feature = "server")]
 mod tasks;
+mod valid;
 mod whole;

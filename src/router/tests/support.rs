@@ -272,6 +272,16 @@ pub(super) fn request_with(
     Running { answer, leg, id }
 }
 
+/// Begins a call with params as their client wrote them.
+pub(super) fn request_raw(router: &Router, client: &Arc<Client>, params: Raw) -> Running {
+    static IDS: AtomicUsize = AtomicUsize::new(0);
+    let id = RequestId::Text(format!("r{}", IDS.fetch_add(1, Ordering::SeqCst)).into());
+    let leg = router.modern_leg(None);
+    let request = Request { id: id.clone(), method: Method::ToolsCall, params: Some(params) };
+    let answer = tokio::spawn(router.request(client, request, &leg));
+    Running { answer, leg, id }
+}
+
 /// A call in flight.
 pub(super) struct Running {
     answer: JoinHandle<Option<Outcome>>,

@@ -71,7 +71,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
             &["ask_roots.rs", "driver.rs", "running.rs"],
             // Calls on their way, and as tasks.
             &["beating.rs", "forward.rs", "reach.rs"],
-            &["changed.rs", "find.rs", "finish.rs", "limit.rs", "relay.rs", "tasks/"],
+            &["changed.rs", "find.rs", "finish.rs", "limit.rs", "relay.rs", "tasks/", "valid.rs"],
             &["invite.rs", "park.rs"],
             &["call.rs"],
             // What else is dispatched to, what is measured, and what is told.

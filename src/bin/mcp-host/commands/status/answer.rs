@@ -60,6 +60,8 @@ pub(super) struct Row {
     pub(super) leases: u64,
     /// What the server asks its clients, and why it has several connections.
     pub(super) sharing: Vec<String>,
+    /// Schemas that calls cannot be checked against, and why.
+    pub(super) unchecked: Vec<String>,
     pub(super) calls: u64,
     pub(super) calls_running: u64,
     pub(super) restarts: u64,
