@@ -44,7 +44,7 @@ pub(super) async fn check_arguments(manager: &Manager, forward: &Forward) -> Res
     let arguments = forward.params.member("arguments").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
     if !is_tool {
         let errors = wrong_of_prompt(entry, &arguments);
-        return if errors.is_empty() { Ok(()) } else { Err(refused_prompt(&forward.target, errors)) };
+        return if errors.is_empty() { Ok(()) } else { Err(refused_prompt(&forward.target, &errors)) };
     }
     let errors = checked(&forward.server, entry, SchemaOf::Input, arguments).await;
     if errors.is_empty() {
@@ -186,8 +186,8 @@ fn wrong_of_prompt(entry: &Entry, arguments: &Raw) -> Vec<FieldError> {
     errors
 }
 
-fn refused_prompt(name: &str, errors: Vec<FieldError>) -> NoResult {
-    let text = format!("prompt `{}`: the arguments are wrong: {}", crate::protocol::Theirs(name), said(&errors));
+fn refused_prompt(name: &str, errors: &[FieldError]) -> NoResult {
+    let text = format!("prompt `{}`: the arguments are wrong: {}", crate::protocol::Theirs(name), said(errors));
     let data = Raw::from_value(&serde_json::json!({ "errors": errors }));
     ErrorObject::invalid_params(text).with_data(data).into()
 }
