@@ -522,6 +522,7 @@ impl Manager {
     }
 
     /// Returns what is at the limit of its rate now.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(crate) fn limited(&self) -> Vec<Over> {
         let (rates, servers) = (self.settings().rates, self.servers());
         self.0.rates.limited(|key| match (&key.server, &key.tool) {
