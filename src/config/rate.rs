@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use super::fields::Field;
+use super::fields::{Field, refuse_rest};
 use super::keys::{Words, words};
 use super::report::Report;
 use super::syntax::Value;
-use super::tools::refuse_rest;
 
 /// How many calls there may be in a time.
 ///

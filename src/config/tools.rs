@@ -10,7 +10,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::fields::{Field, Fields};
+use super::fields::Field;
+pub(super) use super::fields::refuse_rest;
 use super::keys::keys;
 use super::rate::Rate;
 use super::report::Report;
@@ -254,18 +255,6 @@ fn strength(glob: &str) -> (bool, usize, &str) {
 /// Reports whether a variable in the field at `path` stands in what an argument is preset to.
 pub(super) fn is_preset(path: &str) -> bool {
     (path.starts_with("tools.") || path.starts_with("host.views.")) && path.contains(".arguments.")
-}
-
-/// Refuses each field that was not taken, and suggests the most similar name in `known`.
-pub(super) fn refuse_rest(mut fields: Fields<'_>, known: &[&str], report: &mut Report) {
-    for field in fields.rest() {
-        let key = field.path.rsplit('.').next().unwrap_or_default();
-        let help = match super::fields::nearest(key, known) {
-            Some(name) => format!("did you mean `{name}`?"),
-            None => format!("the keys here are {}", known.join(", ")),
-        };
-        report.problem(field.at, &field.path, "unknown key").help(help);
-    }
 }
 
 /// The deepest nesting of a preset value.
