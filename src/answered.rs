@@ -4,6 +4,8 @@
 //! error, and a door (HTTP, stdio) the message to its client. **Invariant:** no message from a server becomes a
 //! [`Failed`], so no server can speak for the host. The one exception is the user's own daemon ([`Failed::told`]).
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::{ErrorObject, Method, Outcome, Raw, meta};
@@ -34,6 +36,18 @@ pub(crate) struct Failed {
     pub(crate) sent: bool,
     /// Whether a retry is safe and may succeed.
     pub(crate) retryable: bool,
+    /// When a call that is over a rate may be made.
+    pub(crate) retry_after: Option<Duration>,
+    /// What is wrong with each argument.
+    pub(crate) errors: Box<[FieldError]>,
+}
+
+/// What is wrong with one argument, without its value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FieldError {
+    /// The place of the argument, a JSON Pointer.
+    pub(crate) field: String,
+    pub(crate) error: String,
 }
 
 /// The kind of a failure (`docs/bridging.md` 14).
@@ -50,6 +64,7 @@ pub(crate) enum Kind {
     ShuttingDown,
     InvalidArguments,
     NeedsApproval,
+    RateLimited,
 }
 
 impl Kind {
@@ -66,6 +81,7 @@ impl Kind {
             Self::ShuttingDown => "shutting_down",
             Self::InvalidArguments => "invalid_arguments",
             Self::NeedsApproval => "needs_approval",
+            Self::RateLimited => "rate_limited",
         }
     }
 }
@@ -155,29 +171,40 @@ impl Failed {
             cause: None,
             sent: flag("sent"),
             retryable: flag("retryable"),
+            retry_after: details
+                .member("retryAfterMs")
+                .and_then(|millis| millis.read().ok())
+                .map(Duration::from_millis),
+            errors: details.member("errors").and_then(|errors| errors.read().ok()).unwrap_or_default(),
         })
     }
 
     fn details(&self) -> Details<'_> {
-        let Self { kind, server, sent, retryable, .. } = self;
-        Details { server: server.as_deref(), kind: *kind, sent: *sent, retryable: *retryable }
+        let Self { kind, server, sent, retryable, retry_after, errors, .. } = self;
+        let retry_after_ms = retry_after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+        Details { server: server.as_deref(), kind: *kind, sent: *sent, retryable: *retryable, retry_after_ms, errors }
     }
 }
 
 /// The details that are sent with each failure, as JSON.
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Details<'a> {
     server: Option<&'a str>,
     kind: Kind,
     sent: bool,
     retryable: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+    #[serde(skip_serializing_if = "<[FieldError]>::is_empty")]
+    errors: &'a [FieldError],
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 10] = [
+    const KINDS: [Kind; 11] = [
         Kind::Timeout,
         Kind::OutcomeUnknown,
         Kind::Unavailable,
@@ -188,6 +215,7 @@ mod tests {
         Kind::ShuttingDown,
         Kind::InvalidArguments,
         Kind::NeedsApproval,
+        Kind::RateLimited,
     ];
 
     #[test]
@@ -195,8 +223,17 @@ mod tests {
         for (kind, server) in KINDS.into_iter().zip([None, Some("a b")].into_iter().cycle()) {
             let text = format!("it is {}", kind.word());
             let (sent, retryable) = (server.is_some(), server.is_none());
-            let failed =
-                Failed { kind, server: server.map(Into::into), text: text.into(), cause: None, sent, retryable };
+            let errors = [FieldError { field: "/a/0".to_owned(), error: "is missing".to_owned() }];
+            let failed = Failed {
+                kind,
+                server: server.map(Into::into),
+                text: text.into(),
+                cause: None,
+                sent,
+                retryable,
+                retry_after: sent.then_some(Duration::from_millis(1500)),
+                errors: if retryable { Box::default() } else { errors.into() },
+            };
             for method in [Method::ToolsCall, Method::PromptsGet] {
                 let outcome = failed.outcome(&method);
                 assert_eq!(outcome.is_ok(), method == Method::ToolsCall);

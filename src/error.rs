@@ -174,7 +174,7 @@ impl From<Failed> for Error {
     fn from(failed: Failed) -> Self {
         let kind = match failed.kind {
             Kind::Timeout => ErrorKind::Timeout,
-            Kind::Unavailable | Kind::Overloaded | Kind::ShuttingDown => ErrorKind::Unreachable,
+            Kind::Unavailable | Kind::Overloaded | Kind::ShuttingDown | Kind::RateLimited => ErrorKind::Unreachable,
             Kind::AuthRequired => ErrorKind::Unauthorized,
             Kind::OutcomeUnknown | Kind::TooLarge | Kind::Malformed | Kind::InvalidArguments | Kind::NeedsApproval => {
                 ErrorKind::Internal

@@ -302,7 +302,16 @@ mod tests {
 
     fn failed() -> Failed {
         let text = "no".into();
-        Failed { kind: Kind::Timeout, server: None, text, cause: None, sent: false, retryable: false }
+        Failed {
+            kind: Kind::Timeout,
+            server: None,
+            text,
+            cause: None,
+            sent: false,
+            retryable: false,
+            retry_after: None,
+            errors: Box::default(),
+        }
     }
 
     fn begin<'a>(observer: &'a Observer, method: &Method) -> Result<Observed<'a>, Failed> {

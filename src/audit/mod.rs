@@ -134,7 +134,16 @@ impl Listener for Audit {
 /// Returns the failure of a refused call (`docs/bridging.md` 14).
 fn refused(text: String, cause: Option<String>) -> Failed {
     let (text, cause) = (text.into(), cause.map(Into::into));
-    Failed { kind: Kind::Unavailable, server: None, text, cause, sent: false, retryable: true }
+    Failed {
+        kind: Kind::Unavailable,
+        server: None,
+        text,
+        cause,
+        sent: false,
+        retryable: true,
+        retry_after: None,
+        errors: Box::default(),
+    }
 }
 
 /// One call in flight: its line so far, and the place for that line.

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    Approval, Audit, Auth, Config, Era, Helper, HostAuth, HostSettings, HostTls, Join, Limits, Manifest, Prefix,
-    Remote, Restart, Roots, Secret, Secrets, Server, Sharing, Start, Stdio, Tls, Transport,
+    Approval, Audit, Auth, Config, Era, Helper, HostAuth, HostSettings, HostTls, Join, Limits, Manifest, Prefix, Rates,
+    Remote, Restart, Roots, Secret, Secrets, Server, Sharing, Start, Stdio, Tls, ToolSettings, Transport, Validate,
 };
 use crate::exposed::Naming;
 
@@ -141,6 +141,24 @@ impl Server {
     pub fn rename(mut self, theirs: &str, ours: &str) -> Self {
         self.rename.insert(theirs.to_owned(), ours.to_owned());
         self
+    }
+
+    /// Sets what is checked against the schemas of its tools, in place of what the host checks.
+    #[must_use]
+    pub fn validate(self, validate: Validate) -> Self {
+        Self { validate: Some(validate), ..self }
+    }
+
+    /// Gives all its tools these tags, by which selectors of views find them. They are never sent.
+    #[must_use]
+    pub fn tags(self, tags: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { tags: texts(tags), ..self }
+    }
+
+    /// Sets what becomes of the tools whose names, as the server has them, match a glob.
+    #[must_use]
+    pub fn tool(self, glob: &str, settings: ToolSettings) -> Self {
+        Self { tools: self.tools.with(glob, settings), ..self }
     }
 
     /// Sets what the server gets when it asks for roots.
@@ -282,6 +300,25 @@ impl HostSettings {
     #[must_use]
     pub fn startup_wait(self, startup_wait: Duration) -> Self {
         Self { startup_wait, ..self }
+    }
+
+    /// Sets how long a call may be silent before a client that wants progress gets some of the host itself; 0 means
+    /// never.
+    #[must_use]
+    pub fn heartbeat(self, heartbeat: Duration) -> Self {
+        Self { heartbeat, ..self }
+    }
+
+    /// Sets what is checked against the schemas of tools. A build without the cargo feature `validate` checks no calls.
+    #[must_use]
+    pub fn validate(self, validate: Validate) -> Self {
+        Self { validate, ..self }
+    }
+
+    /// Sets how often tools may be called.
+    #[must_use]
+    pub fn rates(self, rates: Rates) -> Self {
+        Self { rates, ..self }
     }
 
     /// Sets how clients of the endpoint authenticate.
@@ -452,7 +489,8 @@ mod tests {
     #[test]
     fn settings_that_are_made_are_those_that_a_file_says() {
         let host = json!({
-            "listen": "127.0.0.1:9000", "startupWait": "1s", "insecureHttp": true, "allowedHosts": ["a"],
+            "listen": "127.0.0.1:9000", "startupWait": "1s", "heartbeat": "5s", "insecureHttp": true,
+            "allowedHosts": ["a"], "rates": { "principal": "3/minute" }, "validate": "full",
             "allowedOrigins": ["https://b"], "sse": false, "paramHeaders": true, "tasks": false,
             "inheritEnv": ["LANG"], "join": "never", "idleExit": "4s", "threads": 2, "naming": { "separator": "__", "maxLength": 64 },
             "limits": { "sessions": 3 },
@@ -460,8 +498,16 @@ mod tests {
         let limits = Limits { sessions: 3, ..Limits::default() };
         let naming = Naming { max_length: 64, ..Naming::default() };
         let made = HostSettings::default().listen(([127, 0, 0, 1], 9000).into()).startup_wait(seconds(1));
-        let made = made.insecure_http().allow_host("a").allow_origin("https://b").without_sse().param_headers();
+        let made = made
+            .heartbeat(seconds(5))
+            .insecure_http()
+            .allow_host("a")
+            .allow_origin("https://b")
+            .without_sse()
+            .param_headers();
         let made = made.without_tasks().inherit_env(["LANG"]).join(Join::Never).idle_exit(seconds(4));
+        let rate = crate::config::Rate::new(3, crate::config::Per::Minute);
+        let made = made.validate(Validate::Full).rates(Rates { principal: Some(rate), server: None });
         let made = made.naming(naming).limits(limits).threads(2);
         assert_eq!(parsed(&json!({ "mcpServers": {}, "host": host })).host, made);
     }

@@ -33,6 +33,10 @@ impl Server {
             include_tools: _,
             exclude_tools: _,
             rename: _,
+            tags: _,
+            validate: _,
+            // A preset from a variable is among the secrets, too.
+            tools: _,
             roots: _,
             prefix: _,
             pin_ignore: _,

@@ -13,6 +13,7 @@ use super::place;
 use super::report::{Lack, Report};
 use super::secret::Secret;
 use super::syntax::{Member, Node, Origin, Value};
+use super::tools::is_preset;
 use super::vars::Vars;
 use crate::protocol::Theirs;
 use crate::redact;
@@ -101,7 +102,7 @@ impl Scope<'_> {
             match self.resolve(body) {
                 Resolved::Value(value) => {
                     let secret = ["file:", "input", "keyring:"].iter().any(|kind| body.starts_with(kind));
-                    if secret || redact::names_a_secret(body) {
+                    if secret || redact::names_a_secret(body) || is_preset(path) {
                         outcome.secrets.push(Secret::new(value.as_str()));
                     }
                     out.push_str(&value);

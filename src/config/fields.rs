@@ -320,6 +320,18 @@ impl<'a> Field<'a> {
     }
 }
 
+/// Refuses each field that was not taken, and suggests the most similar name in `known`.
+pub(super) fn refuse_rest(mut fields: Fields<'_>, known: &[&str], report: &mut Report) {
+    for field in fields.rest() {
+        let key = field.path.rsplit('.').next().unwrap_or_default();
+        let help = match nearest(key, known) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => format!("the keys here are {}", known.join(", ")),
+        };
+        report.problem(field.at, &field.path, "unknown key").help(help);
+    }
+}
+
 /// Returns the known name that differs from a key only in punctuation, in case, or in one or two letters.
 pub(super) fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     let plain = |text: &str| -> Vec<u8> {

@@ -28,7 +28,7 @@ impl Server {
     #[must_use]
     pub fn scrubber(&self) -> Scrubber {
         let mut scrubber = Scrubber::default();
-        self.secrets.iter().for_each(|value| scrubber.know(value.expose()));
+        self.secrets.iter().chain(self.tools.secrets()).for_each(|value| scrubber.know(value.expose()));
         match &self.transport {
             Transport::Stdio(stdio) => process(stdio, &mut scrubber),
             Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote) => {

@@ -29,6 +29,7 @@ mod load;
 mod place;
 mod project;
 mod published;
+mod rate;
 mod reach;
 mod report;
 mod secret;
@@ -41,9 +42,11 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod tools;
 mod transport;
 mod units;
 mod unusable;
+mod validate;
 mod vars;
 
 use std::collections::BTreeMap;
@@ -69,14 +72,17 @@ pub(crate) use self::keys::Words;
 use self::keys::{keys, words};
 pub use self::load::{LoadRequest, load, parse_str};
 pub use self::project::{Approved, NOT_APPROVED, Project};
+pub use self::rate::{OnLimit, Per, Rate, Rates};
 pub use self::report::{Error, Excerpt, Note, Problem};
 pub use self::secret::Secret;
 pub use self::sign_in::{Auth, Enterprise, Grant, OAuth, Source as SecretSource};
 pub use self::surroundings::Surroundings;
 pub use self::syntax::Syntax;
 pub use self::tls::{Fingerprint, Tls};
+pub use self::tools::{Argument, Hints, Preset, ToolRules, ToolSettings};
 pub use self::units::time;
 pub use self::unusable::Unusable;
+pub use self::validate::Validate;
 pub use self::vars::Vars;
 use crate::name::{self, ServerName};
 
@@ -153,6 +159,8 @@ keys! {
         /// Whether this is the user's own daemon, a running host that stands for all servers of a config. The failures
         /// that it reports are trusted. No config file can set this.
         daemon: bool = false,
+        /// Settings of its tools, by globs over the server's own names: the key `tools`, if it holds an object.
+        tools: ToolRules = ToolRules::default(),
     }
     keys {
         /// Whether clients may share one connection to the server.
@@ -181,6 +189,10 @@ keys! {
         pin_ignore: pointers -> Vec<String> = Vec::new(),
         /// The user's description of the server.
         description: note -> Option<String> = None,
+        /// Words by which selectors of views find all its tools (`tag:WORD`). They are never sent.
+        tags: tags -> Vec<String> = Vec::new(),
+        /// What is checked against the schemas of its tools; `None` means what the host checks.
+        validate: some_validation -> Option<Validate> = None,
         /// Tools to rename: from the server's own name to the name that clients see, without the prefix.
         rename: rename -> BTreeMap<String, String> = BTreeMap::new(),
         /// What the server gets when it asks for roots.

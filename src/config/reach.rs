@@ -17,7 +17,7 @@ pub(super) enum Reach {
 }
 
 /// Keys in the [`Server`] table that other clients also have. All other keys in the table are ours alone.
-const SHARED: [&str; 4] = ["description", "disabled", "excludeTools", "includeTools"];
+const SHARED: [&str; 5] = ["description", "disabled", "excludeTools", "includeTools", "tags"];
 /// Keys that are not in the [`Server`] table and that only this program has.
 const OWN: [&str; 4] = ["inheritEnv", "insecureHttp", "sanitizeResults", "tls"];
 /// Paths under `auth` that other clients use; all other keys under `auth` are ours.
@@ -28,7 +28,8 @@ pub(super) fn of(field: Option<&str>) -> Reach {
     let Some(field) = field else { return Reach::Entry };
     let key = field.split(['.', '[']).next().unwrap_or_default();
     let in_table = Server::keys().iter().any(|known| known == key) && !SHARED.contains(&key);
-    let own = in_table || OWN.contains(&key);
+    // `tools` itself is shared: it may be a list of names. What is inside the object is ours.
+    let own = in_table || OWN.contains(&key) || field.starts_with("tools.");
     let own_auth = field.starts_with("auth.") && !FOREIGN_AUTH.iter().any(|known| field.starts_with(known));
     if own || own_auth { Reach::File } else { Reach::Entry }
 }
@@ -45,7 +46,7 @@ mod tests {
         assert_eq!(["idleStop", "manifest"].map(|field| of(Some(field))), [Reach::File; 2]);
         let keys = Server::keys();
         assert!(SHARED.iter().all(|key| keys.iter().any(|known| known == key)), "{SHARED:?}");
-        assert_eq!(SHARED.map(|field| of(Some(field))), [Reach::Entry; 4]);
+        assert_eq!(SHARED.map(|field| of(Some(field))), [Reach::Entry; 5]);
         for field in
             ["url", "args[2]", "headers.X Team", "auth", "auth.CLIENT_ID", "timeout", "type", "startup_timeout_sec"]
         {

@@ -9,6 +9,7 @@ use super::keys::Words;
 use super::report::{Place, Report};
 use super::shape::Flavor;
 use super::syntax::Value;
+use super::tools::ToolRules;
 use super::{Roots, Server, Start, transport};
 use crate::protocol::Pointer;
 
@@ -16,7 +17,7 @@ use crate::protocol::Pointer;
 const THEIRS: [&str; 5] = ["autoReconnect", "enabled", "retryAttempts", "timeout", "transport"];
 
 /// Keys of other clients that ask nothing of this host, such as approvals, appearance, and a client's own bookkeeping.
-const FOREIGN: [&str; 42] = [
+const FOREIGN: [&str; 41] = [
     "alwaysAllow",
     "alwaysLoad",
     "autoApprove",
@@ -54,7 +55,6 @@ const FOREIGN: [&str; 42] = [
     "sseReadTimeout",
     "stderr",
     "supports_parallel_tool_calls",
-    "tags",
     "title",
     "trust",
     "version",
@@ -66,6 +66,12 @@ pub(super) fn fill(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor,
     fields.refuse(&["sanitizeResults"], report);
     let given = SetKeys::of(fields);
     theirs(server, fields, flavor, report);
+    // As a list, this key says which tools are included.
+    if fields.peek("tools").is_some_and(|member| member.node.members().is_some())
+        && let Some(field) = fields.take(&["tools"], report)
+    {
+        server.tools = ToolRules::read(&field, report);
+    }
     server.fill(fields, report);
     delays(server, &given, report);
     if flavor == Flavor::Gemini {
@@ -227,6 +233,15 @@ impl Field<'_> {
             }
         }
         Some(self.texts(report))
+    }
+
+    /// Reads the tags of a server. Other clients have a key of this name, too, so another value is noted, not refused.
+    pub(super) fn tags(&self, report: &mut Report) -> Option<Vec<String>> {
+        let Value::List(items) = &self.node.value else {
+            report.note(self.at, &self.path, "ignored: tags are a list of words");
+            return None;
+        };
+        Some(items.iter().filter_map(|item| item.text().map(str::to_owned)).collect())
     }
 
     /// Reads the user's description.

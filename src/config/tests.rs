@@ -246,6 +246,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
     let vars = [
         ("MCP_HOST_NAMING__MAX_LENGTH", "70"),
         ("MCP_HOST_STARTUP_WAIT", "2s"),
+        ("MCP_HOST_HEARTBEAT", "0s"),
         ("MCP_HOST_ALLOWED_ORIGINS", "[\"https://a.example\"]"),
         ("MCP_HOST_LIMITS__LEASES_PER_SERVER", "7"),
         ("MCP_HOST_TASKS", "false"),
@@ -265,6 +266,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
     let expected = HostSettings {
         listen: "127.0.0.1:2".parse().unwrap(),
         startup_wait: Duration::from_secs(2),
+        heartbeat: Duration::ZERO,
         auth: HostAuth::None,
         tls: None,
         insecure_http: false,

@@ -24,6 +24,7 @@ mod list_key;
 mod lists;
 mod looks;
 mod pins;
+mod rates;
 mod reload;
 mod room;
 mod sharing;
@@ -38,7 +39,7 @@ mod unused;
 mod view;
 mod words;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -54,6 +55,7 @@ pub(crate) use lease::Principal;
 pub(crate) use lease::Who;
 pub(crate) use leases::{NoLease, Stay};
 pub use pins::DefinitionNews;
+pub(crate) use rates::{Held, Over, RateKey, RateTable, Ticket};
 pub(crate) use reload::Calling;
 pub use reload::{ConfigStatus, Reload};
 pub(crate) use room::{Parking, Waiting, share};
@@ -74,6 +76,8 @@ use crate::lineage::HostId;
 use crate::lock::lock;
 use crate::protocol::Raw;
 use crate::redact::Scrubber;
+#[cfg(any(feature = "validate", test))]
+use crate::registry::SchemaOf;
 use crate::registry::{Offer, Owners, Parts, ServerNaming};
 use crate::transport::{Endpoint, Listeners, Spoken};
 pub(crate) use crate::upstream::StateName;
@@ -143,6 +147,8 @@ pub(crate) struct Server {
     calls: AtomicU64,
     /// `maxConcurrent`: calls above it wait, first come first served.
     pub(crate) slots: Option<Slots>,
+    /// The schemas of its tools that cannot be used to check calls: of which tool, which one, and why.
+    unchecked: Mutex<BTreeMap<(String, &'static str), String>>,
 }
 
 impl Server {
@@ -194,6 +200,7 @@ impl Server {
             since: Instant::now(),
             calls: AtomicU64::new(0),
             calling: AtomicUsize::new(0),
+            unchecked: Mutex::default(),
         }
     }
 
@@ -222,6 +229,24 @@ impl Server {
     /// Returns what gets access tokens for the server, if it may require them.
     pub(crate) fn tokens(&self) -> Option<&Arc<Authorizer>> {
         self.target.as_ref().and_then(Target::tokens)
+    }
+
+    /// Notes that calls cannot be checked against a schema of a tool.
+    #[cfg(any(feature = "validate", test))]
+    pub(crate) fn cannot_check(&self, tool: &str, which: SchemaOf, why: String) {
+        let mut unchecked = lock(&self.unchecked);
+        if unchecked.len() < UNCHECKED {
+            unchecked.insert((tool.to_owned(), which.member()), why);
+        }
+    }
+
+    /// Notes that calls are checked against a schema of a tool.
+    #[cfg(any(feature = "validate", test))]
+    pub(crate) fn can_check(&self, tool: &str, which: SchemaOf) {
+        let mut unchecked = lock(&self.unchecked);
+        if !unchecked.is_empty() {
+            unchecked.remove(&(tool.to_owned(), which.member()));
+        }
     }
 
     /// Counts a call.
@@ -277,6 +302,11 @@ struct Inner {
     known: Arc<Known>,
     /// The records of what was approved.
     pins: OnceLock<Arc<pins::Keeper>>,
+    /// The counts of calls against their rates.
+    rates: Arc<RateTable>,
+    /// Whether calls of any tool are checked against its schemas.
+    #[cfg(any(feature = "validate", test))]
+    validates: AtomicBool,
     /// The lists on disk for the next start, if lists are kept.
     kept: OnceLock<Arc<kept::Kept>>,
     /// Queues the starts of leases, so that they do not delay the first list.
@@ -289,6 +319,10 @@ struct Inner {
     looks: Mutex<looks::Looks>,
     stop: tokio_util::sync::CancellationToken,
 }
+
+/// The most schemas that are noted as unusable.
+#[cfg(any(feature = "validate", test))]
+const UNCHECKED: usize = 100;
 
 /// Messages from servers to the router.
 pub(crate) type News = mpsc::Receiver<(u64, Arc<Connection>, Relayed)>;
@@ -344,6 +378,9 @@ impl Manager {
             nothing: Arc::default(),
             known,
             pins: OnceLock::new(),
+            rates: Arc::new(RateTable::load(state)),
+            #[cfg(any(feature = "validate", test))]
+            validates: AtomicBool::new(false),
             kept: OnceLock::new(),
             starts: Arc::default(),
             keys,
@@ -352,6 +389,7 @@ impl Manager {
             looks: Mutex::default(),
             stop: tokio_util::sync::CancellationToken::new(),
         }));
+        manager.note_rules();
         manager.0.tasks.spawn(supervisor::run(manager.clone(), changed));
         manager.0.tasks.spawn(manager.0.world.vigil.clone().keep(manager.0.stop.clone()));
         manager.0.tasks.spawn(manager.0.starts.clone().run(manager.0.stop.clone()));
@@ -437,6 +475,7 @@ impl Manager {
         self.0.tasks.close();
         self.0.tasks.wait().await;
         self.0.known.written().await;
+        self.0.rates.written().await;
     }
 
     /// Kills the remaining processes of servers that are being stopped.
@@ -464,6 +503,50 @@ impl Manager {
     fn emit(&self, change: StateChange) {
         // There may be no listener.
         let _ = self.0.events.send(change);
+    }
+
+    /// Notes what the config wants of every call.
+    fn note_rules(&self) {
+        let (settings, servers) = (self.settings(), self.servers());
+        self.0.rates.follow(&settings, &servers);
+        #[cfg(any(feature = "validate", test))]
+        {
+            let checks = |validate: config::Validate| validate != config::Validate::Definitions;
+            let of =
+                |server: &Arc<Server>| server.config.validate.is_some_and(checks) || server.config.tools.check_calls();
+            let validates = checks(settings.validate) || servers.iter().any(of);
+            self.0.validates.store(validates, Ordering::Relaxed);
+        }
+    }
+
+    /// Reports whether calls of any tool are checked against its schemas.
+    #[cfg(any(feature = "validate", test))]
+    pub(crate) fn validates(&self) -> bool {
+        self.0.validates.load(Ordering::Relaxed)
+    }
+
+    /// The counts of calls against their rates.
+    pub(crate) fn rates(&self) -> &Arc<RateTable> {
+        &self.0.rates
+    }
+
+    /// Returns what is at the limit of its rate now.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
+    pub(crate) fn limited(&self) -> Vec<Over> {
+        let (rates, servers) = (self.settings().rates, self.servers());
+        self.0.rates.limited(|key| match (&key.server, &key.tool) {
+            (Some(label), Some(tool)) => {
+                let server = servers.iter().find(|server| server.label == *label)?;
+                server.config.tools.rate_of(tool).copied()
+            }
+            (Some(_), None) => rates.server,
+            (None, _) => rates.principal,
+        })
+    }
+
+    /// Returns how long a client that wants progress may hear nothing; 0 if it gets no heartbeats.
+    pub(crate) fn heartbeat(&self) -> Duration {
+        self.0.settings.load().heartbeat
     }
 
     /// Returns how long the first list may wait for starting servers.

@@ -123,6 +123,7 @@ impl Manager {
         self.recall_pins(&fresh);
         new.iter().for_each(|server| server.pinned.choose(approval));
         self.0.servers.store(Arc::new(new));
+        self.note_rules();
         for server in fresh {
             self.tell_fixed(&server, &old);
             self.close_unused(&server);

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{Manager, Server};
 use crate::config::ITSELF;
-use crate::protocol::{ProtocolVersion, Raw};
+use crate::protocol::{ProtocolVersion, Raw, Theirs};
 use crate::registry::{Catalog, Kind};
 use crate::upstream::{StateName, Upstream};
 
@@ -54,6 +54,9 @@ pub struct ServerStatus {
     /// What it is known to ask clients, and why it has so many connections, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sharing: Vec<String>,
+    /// Schemas of its tools that calls cannot be checked against (`validate`), and why; of the tools called so far.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unchecked: Vec<String>,
     /// Calls so far.
     pub calls: u64,
     /// Calls in flight.
@@ -147,6 +150,13 @@ fn rank(state: StateName) -> u8 {
     }
 }
 
+impl Server {
+    fn unchecked_in_words(&self) -> Vec<String> {
+        let unchecked = super::lock(&self.unchecked);
+        unchecked.iter().map(|((tool, member), why)| format!("{}: its `{member}` {why}", Theirs(tool))).collect()
+    }
+}
+
 impl Manager {
     /// Returns the status of all servers, in config order.
     pub(crate) fn status(&self) -> Vec<ServerStatus> {
@@ -220,6 +230,7 @@ impl Manager {
             both_eras: server.speaks_both(),
             server_info: peer.map(|peer| hidden(server, &peer.info)),
             leases: upstreams.iter().filter(|upstream| upstream.connection().is_some()).count(),
+            unchecked: server.unchecked_in_words(),
             sharing: if server.fixed.is_none() { server.sharing_in_words() } else { Vec::new() },
             calls: server.calls.load(Ordering::Relaxed),
             calls_running: upstreams.iter().filter_map(|upstream| Some(upstream.connection()?.running())).sum(),

@@ -28,6 +28,8 @@ pub(crate) const HOST_ID: &str = "mcp-host/id";
 /// The ids of the hosts that a definition came through, nearest first. Each host adds the host that it got the
 /// definition from.
 pub(crate) const HOST_PATH: &str = "mcp-host/path";
+/// Marks a heartbeat: progress of the host itself. Tells how long the server has been silent.
+pub(crate) const HEARTBEAT: &str = "mcp-host/heartbeat";
 /// The key that a server wants its question to have in `inputRequests`: the only key of ours that servers may send.
 pub(crate) const INPUT_KEY: &str = "mcp-host/inputKey";
 /// A word with which a client separates itself from other clients of the same person.

@@ -8,6 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest as _, Sha256};
 
+#[cfg(any(feature = "validate", test))]
+use super::compiled::{Schema, SchemaOf, Why, compile};
 use super::header::{self, ParamHeader};
 use super::offer::{Definition, List};
 use crate::exposed::{UriMode, exposed_uri};
@@ -35,6 +37,9 @@ struct Shown {
     is_bare: bool,
     /// The definition with its exposed name, once somebody has looked at it.
     definition: OnceLock<Raw>,
+    /// Its schemas (of arguments, of results), compiled once a call needs them.
+    #[cfg(any(feature = "validate", test))]
+    schemas: [OnceLock<Option<Result<Schema, Why>>>; 2],
 }
 
 /// The server of an entry.
@@ -61,7 +66,16 @@ impl Entry {
     pub(super) fn new(origin: &Arc<Origin>, list: &Arc<List>, named: Named) -> Self {
         let Named { at, exposed, is_bare } = named;
         let (origin, list) = (Arc::clone(origin), Arc::clone(list));
-        Self(Arc::new(Shown { origin, exposed, list, at, is_bare, definition: OnceLock::new() }))
+        Self(Arc::new(Shown {
+            origin,
+            exposed,
+            list,
+            at,
+            is_bare,
+            definition: OnceLock::new(),
+            #[cfg(any(feature = "validate", test))]
+            schemas: Default::default(),
+        }))
     }
 
     /// Returns the name, URI, or URI template that clients use.
@@ -90,6 +104,20 @@ impl Entry {
             self.write(&mut text);
             Raw::trusted(text.into())
         })
+    }
+
+    /// Reports whether a schema of it is compiled.
+    #[cfg(any(feature = "validate", test))]
+    pub(crate) fn is_compiled(&self, which: SchemaOf) -> bool {
+        self.0.schemas[which as usize].get().is_some()
+    }
+
+    /// Returns a schema of it as clients see it, or why it cannot be used; `None` if it has none. Compiles it first,
+    /// which may take milliseconds: not on a thread that others wait on.
+    #[cfg(any(feature = "validate", test))]
+    pub(crate) fn schema(&self, which: SchemaOf) -> Option<&Result<Schema, Why>> {
+        let compiled = || Some(compile(&self.definition().member(which.member())?));
+        self.0.schemas[which as usize].get_or_init(compiled).as_ref()
     }
 
     /// Returns the headers in which clients that see this definition repeat arguments.

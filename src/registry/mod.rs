@@ -45,6 +45,8 @@ pub use catalog::Catalog;
 pub(crate) use catalog::{Resolution, Target};
 pub use change::{Change as DefinitionChange, Class};
 pub(crate) use change::{changes, is_mild};
+#[cfg(any(feature = "validate", test))]
+pub(crate) use compiled::SchemaOf;
 pub(crate) use contribution::Contribution;
 pub use entry::Entry;
 #[doc(hidden)]

@@ -1,7 +1,9 @@
 //! The failures that the host itself reports (`docs/bridging.md` 14). Only this file gives a failure its kind and its
 //! public text.
 
-use crate::answered::{Failed, Kind, NoResult};
+use std::time::Duration;
+
+use crate::answered::{Failed, FieldError, Kind, NoResult};
 use crate::manager::{NoLease, Server};
 use crate::protocol::Theirs;
 use crate::transport;
@@ -16,6 +18,8 @@ pub(super) struct Failure {
     cause: Option<String>,
     sent: bool,
     retryable: bool,
+    retry_after: Option<Duration>,
+    errors: Box<[FieldError]>,
 }
 
 impl Failure {
@@ -106,6 +110,23 @@ impl Failure {
         Self::new(Kind::NeedsApproval, text)
     }
 
+    /// The call is over a rate. It may be made after this time.
+    pub(super) fn rate_limited(text: String, after: Duration) -> Self {
+        Self { retryable: true, retry_after: Some(after), ..Self::new(Kind::RateLimited, text) }
+    }
+
+    /// The arguments do not fit the tool's schema.
+    #[cfg(any(feature = "validate", test))]
+    pub(super) fn invalid_arguments(name: &str, errors: Vec<FieldError>, said: &str) -> Self {
+        let text = format!("did not get the call: the arguments of {} are wrong: {said}", Theirs(name));
+        Self { errors: errors.into(), ..Self::new(Kind::InvalidArguments, text) }
+    }
+
+    /// Reports whether the request may have reached the server.
+    pub(super) fn is_sent(&self) -> bool {
+        self.sent
+    }
+
     /// One client has `limit` requests in flight and gets no more.
     pub(super) fn client_limit(limit: usize) -> Self {
         Self::overloaded(format!("more than {limit} requests at once (host.limits.pendingPerClient)"))
@@ -140,7 +161,7 @@ impl Failure {
 
     /// Makes a failure of a request that was not sent and that no retry helps.
     fn new(kind: Kind, text: String) -> Self {
-        Self { kind, text, cause: None, sent: false, retryable: false }
+        Self { kind, text, cause: None, sent: false, retryable: false, retry_after: None, errors: Box::default() }
     }
 
     fn overloaded(text: String) -> Self {
@@ -148,18 +169,18 @@ impl Failure {
     }
 
     /// All `maxConcurrent` slots of the server stayed taken for `queueTimeout`.
-    pub(super) fn queue(wait: std::time::Duration) -> Self {
+    pub(super) fn queue(wait: Duration) -> Self {
         Self::overloaded(format!("had no free slot within {wait:?} (queueTimeout)"))
     }
 
     /// The server did not answer within `limit`, the config setting `name`.
-    pub(super) fn timeout(limit: std::time::Duration, name: &str) -> Self {
+    pub(super) fn timeout(limit: Duration, name: &str) -> Self {
         let text = format!("gave no answer within {limit:?} ({name}); whether the work was done is unknown");
         Self { sent: true, ..Self::new(Kind::Timeout, text) }
     }
 
     /// The server asked something, and a client without a session did not come back with answers in time.
-    pub(super) fn nobody_answered(limit: std::time::Duration) -> Self {
+    pub(super) fn nobody_answered(limit: Duration) -> Self {
         let text = format!("asked something, and nobody answered within {limit:?} (host.limits.answer)");
         Self { sent: true, ..Self::new(Kind::Timeout, text) }
     }
@@ -225,6 +246,7 @@ impl Failure {
 
     fn told(&self, server: Option<&str>, text: String, cause: Option<Box<str>>) -> NoResult {
         let Self { kind, sent, retryable, .. } = *self;
-        Failed { kind, server: server.map(Into::into), text: text.into(), cause, sent, retryable }.into()
+        let (server, retry_after, errors) = (server.map(Into::into), self.retry_after, self.errors.clone());
+        Failed { kind, server, text: text.into(), cause, sent, retryable, retry_after, errors }.into()
     }
 }

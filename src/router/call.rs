@@ -9,6 +9,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::OwnedSemaphorePermit;
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 
 use super::Mailbox;
 use super::answer::Failure;
+use super::beating::beating;
 use super::changed::{changed, shown_before};
 use super::client::{Client, Guard};
 use super::clients::Clients;
@@ -23,8 +25,10 @@ use super::clocks::Clocks;
 use super::driver::{Next, Stage};
 use super::finish::Finish;
 use super::forward::{Course, Forward, outgoing};
+use super::heart::Wait;
 #[cfg(feature = "server")]
 use super::invite::{Invitations, Invited};
+use super::limit::admit;
 use super::park::ParkedCalls;
 use super::parked::{Parked, Table};
 use super::plan::Plan;
@@ -34,10 +38,12 @@ use super::running::{Attempt, Running};
 use super::state::Sealer;
 use super::tasks::Tasks;
 use super::toward::{Handover, Toward};
+#[cfg(any(feature = "validate", test))]
+use super::valid::{check_arguments, check_result};
 use super::verdict::{Bench, Verdict};
 use crate::answered::{Answered, NoResult, reworded};
 use crate::config;
-use crate::manager::{Asked, Manager, Server, Slot, Stay};
+use crate::manager::{Asked, Manager, Server, Slot, Slots, Stay};
 use crate::protocol::{ErrorObject, Outcome, ProtocolVersion, Raw};
 use crate::transport;
 use crate::upstream::{Connection, Exchange, Terms, Upstream};
@@ -67,17 +73,39 @@ impl Forwarder {
     ) -> Answered {
         leg.concerns(&forward.server, &forward.target);
         forward.shown = shown_before(&self.manager, client, &forward);
+        #[cfg(any(feature = "validate", test))]
+        let validates = self.manager.validates();
+        #[cfg(any(feature = "validate", test))]
+        if validates {
+            Box::pin(check_arguments(&self.manager, &forward)).await?;
+        }
+        // A client that wants progress says so in `_meta`.
+        let heartbeat = if forward.meta.is_some() { self.manager.heartbeat() } else { Duration::ZERO };
+        let mut toward = Toward::leg(client, leg).beating(heartbeat);
         if client.revision().is_modern()
             && forward.method.may_ask()
-            && let Some(result) = self.take_up(client, &mut forward, leg).await?
+            && let Some(result) = self.take_up(client, &mut forward, leg, &mut toward).await?
         {
             return Ok(result);
         }
+        let ticket = admit(&self.manager, client, &forward, &mut toward).await?;
         let server = &forward.server;
         let calling = server.calling();
-        let slot = slot(&self.parked.table, client, server).await.map_err(|failure| failure.of(server))?;
-        let course = Course::begin(&server.config, calling, slot);
-        self.go_on(client, &forward, &mut Toward::leg(client, leg), course).await
+        let slot = match &server.slots {
+            Some(slots) => {
+                let waiting = pin!(slot(&self.parked.table, client, (server, slots)));
+                let slot = beating(&mut toward, &forward, Wait::Turn, waiting).await;
+                Some(slot.map_err(|failure| failure.of(server))?)
+            }
+            None => None,
+        };
+        let course = Course::begin(&server.config, calling, slot, ticket);
+        let answered = self.go_on(client, &forward, &mut toward, course).await;
+        #[cfg(any(feature = "validate", test))]
+        if let (true, Ok(result)) = (validates, &answered) {
+            Box::pin(check_result(&self.manager, &forward, result)).await?;
+        }
+        answered
     }
 
     /// Takes up a request of a client without a session, during which the server may ask the client something. The
@@ -87,16 +115,19 @@ impl Forwarder {
         client: &Arc<Client>,
         forward: &mut Forward,
         leg: &Arc<Mailbox>,
+        toward: &mut Toward<'_>,
     ) -> Result<Option<Raw>, NoResult> {
         match forward.open_state(&self.sealer, client)? {
             Continuation::Ready => {}
             Continuation::Parked { call, round } => {
+                let leg = (leg, toward.take_progress());
                 return Box::pin(self.parked.resume(client, (call, round), forward, leg)).await.map(Some);
             }
             Continuation::Over(outcome) => return Ok(Some(outcome?)),
             #[cfg(feature = "server")]
             Continuation::SignIn { invitation, why } => {
-                if let Some(answered) = Box::pin(self.invitations.answered(client, forward, invitation, why)).await {
+                let answered = Box::pin(self.invitations.answered(client, forward, invitation, why));
+                if let Some(answered) = beating(toward, forward, Wait::Person, pin!(answered)).await {
                     return answered.map(Some);
                 }
                 forward.start_afresh();
@@ -133,7 +164,7 @@ impl Forwarder {
                 }
                 Err(Stop::Refused(error)) => return Err(error.into()),
                 Err(Stop::Park(over)) => {
-                    return Box::pin(self.park(client, forward.clone(), course, over)).await;
+                    return Box::pin(self.park(client, forward.clone(), course, *over)).await;
                 }
                 Err(Stop::Attempt(Attempt::Failed(failure))) if course.repeats.lost => failure,
                 // The request was sent before, and its answer was lost with the connection.
@@ -152,6 +183,9 @@ impl Forwarder {
                 Invited::Nobody => {}
                 Invited::Asked(outcome) => return Ok(outcome?),
                 Invited::SignedIn => continue,
+            }
+            if !failure.is_sent() {
+                course.was_not_sent();
             }
             return Err(failure.of(&forward.server));
         }
@@ -228,8 +262,10 @@ impl Forwarder {
         course: &mut Course,
     ) -> Result<On, Stop> {
         let server = &forward.server;
+        let parked = toward.parked().cloned();
+        let connecting = self.connector.connect_call(client, server, parked.as_ref(), forward.roots.as_ref());
         let Reached { upstream, connection, lane, stay } =
-            self.connector.connect_call(client, server, toward, forward.roots.as_ref()).await?;
+            beating(toward, forward, Wait::Server, pin!(connecting)).await?;
         if let Some(failure) = changed(forward, &upstream) {
             return Err(Attempt::Failed(failure).into());
         }
@@ -266,9 +302,12 @@ impl Forwarder {
         let eras = (client.revision().is_modern(), on.version.is_modern());
         let (params, token) = outgoing(forward, course.answers.as_ref(), eras, id);
         toward.set_token(token);
+        course.is_sent();
         let mut exchange = connection.open(id, &forward.method, Some(&params), &on.terms);
         let (idle, patience) = (server.config.call_timeout, forward.limits.answer);
-        let clocks = Clocks::start(Instant::now(), idle, patience, course.end);
+        let now = Instant::now();
+        let clocks = Clocks::start(now, idle, patience, course.end);
+        toward.start_heart(now);
         let vigil = self.manager.vigil();
         let mut running = Running { toward, server, upstream, connection, answered: None, clocks, vigil };
         let outcome = running.wait(id, &mut exchange).await;
@@ -292,14 +331,13 @@ fn run_parked(
     })
 }
 
-/// Waits for a slot of the server. Returns `None` if the server has no `maxConcurrent`.
-async fn slot(parked: &Table, client: &Client, server: &Server) -> Result<Option<Slot>, Failure> {
-    let Some(slots) = &server.slots else { return Ok(None) };
+/// Waits for a slot of the server.
+async fn slot(parked: &Table, client: &Client, (server, slots): (&Server, &Slots)) -> Result<Slot, Failure> {
     let wait = server.config.queue_timeout;
     if slots.is_full() {
         parked.make_room(server, client.principal());
     }
-    slots.take(client.owner(), wait).await.map(Some).ok_or_else(|| Failure::queue(wait))
+    slots.take(client.owner(), wait).await.ok_or_else(|| Failure::queue(wait))
 }
 
 /// Decides how the call runs on this connection, since the connection before may have been of another era. The returned
@@ -327,7 +365,7 @@ fn judge(
     {
         // The server asks by requests of its own, and this client can be asked only by results: the call has to wait
         // here while the client is away.
-        return Err(Stop::Park(leg.hand_over()));
+        return Err(Stop::Park(leg.hand_over().into()));
     }
     forward.task.at(&forward.server, connection).map_err(Stop::Refused)
 }
@@ -383,7 +421,8 @@ async fn ask(
     let stage = Stage { client, leg: &leg, server, upstream, version: on.version, method, call, patience };
     toward.tick();
     let asked = Instant::now();
-    let next = course.driver.round(&stage, result, &forward.params).await.map_err(Attempt::Failed)?;
+    let round = pin!(course.driver.round(&stage, result, &forward.params));
+    let next = beating(toward, forward, Wait::Person, round).await.map_err(Attempt::Failed)?;
     // The time that a person takes does not count toward the deadline.
     course.end += asked.elapsed();
     Ok(next)
@@ -395,7 +434,7 @@ enum Stop {
     /// The client wants the call as a task, and the server runs none.
     Refused(ErrorObject),
     /// The call must be parked: it goes on in a Tokio task of its own.
-    Park(Handover),
+    Park(Box<Handover>),
 }
 
 impl From<Attempt> for Stop {

@@ -10,7 +10,7 @@ use super::route::{Listed, One, Wanted};
 use super::state;
 use crate::adapt;
 use crate::config::{self, Limits};
-use crate::manager::{Calling, Server, Slot, Told};
+use crate::manager::{Calling, Server, Slot, Ticket, Told};
 use crate::protocol::{Edits, Method, Raw};
 use crate::registry::Offer;
 use crate::transport::{self, Fate};
@@ -172,13 +172,15 @@ pub(super) struct Course {
     #[cfg(feature = "server")]
     pub(super) invites: bool,
     pub(super) repeats: Repeats,
+    /// Its count against its rates, if it has any.
+    ticket: Option<Ticket>,
     _calling: Calling,
     _slot: Option<Slot>,
 }
 
 impl Course {
     /// Makes the state of a new call, whose deadlines count from now.
-    pub(super) fn begin(config: &config::Server, calling: Calling, slot: Option<Slot>) -> Self {
+    pub(super) fn begin(config: &config::Server, calling: Calling, slot: Option<Slot>, ticket: Option<Ticket>) -> Self {
         let now = Instant::now();
         Self {
             driver: Driver::default(),
@@ -187,9 +189,20 @@ impl Course {
             #[cfg(feature = "server")]
             invites: true,
             repeats: Repeats { until: now + config.call_timeout, refused: true, lost: true },
+            ticket,
             _calling: calling,
             _slot: slot,
         }
+    }
+
+    /// Notes that the call is sent, so that it counts against its rates.
+    pub(super) fn is_sent(&mut self) {
+        self.ticket.iter_mut().for_each(Ticket::is_sent);
+    }
+
+    /// Notes that the call did not reach its server after all.
+    pub(super) fn was_not_sent(&mut self) {
+        self.ticket.iter_mut().for_each(Ticket::was_not_sent);
     }
 }
 

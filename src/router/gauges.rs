@@ -175,6 +175,7 @@ impl Meter {
             bytes("clientQueue", clients.queue, limits.client_queue),
             count("leases", self.manager.lease_count(), limits.leases),
             count("leasesPerServer", leases, limits.leases_per_server),
+            count("rateKeys", self.manager.rates().len(), limits.rate_keys),
             count("parked", self.parked.len(), limits.parked),
             count("parkedPerPrincipal", self.parked.most_of_one(), limits.parked_per_principal),
             count("subscriptions", clients.watched, limits.subscriptions),

@@ -6,6 +6,7 @@
 //! this machine, and a client that authenticates with a token must not decide whose account all clients use. The
 //! embedding program signs in its own way. Any other client gets the error that names `mcp-host login`.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,8 +15,10 @@ use tokio::time::{Instant, timeout};
 
 use super::Mailbox;
 use super::answer::Failure;
+use super::beating::beating;
 use super::client::Client;
 use super::forward::{Course, Forward};
+use super::heart::Wait;
 use super::put::AskGuard;
 use super::reach::Connector;
 use super::relay::input_required;
@@ -70,8 +73,11 @@ impl Invitations {
             // Clients without a session and with equal capabilities count as one client. If the page was shown to it
             // before, the request first waits for the sign-in; then it asks, too, since another of these clients may be
             // behind it. So each of them is asked in the end, until one declines.
-            if !is_new && let Some(end) = self.wait(client, forward, &invitation).await {
-                return end;
+            if !is_new {
+                let login = pin!(self.wait(client, forward, &invitation));
+                if let Some(end) = beating(toward, forward, Wait::Person, login).await {
+                    return end;
+                }
             }
             return Invited::Asked(ask_to_sign_in(&self.sealer, client, forward, &invitation, why));
         }
@@ -84,7 +90,8 @@ impl Invitations {
             // Another call of this client has asked already. This one waits with it until the client declines, or the
             // login ends.
             toward.tick();
-            invitation.wait(client.owner().0, forward.limits.login).await
+            let login = pin!(invitation.wait(client.owner().0, forward.limits.login));
+            beating(toward, forward, Wait::Person, login).await
         };
         // The time that a person takes does not count toward the deadline.
         course.end += asked.elapsed();
@@ -185,12 +192,18 @@ async fn signed_in(
         let shown = Shown::to(client.owner().0, invitation);
         let _asks = AskGuard::new(client, call);
         client.ask(ask, Some((call, leg)), None);
-        let accepted = tokio::select! {
-            // The login ended elsewhere: the question to this client is taken back.
-            stands = invitation.wait(client.owner().0, limits.login) => return stands,
-            answer = timeout(limits.answer, answer) => {
-                matches!(answer, Ok(Ok(Ok(answer))) if answer.text("action").as_deref() == Some("accept"))
+        let answered = pin!(async {
+            tokio::select! {
+                // The login ended elsewhere: the question to this client is taken back.
+                stands = invitation.wait(client.owner().0, limits.login) => Err(stands),
+                answer = timeout(limits.answer, answer) => {
+                    Ok(matches!(answer, Ok(Ok(Ok(answer))) if answer.text("action").as_deref() == Some("accept")))
+                }
             }
+        });
+        let accepted = match beating(toward, forward, Wait::Person, answered).await {
+            Ok(accepted) => accepted,
+            Err(stands) => return stands,
         };
         shown.answered(accepted);
         if !accepted {
@@ -198,7 +211,8 @@ async fn signed_in(
         }
     }
     toward.tick();
-    let stands = invitation.wait(client.owner().0, limits.login).await;
+    let login = pin!(invitation.wait(client.owner().0, limits.login));
+    let stands = beating(toward, forward, Wait::Person, login).await;
     let params = Some(Raw::from_value(&serde_json::json!({ "elicitationId": id })));
     leg.put(Message::Notification(Notification { method: Method::ElicitationComplete, params }));
     stands

@@ -8,8 +8,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::Mailbox;
 use super::client::Client;
+use super::heart::Wait;
 use super::question::log;
 use super::rising::Rising;
 use crate::manager::Server;
@@ -81,6 +84,16 @@ impl Audience {
     /// Returns the kinds of questions that the client of the latest request can be asked; `None` if no request attends.
     pub(super) fn profile(&self) -> Option<Profile> {
         self.live.last().map(|live| live.client.profile())
+    }
+
+    /// Sends a heartbeat to a request that attends the call, if one is due now. Returns when its next one is due;
+    /// `None` if it gets none.
+    pub(super) fn beat(&mut self, leg: &Arc<Mailbox>, server: &Server) -> Option<Instant> {
+        let live = self.live.iter_mut().find(|live| Arc::ptr_eq(&live.leg, leg))?;
+        if let Some(message) = live.progress.beat(&server.config.name, Wait::Server) {
+            live.leg.put(message);
+        }
+        live.progress.start_heart(Instant::now())
     }
 
     /// Sends the message to the request that attends the call, or keeps it if there is none.

@@ -26,6 +26,7 @@
 mod answer;
 mod ask_roots;
 mod background;
+mod beating;
 mod call;
 mod changed;
 mod client;
@@ -39,9 +40,11 @@ mod forward;
 #[cfg_attr(not(feature = "server"), allow(dead_code, unreachable_pub, reason = "only the status asks"))]
 mod gauges;
 mod greeting;
+mod heart;
 #[cfg(feature = "server")]
 mod invite;
 mod level;
+mod limit;
 mod list;
 mod mailbox;
 mod missed;
@@ -69,6 +72,8 @@ mod state;
 mod subscribe;
 mod tasks;
 mod toward;
+#[cfg(any(feature = "validate", test))]
+mod valid;
 mod verdict;
 mod view;
 

@@ -94,12 +94,12 @@ impl ParkedCalls {
         client: &Arc<Client>,
         (number, round): (u64, u32),
         forward: &Forward,
-        leg: &Arc<Mailbox>,
+        (leg, progress): (&Arc<Mailbox>, Rising),
     ) -> Answered {
         let parked = self.table.lock().get(&number).cloned();
         let parked = parked.filter(|parked| parked.principal == *client.principal()).ok_or_else(expired)?;
         let answers = parked.take(round, forward.params.member("inputResponses"))?;
-        let attending = parked.enter(round, client, leg, Rising::new(forward.token()));
+        let attending = parked.enter(round, client, leg, progress.under(forward.token()));
         let upstream = parked.lock().upstream.clone().filter(|_| leg.level().is_some());
         if let Some(upstream) = upstream {
             self.clients.apply_level(&parked.server, &upstream);
@@ -177,9 +177,23 @@ impl Parked {
                         () = tokio::time::sleep_until(until) => {}
                     }
                 }
-                Look::Nothing => news.await,
+                Look::Nothing => match self.beat(&attending) {
+                    Some(due) => {
+                        tokio::select! {
+                            biased;
+                            () = news => {}
+                            () = tokio::time::sleep_until(due) => {}
+                        }
+                    }
+                    None => news.await,
+                },
             }
         }
+    }
+
+    /// Sends a heartbeat to the attending request, if one is due. Returns when its next one is due.
+    fn beat(&self, attending: &Attending) -> Option<Instant> {
+        self.lock().audience.beat(&attending.leg, &self.server)
     }
 
     fn result_of(&self, table: &Table, sealer: &Sealer, round: u32) -> Look {

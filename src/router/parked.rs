@@ -457,7 +457,7 @@ pub(super) fn weight(answered: &Answered) -> usize {
 /// client no longer wants it.
 pub(super) struct Attending {
     parked: Arc<Parked>,
-    leg: Arc<Mailbox>,
+    pub(super) leg: Arc<Mailbox>,
     /// Whether the request has got its result.
     pub(super) over: bool,
 }

@@ -15,9 +15,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::answer::Failure;
 use super::client::Client;
 use super::clients::Clients;
-use super::parked::Table;
+use super::parked::{Parked, Table};
 use super::running::Attempt;
-use super::toward::Toward;
 use crate::manager::{Manager, NoLease, Server, Stay, Told};
 use crate::upstream::{Connection, Offers, Upstream};
 
@@ -134,11 +133,11 @@ impl Connector {
         &self,
         client: &Arc<Client>,
         server: &Arc<Server>,
-        toward: &Toward<'_>,
+        parked: Option<&Arc<Parked>>,
         roots: Option<&Arc<Told>>,
     ) -> Result<Reached, Attempt> {
         let (mut upstream, mut connection) = self.connect(client, server, roots).await.map_err(Attempt::Failed)?;
-        let Toward::Parked(parked) = toward else {
+        let Some(parked) = parked else {
             return Ok(Reached { upstream, connection, lane: None, stay: None });
         };
         self.parked.runs_on(parked, &upstream);

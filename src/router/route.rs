@@ -176,14 +176,14 @@ pub(super) struct One {
     pub(super) listed: Listed,
 }
 
-/// Whether a tool is listed by its server.
+/// Whether a tool or prompt is listed by its server.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Listed {
     As(Entry),
-    /// The server does not list it, or it is a prompt or a resource.
+    /// The server does not list it, or it is a resource.
     #[default]
     Not,
-    /// The server has listed no tools yet.
+    /// The server has listed none yet.
     NotYet,
 }
 
@@ -274,26 +274,29 @@ impl Map<'_> {
         if kind.is_some_and(|kind| self.callable.entry_of(kind, alias, &target).is_none()) {
             return Err(Astray::Unknown);
         }
-        let listed =
-            if what == What::Tool { Listed::of(self.callable, name, &server, &target) } else { Listed::default() };
+        let listed = match what {
+            What::Tool => Listed::of(self.callable, Kind::Tools, name, (&server, &target)),
+            What::Prompt => Listed::of(self.callable, Kind::Prompts, name, (&server, &target)),
+            What::Resource | What::Template | What::Nothing => Listed::default(),
+        };
         Ok(Route::One(One { server, target, listed }))
     }
 }
 
 impl Listed {
-    /// Finds the list entry for the server's tool `raw`, which clients may call `exposed`.
-    pub(super) fn of(catalog: &Catalog, exposed: &str, server: &Server, raw: &str) -> Self {
+    /// Finds the list entry for the server's tool or prompt `raw`, which clients may call `exposed`.
+    pub(super) fn of(catalog: &Catalog, kind: Kind, exposed: &str, (server, raw): (&Server, &str)) -> Self {
         let alias = &server.config.alias;
         let is_it = |tool: &&Entry| tool.server() == alias && tool.raw_name() == raw;
-        let entry = catalog.entry(Kind::Tools, exposed).filter(is_it);
-        match entry.or_else(|| catalog.entry_of(Kind::Tools, alias, raw)) {
+        let entry = catalog.entry(kind, exposed).filter(is_it);
+        match entry.or_else(|| catalog.entry_of(kind, alias, raw)) {
             Some(entry) => Self::As(entry.clone()),
-            None if catalog.count(Kind::Tools, alias) > 0 => Self::Not,
+            None if catalog.count(kind, alias) > 0 => Self::Not,
             None => Self::NotYet,
         }
     }
 
-    /// Returns the tool as it is listed.
+    /// Returns the tool or prompt as it is listed.
     pub(super) fn entry(&self) -> Option<&Entry> {
         match self {
             Self::As(entry) => Some(entry),

@@ -8,10 +8,11 @@ use tokio::time::Instant;
 
 use super::answer::Failure;
 use super::clocks::{Clocks, Late, Sign};
+use super::heart::Wait;
 use super::put::AskGuard;
 use super::toward::{Leg, Toward};
 use crate::manager::Server;
-use crate::protocol::Outcome;
+use crate::protocol::{Outcome, Raw, meta};
 use crate::transport;
 use crate::upstream::{Connection, Exchange, Item, Upstream, Vigil};
 
@@ -45,18 +46,20 @@ enum Heard {
 
 impl Running<'_, '_> {
     /// Waits for the answer to request `id`, and passes on what the server sends before it. The time for `callTimeout`
-    /// restarts with each progress notification and stands still while a person is asked.
+    /// restarts with each progress notification and stands still while a person is asked. One timer serves the
+    /// deadlines and the heartbeats, so a call needs no second one.
     pub(super) async fn wait(&mut self, id: u64, exchange: &mut Exchange) -> Result<Outcome, Attempt> {
         let mut awake = self.vigil.mark();
-        let timer = tokio::time::sleep_until(self.clocks.due());
+        let timer = tokio::time::sleep_until(self.wake());
         tokio::pin!(timer);
         let _asks = match self.toward {
             Toward::Leg(Leg { client, .. }) => AskGuard::new(client, id),
             Toward::Parked(parked) => AskGuard::Parked(parked.clone(), self.connection.clone()),
         };
         loop {
-            if timer.deadline() != self.clocks.due() {
-                timer.as_mut().reset(self.clocks.due());
+            let wake = self.wake();
+            if timer.deadline() != wake {
+                timer.as_mut().reset(wake);
             }
             let answered = self.answered.clone();
             let heard = tokio::select! {
@@ -72,6 +75,7 @@ impl Running<'_, '_> {
                 Heard::Answer => {
                     self.step(id, Sign::Settled);
                 }
+                Heard::Due if Instant::now() < self.clocks.due() => self.beat(id),
                 Heard::Due => {
                     let (slept, now) = self.vigil.slept_since(awake);
                     if slept.is_zero() {
@@ -85,11 +89,25 @@ impl Running<'_, '_> {
         }
     }
 
+    /// Returns when the call must act next: at its deadline, or for a heartbeat.
+    fn wake(&self) -> Instant {
+        let due = self.clocks.due();
+        self.toward.next_beat().map_or(due, |beat| beat.min(due))
+    }
+
+    fn beat(&mut self, id: u64) {
+        let wait = if self.toward.is_asked(id) { Wait::Person } else { Wait::Server };
+        self.toward.beat(self.server, wait);
+    }
+
     /// Passes on one message that the server sends before its answer.
     fn hand_on(&mut self, id: u64, item: Item) {
         match item {
             Item::Progress(params) => {
-                self.step(id, Sign::Progress);
+                // A heartbeat of the user's own daemon is no sign of its server.
+                if !self.server.config.daemon || !is_heartbeat(&params) {
+                    self.step(id, Sign::Progress);
+                }
                 self.toward.progress(&params);
             }
             Item::Log(params) => self.toward.log(self.server, &params),
@@ -137,6 +155,11 @@ impl Running<'_, '_> {
         };
         Err(Attempt::Failed(failure))
     }
+}
+
+/// Reports whether progress is a heartbeat of another host. Only the user's own daemon can send one.
+fn is_heartbeat(params: &Raw) -> bool {
+    params.member("_meta").is_some_and(|own| own.member(meta::HEARTBEAT).is_some())
 }
 
 async fn notified(notify: Option<&Notify>) {

@@ -2,10 +2,13 @@
 //! the request that waits for it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 
 use super::client::Client;
+use super::heart::Wait;
 use super::missed::CallNotice;
 use super::parked::Parked;
 use super::question::{self, log};
@@ -56,6 +59,14 @@ impl<'a> Toward<'a> {
         Self::Leg(Leg { client, leg, progress: Rising::default(), task: None })
     }
 
+    /// Sets after how much silence the client gets a heartbeat (`heart.rs`); never, if that is 0.
+    pub(super) fn beating(self, every: Duration) -> Self {
+        match self {
+            Self::Leg(leg) => Self::Leg(Leg { progress: leg.progress.beating(every), ..leg }),
+            parked @ Self::Parked(_) => parked,
+        }
+    }
+
     /// Says that the request is about a task, so that the task's questions name it.
     pub(super) fn about(self, task: &Arc<str>) -> Self {
         match self {
@@ -90,7 +101,7 @@ impl<'a> Toward<'a> {
     }
 
     /// Waits for `other`. Meanwhile passes on the progress and log messages that the server sends for its request
-    /// (`exchange`).
+    /// (`exchange`), and sends heartbeats.
     pub(super) async fn hear_until<T>(
         &mut self,
         server: &Server,
@@ -99,6 +110,7 @@ impl<'a> Toward<'a> {
     ) -> T {
         tokio::pin!(other);
         loop {
+            let beat = self.next_beat();
             tokio::select! {
                 biased;
                 item = exchange.next() => match item {
@@ -107,6 +119,9 @@ impl<'a> Toward<'a> {
                     Item::Ask(_) | Item::HangUp(_) | Item::Withdrawn(_) | Item::Done(_) | Item::Lost(_) => {}
                 },
                 done = &mut other => return done,
+                () = sleep_until(beat.unwrap_or_else(Instant::now)), if beat.is_some() => {
+                    self.beat(server, Wait::Server);
+                }
             }
         }
     }
@@ -129,6 +144,40 @@ impl<'a> Toward<'a> {
             && let Some(message) = progress.tick()
         {
             leg.put(message);
+        }
+    }
+
+    /// Starts the clock of the heartbeats, unless it runs. Returns when the next one is due; `None` if there are none.
+    pub(super) fn start_heart(&mut self, now: Instant) -> Option<Instant> {
+        match self {
+            Self::Leg(leg) => leg.progress.start_heart(now),
+            // The requests that attend a parked call have heartbeats of their own.
+            Self::Parked(_) => None,
+        }
+    }
+
+    /// Returns when the next heartbeat is due; `None` if the clock does not run.
+    pub(super) fn next_beat(&self) -> Option<Instant> {
+        match self {
+            Self::Leg(leg) => leg.progress.next_beat(),
+            Self::Parked(_) => None,
+        }
+    }
+
+    /// Sends a heartbeat, if one is due now.
+    pub(super) fn beat(&mut self, server: &Server, wait: Wait) {
+        if let Self::Leg(Leg { leg, progress, .. }) = self
+            && let Some(message) = progress.beat(&server.config.name, wait)
+        {
+            leg.put(message);
+        }
+    }
+
+    /// Returns the parked call that the messages go to, if they do.
+    pub(super) fn parked(&self) -> Option<&Arc<Parked>> {
+        match self {
+            Self::Leg(_) => None,
+            Self::Parked(parked) => Some(parked),
         }
     }
 

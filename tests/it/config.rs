@@ -590,8 +590,8 @@ fn refused() {
       give clients tokens (`mcp-host token NAME`), or listen on 127.0.0.1 or [::1]
     lacking-host-features.toml:5: host.sanitizeResults: this build does not have this feature
       remove the key
-    lacking-host-features.toml:6: host.validate: this build knows "definitions" only
-      write "definitions", or remove the key
+    lacking-host-features.toml:6: host.validate: this build checks no calls against their schemas
+      build mcp-host with the cargo feature `validate`, or write "definitions"
     lacking-host-features.toml:7: host.approval: "tufu" is not one of off, warn, tofu, ask
     lacking-server-features.toml:3: server "local": sanitizeResults: this build does not have this feature
       remove the key

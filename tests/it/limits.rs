@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 /// A limit and its test: file and name.
-const LIMITS: [(&str, &str, &str); 46] = [
+const LIMITS: [(&str, &str, &str); 47] = [
     ("answer", "src/router/tests/limits.rs", "limit_answer_of_a_person_stops_both_clocks"),
     ("body", "src/downstream/tests/refusals.rs", "h81_bodies_have_a_cap"),
     ("bodies", "src/downstream/tests/bodies.rs", "h103_bodies_in_receipt_have_a_cap_in_all"),
@@ -43,6 +43,7 @@ const LIMITS: [(&str, &str, &str); 46] = [
     ("pendingPerClient", "src/router/tests/limits.rs", "limit_pending_per_client"),
     ("pendingPerServer", "src/router/tests/limits.rs", "limit_pending_per_server_and_h51_half_of_it_where_others_are"),
     ("queueTimeout", "src/router/tests/limits.rs", "limit_max_concurrent_and_queue_timeout"),
+    ("rateKeys", "src/manager/rates.rs", "limit_rate_keys_the_idlest_goes"),
     ("redirects", "tests/it/auth/limits.rs", "limit_redirects"),
     ("restart.maxRetries", "src/upstream/state.rs", "h8_a_crash_loop_that_looks_like_success_ends_in_failed"),
     ("restart.minDelay", "src/upstream/backoff.rs", "h8_delays_double_up_to_a_cap_and_chance_takes_all_of_them"),

@@ -40,6 +40,7 @@ mod offers;
 mod pins;
 #[cfg(feature = "cli")]
 mod processes;
+mod rates;
 #[cfg(feature = "cli")]
 mod readme;
 #[cfg(feature = "cli")]

@@ -76,6 +76,8 @@ keys! {
         parked_per_principal: positive_count -> usize = 64,
         /// All calls that are held for clients without a session, whether they wait for the client or run.
         parked: positive_count -> usize = 1024,
+        /// The number of clients, servers, and tools whose calls are counted for a rate.
+        rate_keys: positive_count -> usize = 16384,
         /// The number of resources that one client may watch.
         subscriptions: positive_count -> usize = 1000,
         /// The length in bytes of a URI in a client's request; also that of a cursor, and of the name of what to

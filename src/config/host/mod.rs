@@ -26,18 +26,21 @@ pub use self::oauth::HostOAuth;
 pub use self::secrets::{SecretKey, Secrets, StoreKind};
 use super::fields::{Field, Fields};
 use super::inherit;
+use super::rate::{self, Rates};
 use super::report::Report;
 use super::syntax::Node;
+use super::validate::Validate;
 use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 22] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
     "audit",
     "auth",
+    "heartbeat",
     "idleExit",
     "inheritEnv",
     "insecureHttp",
@@ -46,6 +49,7 @@ const KEYS: [&str; 20] = [
     "listen",
     "naming",
     "paramHeaders",
+    "rates",
     "secrets",
     "sse",
     "startupWait",
@@ -71,6 +75,9 @@ pub struct HostSettings {
     pub listen: SocketAddr,
     /// How long a client's first list request waits for servers that are still starting.
     pub startup_wait: Duration,
+    /// How long a call may be silent before the client gets progress of the host itself, if it wants progress. 0 means
+    /// never.
+    pub heartbeat: Duration,
     /// How clients of the endpoint authenticate.
     pub auth: HostAuth,
     /// The files for TLS at the endpoint; `None` means plain HTTP.
@@ -106,6 +113,10 @@ pub struct HostSettings {
     pub threads: Option<usize>,
     /// Where to store the OAuth tokens for servers.
     pub secrets: Secrets,
+    /// What is checked against the schemas of tools.
+    pub validate: Validate,
+    /// How often tools may be called.
+    pub rates: Rates,
     /// Limits on sizes, counts and times.
     pub limits: Limits,
 }
@@ -115,6 +126,7 @@ impl Default for HostSettings {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8808)),
             startup_wait: Duration::from_secs(3),
+            heartbeat: Duration::from_secs(15),
             auth: HostAuth::None,
             tls: None,
             insecure_http: false,
@@ -131,6 +143,8 @@ impl Default for HostSettings {
             idle_exit: Duration::from_secs(600),
             threads: None,
             secrets: Secrets::default(),
+            validate: Validate::default(),
+            rates: Rates::default(),
             limits: Limits::default(),
         }
     }
@@ -197,6 +211,9 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     if let Some(wait) = fields.take(&["startupWait"], report).and_then(|field| field.time(report)) {
         settings.startup_wait = wait;
     }
+    if let Some(heartbeat) = fields.take(&["heartbeat"], report).and_then(|field| heartbeat(&field, report)) {
+        settings.heartbeat = heartbeat;
+    }
     reach(settings, &mut fields, report);
     if let Some(field) = fields.take(&["allowedOrigins"], report) {
         settings.allowed_origins = origins(&field, report);
@@ -225,11 +242,27 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     join::fill(settings, &mut fields, report);
     threads::fill(settings, &mut fields, report);
     settings.secrets = secrets::read(fields.take(&["secrets"], report).as_ref(), vars, report);
+    if let Some(validate) = fields.take(&["validate"], report).and_then(|field| field.validation(report)) {
+        settings.validate = validate;
+    }
+    if let Some(field) = fields.take(&["rates"], report) {
+        settings.rates = rate::rates(&field, report);
+    }
     if let Some(field) = fields.take(&["limits"], report) {
         settings.limits.read(&field, report);
     }
     lacking(&mut fields, report);
     fields.finish(&KEYS, report);
+}
+
+/// Reads `heartbeat`. One that is shorter than a second would only be noise.
+fn heartbeat(field: &Field<'_>, report: &mut Report) -> Option<Duration> {
+    let time = field.time(report)?;
+    if !time.is_zero() && time < Duration::from_secs(1) {
+        report.problem(field.at, &field.path, "shorter than 1 s").help("write \"15s\", or \"0s\" for no heartbeats");
+        return None;
+    }
+    Some(time)
 }
 
 /// Reads where the endpoint listens, who may call it, and by which host names.
@@ -317,10 +350,4 @@ fn naming(naming: &mut Naming, mut fields: Fields<'_>, report: &mut Report) {
 /// believes closed.
 fn lacking(fields: &mut Fields<'_>, report: &mut Report) {
     fields.refuse(&["sanitizeResults"], report);
-    let (name, only) = ("validate", "definitions");
-    let Some(field) = fields.take(&[name], report) else { return };
-    if field.text(report).is_some_and(|text| text != only) {
-        let problem = report.problem(field.at, &field.path, format!("this build knows \"{only}\" only"));
-        problem.help(format!("write \"{only}\", or remove the key"));
-    }
 }

@@ -40,8 +40,8 @@ pub use self::launch::{Launch, Turn};
 pub use self::owners::Owners;
 pub(crate) use self::platform::Arrival;
 pub use self::replies::{
-    Abandoned, AsksForgotten, CodeBegun, DaemonStatus, Holdings, LimitUsage, LoginBegun, Pending, Refused, Reloaded,
-    ServerHolding, SignInReply, SignedIn, SignedOut,
+    Abandoned, AsksForgotten, AtRate, CodeBegun, DaemonStatus, Holdings, LimitUsage, LoginBegun, Pending, Refused,
+    Reloaded, ServerHolding, SignInReply, SignedIn, SignedOut,
 };
 #[cfg(unix)]
 use self::unix as platform;
@@ -215,6 +215,7 @@ impl StatusSocket {
             clients: router.clients().list(),
             gauges: router.meter().gauges(),
             limits: router.meter().usage().into_iter().map(LimitUsage::from).collect(),
+            limited: router.manager().limited().into_iter().map(AtRate::from).collect(),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::{Holding, Keeping, Kept};
-use crate::manager::{ConfigStatus, Reload, ServerStatus};
+use crate::manager::{ConfigStatus, Over, RateKey, Reload, ServerStatus};
 use crate::router::{ClientStatus, Gauges, Usage};
 
 /// Everything a daemon reports about itself.
@@ -46,6 +46,45 @@ pub struct DaemonStatus {
     pub gauges: Gauges,
     /// How much of each limit is in use.
     pub limits: Vec<LimitUsage>,
+    /// What is at the limit of its rate.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub limited: Vec<AtRate>,
+}
+
+/// A client, server, or tool that is at the limit of its rate: calls are refused, or wait.
+///
+/// ```
+/// let reply: mcp_host::admin::AtRate = serde_json::from_str(r#"{"server":"github","retryAfterMs":1500}"#)?;
+/// assert_eq!((reply.server.as_deref(), reply.principal), (Some("github"), None));
+/// # Ok::<_, serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct AtRate {
+    /// The client; `None` if the calls of all clients are counted together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
+    /// The server's alias; `None` if the calls to all servers are counted together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// The server's own name of the tool; `None` if the calls of all tools are counted together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// In how many milliseconds one more call may be made.
+    pub retry_after_ms: u64,
+}
+
+impl From<Over> for AtRate {
+    fn from(Over { held, after }: Over) -> Self {
+        let RateKey { principal, server, tool } = held.key;
+        Self {
+            principal: principal.map(|principal| principal.as_str().to_owned()),
+            server: server.map(|server| server.to_string()),
+            tool: tool.map(|tool| tool.to_string()),
+            retry_after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
 }
 
 /// How much of one limit is in use.

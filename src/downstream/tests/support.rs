@@ -79,6 +79,8 @@ pub(super) async fn stage_of(change: impl FnOnce(&mut Limits), large: usize) -> 
     entry.prefix = Prefix::Never;
     let mut config = Config::default();
     config.servers.push(entry);
+    // Tests that let time pass count what comes.
+    config.host.heartbeat = Duration::ZERO;
     change(&mut config.host.limits);
     let start: Starter = Arc::new(move |wire, tasks| server.start(wire, tasks));
     let info = Raw::from_value(&json!({"name": "test", "version": "0"}));

@@ -11,7 +11,7 @@ use super::registry::TaskPlace;
 use crate::adapt::task;
 use crate::answered::{Answered, NoResult};
 use crate::protocol::{Outcome, ProtocolVersion, Raw};
-use crate::registry::Entry;
+use crate::registry::{Entry, Kind};
 use crate::router::answer::Failure;
 use crate::router::client::Client;
 use crate::router::forward::Forward;
@@ -32,7 +32,7 @@ impl Tasks {
     pub(in crate::router) async fn get_to_know(&self, client: &Arc<Client>, one: &mut One, exposed: &str) {
         if !self.knows(client, one) {
             let settled = client.settled_view(&self.manager, &self.background).await;
-            one.listed = Listed::of(&settled.callable, exposed, &one.server, &one.target);
+            one.listed = Listed::of(&settled.callable, Kind::Tools, exposed, (&one.server, &one.target));
         }
     }
 

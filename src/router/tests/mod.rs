@@ -15,6 +15,7 @@ mod far;
 mod greedy;
 #[cfg(feature = "server")]
 mod growth;
+mod heart;
 #[cfg(feature = "server")]
 mod jobs;
 #[cfg(feature = "server")]
@@ -30,6 +31,7 @@ mod news;
 mod observed;
 mod parked;
 mod races;
+mod rates;
 #[cfg(feature = "server")]
 mod roster;
 mod route;
@@ -40,4 +42,5 @@ mod simulation;
 mod support;
 #[cfg(feature = "server")]
 mod tasks;
+mod valid;
 mod whole;

@@ -92,6 +92,15 @@ pub(super) fn stage_behind(pipe: bool, change: impl FnOnce(&mut Config)) -> Stag
         let script = script.clone();
         server.tool(definition, move |invocation| script.clone().run(name, invocation).boxed())
     });
+    stage_of_script(server, script, pipe, change)
+}
+
+/// Like `stage_of`, with another server.
+pub(super) fn stage_with_server(server: InProcess, change: impl FnOnce(&mut Config)) -> Stage {
+    stage_of_script(server, Arc::default(), false, change)
+}
+
+fn stage_of_script(server: InProcess, script: Arc<Script>, pipe: bool, change: impl FnOnce(&mut Config)) -> Stage {
     let server = crate::in_process::Running::new(server);
     let mut entry = Server::new("script", Transport::Stdio(Stdio::default())).unwrap();
     entry.prefix = Prefix::Never;
@@ -259,6 +268,16 @@ pub(super) fn request_with(
     let id = RequestId::Text(format!("t{}", IDS.fetch_add(1, Ordering::SeqCst)).into());
     let leg = router.modern_leg(level);
     let request = Request { id: id.clone(), method, params: Some(Raw::from_value(params)) };
+    let answer = tokio::spawn(router.request(client, request, &leg));
+    Running { answer, leg, id }
+}
+
+/// Begins a call with params as their client wrote them.
+pub(super) fn request_raw(router: &Router, client: &Arc<Client>, params: Raw) -> Running {
+    static IDS: AtomicUsize = AtomicUsize::new(0);
+    let id = RequestId::Text(format!("r{}", IDS.fetch_add(1, Ordering::SeqCst)).into());
+    let leg = router.modern_leg(None);
+    let request = Request { id: id.clone(), method: Method::ToolsCall, params: Some(params) };
     let answer = tokio::spawn(router.request(client, request, &leg));
     Running { answer, leg, id }
 }

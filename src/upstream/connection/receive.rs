@@ -205,7 +205,7 @@ impl Connection {
     }
 
     fn receive_notification(self: &Arc<Self>, origin: Option<u64>, notice: Notification) {
-        let params = notice.params.map_or_else(Raw::empty_object, |params| ours::body(params, &[]));
+        let params = notice.params.map_or_else(Raw::empty_object, |params| ours::body(params, self.parts.stays));
         match notice.method {
             Method::Progress => {
                 let token = params.member("progressToken").and_then(|token| token.read::<ProgressToken>().ok());

@@ -49,7 +49,17 @@ const INNER: &[(&str, &[&[&str]])] = &[
     (
         "src/router/",
         &[
-            &["answer.rs", "background.rs", "clocks.rs", "level.rs", "plan.rs", "presence.rs", "rising.rs", "state.rs"],
+            &[
+                "answer.rs",
+                "background.rs",
+                "clocks.rs",
+                "heart.rs",
+                "level.rs",
+                "plan.rs",
+                "presence.rs",
+                "rising.rs",
+                "state.rs",
+            ],
             &["mailbox.rs", "verdict.rs"],
             // One client, and all of them.
             &["client.rs"],
@@ -60,8 +70,8 @@ const INNER: &[(&str, &[&[&str]])] = &[
             &["toward.rs"],
             &["ask_roots.rs", "driver.rs", "running.rs"],
             // Calls on their way, and as tasks.
-            &["forward.rs", "reach.rs"],
-            &["changed.rs", "find.rs", "finish.rs", "relay.rs", "tasks/"],
+            &["beating.rs", "forward.rs", "reach.rs"],
+            &["changed.rs", "find.rs", "finish.rs", "limit.rs", "relay.rs", "tasks/", "valid.rs"],
             &["invite.rs", "park.rs"],
             &["call.rs"],
             // What else is dispatched to, what is measured, and what is told.

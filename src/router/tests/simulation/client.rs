@@ -249,6 +249,7 @@ impl Person {
         loop {
             params["_meta"] = json!({ "progressToken": mark });
             let (id, leg, mut answer) = self.open(method.clone(), &params);
+            let mut last = f64::MIN;
             let bound = tokio::time::sleep(BOUND);
             tokio::pin!(bound);
             let outcome = loop {
@@ -273,7 +274,10 @@ impl Person {
                         }
                     }
                     outcome = &mut answer => break outcome,
-                    Some(message) = leg.next() => self.hear(Some(&mark), message),
+                    Some(message) = leg.next() => {
+                        self.rises(&mark, &mut last, &message);
+                        self.hear(Some(&mark), message);
+                    }
                     () = &mut bound => {
                         self.world.tale.tell(&format!("{mark} is given up"));
                         return mark;
@@ -281,8 +285,10 @@ impl Person {
                 }
             };
             while let Some(message) = leg.try_next() {
+                self.rises(&mark, &mut last, &message);
                 self.hear(Some(&mark), message);
             }
+            self.world.answered(&mark, leg);
             let Some(outcome) = outcome else {
                 if !taken_back && !self.gone.is_cancelled() {
                     self.world.tale.fault(format!("{mark} was cancelled by no one"));
@@ -365,6 +371,18 @@ impl Person {
         Some(of)
     }
 
+    /// Checks that the progress of a request rises.
+    fn rises(&self, mark: &str, last: &mut f64, message: &Message) {
+        let Message::Notification(Notification { method: Method::Progress, params: Some(params) }) = message else {
+            return;
+        };
+        let value: f64 = params.member("progress").and_then(|value| value.read().ok()).unwrap_or(f64::MIN);
+        if value <= *last {
+            self.world.tale.fault(format!("{mark}: progress {params} after {last}"));
+        }
+        *last = value;
+    }
+
     /// Takes a message that precedes a response, or belongs to none.
     fn hear(&self, call: Option<&str>, message: Message) {
         match message {
@@ -388,6 +406,12 @@ impl Person {
             }
             Message::Notification(notice) => {
                 let params: Value = notice.params.map_or_else(|| json!({}), |params| params.read().unwrap());
+                if params["_meta"]["mcp-host/heartbeat"].is_object() {
+                    if params["progressToken"].as_str() != call {
+                        self.world.tale.fault(format!("client {} in {call:?}: {params}", self.number));
+                    }
+                    return self.world.tale.beats();
+                }
                 let of = match notice.method {
                     Method::Progress => {
                         // A keep-alive of the host itself has no content.

@@ -31,6 +31,7 @@ struct Inner {
     /// The principal of each server life that may serve only one.
     served: BTreeMap<String, String>,
     faults: Vec<String>,
+    beats: u64,
 }
 
 /// One request of a client.
@@ -72,6 +73,16 @@ impl Tale {
         inner.hash = inner.hash.wrapping_add(hash);
         let at = self.start.elapsed().as_secs_f64();
         inner.lines.push(format!("{at:>9.3}  {text}"));
+    }
+
+    /// Counts a heartbeat that a client got.
+    pub(super) fn beats(&self) {
+        self.lock().beats += 1;
+    }
+
+    /// Returns how many heartbeats clients got.
+    pub(super) fn beats_so_far(&self) -> u64 {
+        self.lock().beats
     }
 
     pub(super) fn fault(&self, text: String) {

@@ -2,8 +2,8 @@
 //! paused time; and what must hold at its end.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
@@ -16,10 +16,10 @@ use super::crowd::{self, Crowd};
 use super::greedy;
 use super::server::{Life, Shape};
 use super::tale::Tale;
-use crate::config::{self, Config, Sharing, Stdio, Transport};
+use crate::config::{self, Config, OnLimit, Per, Rate, Sharing, Stdio, Transport};
 use crate::manager::Manager;
-use crate::protocol::{ProtocolVersion, Raw};
-use crate::router::Router;
+use crate::protocol::{Message, Method, ProtocolVersion, Raw};
+use crate::router::{Mailbox, Router};
 use crate::upstream::{Nature, Starter, StateName};
 
 /// The state shared by everyone in a world.
@@ -32,6 +32,8 @@ pub(super) struct World {
     /// How much harm may still happen.
     harm: AtomicI64,
     peace: AtomicBool,
+    /// The legs of requests that were answered, each with its mark: nothing may come on them any more.
+    answered: Mutex<Vec<(String, Arc<Mailbox>)>>,
 }
 
 /// The outcome of a world.
@@ -42,6 +44,8 @@ pub(super) struct Verdict {
     /// All of it, line by line.
     pub(super) lines: Vec<String>,
     pub(super) faults: Vec<String>,
+    /// How many heartbeats clients got.
+    pub(super) beats: u64,
     /// How long it lasted, on its own clock.
     pub(super) lasted: Duration,
 }
@@ -69,7 +73,7 @@ pub(super) fn run(seed: u64) -> Verdict {
             world.tale.fault(format!("{left} tasks are left"));
         }
         let (faults, hash) = (world.tale.judge(), world.tale.hash());
-        Verdict { faults, hash, lasted: begun.elapsed(), lines: world.tale.lines() }
+        Verdict { faults, hash, beats: world.tale.beats_so_far(), lasted: begun.elapsed(), lines: world.tale.lines() }
     })
 }
 
@@ -101,7 +105,7 @@ impl World {
         let harm = i64::try_from(chance.below(8)).unwrap();
         let (tale, crowd) = (Tale::new(), Crowd::new(&Chance::of(seed, 2)));
         let (harm, peace) = (AtomicI64::new(harm), AtomicBool::new(false));
-        Arc::new(Self { seed, tale, servers, crowd, harm, peace })
+        Arc::new(Self { seed, tale, servers, crowd, harm, peace, answered: Mutex::default() })
     }
 
     /// Reports whether it has greedy clients.
@@ -113,6 +117,11 @@ impl World {
     pub(super) fn chance_of(&self, name: &str, number: u64) -> Chance {
         let word = name.bytes().fold(number, |word, byte| word.wrapping_mul(257).wrapping_add(u64::from(byte)));
         Chance::of(self.seed, word)
+    }
+
+    /// Records that a request was answered, and that its client has read everything before the answer.
+    pub(super) fn answered(&self, mark: &str, leg: Arc<Mailbox>) {
+        self.answered.lock().unwrap().push((mark.to_owned(), leg));
     }
 
     /// Reports whether a server may do harm now, and counts it.
@@ -192,6 +201,13 @@ impl World {
             self.add(&mut config, &mut starters, Crowd::shape(&chance), Sharing::Auto);
             config.servers.last_mut().unwrap().restart.max_retries = 1000;
         }
+        let chance = self.chance_of("limits", 0);
+        config.host.heartbeat = Duration::from_millis(1000 + chance.below(3000));
+        if !self.has_greed() && chance.one_in(3) {
+            // A client that makes several calls at once waits for its rate.
+            let rate = Rate { burst: 1, on_limit: OnLimit::Wait, ..Rate::new(4, Per::Second) };
+            config.host.rates.principal = Some(rate);
+        }
         let limits = &mut config.host.limits;
         limits.answer = Duration::from_secs(20);
         limits.session_idle = Duration::from_secs(60);
@@ -239,6 +255,13 @@ impl World {
             let (idle, asked) = (person.is_idle(), person.questions());
             if !idle || asked > 0 {
                 self.tale.fault(format!("a session is idle: {idle}, and has {asked} questions"));
+            }
+        }
+        for (mark, leg) in self.answered.lock().unwrap().iter() {
+            while let Some(message) = leg.try_next() {
+                if matches!(&message, Message::Notification(notice) if notice.method == Method::Progress) {
+                    self.tale.fault(format!("{mark}: progress after its answer: {message:?}"));
+                }
             }
         }
         for client in router.present() {

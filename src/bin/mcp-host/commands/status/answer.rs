@@ -13,6 +13,17 @@ pub(super) struct DaemonStatus {
     pub(super) servers: Vec<Row>,
     pub(super) clients: Vec<Client>,
     pub(super) limits: Vec<Limit>,
+    pub(super) limited: Vec<AtRate>,
+}
+
+/// What is at the limit of its rate.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct AtRate {
+    pub(super) principal: Option<String>,
+    pub(super) server: Option<String>,
+    pub(super) tool: Option<String>,
+    pub(super) retry_after_ms: u64,
 }
 
 /// How much of a limit is in use.
@@ -49,6 +60,8 @@ pub(super) struct Row {
     pub(super) leases: u64,
     /// What the server asks its clients, and why it has several connections.
     pub(super) sharing: Vec<String>,
+    /// Schemas that calls cannot be checked against, and why.
+    pub(super) unchecked: Vec<String>,
     pub(super) calls: u64,
     pub(super) calls_running: u64,
     pub(super) restarts: u64,

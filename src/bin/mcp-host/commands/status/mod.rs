@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use mcp_host::Raw;
 use mcp_host::admin::{self, AskError};
 
-use self::answer::{Client, Config, DaemonStatus, Limit, Row};
+use self::answer::{AtRate, Client, Config, DaemonStatus, Limit, Row};
 use super::callers::word;
 use crate::args::{Common, Status};
 use crate::nearest::{nearest, question};
@@ -42,6 +42,7 @@ pub(crate) async fn run(args: &Status, common: &Common, output: &Output) -> Resu
     lines.extend(unapproved(&answer.servers));
     lines.extend(clients(&answer.clients, output));
     lines.extend(limits(&answer.limits));
+    lines.extend(limited(&answer.limited));
     output.lines(lines)?;
     Ok(Exit::Ok)
 }
@@ -181,6 +182,25 @@ fn limits(limits: &[Limit]) -> Vec<String> {
     lines
 }
 
+/// Describes what is at the limit of its rate.
+fn limited(limited: &[AtRate]) -> Vec<String> {
+    let line = |at: &AtRate| {
+        let tool = at.tool.as_deref().map(|tool| format!("{tool} of "));
+        let server = at.server.as_deref().map_or("all tools".to_owned(), |server| format!("server {server}"));
+        let client = at.principal.as_deref().map_or("all clients".to_owned(), |client| format!("client {client}"));
+        let (tool, seconds) = (tool.unwrap_or_default(), at.retry_after_ms.div_ceil(1000));
+        text::line(&format!("rate: {tool}{server}, {client}: one more call in {seconds} s")).into_owned()
+    };
+    let mut lines: Vec<String> = limited.iter().take(MOST).map(line).collect();
+    if limited.len() > MOST {
+        lines.push(format!("… and {} more; --json has all of them", limited.len() - MOST));
+    }
+    if !lines.is_empty() {
+        lines.insert(0, String::new());
+    }
+    lines
+}
+
 const SERVERS: [Column; 8] = [
     Column::stays("SERVER"),
     Column::stays("STATE"),
@@ -213,5 +233,21 @@ mod tests {
         ];
         assert_eq!(limits(&answer.limits), expected);
         assert_eq!(limits(&answer.limits[..1]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_at_its_rate_is_told() {
+        let line = r#"{"limited": [
+            {"principal": "local", "server": "git", "tool": "push", "retryAfterMs": 5400},
+            {"principal": "bearer:ci", "retryAfterMs": 1}, {"server": "git", "retryAfterMs": 1000}]}"#;
+        let answer = DaemonStatus::read(line).ok().unwrap();
+        let expected = [
+            "",
+            "rate: push of server git, client local: one more call in 6 s",
+            "rate: all tools, client bearer:ci: one more call in 1 s",
+            "rate: server git, all clients: one more call in 1 s",
+        ];
+        assert_eq!(limited(&answer.limited), expected);
+        assert_eq!(limited(&[]), Vec::<String>::new());
     }
 }

@@ -59,6 +59,7 @@ fn lines(row: &Row, paint: Paint) -> Vec<String> {
     say("calls", vec![format!("{}, {} running", row.calls, row.calls_running)], Tone::Plain);
     say("leases", vec![leases(row)], Tone::Plain);
     say("sharing", row.sharing.clone(), Tone::Plain);
+    say("not checked", row.unchecked.clone(), Tone::Plain);
     say("restarts", vec![row.restarts.to_string()], Tone::Plain);
     if row.dropped > 0 {
         let dropped = format!("{} (answers to no request, notifications over the rate limit)", row.dropped);

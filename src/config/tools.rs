@@ -1,0 +1,411 @@
+//! Settings of single tools: the object `tools` of a server's entry, whose keys are globs over the server's own names,
+//! and that of a view, whose keys are globs over exposed names.
+//!
+//! In: the object. Out: [`ToolRules`], which answers for one name. An exact name beats a glob, a longer glob beats a
+//! shorter one, member by member. A new setting is one line in the table of [`ToolSettings`]: its type says how a
+//! stronger rule is laid over a weaker one ([`Layer`]).
+//!
+//! **Invariant:** no message, log line, or `Debug` output shows the value that an argument is preset to.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::fields::Field;
+pub(super) use super::fields::refuse_rest;
+use super::keys::keys;
+use super::rate::Rate;
+use super::report::Report;
+use super::secret::Secret;
+use super::syntax::{Node, Origin, Value};
+use super::validate::Validate;
+use crate::glob;
+
+/// A setting, or a group of settings, that a weaker rule fills in where a stronger one says nothing.
+pub(crate) trait Layer {
+    /// Takes over what `weaker` says and this does not.
+    fn lay_over(&mut self, weaker: &Self);
+}
+
+impl<T: Clone> Layer for Option<T> {
+    fn lay_over(&mut self, weaker: &Self) {
+        if self.is_none() {
+            self.clone_from(weaker);
+        }
+    }
+}
+
+impl<T: Layer + Clone> Layer for BTreeMap<String, T> {
+    fn lay_over(&mut self, weaker: &Self) {
+        for (name, below) in weaker {
+            match self.get_mut(name) {
+                Some(own) => own.lay_over(below),
+                None => {
+                    self.insert(name.clone(), below.clone());
+                }
+            }
+        }
+    }
+}
+
+/// Declares a table of settings, as `keys!` does, with each default left to the type, and lays it over another one.
+macro_rules! layered {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident {
+            $($(#[doc = $doc:literal])+ $field:ident: $read:ident -> $kind:ty,)+
+        }
+    ) => {
+        keys! {
+            $(#[$meta])*
+            #[derive(Default)]
+            pub struct $name() {}
+            keys { $($(#[doc = $doc])+ $field: $read -> $kind = Default::default(),)+ }
+        }
+
+        impl Layer for $name {
+            fn lay_over(&mut self, weaker: &Self) {
+                $(self.$field.lay_over(&weaker.$field);)+
+            }
+        }
+
+        impl $name {
+            /// Reads the object in this field. Unlike elsewhere an unknown key is a mistake: a misspelled one would
+            /// leave something open that the user believes closed.
+            fn strictly(field: &Field<'_>, report: &mut Report) -> Self {
+                let mut settings = Self::with_defaults();
+                if let Some(mut fields) = field.fields(report) {
+                    settings.fill(&mut fields, report);
+                    let keys = Self::keys();
+                    refuse_rest(fields, &keys.iter().map(String::as_str).collect::<Vec<_>>(), report);
+                }
+                settings
+            }
+        }
+    };
+}
+
+layered! {
+    /// The settings of one tool, each `None` or empty where nothing is said.
+    #[non_exhaustive]
+    pub struct ToolSettings {
+        /// The title to show in place of the server's.
+        title: note -> Option<String>,
+        /// The description to show in place of the server's.
+        description: note -> Option<String>,
+        /// What the tool does, in place of what the server says.
+        annotations: hints -> Hints,
+        /// Words by which selectors find the tool (`tag:WORD`). They are never sent.
+        tags: some_tags -> Option<Vec<String>>,
+        /// How often one client may call the tool.
+        rate: some_rate -> Option<Rate>,
+        /// What is checked against its schemas.
+        validate: some_validation -> Option<Validate>,
+        /// Arguments to hide, preset, rename, or describe, by the server's own names.
+        arguments: arguments -> BTreeMap<String, Argument>,
+    }
+}
+
+layered! {
+    /// What a tool does, as its annotations say it; `None` where nothing is said.
+    #[derive(Copy)]
+    #[non_exhaustive]
+    pub struct Hints {
+        /// Whether it changes nothing.
+        read_only_hint: known_flag -> Option<bool>,
+        /// Whether what it changes may be lost.
+        destructive_hint: known_flag -> Option<bool>,
+        /// Whether a second equal call changes nothing more.
+        idempotent_hint: known_flag -> Option<bool>,
+        /// Whether it acts on the world outside of its server.
+        open_world_hint: known_flag -> Option<bool>,
+    }
+}
+
+layered! {
+    /// What becomes of one argument of a tool.
+    #[non_exhaustive]
+    pub struct Argument {
+        /// The name that clients know; `None` means the server's.
+        name: argument_name -> Option<String>,
+        /// The description to show in place of the server's.
+        description: note -> Option<String>,
+        /// What the server gets if the client sends nothing.
+        default: preset -> Option<Preset>,
+        /// What the server gets, whatever the client sends.
+        value: preset -> Option<Preset>,
+        /// Whether clients neither see the argument nor may send it.
+        hide: known_flag -> Option<bool>,
+    }
+}
+
+/// A JSON value that an argument is set to. `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Preset {
+    json: Box<str>,
+    /// The texts in it that came from variables.
+    pub(super) secrets: Vec<Secret>,
+}
+
+impl Preset {
+    /// Returns the preset of this JSON value.
+    #[must_use]
+    pub fn new(value: &serde_json::Value) -> Self {
+        Self { json: value.to_string().into(), secrets: Vec::new() }
+    }
+
+    /// Returns the value as JSON. It may hold a secret.
+    #[cfg_attr(not(test), allow(dead_code, reason = "views read it"))]
+    pub(crate) fn json(&self) -> &str {
+        &self.json
+    }
+}
+
+impl fmt::Debug for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Preset(…)")
+    }
+}
+
+/// Settings of tools by globs over their names, the strongest first.
+///
+/// ```
+/// use mcp_host::config::{ToolRules, ToolSettings};
+///
+/// let mut settings = ToolSettings::default();
+/// settings.title = Some("Look it up".to_owned());
+/// let rules = ToolRules::default().with("search*", settings);
+/// assert!(!rules.is_empty());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ToolRules(Vec<(String, ToolSettings)>);
+
+impl ToolRules {
+    /// Adds settings for the tools whose names match a glob.
+    #[must_use]
+    pub fn with(mut self, glob: impl Into<String>, settings: ToolSettings) -> Self {
+        self.0.push((glob.into(), settings));
+        self.0.sort_by(|(one, _), (other, _)| strength(other).cmp(&strength(one)));
+        self
+    }
+
+    /// Reports whether there are no settings at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the settings of the tool with this name; `None` if no glob matches it.
+    #[cfg_attr(not(test), allow(dead_code, reason = "views read it"))]
+    pub(crate) fn of(&self, name: &str) -> Option<ToolSettings> {
+        let mut matching = self.0.iter().filter(|(glob, _)| glob::is_match(glob, name));
+        let mut settings = matching.next()?.1.clone();
+        matching.for_each(|(_, weaker)| settings.lay_over(weaker));
+        Some(settings)
+    }
+
+    /// Returns how often one client may call the tool with this name; `None` if no rule says so.
+    pub(crate) fn rate_of(&self, name: &str) -> Option<&Rate> {
+        let said = self.0.iter().filter(|(_, settings)| settings.rate.is_some());
+        said.filter(|(glob, _)| glob::is_match(glob, name)).find_map(|(_, settings)| settings.rate.as_ref())
+    }
+
+    /// Returns what is checked against the schemas of the tool with this name; `None` if no rule says so.
+    #[cfg(any(feature = "validate", test))]
+    pub(crate) fn validate_of(&self, name: &str) -> Option<Validate> {
+        let said = self.0.iter().filter(|(_, settings)| settings.validate.is_some());
+        said.filter(|(glob, _)| glob::is_match(glob, name)).find_map(|(_, settings)| settings.validate)
+    }
+
+    /// Reports whether calls of any tool are checked against its schemas.
+    #[cfg(any(feature = "validate", test))]
+    pub(crate) fn check_calls(&self) -> bool {
+        let checks = |validate: Validate| validate != Validate::Definitions;
+        self.0.iter().any(|(_, settings)| settings.validate.is_some_and(checks))
+    }
+
+    /// Reports whether any tool has a rate.
+    pub(crate) fn have_rates(&self) -> bool {
+        self.0.iter().any(|(_, settings)| settings.rate.is_some())
+    }
+
+    /// Returns the texts from variables to which arguments are set.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        let arguments = self.0.iter().flat_map(|(_, settings)| settings.arguments.values());
+        let presets = arguments.flat_map(|argument| argument.default.iter().chain(&argument.value));
+        presets.flat_map(|preset| &preset.secrets)
+    }
+
+    /// Reads the object in this field.
+    pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Self {
+        let mut rules = Self::default();
+        for (glob, field) in field.entries(report) {
+            let settings = ToolSettings::strictly(&field, report);
+            rules = rules.with(glob, settings);
+        }
+        rules
+    }
+}
+
+/// Orders globs: exact names are the strongest, then longer globs. The text decides among equals, so that the order in
+/// a file means nothing.
+fn strength(glob: &str) -> (bool, usize, &str) {
+    (!glob.contains(['*', '?']), glob.chars().count(), glob)
+}
+
+/// Reports whether a variable in the field at `path` stands in what an argument is preset to.
+pub(super) fn is_preset(path: &str) -> bool {
+    (path.starts_with("tools.") || path.starts_with("host.views.")) && path.contains(".arguments.")
+}
+
+/// The deepest nesting of a preset value.
+const DEEPEST: usize = 8;
+
+/// Readers for the tables above.
+impl Field<'_> {
+    fn known_flag(&self, report: &mut Report) -> Option<Option<bool>> {
+        self.flag(report).map(Some)
+    }
+
+    fn hints(&self, report: &mut Report) -> Option<Hints> {
+        Some(Hints::strictly(self, report))
+    }
+
+    fn some_tags(&self, report: &mut Report) -> Option<Option<Vec<String>>> {
+        Some(Some(self.texts(report)))
+    }
+
+    fn arguments(&self, report: &mut Report) -> Option<BTreeMap<String, Argument>> {
+        let mut arguments: BTreeMap<String, Argument> = BTreeMap::new();
+        for (name, field) in self.entries(report) {
+            let argument = Argument::strictly(&field, report);
+            if argument.hide == Some(true) && argument.name.is_some() {
+                let problem = report.problem(field.at, &field.path, "a hidden argument has no name");
+                problem.help("remove `name`, or `hide`");
+            }
+            if argument.value.is_some() && argument.default.is_some() {
+                let problem = report.problem(field.at, &field.path, "`value` and `default` are both given");
+                problem.help("keep `value` to send it always, `default` to send it where the client sends nothing");
+            }
+            let taken = |other: &Argument| other.name.is_some() && other.name == argument.name;
+            if arguments.values().any(taken) {
+                report.problem(field.at, &field.path, "another argument has this name, too").help("rename one of them");
+            }
+            arguments.insert(name.to_owned(), argument);
+        }
+        Some(arguments)
+    }
+
+    fn argument_name(&self, report: &mut Report) -> Option<Option<String>> {
+        let name = self.text(report)?;
+        if name.is_empty() {
+            report.problem(self.at, &self.path, "an argument needs a name").help("write the name that clients see");
+            return None;
+        }
+        Some(Some(name.to_owned()))
+    }
+
+    fn preset(&self, report: &mut Report) -> Option<Option<Preset>> {
+        let mut secrets = Vec::new();
+        let Some(value) = json(self.node, DEEPEST, &mut secrets) else {
+            let text = format!("not a JSON value of at most {DEEPEST} levels");
+            report.problem(self.at, &self.path, text).help("write a text, a number, a boolean, a list, or an object");
+            return None;
+        };
+        let json = value.to_string().into();
+        Some(Some(Preset { json, secrets }))
+    }
+}
+
+/// Returns a value of the config as JSON; `None` if it nests too deep, or is a number that JSON does not have. Adds the
+/// texts with variables to `secrets`.
+fn json(node: &Node, levels: usize, secrets: &mut Vec<Secret>) -> Option<serde_json::Value> {
+    let inner = levels.checked_sub(1);
+    Some(match &node.value {
+        Value::Null => serde_json::Value::Null,
+        Value::Flag(flag) => (*flag).into(),
+        Value::Number(number) => serde_json::Value::Number(number.parse().ok()?),
+        Value::Text(text) => {
+            if node.origin != Origin::Literal {
+                secrets.push(Secret::new(text.as_str()));
+            }
+            text.as_str().into()
+        }
+        Value::List(items) => items.iter().map(|item| json(item, inner?, secrets)).collect::<Option<Vec<_>>>()?.into(),
+        Value::Object(members) => {
+            let member =
+                |member: &super::syntax::Member| Some((member.key.clone(), json(&member.node, inner?, secrets)?));
+            members.iter().map(member).collect::<Option<serde_json::Map<_, _>>>()?.into()
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Syntax, Vars, parse_str};
+    use super::*;
+
+    fn rules(tools: &str) -> ToolRules {
+        let text = format!(r#"{{ "mcpServers": {{ "a": {{ "command": "x", "tools": {tools} }} }} }}"#);
+        let vars = Vars::from_iter([("ORG", "the-canary")]);
+        let config = parse_str(&text, Syntax::Json, "f.json", &vars).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(config.notes, []);
+        config.servers[0].tools.clone()
+    }
+
+    #[test]
+    fn exact_beats_glob_and_longer_beats_shorter_member_by_member() {
+        let rules = rules(
+            r#"{ "*": { "title": "all", "description": "all", "tags": ["x"], "annotations": { "readOnlyHint": false, "openWorldHint": false } },
+                 "get_*": { "title": "get", "annotations": { "readOnlyHint": true } },
+                 "get_me": { "arguments": { "a": { "hide": true } } },
+                 "get_m?": { "description": "two", "arguments": { "a": { "value": 1 } } } }"#,
+        );
+        let settings = rules.of("get_me").unwrap();
+        assert_eq!(settings.title.as_deref(), Some("get"));
+        assert_eq!(settings.description.as_deref(), Some("two"));
+        assert_eq!(settings.tags, Some(vec!["x".to_owned()]));
+        assert_eq!(settings.annotations.read_only_hint, Some(true));
+        assert_eq!(settings.annotations.open_world_hint, Some(false));
+        assert_eq!(settings.annotations.idempotent_hint, None);
+        let argument = &settings.arguments["a"];
+        assert_eq!((argument.hide, argument.value.as_ref().map(Preset::json)), (Some(true), Some("1")));
+        assert_eq!(rules.of("put").unwrap().title.as_deref(), Some("all"));
+    }
+
+    #[test]
+    fn h97_a_preset_from_a_variable_is_a_secret_whatever_its_name() {
+        let text = r#"{ "mcpServers": { "a": { "command": "x", "tools": { "t": { "arguments": {
+            "org": { "value": { "in": ["at ${ORG} now"] } }, "team": { "default": "${ORG}" }, "n": { "value": "plain-text" } } } } } } }"#;
+        let vars = Vars::from_iter([("ORG", "the-canary")]);
+        let config = parse_str(text, Syntax::Json, "f.json", &vars).unwrap();
+        assert!(!format!("{config:?}").contains("canary"));
+        let scrubber = config.scrubber();
+        assert_eq!(scrubber.without_known("it is the-canary!"), "it is ***!");
+        assert_eq!(scrubber.without_known("plain-text"), "plain-text");
+    }
+
+    #[test]
+    fn a_list_stays_an_include_list() {
+        let text = r#"{ "mcpServers": { "a": { "command": "x", "tools": ["one"] } } }"#;
+        let config = parse_str(text, Syntax::Json, "f.json", &Vars::default()).unwrap();
+        assert_eq!(config.servers[0].include_tools, ["one"]);
+        assert!(config.servers[0].tools.is_empty());
+    }
+
+    #[test]
+    fn mistakes_are_told_with_what_to_write() {
+        let text = r#"{ "mcpServers": { "a": { "command": "x", "tools": {
+            "one": { "titel": "x" },
+            "two": { "arguments": { "a": { "hidden": true }, "b": { "hide": true, "name": "c" } } },
+            "three": { "arguments": { "a": { "value": 1, "default": 2 } } },
+            "four": { "annotations": { "readOnly": true } } } } } }"#;
+        let error = parse_str(text, Syntax::Json, "f.json", &Vars::default()).unwrap_err();
+        insta::assert_snapshot!(error, @r#"
+        f.json:2: server "a": tools.one.titel: unknown key
+        f.json:3: server "a": tools.two.arguments.a.hidden: unknown key
+        f.json:3: server "a": tools.two.arguments.b: a hidden argument has no name
+        f.json:4: server "a": tools.three.arguments.a: `value` and `default` are both given
+        f.json:5: server "a": tools.four.annotations.readOnly: unknown key
+        "#);
+    }
+}

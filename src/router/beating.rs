@@ -1,0 +1,38 @@
+//! Waits that send heartbeats (`heart.rs`): for a connection, for a slot or a rate, and for a person.
+//!
+//! **Invariant:** the work is polled before the timer, so no heartbeat follows an answer. A wait that is over at once
+//! registers no timer.
+
+use std::pin::Pin;
+use std::task::Poll;
+
+use tokio::time::Instant;
+
+use super::forward::Forward;
+use super::heart::Wait;
+use super::toward::Toward;
+
+/// Waits for `work`, and sends heartbeats meanwhile.
+///
+/// # Cancel safety
+/// Dropping the future drops `work` with what it waits for.
+pub(super) async fn beating<T>(
+    toward: &mut Toward<'_>,
+    forward: &Forward,
+    wait: Wait,
+    mut work: Pin<&mut impl Future<Output = T>>,
+) -> T {
+    // Most waits are over at once. These register no timer.
+    if let Poll::Ready(done) = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
+        return done;
+    }
+    toward.set_token(forward.token());
+    while let Some(due) = toward.start_heart(Instant::now()) {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = tokio::time::sleep_until(due) => toward.beat(&forward.server, wait),
+        }
+    }
+    work.await
+}

@@ -1,0 +1,115 @@
+//! Admits a tool call if its rates allow it: `rate` of the tool, `host.rates.principal`, and `host.rates.server`. All of
+//! them must. A call that is over a rate waits if that rate says so, or is refused and told when to call again.
+//!
+//! A retry that brings the client's answers to a modern server is another request there, and counts again.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use super::answer::Failure;
+use super::beating::beating;
+use super::client::Client;
+use super::forward::Forward;
+use super::heart::Wait;
+use super::toward::Toward;
+use crate::answered::NoResult;
+use crate::config::{Per, Rate, Words as _};
+use crate::manager::{Held, Manager, Over, RateKey, Ticket};
+use crate::protocol::{Method, Theirs};
+
+/// Counts a call for its rates, and waits if it must. Returns `None` if there are no rates for it.
+///
+/// # Cancel safety
+/// Dropping the future gives the count back.
+pub(super) async fn admit(
+    manager: &Manager,
+    client: &Client,
+    forward: &Forward,
+    toward: &mut Toward<'_>,
+) -> Result<Option<Ticket>, NoResult> {
+    if !manager.rates().is_on() || forward.method != Method::ToolsCall {
+        return Ok(None);
+    }
+    let held = rates_of(manager, client, forward);
+    if held.is_empty() {
+        return Ok(None);
+    }
+    let (patience, cap) = (forward.server.config.queue_timeout, forward.limits.rate_keys);
+    let (ticket, wait) = manager.rates().take(held, patience, cap).map_err(|over| refusal(&over, forward))?;
+    if !wait.is_zero() {
+        let turn = pin!(tokio::time::sleep(wait));
+        beating(toward, forward, Wait::Turn, turn).await;
+    }
+    Ok(Some(ticket))
+}
+
+/// Returns the rates that hold for a call, each with what it counts.
+fn rates_of(manager: &Manager, client: &Client, forward: &Forward) -> Vec<Held> {
+    let Forward { server, target, .. } = forward;
+    let (principal, label) = (Some(client.principal().clone()), Some(server.label.clone()));
+    let rates = manager.settings().rates;
+    let of_tool = server.config.tools.rate_of(target).map(|rate| {
+        let key = RateKey { principal: principal.clone(), server: label.clone(), tool: Some(target.clone()) };
+        Held { key, rate: *rate }
+    });
+    let of_principal = rates.principal.map(|rate| Held { key: RateKey { principal, server: None, tool: None }, rate });
+    let of_server = rates.server.map(|rate| Held { key: RateKey { principal: None, server: label, tool: None }, rate });
+    of_tool.into_iter().chain(of_principal).chain(of_server).collect()
+}
+
+/// Returns the answer to a call that is over a rate: which rate, and when to call again.
+fn refusal(over: &Over, forward: &Forward) -> NoResult {
+    let Over { held: Held { key, rate }, after } = over;
+    let (often, again) = (often(rate), soon(*after));
+    match (&key.server, &key.tool) {
+        (Some(_), Some(tool)) => {
+            let text = format!(
+                "did not get the call: one client may make {often} of {} (`rate` in its `tools`); call again in {again}",
+                Theirs(tool)
+            );
+            Failure::rate_limited(text, *after).of(&forward.server)
+        }
+        (Some(_), None) => {
+            let text = format!(
+                "did not get the call: it takes {often} from all clients together (host.rates.server); call again in {again}"
+            );
+            Failure::rate_limited(text, *after).of(&forward.server)
+        }
+        (None, _) => {
+            let text = format!("one client may make {often} (host.rates.principal); call again in {again}");
+            Failure::rate_limited(text, *after).of_host()
+        }
+    }
+}
+
+/// Says a rate in words, such as `10 calls a minute`.
+fn often(rate: &Rate) -> String {
+    let article = if rate.per == Per::Hour { "an" } else { "a" };
+    let calls = if rate.limit == 1 { "call" } else { "calls" };
+    format!("{} {calls} {article} {}", rate.limit, rate.per.word())
+}
+
+/// Says how long to wait, never too short.
+fn soon(after: Duration) -> String {
+    let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7199 => format!("{} min", seconds.div_ceil(60)),
+        _ => format!("{} h", seconds.div_ceil(3600)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_said_in_words_and_never_too_short() {
+        let said = [1, 1000, 1001, 119_000, 119_001, 7_200_001].map(|millis| soon(Duration::from_millis(millis)));
+        assert_eq!(said, ["1 s", "1 s", "2 s", "119 s", "2 min", "3 h"]);
+        assert_eq!(
+            [often(&Rate::new(1, Per::Hour)), often(&Rate::new(2, Per::Day))],
+            ["1 call an hour", "2 calls a day"]
+        );
+    }
+}

@@ -1,0 +1,232 @@
+//! Checks a call against the schemas of its tool, as the client sees them (`validate`): its arguments before it is sent,
+//! and its structured result if the config says `full`. The arguments of a prompt are checked against its list of them.
+//!
+//! What is checked is what is sent (`docs/hazards.md` H37): a key that occurs twice, or that equals a known argument
+//! except in case, is refused, since readers differ in which one they take. Nothing is coerced. A schema that cannot be
+//! compiled lets every call pass, and `status` says so.
+//!
+//! **Invariant:** nothing is compiled, and no large value is read, on the runtime's thread.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::answer::Failure;
+use super::forward::Forward;
+use crate::answered::{FieldError, NoResult};
+use crate::config::Validate;
+use crate::keep;
+use crate::manager::{Manager, Server};
+use crate::protocol::raw::{array, object};
+use crate::protocol::{ErrorObject, Method, Raw};
+use crate::registry::{Entry, SchemaOf};
+
+/// The most mistakes that an answer names.
+const MOST: usize = 20;
+/// A value of more bytes is read on a thread that may block.
+const LARGE: usize = 16 * 1024;
+
+/// Returns what is checked of a call.
+fn wanted(manager: &Manager, server: &Server, forward: &Forward) -> Validate {
+    let of_tool = server.config.tools.validate_of(&forward.target).filter(|_| forward.method == Method::ToolsCall);
+    of_tool.or(server.config.validate).unwrap_or_else(|| manager.settings().validate)
+}
+
+/// Checks the arguments of a call. Returns the answer to it if they are wrong.
+pub(super) async fn check_arguments(manager: &Manager, forward: &Forward) -> Result<(), NoResult> {
+    let is_tool = forward.method == Method::ToolsCall;
+    if !is_tool && forward.method != Method::PromptsGet {
+        return Ok(());
+    }
+    let Some(entry) = forward.listed.entry() else { return Ok(()) };
+    if wanted(manager, &forward.server, forward) == Validate::Definitions {
+        return Ok(());
+    }
+    let arguments = forward.params.member("arguments").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
+    if !is_tool {
+        let errors = wrong_of_prompt(entry, &arguments);
+        return if errors.is_empty() { Ok(()) } else { Err(refused_prompt(&forward.target, &errors)) };
+    }
+    let errors = checked(&forward.server, entry, SchemaOf::Input, arguments).await;
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let said = said(&errors);
+    Err(Failure::invalid_arguments(&forward.target, errors, &said).of(&forward.server))
+}
+
+/// Checks the structured result of a call. Returns the answer to it if that is wrong.
+pub(super) async fn check_result(manager: &Manager, forward: &Forward, result: &Raw) -> Result<(), NoResult> {
+    let server = &forward.server;
+    let Some(entry) = forward.listed.entry().filter(|_| forward.method == Method::ToolsCall) else { return Ok(()) };
+    let [content, is_error, structured] = result.members(["content", "isError", "structuredContent"]);
+    // A task, and a question, have no content yet.
+    let is_over = content.is_some() && is_error.is_none_or(|flag| flag.as_bytes() != b"true");
+    if !is_over
+        || wanted(manager, server, forward) != Validate::Full
+        || entry.definition().member("outputSchema").is_none()
+    {
+        return Ok(());
+    }
+    let Some(structured) = structured else {
+        let text = "a tool with an output schema, and no `structuredContent`";
+        return Err(Failure::malformed(text).of(server));
+    };
+    let errors = checked(server, entry, SchemaOf::Output, structured).await;
+    let Some(FieldError { field, error }) = errors.first() else { return Ok(()) };
+    let text = format!("`structuredContent{field}` does not fit the output schema: {error}");
+    Err(Failure::malformed(&text).of(server))
+}
+
+/// Checks a value against a schema of a tool, which is compiled first if nobody did. Returns what is wrong.
+async fn checked(server: &Arc<Server>, entry: &Entry, which: SchemaOf, value: Raw) -> Vec<FieldError> {
+    let check = move |entry: &Entry, server: &Server, value: &Raw| {
+        let names = if which == SchemaOf::Input { known(entry) } else { BTreeSet::new() };
+        let mut errors = Vec::new();
+        doubled("", value.as_value(), Some(&names), &mut errors);
+        if !errors.is_empty() {
+            return errors;
+        }
+        match entry.schema(which) {
+            Some(Ok(schema)) => {
+                server.can_check(entry.raw_name(), which);
+                schema.wrong(value, MOST).into_iter().map(|(field, error)| FieldError { field, error }).collect()
+            }
+            Some(Err(why)) => {
+                server.cannot_check(entry.raw_name(), which, why.to_string());
+                errors
+            }
+            None => errors,
+        }
+    };
+    if entry.is_compiled(which) && value.as_bytes().len() <= LARGE {
+        return check(entry, server, &value);
+    }
+    let (entry, server) = (entry.clone(), server.clone());
+    keep::done(move || check(&entry, &server, &value)).await
+}
+
+/// Returns the names of the arguments that a tool knows.
+fn known(entry: &Entry) -> BTreeSet<String> {
+    let properties = entry.definition().member("inputSchema").and_then(|schema| schema.member("properties"));
+    let names = properties.as_ref().and_then(|properties| object(properties.as_value())).unwrap_or_default();
+    names.into_iter().map(|(name, _)| name.into_owned()).collect()
+}
+
+/// Finds keys that occur twice in one object, and keys that equal one of `known` except in case.
+fn doubled(
+    place: &str,
+    value: &serde_json::value::RawValue,
+    known: Option<&BTreeSet<String>>,
+    errors: &mut Vec<FieldError>,
+) {
+    let mut put = |field: String, error: String| {
+        if errors.len() < MOST {
+            errors.push(FieldError { field, error });
+        }
+    };
+    if value.get().starts_with('{') {
+        let members = object(value).unwrap_or_default();
+        let mut seen = BTreeSet::new();
+        for (key, _) in &members {
+            let field = format!("{place}/{}", key.replace('~', "~0").replace('/', "~1"));
+            if !seen.insert(&**key) {
+                put(field, "the key occurs twice".to_owned());
+            } else if let Some(known) = known.filter(|known| !known.contains(&**key))
+                && let Some(like) = known.iter().find(|name| folded(name).eq(folded(key)))
+            {
+                put(field, format!("the argument is called {like:?}"));
+            }
+        }
+        for (key, value) in members {
+            if value.get().starts_with(['{', '[']) {
+                doubled(&format!("{place}/{}", key.replace('~', "~0").replace('/', "~1")), value, None, errors);
+            }
+        }
+    } else if value.get().starts_with('[') {
+        for (index, item) in array(value).unwrap_or_default().into_iter().enumerate() {
+            if item.get().starts_with(['{', '[']) {
+                doubled(&format!("{place}/{index}"), item, None, errors);
+            }
+        }
+    }
+}
+
+/// Folds case as servers in Go do: letter by letter, each to one letter.
+fn folded(text: &str) -> impl Iterator<Item = char> {
+    fn one(mut letters: impl Iterator<Item = char>) -> Option<char> {
+        let first = letters.next();
+        first.filter(|_| letters.next().is_none())
+    }
+    text.chars().map(|letter| {
+        let upper = one(letter.to_uppercase()).unwrap_or(letter);
+        one(upper.to_lowercase()).unwrap_or(upper)
+    })
+}
+
+/// Checks the arguments of a prompt against its list of them. A prompt without a list takes none.
+fn wrong_of_prompt(entry: &Entry, arguments: &Raw) -> Vec<FieldError> {
+    let listed: Vec<Raw> = entry.definition().member("arguments").and_then(|list| list.read().ok()).unwrap_or_default();
+    let known: BTreeSet<String> = listed.iter().filter_map(|argument| argument.text("name")).collect();
+    let mut errors = Vec::new();
+    doubled("", arguments.as_value(), Some(&known), &mut errors);
+    let given = object(arguments.as_value()).unwrap_or_default();
+    let is_given = |name: &str| given.iter().any(|(key, _)| &**key == name);
+    for argument in &listed {
+        let is_required = argument.member("required").is_some_and(|flag| flag.as_bytes() == b"true");
+        if let Some(name) = argument.text("name").filter(|name| is_required && !is_given(name)) {
+            errors.push(FieldError { field: String::new(), error: format!("{name:?} is missing") });
+        }
+    }
+    for (key, _) in &given {
+        if !known.contains(&**key) && !known.iter().any(|name| folded(name).eq(folded(key))) {
+            errors.push(FieldError { field: format!("/{key}"), error: "the prompt has no such argument".to_owned() });
+        }
+    }
+    errors.truncate(MOST);
+    errors
+}
+
+fn refused_prompt(name: &str, errors: &[FieldError]) -> NoResult {
+    let text = format!("prompt `{}`: the arguments are wrong: {}", crate::protocol::Theirs(name), said(errors));
+    let data = Raw::from_value(&serde_json::json!({ "errors": errors }));
+    ErrorObject::invalid_params(text).with_data(data).into()
+}
+
+/// Says the first mistake in words, and how many more there are.
+pub(super) fn said(errors: &[FieldError]) -> String {
+    let Some((FieldError { field, error }, more)) = errors.split_first() else { return String::new() };
+    let place = if field.is_empty() { String::new() } else { format!("{field}: ") };
+    let more = if more.is_empty() { String::new() } else { format!(" (and {} more)", more.len()) };
+    format!("{place}{error}{more}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(known: &[&str], arguments: &str) -> Vec<(String, String)> {
+        let names = known.iter().map(|name| (*name).to_owned()).collect();
+        let mut errors = Vec::new();
+        doubled("", Raw::trusted(arguments.to_owned().into()).as_value(), Some(&names), &mut errors);
+        errors.into_iter().map(|FieldError { field, error }| (field, error)).collect()
+    }
+
+    #[test]
+    fn h37_keys_that_readers_may_take_differently_are_found_at_every_depth() {
+        let known = ["path", "kind", "straße"];
+        for fine in ["{}", r#"{"path":1,"other":2}"#, r#"{"path":{"Path":1,"kind":[{"a":1},{"a":2}]}}"#] {
+            assert_eq!(found(&known, fine), [], "{fine}");
+        }
+        let twice = "the key occurs twice".to_owned();
+        for (arguments, field, error) in [
+            (r#"{"path":1,"path":1}"#, "/path", twice.clone()),
+            (r#"{"path":1,"p\u0061th":2}"#, "/path", twice.clone()),
+            (r#"{"x":[0,{"a/b":{"c":1,"c":2}}]}"#, "/x/1/a~1b/c", twice),
+            (r#"{"PATH":1}"#, "/PATH", "the argument is called \"path\"".to_owned()),
+            ("{\"\u{212a}ind\":1}", "/\u{212a}ind", "the argument is called \"kind\"".to_owned()),
+            ("{\"STRA\u{1e9e}E\":1}", "/STRA\u{1e9e}E", "the argument is called \"straße\"".to_owned()),
+        ] {
+            assert_eq!(found(&known, arguments), [(field.to_owned(), error)], "{arguments}");
+        }
+    }
+}
