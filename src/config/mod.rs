@@ -32,6 +32,7 @@ mod published;
 mod reach;
 mod report;
 mod secret;
+mod selector;
 mod server;
 mod settings;
 mod shape;
@@ -59,8 +60,10 @@ pub(crate) use self::contents::Watcher;
 pub use self::helper::Helper;
 pub(crate) use self::helper::is_own_header;
 pub use self::host::{
-    Audit, BearerClient, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, SecretKey, Secrets, StoreKind,
+    Audience, Audit, BearerClient, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, ReadOnly, SecretKey,
+    Secrets, StoreKind, View,
 };
+pub(crate) use self::host::ALL_VIEW;
 pub(crate) use self::inherit::passes as inherits;
 #[cfg(feature = "keyring")]
 pub(crate) use self::keyring::SERVICE as KEYRING_SERVICE;
@@ -71,10 +74,12 @@ pub use self::load::{LoadRequest, load, parse_str};
 pub use self::project::{Approved, NOT_APPROVED, Project};
 pub use self::report::{Error, Excerpt, Note, Problem};
 pub use self::secret::Secret;
+pub use self::selector::{Hint, Selector};
 pub use self::sign_in::{Auth, Enterprise, Grant, OAuth, Source as SecretSource};
 pub use self::surroundings::Surroundings;
 pub use self::syntax::Syntax;
 pub use self::tls::{Fingerprint, Tls};
+pub(crate) use self::tools::Layer;
 pub use self::tools::{Argument, Hints, Preset, ToolRules, ToolSettings};
 pub use self::units::time;
 pub use self::unusable::Unusable;

@@ -147,7 +147,6 @@ impl Preset {
     }
 
     /// Returns the value as JSON. It may hold a secret.
-    #[cfg_attr(not(test), allow(dead_code, reason = "views read it"))]
     pub(crate) fn json(&self) -> &str {
         &self.json
     }
@@ -188,12 +187,16 @@ impl ToolRules {
     }
 
     /// Returns the settings of the tool with this name; `None` if no glob matches it.
-    #[cfg_attr(not(test), allow(dead_code, reason = "views read it"))]
     pub(crate) fn of(&self, name: &str) -> Option<ToolSettings> {
         let mut matching = self.0.iter().filter(|(glob, _)| glob::is_match(glob, name));
         let mut settings = matching.next()?.1.clone();
         matching.for_each(|(_, weaker)| settings.lay_over(weaker));
         Some(settings)
+    }
+
+    /// Returns every tag that the settings give to a tool.
+    pub(crate) fn tags(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().flat_map(|(_, settings)| settings.tags.iter().flatten()).map(String::as_str)
     }
 
     /// Returns the texts from variables to which arguments are set.

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest as _, Sha256};
 
+use super::edit::ArgumentEdit;
 use super::header::{self, ParamHeader};
 use super::offer::{Definition, List};
 use crate::exposed::{UriMode, exposed_uri};
@@ -33,6 +34,8 @@ struct Shown {
     /// The index of its definition in `list`.
     at: u32,
     is_bare: bool,
+    /// How arguments change on their way to the server, if the settings say so.
+    edit: Option<Arc<ArgumentEdit>>,
     /// The definition with its exposed name, once somebody has looked at it.
     definition: OnceLock<Raw>,
 }
@@ -61,7 +64,19 @@ impl Entry {
     pub(super) fn new(origin: &Arc<Origin>, list: &Arc<List>, named: Named) -> Self {
         let Named { at, exposed, is_bare } = named;
         let (origin, list) = (Arc::clone(origin), Arc::clone(list));
-        Self(Arc::new(Shown { origin, exposed, list, at, is_bare, definition: OnceLock::new() }))
+        Self(Arc::new(Shown { origin, exposed, list, at, is_bare, edit: None, definition: OnceLock::new() }))
+    }
+
+    /// Returns the same entry with another definition.
+    pub(super) fn moved(&self, list: &Arc<List>, named: Named, edit: Option<Arc<ArgumentEdit>>) -> Self {
+        let Named { at, exposed, is_bare } = named;
+        let (origin, list) = (Arc::clone(&self.0.origin), Arc::clone(list));
+        Self(Arc::new(Shown { origin, exposed, list, at, is_bare, edit, definition: OnceLock::new() }))
+    }
+
+    /// Returns how arguments change on their way to the server; `None` if they do not.
+    pub(crate) fn edit(&self) -> Option<&Arc<ArgumentEdit>> {
+        self.0.edit.as_ref()
     }
 
     /// Returns the name, URI, or URI template that clients use.
@@ -163,7 +178,12 @@ impl Entry {
         length
     }
 
-    fn source(&self) -> &Definition {
+    /// Reports whether it links to the user interface that its server calls `raw`.
+    pub(super) fn links_to_raw(&self, raw: &str) -> bool {
+        self.source().links.iter().any(|(_, link)| link == raw)
+    }
+
+    pub(super) fn source(&self) -> &Definition {
         &self.0.list.definitions[self.0.at as usize]
     }
 

@@ -66,6 +66,7 @@ impl Forwarder {
         leg: &Arc<Mailbox>,
     ) -> Answered {
         leg.concerns(&forward.server, &forward.target);
+        forward.arrange()?;
         forward.shown = shown_before(&self.manager, client, &forward);
         if client.revision().is_modern()
             && forward.method.may_ask()
