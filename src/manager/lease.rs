@@ -37,6 +37,13 @@ impl Principal {
         Self(format!("bearer:{name}").into())
     }
 
+    /// Returns the name of the client whose bearer token proved it.
+    #[cfg(feature = "server")]
+    #[must_use]
+    pub(crate) fn client_name(&self) -> Option<&str> {
+        self.0.strip_prefix("bearer:")
+    }
+
     /// The subject of an access token from this issuer. The parts are encoded so that none can pass for another.
     #[cfg(feature = "server")]
     #[must_use]

@@ -249,12 +249,24 @@ impl Manager {
 
     /// Returns a catalog of everything known about all servers, whichever client it was listed to. Assigns no names.
     pub(crate) fn hint(&self) -> Arc<Catalog> {
-        let everything = Scope::default();
-        let parts = self.parts(&everything, |server| {
+        self.0.look(&Scope::default(), &self.all_parts())
+    }
+
+    /// Returns what each view of the config shows of everything known, with the view's name.
+    pub(super) fn hints_of_views(&self) -> Vec<(String, Arc<Catalog>)> {
+        let scopes = self.view_scopes();
+        if scopes.is_empty() {
+            return Vec::new();
+        }
+        let parts = self.all_parts();
+        scopes.into_iter().map(|(name, scope)| (name, self.0.look(&scope, &parts))).collect()
+    }
+
+    fn all_parts(&self) -> Vec<Arc<Part>> {
+        self.parts(&Scope::default(), |server| {
             let offers = server.upstreams().into_iter().filter_map(|upstream| upstream.offer());
             offers.last().or_else(|| server.last_offers.newest())
-        });
-        self.0.look(&everything, &parts)
+        })
     }
 
     /// Returns the servers that have never shown this client any lists, or none of its era.

@@ -15,7 +15,7 @@ use super::hints;
 use super::offer::List;
 use super::piece::Piece;
 use super::select::{Facts, Range, match_all, matches, may_match, may_name};
-use super::{Kind, Problems, quoted};
+use super::{Kind, quoted};
 use crate::config::{self, Layer as _, Prefix, ReadOnly, ToolRules, ToolSettings};
 use crate::exposed::{Naming, is_set_apart};
 use crate::glob::is_match;

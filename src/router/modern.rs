@@ -122,6 +122,21 @@ impl Pool {
         gone.iter().for_each(|client| self.clients.close(client));
     }
 
+    /// Closes the clients that `is_gone` names: their streams end.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door asks"))]
+    pub(crate) fn close_if(&self, is_gone: impl Fn(&Identity) -> bool) {
+        let mut gone = Vec::new();
+        self.lock().retain(|key, pooled| {
+            let stays = !is_gone(&key.identity);
+            if !stays {
+                gone.push(pooled.client.clone());
+            }
+            stays
+        });
+        gone.sort_by_key(|client| client.owner());
+        gone.iter().for_each(|client| self.clients.close(client));
+    }
+
     /// Returns a new id for one more request.
     pub(super) fn next_id(&self) -> RequestId {
         RequestId::Number(self.requests.fetch_add(1, Ordering::Relaxed))
