@@ -59,11 +59,11 @@ pub use self::contents::Contents;
 pub(crate) use self::contents::Watcher;
 pub use self::helper::Helper;
 pub(crate) use self::helper::is_own_header;
+pub(crate) use self::host::ALL_VIEW;
 pub use self::host::{
     Audience, Audit, BearerClient, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, ReadOnly, SecretKey,
     Secrets, StoreKind, View,
 };
-pub(crate) use self::host::ALL_VIEW;
 pub(crate) use self::inherit::passes as inherits;
 #[cfg(feature = "keyring")]
 pub(crate) use self::keyring::SERVICE as KEYRING_SERVICE;

@@ -44,8 +44,7 @@ const HINTS: [(&str, Hint); 5] = [
     ("closed-world", Hint::ClosedWorld),
 ];
 
-const HELP: &str =
-    "write a glob over tool names (\"github__*\"), \"server:ALIAS\", \"tag:WORD\", or \"hint:WORD\" with one of read-only, \
+const HELP: &str = "write a glob over tool names (\"github__*\"), \"server:ALIAS\", \"tag:WORD\", or \"hint:WORD\" with one of read-only, \
      not-read-only, destructive, idempotent, closed-world";
 
 impl Selector {

@@ -376,6 +376,15 @@ mod tests {
     }
 
     #[test]
+    fn every_key_is_shown() {
+        let shown = std::fs::read_to_string("config/mcp-host.toml").unwrap();
+        let keys = [ToolSettings::table(), Hints::table(), Argument::table()].concat();
+        for (key, _) in keys {
+            assert!(shown.contains(&key), "{key} is not shown");
+        }
+    }
+
+    #[test]
     fn mistakes_are_told_with_what_to_write() {
         let text = r#"{ "mcpServers": { "a": { "command": "x", "tools": {
             "one": { "titel": "x" },

@@ -332,7 +332,15 @@ mod tests {
     }
 
     fn who(profile: Profile) -> Who {
-        Who { owner: Owner(1), principal: Principal::local(), profile, era: Era::Legacy, roots: None, is_one: true, view: Viewed::default() }
+        Who {
+            owner: Owner(1),
+            principal: Principal::local(),
+            profile,
+            era: Era::Legacy,
+            roots: None,
+            is_one: true,
+            view: Viewed::default(),
+        }
     }
 
     fn told(uri: &str) -> Option<Arc<Told>> {

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::{Manager, Server};
 use crate::config::ITSELF;
-use crate::protocol::{ProtocolVersion, Raw};
 use crate::name::ServerName;
+use crate::protocol::{ProtocolVersion, Raw};
 use crate::registry::{Catalog, Kind};
 use crate::upstream::{StateName, Upstream};
 
@@ -203,7 +203,11 @@ impl Manager {
         states.max_by_key(|state| rank(*state)).unwrap_or(StateName::Disconnected)
     }
 
-    fn status_of(&self, server: &Server, (catalog, views): &(Arc<Catalog>, Vec<(String, Arc<Catalog>)>)) -> ServerStatus {
+    fn status_of(
+        &self,
+        server: &Server,
+        (catalog, views): &(Arc<Catalog>, Vec<(String, Arc<Catalog>)>),
+    ) -> ServerStatus {
         let upstreams = server.upstreams();
         let best = best(server, &upstreams);
         let status = best.map(|upstream| upstream.status());

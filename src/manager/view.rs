@@ -297,11 +297,19 @@ impl Manager {
     /// principals. They follow those of its view.
     pub(crate) fn instructions(&self, who: &Who) -> Option<String> {
         let mut text = String::new();
-        if let Some(own) = self.sight(who).shown.lens.as_ref().and_then(|lens| lens.instructions()) {
+        let sight = self.sight(who);
+        if let Some(own) = sight.shown.lens.as_ref().and_then(|lens| lens.instructions()) {
             text += own;
         }
         let stale = self.limits().stale_max;
-        for server in self.shown_to(who).iter() {
+        let closed = sight.shown.lens.as_ref().filter(|lens| lens.is_closed());
+        // A server that could show something here, and does not, says nothing either.
+        let seen = closed.map(|_| self.catalog(who, &sight.shown));
+        let says = |server: &Server| {
+            let alias = &server.config.alias;
+            seen.as_ref().is_none_or(|seen| Kind::ALL.iter().any(|kind| seen.count(*kind, alias) > 0))
+        };
+        for server in self.shown_to(who).iter().filter(|server| says(server)) {
             let peers = server
                 .upstreams_for(&who.principal)
                 .into_iter()

@@ -301,7 +301,8 @@ mod tests {
 
     #[test]
     fn names_can_change_places_and_a_value_wins_over_the_client() {
-        let edit = edit(&json!({ "arguments": { "q": { "name": "org" }, "org": { "name": "q" }, "n": { "value": 1 } } }));
+        let edit =
+            edit(&json!({ "arguments": { "q": { "name": "org" }, "org": { "name": "q" }, "n": { "value": 1 } } }));
         assert_eq!(apply(&edit, r#"{"org":"1","q":"2","n":3}"#).as_deref(), Ok(r#"{"q":"1","org":"2","n":1}"#));
     }
 

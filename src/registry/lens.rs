@@ -83,13 +83,7 @@ impl Lens {
     ) -> Self {
         static IDS: AtomicU64 = AtomicU64::new(0);
         let sides = servers.map(|(id, server)| (id, Side::of(view, server, naming))).collect();
-        Self {
-            id: IDS.fetch_add(1, Ordering::Relaxed),
-            closed,
-            view: view.clone(),
-            sides,
-            pieces: Mutex::default(),
-        }
+        Self { id: IDS.fetch_add(1, Ordering::Relaxed), closed, view: view.clone(), sides, pieces: Mutex::default() }
     }
 
     /// Reports whether both show the same.
@@ -162,7 +156,8 @@ impl Lens {
             return Arc::clone(piece);
         }
         let heads = piece.heads.clone();
-        let entries = if is_edited { rewritten(kept) } else { kept.into_iter().map(|(entry, _)| entry.clone()).collect() };
+        let entries =
+            if is_edited { rewritten(kept) } else { kept.into_iter().map(|(entry, _)| entry.clone()).collect() };
         Arc::new(Piece::of(entries, heads, problems))
     }
 
@@ -174,9 +169,7 @@ impl Lens {
                 None => side.prompts,
                 Some(globs) => globs.iter().any(|glob| is_match(glob, entry.name())),
             },
-            Kind::Resources | Kind::ResourceTemplates => {
-                self.admits_resource(server, entry.name(), entry.raw_name())
-            }
+            Kind::Resources | Kind::ResourceTemplates => self.admits_resource(server, entry.name(), entry.raw_name()),
         };
         if shows { Seen::Unchanged } else { Seen::Outside }
     }
@@ -251,8 +244,8 @@ impl Side {
         let of_tools = server.tools.tags().chain(view.tools.tags());
         let tags: Vec<&str> = server.tags.iter().map(String::as_str).chain(of_tools).collect();
         let range = Range { server: alias, prefix: prefix.as_deref(), tags: &tags };
-        let tools = view.include.as_ref().is_none_or(|include| may_match(include, &range))
-            && !match_all(&view.exclude, alias);
+        let tools =
+            view.include.as_ref().is_none_or(|include| may_match(include, &range)) && !match_all(&view.exclude, alias);
         let named = |globs: &Vec<String>| globs.iter().any(|glob| may_name(glob, prefix.as_deref()));
         Self {
             rules: server.tools.clone(),

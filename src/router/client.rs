@@ -143,15 +143,18 @@ impl State {
 }
 
 impl Client {
-    pub(super) fn new(
-        who: Who,
-        bound: Principal,
-        abilities: Abilities,
-        mailbox: Mailbox,
-        named: Named,
-    ) -> Self {
+    pub(super) fn new(who: Who, bound: Principal, abilities: Abilities, mailbox: Mailbox, named: Named) -> Self {
         let Abilities { revision, extensions, .. } = abilities;
-        Self { who, bound, revision, extensions, mailbox, state: Mutex::default(), named, presence: Presence::default() }
+        Self {
+            who,
+            bound,
+            revision,
+            extensions,
+            mailbox,
+            state: Mutex::default(),
+            named,
+            presence: Presence::default(),
+        }
     }
 
     /// Returns the principal as handles are bound to it that are valid in this client's view alone.

@@ -85,7 +85,8 @@ impl Pool {
         let limits = self.manager.limits();
         let is_own = |other: &Key| other.identity.principal == key.identity.principal;
         let of_one = limits.sessions_per_principal;
-        let own_full = !key.identity.principal.is_local() && pool.keys().filter(|other| is_own(other)).count() >= of_one;
+        let own_full =
+            !key.identity.principal.is_local() && pool.keys().filter(|other| is_own(other)).count() >= of_one;
         if own_full || pool.len() >= limits.sessions {
             let may_go = |other: &Key, pooled: &Pooled| pooled.client.is_idle() && (!own_full || is_own(other));
             let idle = pool.iter().filter(|(other, pooled)| may_go(other, pooled));

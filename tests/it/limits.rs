@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 /// A limit and its test: file and name.
-const LIMITS: [(&str, &str, &str); 46] = [
+const LIMITS: [(&str, &str, &str); 47] = [
     ("answer", "src/router/tests/limits.rs", "limit_answer_of_a_person_stops_both_clocks"),
     ("body", "src/downstream/tests/refusals.rs", "h81_bodies_have_a_cap"),
     ("bodies", "src/downstream/tests/bodies.rs", "h103_bodies_in_receipt_have_a_cap_in_all"),
@@ -57,6 +57,7 @@ const LIMITS: [(&str, &str, &str); 46] = [
     ("subscriptions", "src/router/tests/limits.rs", "h102_limit_subscriptions_of_sessions_and_of_streams"),
     ("tools", "src/registry/tests/offer.rs", "limits_at_their_edges"),
     ("uri", "src/router/tests/limits.rs", "h102_limit_uri_of_any_request"),
+    ("views", "src/config/host/views.rs", "limit_views"),
 ];
 
 /// Settings of a server that are limits, too.

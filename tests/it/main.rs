@@ -56,3 +56,5 @@ mod suspects;
 mod tidy;
 #[cfg(feature = "cli")]
 mod tls;
+#[cfg(all(unix, feature = "cli"))]
+mod views;

@@ -125,7 +125,8 @@ fn entry(servers: &[(String, String)], at: &At, view: Option<&str>, purpose: Pur
     let program = std::env::current_exe().ok()?.into_os_string().into_string().ok()?;
     let variable = |name: &str| Some((name.to_owned(), Secret::new(std::env::var(name).ok()?)));
     let at = at.word();
-    let words = ["stdio", "--quiet", "--join", &at].into_iter().chain(view.into_iter().flat_map(|view| ["--view", view]));
+    let words =
+        ["stdio", "--quiet", "--join", &at].into_iter().chain(view.into_iter().flat_map(|view| ["--view", view]));
     let transport = Transport::Stdio(Stdio {
         command: program,
         args: words.map(str::to_owned).collect(),

@@ -167,8 +167,7 @@ fn view(field: &Field<'_>, report: &mut Report) -> Option<View> {
     }
     view.prompts = fields.take(&["prompts"], report).map(|field| field.texts(report));
     view.resources = fields.take(&["resources"], report).map(|field| field.texts(report));
-    view.instructions =
-        fields.take(&["instructions"], report).and_then(|field| field.text(report)).map(str::to_owned);
+    view.instructions = fields.take(&["instructions"], report).and_then(|field| field.text(report)).map(str::to_owned);
     view.audience = fields.take(&["for"], report).map(|field| audience(&field, report));
     if let Some(field) = fields.take(&["tools"], report) {
         view.tools = ToolRules::read(&field, report);
@@ -184,8 +183,7 @@ fn audience(field: &Field<'_>, report: &mut Report) -> Vec<Audience> {
         match Audience::parse(text) {
             Some(one) => audience.push(one),
             None => {
-                let problem =
-                    report.problem(item.at, &item.path, format!("{} means nobody", item.quote(text)));
+                let problem = report.problem(item.at, &item.path, format!("{} means nobody", item.quote(text)));
                 problem.help("write the name of a client, ISSUER#SUBJECT, claim:NAME=VALUE, or scope:SCOPE");
             }
         }
@@ -209,5 +207,67 @@ impl HostSettings {
     /// Returns the texts from variables to which views set arguments.
     pub(in crate::config) fn preset_secrets(&self) -> impl Iterator<Item = &Secret> {
         self.views.values().flat_map(|view| view.tools.secrets()).chain(&self.hidden)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Config, Error, Syntax, Vars, parse_str};
+    use super::*;
+
+    fn read(host: &str) -> Result<Config, Error> {
+        let text = format!("{{ \"mcpServers\": {{}},\n\"host\": {host} }}");
+        parse_str(&text, Syntax::Json, "f.json", &Vars::from_iter([("ORG", "the-canary")]))
+    }
+
+    #[test]
+    fn limit_views() {
+        let views = |count: usize| {
+            let views: Vec<String> = (0..count).map(|number| format!("\"v{number}\": {{}}")).collect();
+            read(&format!("{{ \"limits\": {{ \"views\": 3 }}, \"views\": {{ {} }} }}", views.join(", ")))
+        };
+        assert_eq!(views(3).unwrap().host.views.len(), 3);
+        let error = views(4).unwrap_err().to_string();
+        assert_eq!(error, "f.json:2: host.views: 4 views; 3 at most (host.limits.views)");
+    }
+
+    #[test]
+    fn mistakes_are_told_with_what_to_write() {
+        let error = read(
+            r#"{ "view": "none", "views": { "Big": {}, "a": {
+                "include": ["tag:code", "hint:harmless", "sever:x"], "exlude": ["x"], "readOnly": "yes", "catalog": {},
+                "for": ["a b", "claim:x"] } },
+                "auth": { "type": "bearer", "clients": { "one": {
+                    "hash": "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae", "views": ["b"] } } } }"#,
+        );
+        let error = error.unwrap_err();
+        insta::assert_snapshot!(error, @"");
+        let helps: Vec<_> = error.problems().iter().filter_map(|problem| problem.help.as_deref()).collect();
+        assert!(helps.contains(&"the views are all, Big, a; others are defined in `host.views`"), "{helps:?}");
+        assert!(
+            helps.iter().any(|help| help.contains("\"server:ALIAS\"")) && helps.contains(&"did you mean `exclude`?")
+        );
+    }
+
+    #[test]
+    fn h97_a_preset_of_a_view_is_a_secret_whatever_its_name() {
+        let config =
+            read(r#"{ "views": { "a": { "tools": { "t": { "arguments": { "o": { "value": "in ${ORG}" } } } } } } }"#);
+        let config = config.unwrap();
+        assert!(!format!("{config:?}").contains("canary"));
+        assert_eq!(config.scrubber().without_known("it is the-canary"), "it is ***");
+    }
+
+    #[test]
+    fn an_audience_is_read_as_it_is_written() {
+        assert_eq!(Audience::parse("laptop"), Some(Audience::Client("laptop".to_owned())));
+        let subject = Audience::Subject("https://a.example".to_owned(), "u1".to_owned());
+        assert_eq!(Audience::parse("https://a.example#u1"), Some(subject));
+        let claim = Audience::Claim("groups".to_owned(), "dev=1".to_owned());
+        assert_eq!(Audience::parse("claim:groups=dev=1"), Some(claim));
+        assert_eq!(Audience::parse("scope:mcp.read"), Some(Audience::Scope("mcp.read".to_owned())));
+        for nobody in ["", "a b", "#", "claim:x", "claim:=x", "scope:", "https://a.example#"] {
+            assert_eq!(Audience::parse(nobody), None, "{nobody}");
+        }
     }
 }

@@ -159,7 +159,11 @@ impl Proven {
         let now = SystemTime::now();
         let left = Duration::from_secs(end).saturating_sub(now.duration_since(UNIX_EPOCH).unwrap_or_default());
         let left = left.min(LONGEST);
-        Self { principal, until: Some(Until { at: Instant::now() + left, outside: now + left }), claims: Some(Arc::new(claims)) }
+        Self {
+            principal,
+            until: Some(Until { at: Instant::now() + left, outside: now + left }),
+            claims: Some(Arc::new(claims)),
+        }
     }
 
     /// Reports whether the token claims this: the text, or a list in which it is.

@@ -16,12 +16,7 @@ use crate::router::{Chosen, Identity, Principal, Viewed};
 const VIEW: HeaderName = HeaderName::from_static("mcp-host-view");
 
 /// Finds the view of a request. `path` is what its path names, if it names one.
-pub(super) fn choose(
-    now: &Now,
-    path: Option<&str>,
-    headers: &HeaderMap,
-    proven: &Proven,
-) -> Result<Identity, Refusal> {
+pub(super) fn choose(now: &Now, path: Option<&str>, headers: &HeaderMap, proven: &Proven) -> Result<Identity, Refusal> {
     let header = in_header(headers)?;
     if let (Some(path), Some(header)) = (path, header)
         && path != header
@@ -74,9 +69,7 @@ fn bound_to<'a>(settings: &'a HostSettings, principal: &Principal) -> &'a [Strin
 fn is_meant(one: &Audience, proven: &Proven) -> bool {
     match one {
         Audience::Client(name) => proven.principal.client_name() == Some(name),
-        Audience::Subject(issuer, subject) => {
-            proven.claim("iss", issuer) && proven.claim("sub", subject)
-        }
+        Audience::Subject(issuer, subject) => proven.claim("iss", issuer) && proven.claim("sub", subject),
         Audience::Claim(name, value) => proven.claim(name, value),
         Audience::Scope(scope) => proven.has_scope(scope),
     }

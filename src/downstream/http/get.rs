@@ -19,12 +19,7 @@ use crate::router::Identity;
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Serves a GET.
-pub(super) fn get(
-    door: &Arc<Door>,
-    asker: &Asker,
-    headers: &HeaderMap,
-    wire: &HttpWire,
-) -> Result<Response, Refusal> {
+pub(super) fn get(door: &Arc<Door>, asker: &Asker, headers: &HeaderMap, wire: &HttpWire) -> Result<Response, Refusal> {
     let proven = &asker.proven;
     body::check_accept(headers, &["text/event-stream"])?;
     check_version(door, headers)?;

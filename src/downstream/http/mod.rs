@@ -50,8 +50,8 @@ pub(crate) use self::threads::Threads;
 use self::wires::Wires;
 use super::admin::Guests;
 use super::classify::Eras;
-use crate::queues::STUCK;
 use crate::downstream::authentication::Proven;
+use crate::queues::STUCK;
 use crate::router::{DoorLoad, Holds, Identity, Principal, Router};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");

@@ -230,9 +230,8 @@ async fn serve(
         (Some(Endpoint::Sse), Some(table), Ok(proven)) => match *request.method() {
             Method::GET => {
                 let path = Endpoint::of(request.uri().path()).1;
-                chosen::choose(&door.rules(), path, request.headers(), &proven).and_then(|identity| {
-                    sse::get(door, table, &Asker { proven, identity }, request.headers(), wire)
-                })
+                chosen::choose(&door.rules(), path, request.headers(), &proven)
+                    .and_then(|identity| sse::get(door, table, &Asker { proven, identity }, request.headers(), wire))
             }
             // A client that tries Streamable HTTP first learns from this status that it is not served at this path.
             _ => Err(Refusal::only("GET")),

@@ -137,7 +137,8 @@ where
     W: AsyncWrite + Unpin + Send,
 {
     let Origin { guest, asked } = origin;
-    let identity = guest.as_ref().map_or_else(|| Identity::by_default(Principal::local()), |guest| guest.identity.clone());
+    let identity =
+        guest.as_ref().map_or_else(|| Identity::by_default(Principal::local()), |guest| guest.identity.clone());
     let account = router.queues().account();
     let pipe = format!("{OURS}pipe {}", PIPES.fetch_add(1, Ordering::Relaxed));
     let mut door = Door {
@@ -492,7 +493,12 @@ impl Session {
             }
             self.places.push_back(client.stay());
         }
-        self.router.clients().roster().seen(&self.identity.principal, envelope.info.as_ref(), &request.method, Via::Stdio);
+        self.router.clients().roster().seen(
+            &self.identity.principal,
+            envelope.info.as_ref(),
+            &request.method,
+            Via::Stdio,
+        );
         let leg = Mailbox::of_modern(self.router.limits(), self.account.clone(), envelope.level.as_deref());
         let is_listen = request.method == Method::Listen;
         let method = request.method.clone();

@@ -166,12 +166,8 @@ impl Tasks {
     }
 
     async fn reach_task(&self, client: &Arc<Client>, task: &Task) -> Result<At, NoResult> {
-        let server = self
-            .manager
-            .callable_by(&client.who)
-            .iter()
-            .find(|server| server.config.alias == task.server)
-            .cloned();
+        let server =
+            self.manager.callable_by(&client.who).iter().find(|server| server.config.alias == task.server).cloned();
         let server = server.ok_or_else(unknown)?;
         let (upstream, connection) = match &task.place {
             TaskPlace::Session { lease, connection, .. } => {
