@@ -9,13 +9,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::HostSettings;
 use super::oauth::{self, HostOAuth};
-use super::views;
 use crate::config::fields::Field;
 use crate::config::report::Report;
-use crate::config::syntax::Node;
 use crate::config::tools::refuse_rest;
 use crate::hex;
-use crate::protocol::Theirs;
 
 /// How clients of the endpoint authenticate.
 ///
@@ -233,20 +230,6 @@ fn token<'a>(entry: Field<'a>, report: &mut Report) -> Option<(Field<'a>, Vec<St
         return None;
     };
     Some((hash, views.map(|(views, _)| views).unwrap_or_default()))
-}
-
-/// Refuses views of clients that do not exist.
-pub(super) fn check_views(settings: &HostSettings, host: &Node, report: &mut Report) {
-    let HostAuth::Bearer(clients) = &settings.auth else { return };
-    let written = host.get("auth").and_then(|auth| auth.get("clients"));
-    for client in clients {
-        for name in client.views.iter().filter(|name| !settings.has_view(name)) {
-            let at = written.and_then(|all| all.get(&client.name)?.get("views")).map_or(host.at, |views| views.at);
-            let path = format!("host.auth.clients.{}.views", client.name);
-            let problem = report.problem(at, &path, format!("there is no view {:?}", Theirs(name)));
-            problem.help(views::known(&settings.views));
-        }
-    }
 }
 
 pub(super) fn is_name(name: &str) -> bool {

@@ -237,7 +237,7 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
         settings.limits.read(&field, report);
     }
     views::fill(settings, &mut fields, report);
-    access::check_views(settings, node, report);
+    views::check_clients(settings, node, report);
     lacking(&mut fields, report);
     fields.finish(&KEYS, report);
 }

@@ -5,13 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use super::HostSettings;
+use super::{HostAuth, HostSettings};
 use crate::config::fields::{Field, Fields};
 use crate::config::keys::words;
 use crate::config::report::Report;
 use crate::config::secret::Secret;
 use crate::config::selector::{self, Selector};
+use crate::config::syntax::Node;
 use crate::config::tools::{ToolRules, refuse_rest};
+use crate::protocol::Theirs;
 
 /// The view that always exists.
 pub(crate) const ALL: &str = "all";
@@ -128,10 +130,24 @@ pub(super) fn fill(settings: &mut HostSettings, fields: &mut Fields<'_>, report:
 }
 
 /// Returns advice that names the views.
-pub(super) fn known(views: &BTreeMap<String, View>) -> String {
+fn known(views: &BTreeMap<String, View>) -> String {
     let named = views.keys().map(String::as_str).filter(|name| *name != ALL);
     let names: Vec<&str> = std::iter::once(ALL).chain(named).collect();
     format!("the views are {}; others are defined in `host.views`", names.join(", "))
+}
+
+/// Refuses views of clients that do not exist.
+pub(super) fn check_clients(settings: &HostSettings, host: &Node, report: &mut Report) {
+    let HostAuth::Bearer(clients) = &settings.auth else { return };
+    let written = host.get("auth").and_then(|auth| auth.get("clients"));
+    for client in clients {
+        for name in client.views.iter().filter(|name| !settings.has_view(name)) {
+            let at = written.and_then(|all| all.get(&client.name)?.get("views")).map_or(host.at, |views| views.at);
+            let path = format!("host.auth.clients.{}.views", client.name);
+            let problem = report.problem(at, &path, format!("there is no view {:?}", Theirs(name)));
+            problem.help(known(&settings.views));
+        }
+    }
 }
 
 fn views(field: &Field<'_>, most: usize, report: &mut Report) -> BTreeMap<String, View> {
@@ -241,7 +257,18 @@ mod tests {
                     "hash": "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae", "views": ["b"] } } } }"#,
         );
         let error = error.unwrap_err();
-        insta::assert_snapshot!(error, @"");
+        insta::assert_snapshot!(error, @r#"
+        f.json:2: host.views.Big: a view cannot be called that
+        f.json:2: host.view: there is no view "none"
+        f.json:3: host.views.a.include[1]: "hint:harmless" is no selector
+        f.json:3: host.views.a.include[2]: "sever:x" is no selector
+        f.json:3: host.views.a.readOnly: "yes" is not one of no, declared, trusted
+        f.json:3: host.views.a.catalog: unknown key
+        f.json:3: host.views.a.exlude: unknown key
+        f.json:4: host.views.a.for[0]: "a b" means nobody
+        f.json:4: host.views.a.for[1]: "claim:x" means nobody
+        f.json:6: host.auth.clients.one.views: there is no view "b"
+        "#);
         let helps: Vec<_> = error.problems().iter().filter_map(|problem| problem.help.as_deref()).collect();
         assert!(helps.contains(&"the views are all, Big, a; others are defined in `host.views`"), "{helps:?}");
         assert!(
