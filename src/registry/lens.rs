@@ -246,13 +246,13 @@ impl Side {
         let range = Range { server: alias, prefix: prefix.as_deref(), tags: &tags };
         let tools =
             view.include.as_ref().is_none_or(|include| may_match(include, &range)) && !match_all(&view.exclude, alias);
-        let named = |globs: &Vec<String>| globs.iter().any(|glob| may_name(glob, prefix.as_deref()));
+        let named = |globs: &[String]| globs.iter().any(|glob| may_name(glob, prefix.as_deref()));
         Self {
             rules: server.tools.clone(),
             tags: server.tags.clone(),
             trusts_annotations: server.trust_annotations,
             tools,
-            prompts: view.prompts.as_ref().map_or(tools, named),
+            prompts: view.prompts.as_deref().map_or(tools, named),
             resources: view.resources.as_ref().map_or(tools, |globs| !globs.is_empty()),
         }
     }
