@@ -29,6 +29,35 @@ pub(crate) fn is_match(glob: &str, text: &str) -> bool {
     }
 }
 
+/// Reports whether the glob could match a text that begins with `prefix`.
+pub(crate) fn may_match_after(glob: &str, prefix: &str) -> bool {
+    let glob: Vec<char> = glob.chars().collect();
+    // The places in the glob that a match of what was read so far may have reached. A star is passed or stays.
+    let mut at = vec![false; glob.len() + 1];
+    at[0] = true;
+    let pass_stars = |at: &mut [bool]| {
+        for place in 0..glob.len() {
+            if at[place] && glob[place] == '*' {
+                at[place + 1] = true;
+            }
+        }
+    };
+    pass_stars(&mut at);
+    for letter in prefix.chars() {
+        let mut next = vec![false; glob.len() + 1];
+        for place in (0..glob.len()).filter(|place| at[*place]) {
+            match glob[place] {
+                '*' => next[place] = true,
+                wanted if wanted == '?' || wanted == letter => next[place + 1] = true,
+                _ => {}
+            }
+        }
+        pass_stars(&mut next);
+        at = next;
+    }
+    at.contains(&true)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -60,6 +89,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_glob_that_matches_may_match_after_each_beginning(glob in "[ab*?]{0,6}", text in "[ab]{0,6}", end in 0_usize..7) {
+            let prefix = &text[..end.min(text.len())];
+            prop_assert!(!is_match(&glob, &text) || may_match_after(&glob, prefix));
+            // What cannot go on is not matched by anything that begins so.
+            let longer = format!("{text}ab");
+            prop_assert!(may_match_after(&glob, &text) || !is_match(&glob, &longer));
+        }
+
         #[test]
         fn globs_agree_with_the_definition(glob in "[ab*?]{0,8}", text in "[ab]{0,8}") {
             fn naive(glob: &[u8], text: &[u8]) -> bool {

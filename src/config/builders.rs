@@ -455,7 +455,7 @@ mod tests {
             "repeatable": ["read"], "trustAnnotations": true,
             "restart": { "maxRetries": 1, "minDelay": "1s", "maxDelay": "2s" },
             "includeTools": ["a*"], "excludeTools": ["ab"], "rename": { "ac": "c" }, "roots": "none", "prefix": "auto",
-            "description": "notes", "pinIgnore": ["/_meta/at"],
+            "description": "notes", "pinIgnore": ["/_meta/at"], "tags": ["code"], "tools": { "a*": { "title": "A" } },
         });
         let program = Stdio::new("npx").args(["-y", "notes"]).env("MODE", "x").cwd("/srv").forward_env(["LANG"]);
         let restart = Restart { max_retries: 1, min_delay: seconds(1), max_delay: seconds(2) };
@@ -464,7 +464,14 @@ mod tests {
         let made = made.era(Era::Modern).start_timeout(seconds(7)).call_timeout(seconds(7200));
         let made = made.max_concurrent(3, seconds(9)).repeatable(["read"]).trust_annotations().restart(restart);
         let made = made.include_tools(["a*"]).exclude_tools(["ab"]).rename("ac", "c").roots(Roots::None);
-        let made = made.prefix(Prefix::Auto).description("notes").pin_ignore(["/_meta/at"]);
+        let mut settings = ToolSettings::default();
+        settings.title = Some("A".to_owned());
+        let made = made
+            .prefix(Prefix::Auto)
+            .description("notes")
+            .pin_ignore(["/_meta/at"])
+            .tags(["code"])
+            .tool("a*", settings);
         let read = parsed(&json!({ "mcpServers": { "notes": entry } })).servers.remove(0);
         assert!(read.same_as(&made), "{read:#?}\n{made:#?}");
     }

@@ -6,7 +6,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Auth, Config, Grant, Helper, Remote, SecretSource, Server, Stdio, Transport};
+use super::{Auth, Config, Grant, Helper, HostSettings, Remote, SecretSource, Server, Stdio, Transport};
 use crate::redact::{Scrubber, looks_secret, names_a_secret};
 
 /// Headers whose values are not secret.
@@ -18,7 +18,17 @@ impl Config {
     pub fn scrubber(&self) -> Scrubber {
         let mut scrubber = Scrubber::default();
         self.servers.iter().for_each(|server| scrubber.join(&server.scrubber()));
+        self.host.preset_secrets().for_each(|value| scrubber.know(value.expose()));
         self.host.secrets.key.iter().for_each(|key| scrubber.know(key.written().expose()));
+        scrubber
+    }
+}
+
+impl HostSettings {
+    /// Returns a scrubber for the values that views preset arguments to.
+    pub(crate) fn preset_scrubber(&self) -> Scrubber {
+        let mut scrubber = Scrubber::default();
+        self.preset_secrets().for_each(|value| scrubber.know(value.expose()));
         scrubber
     }
 }

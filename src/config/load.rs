@@ -8,6 +8,7 @@ use super::expand::{Outcome, Scope};
 use super::keyring::{Keyring, Lookups};
 use super::project::{self, Approved, NOT_APPROVED};
 use super::report::{Error, Place, Report};
+use super::secret::Secret;
 use super::surroundings::Surroundings;
 use super::syntax::{self, Node, Syntax};
 use super::unusable::Unusable;
@@ -159,6 +160,8 @@ struct Loader<'a> {
     shared: Vec<Shared>,
     servers: Vec<Server>,
     hosts: Vec<Node>,
+    /// Secrets from variables in the host settings.
+    hidden: Vec<Secret>,
     files: Vec<PathBuf>,
     reads: Reads,
     report: Report,
@@ -166,12 +169,12 @@ struct Loader<'a> {
 
 impl<'a> Loader<'a> {
     fn new(vars: &'a Vars, home: Option<&'a Path>, keyring: &'a Keyring) -> Self {
-        let (servers, hosts, files) = (Vec::new(), Vec::new(), Vec::new());
+        let (servers, hosts, files, hidden) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (reads, report) = (Reads::default(), Report::default());
         let keyring = Lookups::new(keyring);
         let (approved, stand) = (None, Stand::default());
         let (projects, shared) = (Vec::new(), Vec::new());
-        Self { vars, home, keyring, approved, stand, projects, shared, servers, hosts, files, reads, report }
+        Self { vars, home, keyring, approved, stand, projects, shared, servers, hosts, hidden, files, reads, report }
     }
 
     fn read_file(&mut self, file: &Path) -> Option<String> {
@@ -295,6 +298,7 @@ impl<'a> Loader<'a> {
             let problem = self.report.lack(lack);
             self.report.put_back([problem]);
         }
+        self.hidden.extend(outcome.secrets);
         self.hosts.push(host);
     }
 
@@ -354,7 +358,8 @@ impl<'a> Loader<'a> {
         for server in self.servers.iter_mut().filter(|server| server.disabled.is_some()) {
             server.unusable = None;
         }
-        let host = host::read(std::mem::take(&mut self.hosts), self.vars, flags, &mut self.report);
+        let mut host = host::read(std::mem::take(&mut self.hosts), self.vars, flags, &mut self.report);
+        host.hidden = std::mem::take(&mut self.hidden);
         let by_project = !self.projects.is_empty() || !self.shared.is_empty();
         let Self { servers, files, reads, mut report, approved, stand, .. } = self;
         // If the config is refused, report everything in its files that needs fixing.

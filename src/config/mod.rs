@@ -33,6 +33,7 @@ mod rate;
 mod reach;
 mod report;
 mod secret;
+mod selector;
 mod server;
 mod settings;
 mod shape;
@@ -60,9 +61,10 @@ pub use self::contents::Contents;
 pub(crate) use self::contents::Watcher;
 pub use self::helper::Helper;
 pub(crate) use self::helper::is_own_header;
+pub(crate) use self::host::ALL_VIEW;
 pub use self::host::{
-    Approval, Audit, BearerClient, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, SecretKey, Secrets,
-    StoreKind,
+    Approval, Audience, Audit, BearerClient, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, ReadOnly,
+    SecretKey, Secrets, StoreKind, View,
 };
 pub(crate) use self::inherit::passes as inherits;
 #[cfg(feature = "keyring")]
@@ -75,10 +77,12 @@ pub use self::project::{Approved, NOT_APPROVED, Project};
 pub use self::rate::{OnLimit, Per, Rate, Rates};
 pub use self::report::{Error, Excerpt, Note, Problem};
 pub use self::secret::Secret;
+pub use self::selector::{Hint, Selector};
 pub use self::sign_in::{Auth, Enterprise, Grant, OAuth, Source as SecretSource};
 pub use self::surroundings::Surroundings;
 pub use self::syntax::Syntax;
 pub use self::tls::{Fingerprint, Tls};
+pub(crate) use self::tools::Layer;
 pub use self::tools::{Argument, Hints, Preset, ToolRules, ToolSettings};
 pub use self::units::time;
 pub use self::unusable::Unusable;

@@ -154,7 +154,6 @@ impl Preset {
     }
 
     /// Returns the value as JSON. It may hold a secret.
-    #[cfg_attr(not(test), allow(dead_code, reason = "views read it"))]
     pub(crate) fn json(&self) -> &str {
         &self.json
     }
@@ -195,7 +194,6 @@ impl ToolRules {
     }
 
     /// Returns the settings of the tool with this name; `None` if no glob matches it.
-    #[cfg_attr(not(test), allow(dead_code, reason = "views read it"))]
     pub(crate) fn of(&self, name: &str) -> Option<ToolSettings> {
         let mut matching = self.0.iter().filter(|(glob, _)| glob::is_match(glob, name));
         let mut settings = matching.next()?.1.clone();
@@ -226,6 +224,11 @@ impl ToolRules {
     /// Reports whether any tool has a rate.
     pub(crate) fn have_rates(&self) -> bool {
         self.0.iter().any(|(_, settings)| settings.rate.is_some())
+    }
+
+    /// Returns every tag that the settings give to a tool.
+    pub(crate) fn tags(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().flat_map(|(_, settings)| settings.tags.iter().flatten()).map(String::as_str)
     }
 
     /// Returns the texts from variables to which arguments are set.
@@ -390,6 +393,15 @@ mod tests {
         let config = parse_str(text, Syntax::Json, "f.json", &Vars::default()).unwrap();
         assert_eq!(config.servers[0].include_tools, ["one"]);
         assert!(config.servers[0].tools.is_empty());
+    }
+
+    #[test]
+    fn every_key_is_shown() {
+        let shown = std::fs::read_to_string("config/mcp-host.toml").unwrap();
+        let keys = [ToolSettings::table(), Hints::table(), Argument::table()].concat();
+        for (key, _) in keys {
+            assert!(shown.contains(&key), "{key} is not shown");
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::keep;
 use crate::lineage::{self, Lineage};
 use crate::manager::Manager;
 use crate::protocol::Raw;
-use crate::router::Router;
+use crate::router::{Chosen, Router};
 use crate::upstream::{Nature, Starter};
 
 /// Builds a [`Host`].
@@ -236,7 +236,7 @@ impl HostBuilder {
             manager.keep_listings(state, !self.waits);
         }
         let router = Router::start(manager.clone(), news, info);
-        let own = Conversation::begin(&router, self.handler, &name);
+        let own = Conversation::begin(&router, self.handler, &name, Chosen::Default);
         if let Some(audit) = audit {
             router.observer().tell(vec![Arc::new(audit)]);
         }

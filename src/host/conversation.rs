@@ -18,7 +18,7 @@ use super::lock;
 use crate::manager::Principal;
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, RequestId, Response};
 use crate::queues::Account;
-use crate::router::{Abilities, Client, Named, Router};
+use crate::router::{Abilities, Chosen, Client, Identity, Named, Router, Viewed};
 
 /// Which of the tool, prompt and resource lists have changed since the program last read them.
 ///
@@ -58,12 +58,13 @@ pub(super) struct Conversation {
 const BEHIND: usize = 64;
 
 impl Conversation {
-    /// Begins a conversation; servers see it as `name`.
-    pub(super) fn begin(router: &Router, handler: Option<Arc<dyn Answers>>, name: &str) -> Arc<Self> {
+    /// Begins a conversation in a view; servers see it as `name`.
+    pub(super) fn begin(router: &Router, handler: Option<Arc<dyn Answers>>, name: &str, view: Chosen) -> Arc<Self> {
         let profile = handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());
         let abilities = Abilities { revision: ProtocolVersion::LATEST_HANDSHAKE, profile, extensions: None };
         // If this program does not read the messages for it, the memory that they take counts against no limit.
-        let client = router.clients().admit(Principal::local(), abilities, Named::new(name, None), Account::free());
+        let identity = Identity { principal: Principal::local(), view: Viewed { name: view, is_private: false } };
+        let client = router.clients().admit(identity, abilities, Named::new(name, None), Account::free());
         client.embeds();
         let conversation = Arc::new(Self {
             router: router.clone(),

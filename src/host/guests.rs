@@ -6,7 +6,7 @@ use super::Host;
 use crate::config::{HostAuth, Join};
 use crate::downstream::admin::{self, Arrival, Grounds, Guests, No, Refusal};
 use crate::downstream::stdio::{self, Guest};
-use crate::router::Principal;
+use crate::router::{Chosen, Identity, Principal, Viewed};
 
 impl Host {
     /// Judges a client that has connected and, if it is admitted, serves it until it leaves or until `stop`.
@@ -19,7 +19,10 @@ impl Host {
             Err(error) => return tracing::debug!(%error, "a client at the status socket broke off"),
         };
         let principal = self.guest_principal();
-        let guest = Guest::new(principal.clone(), admitted.asked);
+        let view = admitted.view.as_deref();
+        let chosen = view.map_or(Chosen::Default, Chosen::named);
+        let view = Viewed { name: chosen, is_private: false };
+        let guest = Guest::new(Identity { principal: principal.clone(), view: view.clone() }, admitted.asked);
         let end = stop.child_token();
         let (input, output) = admitted.arrival.pipes();
         let served = stdio::serve_guest(self.0.router.clone(), self.0.eras, guest, input, output, end.clone());
@@ -28,7 +31,7 @@ impl Host {
             biased;
             served = &mut served => served,
             // The config shuts the client out: its connection ends, it reconnects, and is judged again.
-            () = self.shuts_out(&principal) => {
+            () = self.shuts_out(&principal, &view.name) => {
                 end.cancel();
                 served.await
             }
@@ -66,15 +69,16 @@ impl Host {
         }
     }
 
-    /// Waits until the config no longer admits a client with that principal. The config may already have changed while
+    /// Waits until the config no longer admits a client with that principal and view. The config may already have changed while
     /// the client was judged.
-    async fn shuts_out(&self, principal: &Principal) {
+    async fn shuts_out(&self, principal: &Principal, view: &Chosen) {
         let mut config = self.config_status();
         loop {
             config.mark_unchanged();
             let settings = self.0.manager.settings();
             let is_closed = settings.auth != HostAuth::None && settings.join.is_none();
-            if settings.join == Some(Join::Never) || is_closed || self.guest_principal() != *principal {
+            let lacks_view = matches!(view, Chosen::Named(name) if !settings.has_view(name));
+            if lacks_view || settings.join == Some(Join::Never) || is_closed || self.guest_principal() != *principal {
                 return;
             }
             if config.changed().await.is_err() {

@@ -8,10 +8,10 @@ use super::call::{Call, Completion};
 use super::conversation::Conversation;
 use super::handler::ClientHandler;
 use super::{Host, call};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::protocol::{Method, Raw};
 use crate::registry::{Catalog, Kind};
-use crate::router::is_part;
+use crate::router::{Chosen, is_part};
 
 /// A separate client within the embedding program, such as one conversation or one user of an agent. Cheap to clone.
 /// The session, and the state that servers keep for it, end with the last clone.
@@ -44,17 +44,39 @@ impl Host {
     /// Begins a session. The host's handler answers the questions of servers.
     #[must_use]
     pub fn session(&self) -> Session {
-        self.converse(self.0.own.handler.clone())
+        self.converse(self.0.own.handler.clone(), Chosen::Default)
     }
 
     /// Begins a session with this handler for the questions of servers.
     #[must_use]
     pub fn session_with(&self, handler: impl ClientHandler) -> Session {
-        self.converse(Some(Arc::new(handler)))
+        self.converse(Some(Arc::new(handler)), Chosen::Default)
     }
 
-    fn converse(&self, handler: Option<Arc<dyn super::handler::Answers>>) -> Session {
-        let conversation = Conversation::begin(&self.0.router, handler, &self.0.name);
+    /// Begins a session that sees and calls only what a view of the config shows (`host.views`); `all` shows
+    /// everything. If the config loses the view, the session sees nothing.
+    ///
+    /// ```no_run
+    /// # async fn example(host: &mcp_host::Host) -> Result<(), mcp_host::Error> {
+    /// let review = host.view("review")?;
+    /// for tool in review.catalog_ready().await.tools() {
+    ///     println!("{}", tool.name());
+    /// }
+    /// review.call_tool("github__search", serde_json::json!({ "query": "open" })).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When the config has no view of that name.
+    pub fn view(&self, name: &str) -> Result<Session, Error> {
+        if !self.0.manager.settings().has_view(name) {
+            return Err(Error::new(ErrorKind::Unknown, format!("no view is called {name:?} (host.views)")));
+        }
+        Ok(self.converse(self.0.own.handler.clone(), Chosen::named(name)))
+    }
+
+    fn converse(&self, handler: Option<Arc<dyn super::handler::Answers>>, view: Chosen) -> Session {
+        let conversation = Conversation::begin(&self.0.router, handler, &self.0.name, view);
         Session { host: self.clone(), conversation }
     }
 

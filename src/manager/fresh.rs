@@ -14,9 +14,9 @@ impl Manager {
     /// strictest hints of all leases that contribute.
     pub(crate) fn freshness(&self, who: &Who, list: Option<Kind>) -> Cache {
         let live = self.settings().limits.legacy_list_ttl;
-        // A filtered view must not reach others through a shared cache.
-        let mut all = Cache { ttl: live, public: self.sight(&who.principal).shown.is_everything() };
-        for server in self.shown_to(&who.principal).iter().filter(|server| server.fixed.is_none()) {
+        // What others may get otherwise at the same address must not reach them through a shared cache.
+        let mut all = Cache { ttl: live, public: self.sight(who).shown.without.is_empty() && !who.view.is_private };
+        for server in self.shown_to(who).iter().filter(|server| server.fixed.is_none()) {
             // What is said about all servers may come from any of their leases.
             let leases = match list {
                 Some(_) => Self::shown_by(server, who).into_iter().collect(),

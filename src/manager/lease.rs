@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::asked::Asked;
 use super::told::Told;
-use crate::config::{Roots, Sharing};
+use crate::config::{ALL_VIEW, Roots, Sharing};
 use crate::protocol::{Era, Profile};
 use crate::upstream::Owner;
 
@@ -37,6 +37,13 @@ impl Principal {
         Self(format!("bearer:{name}").into())
     }
 
+    /// Returns the name of the client whose bearer token proved it.
+    #[cfg(feature = "server")]
+    #[must_use]
+    pub(crate) fn client_name(&self) -> Option<&str> {
+        self.0.strip_prefix("bearer:")
+    }
+
     /// The subject of an access token from this issuer. The parts are encoded so that none can pass for another.
     #[cfg(feature = "server")]
     #[must_use]
@@ -61,6 +68,15 @@ impl Principal {
         Self(name.into())
     }
 
+    /// Returns the principal as handles are bound to it that are valid in one view alone.
+    #[must_use]
+    pub(crate) fn within(&self, view: &Chosen) -> Self {
+        match view {
+            Chosen::Named(name) => Self(format!("{}\0{name}", self.0).into()),
+            Chosen::All | Chosen::Default => self.clone(),
+        }
+    }
+
     /// Returns the text that stands for the principal in sealed values.
     #[must_use]
     pub(crate) fn as_str(&self) -> &str {
@@ -80,6 +96,56 @@ pub(crate) struct Who {
     pub(crate) roots: Option<Arc<Told>>,
     /// Whether the client is one conversation, so that all its requests have the same roots.
     pub(crate) is_one: bool,
+    /// The view that it uses.
+    pub(crate) view: Viewed,
+}
+
+/// Which view a client uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Chosen {
+    /// The view `all`.
+    #[default]
+    All,
+    /// The view with this name.
+    Named(Arc<str>),
+    /// The one that the config names at the time (`host.view`).
+    Default,
+}
+
+impl Chosen {
+    /// Returns the view with this name.
+    pub(crate) fn named(name: &str) -> Self {
+        if name == ALL_VIEW { Self::All } else { Self::Named(name.into()) }
+    }
+}
+
+/// The view of a client, and how it was chosen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Viewed {
+    pub(crate) name: Chosen,
+    /// Whether another client that asks at the same address may get another view, so that a shared cache must not keep
+    /// what this one is shown.
+    pub(crate) is_private: bool,
+}
+
+/// Who a client is, and the view that it uses.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    pub(crate) principal: Principal,
+    pub(crate) view: Viewed,
+}
+
+impl From<Principal> for Identity {
+    fn from(principal: Principal) -> Self {
+        Self { principal, view: Viewed::default() }
+    }
+}
+
+impl Identity {
+    /// Returns a principal with the view that the config names.
+    pub(crate) fn by_default(principal: Principal) -> Self {
+        Self { principal, view: Viewed { name: Chosen::Default, is_private: false } }
+    }
 }
 
 /// What decides who shares the leases of one server.
@@ -266,7 +332,15 @@ mod tests {
     }
 
     fn who(profile: Profile) -> Who {
-        Who { owner: Owner(1), principal: Principal::local(), profile, era: Era::Legacy, roots: None, is_one: true }
+        Who {
+            owner: Owner(1),
+            principal: Principal::local(),
+            profile,
+            era: Era::Legacy,
+            roots: None,
+            is_one: true,
+            view: Viewed::default(),
+        }
     }
 
     fn told(uri: &str) -> Option<Arc<Told>> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::sight::Scope;
 use super::view::Key;
 use super::{Inner, lock};
-use crate::registry::{Catalog, Part};
+use crate::registry::{Catalog, Lens, Part};
 
 /// The catalogs of one generation.
 #[derive(Debug, Default)]
@@ -18,6 +18,8 @@ pub(super) struct Looks {
     /// How many names without a prefix had an owner.
     owned: usize,
     catalogs: HashMap<Key, Arc<Catalog>>,
+    /// What views show, each with the catalog that it was made of.
+    seen: HashMap<Key, (Arc<Catalog>, Arc<Catalog>)>,
     /// How many catalogs were merged in total.
     #[cfg(test)]
     made: usize,
@@ -29,6 +31,9 @@ const MOST: usize = 64;
 impl Inner {
     /// Returns the merged catalog of these parts: those of all servers in the scope.
     pub(super) fn look(&self, scope: &Scope, parts: &[Arc<Part>]) -> Arc<Catalog> {
+        if let Some(lens) = &scope.lens {
+            return self.look_through(scope, lens, parts);
+        }
         let key = Key::of(scope, parts);
         // The catalog of a client with the same view will do: its names are assigned already.
         if let Some(catalog) = lock(&self.catalogs).get(&key, *self.world.generation.borrow()) {
@@ -42,6 +47,7 @@ impl Inner {
             let same = looks.catalogs.remove(&key).filter(|_| looks.owned == owners.count());
             (looks.generation, looks.owned) = (generation, owners.count());
             looks.catalogs.clear();
+            looks.seen.clear();
             looks.catalogs.extend(same.map(|same| (key.clone(), same)));
         }
         if let Some(catalog) = looks.catalogs.get(&key) {
@@ -55,6 +61,23 @@ impl Inner {
         {
             looks.made += 1;
         }
+        catalog
+    }
+
+    /// Returns what a view shows of the merged catalog of these parts.
+    fn look_through(&self, scope: &Scope, lens: &Arc<Lens>, parts: &[Arc<Part>]) -> Arc<Catalog> {
+        let whole = self.look(&scope.whole(), parts);
+        let key = Key::of(scope, parts);
+        let mut looks = lock(&self.looks);
+        let made = looks.seen.get(&key).filter(|(of, _)| Arc::ptr_eq(of, &whole));
+        if let Some((_, catalog)) = made {
+            return catalog.clone();
+        }
+        let catalog = Arc::new(whole.through(lens));
+        if looks.seen.len() >= MOST {
+            looks.seen.clear();
+        }
+        looks.seen.insert(key, (whole, catalog.clone()));
         catalog
     }
 }
@@ -104,7 +127,7 @@ mod tests {
 
     fn anybody() -> Who {
         let (principal, profile, era) = (Principal::local(), Profile::EMPTY, Era::Legacy);
-        Who { owner: Owner(1), principal, profile, era, roots: None, is_one: false }
+        Who { owner: Owner(1), principal, profile, era, roots: None, is_one: false, view: Default::default() }
     }
 
     #[tokio::test(start_paused = true)]

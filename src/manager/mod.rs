@@ -51,8 +51,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use asked::Asked;
-pub(crate) use lease::Principal;
-pub(crate) use lease::Who;
+pub(crate) use lease::{Chosen, Identity, Principal, Viewed, Who};
 pub(crate) use leases::{NoLease, Stay};
 pub use pins::DefinitionNews;
 pub(crate) use rates::{Held, Over, RateKey, RateTable, Ticket};
@@ -75,7 +74,7 @@ use crate::exposed::{Naming, UriMode};
 use crate::lineage::HostId;
 use crate::lock::lock;
 use crate::protocol::Raw;
-use crate::redact::Scrubber;
+use crate::redact::{Learned, Scrubber};
 #[cfg(any(feature = "validate", test))]
 use crate::registry::SchemaOf;
 use crate::registry::{Offer, Owners, Parts, ServerNaming};
@@ -158,8 +157,11 @@ impl Server {
         host: &config::HostSettings,
         known: &Arc<Known>,
         keys: &Keychain,
+        presets: &Learned,
     ) -> Self {
         let resources = host.naming.resources;
+        let mut scrubber = config.scrubber();
+        scrubber.follow(presets);
         let naming = Arc::new(ServerNaming {
             prefix: config.prefix,
             include: config.include_tools.clone(),
@@ -181,7 +183,7 @@ impl Server {
             slots,
             uris: if config.prefix == config::Prefix::Never { UriMode::Passthrough } else { resources },
             label: config.alias.as_str().into(),
-            scrubber: config.scrubber().into(),
+            scrubber: scrubber.into(),
             brings_credentials: config.brings_credentials(),
             pinned: pins::Pinned::new(host.approval, crate::pins::pointers(&config)),
             config,
@@ -316,6 +318,9 @@ struct Inner {
     catalogs: Mutex<view::Catalogs>,
     /// Principals that may not see or call everything.
     limited: sight::Limited,
+    views: ArcSwap<sight::Views>,
+    /// Values that views preset arguments to, and that must not be shown.
+    presets: Learned,
     looks: Mutex<looks::Looks>,
     stop: tokio_util::sync::CancellationToken,
 }
@@ -358,7 +363,10 @@ impl Manager {
         let (changes, changed) = mpsc::channel(CHANGES);
         let world = World::new(keys.dialer(), relay, changes, nature);
         let known = Arc::new(Known::load(state));
-        let servers = servers(config.servers, memory, &config.host, &known, &keys);
+        let presets = Learned::default();
+        let servers = servers(config.servers, memory, &config.host, &known, &keys, &presets);
+        let each: Vec<_> = servers.iter().collect();
+        let views = sight::Views::new(&config.host, &each, &config.host.naming, &sight::Views::default());
         let manager = Self(Arc::new(Inner {
             servers: ArcSwap::from_pointee(servers),
             retired: Mutex::default(),
@@ -386,6 +394,8 @@ impl Manager {
             keys,
             catalogs: Mutex::default(),
             limited: sight::Limited::default(),
+            views: ArcSwap::from_pointee(views),
+            presets,
             looks: Mutex::default(),
             stop: tokio_util::sync::CancellationToken::new(),
         }));
@@ -426,7 +436,9 @@ impl Manager {
         let mut settings = config::HostSettings::clone(&self.settings());
         change(&mut settings);
         self.set(settings);
+        self.see(self.servers().iter());
         self.0.config.send_modify(|status| status.reloads += 1);
+        self.touch();
     }
 
     pub(crate) fn limits(&self) -> Arc<config::Limits> {
@@ -436,6 +448,13 @@ impl Manager {
     fn set(&self, settings: config::HostSettings) {
         self.0.limits.store(Arc::new(settings.limits.clone()));
         self.0.settings.store(Arc::new(settings));
+    }
+
+    /// Makes the views of the current settings ready for these servers.
+    fn see<'a>(&self, servers: impl Iterator<Item = &'a Arc<Server>>) {
+        let servers: Vec<_> = servers.collect();
+        let before = self.0.views.load_full();
+        self.0.views.store(Arc::new(sight::Views::new(&self.settings(), &servers, &self.0.naming, &before)));
     }
 
     /// Returns the host id in our responses, by which a host that connects to itself notices it.
@@ -561,11 +580,13 @@ fn servers(
     host: &config::HostSettings,
     known: &Arc<Known>,
     keys: &Keychain,
+    presets: &Learned,
 ) -> Vec<Arc<Server>> {
+    presets.learn(&host.preset_scrubber());
     let server = |mut config: config::Server| {
         let start = memory.get(&config.name).cloned();
         config.inherit(&host.inherit_env);
-        Arc::new(Server::new(config, start, host, known, keys))
+        Arc::new(Server::new(config, start, host, known, keys, presets))
     };
     configs.into_iter().map(server).collect()
 }

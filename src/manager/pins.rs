@@ -15,7 +15,7 @@ use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 
 use super::list_key::ListKey;
-use super::{Manager, Principal, Server, lock};
+use super::{Manager, Server, Who, lock};
 use crate::config::Approval;
 use crate::exposed::exposed_name;
 use crate::keep;
@@ -458,9 +458,10 @@ impl Manager {
         keeper.put(server, Listed { offer: offer.clone(), instructions, is_everything });
     }
 
-    /// Returns the server that a principal may call and that lists this name in a form that is not approved.
-    pub(crate) fn withholding(&self, principal: &Principal, what: What, name: &str) -> Option<Arc<Server>> {
-        let kind = what.kind()?;
+    /// Returns the server that lists this name in a form that is not approved. Only clients that may call everything
+    /// learn of it: a name outside of a view does not exist there.
+    pub(crate) fn withholding(&self, who: &Who, what: What, name: &str) -> Option<Arc<Server>> {
+        let kind = what.kind().filter(|_| self.may_call_all(who))?;
         let naming = &self.0.naming;
         let is_named = |server: &Server, raw: &str| {
             let (alias, settings) = (&server.config.alias, &server.naming);
@@ -478,7 +479,7 @@ impl Manager {
                     offer.said(kind).any(|(raw, _)| is_named(server, raw) && is_out(raw))
                 })
         };
-        self.callable_by(principal).iter().find(is_it).cloned()
+        self.callable_by(who).iter().find(is_it).cloned()
     }
 
     /// Returns what waits for approval, server by server.

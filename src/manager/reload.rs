@@ -92,7 +92,7 @@ impl Manager {
         let old = self.servers();
         self.0.world.nature.lineage.follow(&config);
         let (settings, pending) = self.settings().with(config.host);
-        let mut new = servers(config.servers, memory, &settings, &self.0.known, &self.0.keys);
+        let mut new = servers(config.servers, memory, &settings, &self.0.known, &self.0.keys, &self.0.presets);
         let approval = settings.approval;
         let pending = pending.into_iter().map(str::to_owned).collect();
         let mut done = Reload { pending, ..Reload::default() };
@@ -119,6 +119,8 @@ impl Manager {
         self.set(settings);
         let fresh: Vec<Arc<Server>> =
             new.iter().filter(|new| !old.iter().any(|old| Arc::ptr_eq(old, new))).cloned().collect();
+        // Until the new servers are in place, views know the old ones, too.
+        self.see(new.iter().chain(&gone));
         self.recall(&fresh);
         self.recall_pins(&fresh);
         new.iter().for_each(|server| server.pinned.choose(approval));

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::{Manager, Server};
 use crate::config::ITSELF;
+use crate::name::ServerName;
 use crate::protocol::{ProtocolVersion, Raw, Theirs};
 use crate::registry::{Catalog, Kind};
 use crate::upstream::{StateName, Upstream};
@@ -157,18 +158,27 @@ impl Server {
     }
 }
 
+/// Adds the problems that a server has in views alone.
+fn add_views(problems: &mut Vec<String>, views: &[(String, Arc<Catalog>)], alias: &ServerName) {
+    let known = problems.clone();
+    for (name, catalog) in views {
+        let own = catalog.problems(alias).into_iter().filter(|problem| !known.contains(problem));
+        problems.extend(own.map(|problem| format!("view {name}: {problem}")));
+    }
+}
+
 impl Manager {
     /// Returns the status of all servers, in config order.
     pub(crate) fn status(&self) -> Vec<ServerStatus> {
-        let catalog = self.hint();
-        self.servers().iter().map(|server| self.status_of(server, &catalog)).collect()
+        let catalogs = (self.hint(), self.hints_of_views());
+        self.servers().iter().map(|server| self.status_of(server, &catalogs)).collect()
     }
 
     /// Returns the status of the server with this name in the config.
     pub(crate) fn status_by_name(&self, name: &str) -> Option<ServerStatus> {
         let servers = self.servers();
         let server = servers.iter().find(|server| server.config.name == name)?;
-        Some(self.status_of(server, &self.hint()))
+        Some(self.status_of(server, &(self.hint(), self.hints_of_views())))
     }
 
     /// Returns the states of all servers, in config order, without building a catalog.
@@ -209,7 +219,11 @@ impl Manager {
         states.max_by_key(|state| rank(*state)).unwrap_or(StateName::Disconnected)
     }
 
-    fn status_of(&self, server: &Server, catalog: &Catalog) -> ServerStatus {
+    fn status_of(
+        &self,
+        server: &Server,
+        (catalog, views): &(Arc<Catalog>, Vec<(String, Arc<Catalog>)>),
+    ) -> ServerStatus {
         let upstreams = server.upstreams();
         let best = best(server, &upstreams);
         let status = best.map(|upstream| upstream.status());
@@ -217,7 +231,8 @@ impl Manager {
         let peer = connection.as_ref().and_then(|connection| connection.peer().cloned());
         let state = self.shown(server);
         let last_error = last_error(server, &upstreams);
-        let problems = catalog.problems(&server.config.alias);
+        let mut problems = catalog.problems(&server.config.alias);
+        add_views(&mut problems, views, &server.config.alias);
         let count = |kind| catalog.count(kind, &server.config.alias);
         ServerStatus {
             name: server.config.name.clone(),

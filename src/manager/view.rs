@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use super::lease::Key as LeaseKey;
 use super::list_key::ListKey;
 use super::sight::{Scope, Sight};
-use super::{Manager, Principal, Server, Who, lock};
+use super::{Manager, Server, Who, lock};
 use crate::config::Start;
-use crate::registry::{Catalog, Contribution, Kind, Offer, Part};
+use crate::registry::{Catalog, Contribution, Kind, Lens, Offer, Part};
 use crate::upstream::{StateName, Upstream};
 
 /// The key of a cached catalog.
@@ -27,6 +27,11 @@ impl Key {
     pub(super) fn of(scope: &Scope, parts: &[Arc<Part>]) -> Self {
         let offers = parts.iter().map(|part| (part.server(), part.offer()));
         Self { scope: scope.clone(), offers: offers.collect() }
+    }
+
+    /// Returns the key of what a view shows of this catalog.
+    fn through(scope: &Scope, whole: &Catalog) -> Self {
+        Self { scope: scope.clone(), offers: whole.offers().collect() }
     }
 }
 
@@ -94,7 +99,7 @@ impl Manager {
     /// Waits until every server has lists to show, has failed, or has used up its `startupWait`. If nothing is known
     /// about a server, starts the lease that lists; no list waits for a client's own lease ([`Self::admit`]).
     pub(crate) async fn prepare(&self, who: &Who) {
-        let (servers, wait) = (self.shown_to(&who.principal), self.startup_wait());
+        let (servers, wait) = (self.shown_to(who), self.startup_wait());
         let end = Instant::now() + wait;
         // The servers are awaited side by side: a login that is slow to read delays no other server.
         let each = servers.iter().filter(|server| known(server, who).is_none()).map(async |server| {
@@ -114,7 +119,7 @@ impl Manager {
     /// Waits up to `startupWait` for the resources of servers whose lists are only known from an earlier run: resources
     /// are data, and are not kept. Servers that start on demand are not started for this.
     pub(crate) async fn prepare_resources(&self, who: &Who) {
-        let (servers, wait) = (self.shown_to(&who.principal), self.startup_wait());
+        let (servers, wait) = (self.shown_to(who), self.startup_wait());
         let end = Instant::now() + wait;
         let lacks = |server: &&Arc<Server>| {
             server.config.start == Start::Eager
@@ -160,7 +165,7 @@ impl Manager {
                 _ => true,
             }
         };
-        self.shown_to(&who.principal).iter().filter(has_more).cloned().collect()
+        self.shown_to(who).iter().filter(has_more).cloned().collect()
     }
 
     /// Makes this client a user of the server's rest lease for its era, or opens the client's own lease if that may
@@ -188,7 +193,7 @@ impl Manager {
     /// shown.
     pub(crate) fn shown_before(&self, server: &Server, who: &Who) -> Option<Arc<Offer>> {
         let is_live = Self::lease_of(server, who).is_some_and(|upstream| upstream.connection().is_some());
-        if is_live || !self.sight(&who.principal).shown.holds(server) { None } else { known(server, who) }
+        if is_live || !self.sight(who).shown.holds(server) { None } else { known(server, who) }
     }
 
     /// Waits a moment, or until the next list is answered and written.
@@ -203,13 +208,16 @@ impl Manager {
 
     /// Returns what this client sees and may call now.
     pub(crate) fn view(&self, who: &Who) -> View {
-        let Sight { shown: seen, callable } = self.sight(&who.principal);
+        let Sight { shown: seen, callable } = self.sight(who);
         let shown = self.catalog(who, &seen);
         let callable = if callable == seen { shown.clone() } else { self.catalog(who, &callable) };
         View { shown, callable }
     }
 
     fn catalog(&self, who: &Who, scope: &Scope) -> Arc<Catalog> {
+        if let Some(lens) = &scope.lens {
+            return self.seen_through(who, scope, lens);
+        }
         let stale = self.limits().stale_max;
         let generation = *self.generation().borrow();
         let parts = self.parts(scope, |server| match Self::shown_by(server, who) {
@@ -227,19 +235,44 @@ impl Manager {
         catalog
     }
 
+    /// Returns what a view shows of the whole catalog. Its names are those of the whole.
+    fn seen_through(&self, who: &Who, scope: &Scope, lens: &Arc<Lens>) -> Arc<Catalog> {
+        let generation = *self.generation().borrow();
+        let whole = self.catalog(who, &scope.whole());
+        let key = Key::through(scope, &whole);
+        if let Some(catalog) = lock(&self.0.catalogs).get(&key, generation) {
+            return catalog;
+        }
+        let catalog = Arc::new(whole.through(lens));
+        lock(&self.0.catalogs).put(key, generation, &catalog);
+        catalog
+    }
+
     /// Returns a catalog of everything known about all servers, whichever client it was listed to. Assigns no names.
     pub(crate) fn hint(&self) -> Arc<Catalog> {
-        let everything = Scope::default();
-        let parts = self.parts(&everything, |server| {
+        self.0.look(&Scope::default(), &self.all_parts())
+    }
+
+    /// Returns what each view of the config shows of everything known, with the view's name.
+    pub(super) fn hints_of_views(&self) -> Vec<(String, Arc<Catalog>)> {
+        let scopes = self.view_scopes();
+        if scopes.is_empty() {
+            return Vec::new();
+        }
+        let parts = self.all_parts();
+        scopes.into_iter().map(|(name, scope)| (name, self.0.look(&scope, &parts))).collect()
+    }
+
+    fn all_parts(&self) -> Vec<Arc<Part>> {
+        self.parts(&Scope::default(), |server| {
             let offers = server.upstreams().into_iter().filter_map(|upstream| upstream.offer());
             server.passing(offers.last().or_else(|| server.last_offers.newest())?)
-        });
-        self.0.look(&everything, &parts)
+        })
     }
 
     /// Returns the servers that have never shown this client any lists, or none of its era.
     pub(crate) fn never_listed(&self, who: &Who) -> Vec<Arc<Server>> {
-        let servers = self.callable_by(&who.principal);
+        let servers = self.callable_by(who);
         let never = |server: &&Arc<Server>| known(server, who).is_none() || server.is_to_list_anew(who);
         servers.iter().filter(never).cloned().collect()
     }
@@ -247,7 +280,7 @@ impl Manager {
     /// Returns the servers that may offer more than this client was ever shown: those of `never_listed`, and those of
     /// which it saw only the rest lease's lists while its own lease may list differently.
     pub(crate) fn having_more(&self, who: &Who) -> Vec<Arc<Server>> {
-        let servers = self.callable_by(&who.principal);
+        let servers = self.callable_by(who);
         let more = |server: &&Arc<Server>| {
             known(server, who).is_none() || server.is_to_list_anew(who) || Self::may_list_more(server, who)
         };
@@ -257,18 +290,29 @@ impl Manager {
     /// Returns everything that this client could ever call, including what servers that offer nothing now listed
     /// before: a call to such a server gets the reason, and may trigger a retry. Assigns no names.
     pub(crate) fn once_callable(&self, who: &Who) -> Arc<Catalog> {
-        let scope = self.sight(&who.principal).callable;
-        self.0.look(&scope, &self.parts(&scope, |server| known(server, who)))
+        let scope = self.sight(who).callable;
+        self.0.look(&scope, &self.parts(&scope.whole(), |server| known(server, who)))
     }
 
-    /// Returns the instructions of the servers that a principal sees, each under its alias, without those meant for
-    /// other principals.
-    pub(crate) fn instructions(&self, principal: &Principal) -> Option<String> {
+    /// Returns the instructions of the servers that a client sees, each under its alias, without those meant for other
+    /// principals. They follow those of its view.
+    pub(crate) fn instructions(&self, who: &Who) -> Option<String> {
         let mut text = String::new();
+        let sight = self.sight(who);
+        if let Some(own) = sight.shown.lens.as_ref().and_then(|lens| lens.instructions()) {
+            text += own;
+        }
         let stale = self.limits().stale_max;
-        for server in self.shown_to(principal).iter() {
+        let closed = sight.shown.lens.as_ref().filter(|lens| lens.is_closed());
+        // A server that could show something here, and does not, says nothing either.
+        let seen = closed.map(|_| self.catalog(who, &sight.shown));
+        let says = |server: &Server| {
+            let alias = &server.config.alias;
+            seen.as_ref().is_none_or(|seen| Kind::ALL.iter().any(|kind| seen.count(*kind, alias) > 0))
+        };
+        for server in self.shown_to(who).iter().filter(|server| says(server)) {
             let peers = server
-                .upstreams_for(principal)
+                .upstreams_for(&who.principal)
                 .into_iter()
                 .filter_map(|upstream| upstream.connection()?.peer().cloned());
             let now = peers.filter_map(|peer| peer.instructions).last();
@@ -365,7 +409,7 @@ mod tests {
 
     #[test]
     fn catalogs_of_the_same_offers_differ_by_their_scope() {
-        let limited = Scope { without: [7].into() };
+        let limited = Scope { without: [7].into(), lens: None };
         assert_ne!(Key::of(&limited, &[]), Key::of(&Scope::default(), &[]));
         assert_eq!(Key::of(&limited, &[]), Key::of(&limited.clone(), &[]));
     }

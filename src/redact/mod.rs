@@ -137,7 +137,7 @@ impl Scrubber {
     pub fn without_known<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let learned: Vec<_> = self.learned.iter().map(|learned| learned.0.load()).collect();
         let mut known: Vec<&str> = self.known.iter().map(|value| &**value).collect();
-        if !learned.is_empty() {
+        if learned.iter().any(|values| !values.is_empty()) {
             known.extend(learned.iter().flat_map(|values| values.iter()).map(|value| &**value));
             known.sort_by_key(|value| Reverse(value.len()));
         }

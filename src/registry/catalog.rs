@@ -5,12 +5,13 @@
 use std::sync::Arc;
 
 use super::entry::Entry;
+use super::lens::Lens;
 use super::listing::{Listing, read_cursor};
 use super::part::Part;
 use super::servers::Servers;
 use super::{Kind, Owners, Problems};
 use crate::config::Prefix;
-use crate::exposed::{SCHEME_HEADS, UriMode, raw_uri};
+use crate::exposed::{SCHEME_HEADS, UriMode, exposed_uri, raw_uri};
 use crate::name::ServerName;
 use crate::protocol::{ProtocolVersion, Raw};
 
@@ -29,6 +30,8 @@ pub struct Catalog {
     servers: Servers,
     /// The owners of names without a prefix, as far as they were known.
     owners: Owners,
+    /// The view through which it is seen.
+    lens: Option<Arc<Lens>>,
 }
 
 /// The server that a name or URI leads to, and what the server calls it.
@@ -219,6 +222,14 @@ impl Catalog {
     /// resources. It never goes to several servers: a URI can be a secret.
     #[must_use]
     pub(crate) fn resource(&self, uri: &str) -> Resolution {
+        let found = self.resource_anywhere(uri);
+        match (&found, &self.lens) {
+            (Resolution::Found(target), Some(lens)) if !self.shows(lens, target) => Resolution::Unknown,
+            _ => found,
+        }
+    }
+
+    fn resource_anywhere(&self, uri: &str) -> Resolution {
         if let Some(entry) = self.entry(Kind::Resources, uri) {
             return found(entry);
         }
@@ -287,10 +298,41 @@ impl Catalog {
         let mut bare = self.servers.all().iter().filter(|part| part.from.settings.prefix == Prefix::Never);
         let (Some(part), None) = (bare.next(), bare.next()) else { return Resolution::Unknown };
         let admitted = kind != Kind::Tools || part.from.settings.admits(name);
+        let admitted = admitted && self.lens.as_ref().is_none_or(|lens| lens.admits_unlisted(part.server(), name));
         if admitted && is_free(&part.from.alias) {
             return Resolution::Found(part.target(name.into()));
         }
         Resolution::Unknown
+    }
+
+    /// Returns the index of each server, and the hash of its offer.
+    pub(crate) fn offers(&self) -> impl Iterator<Item = (usize, u128)> {
+        self.servers.all().iter().map(|part| (part.server(), part.offer()))
+    }
+
+    /// Returns what a view shows of this catalog.
+    #[must_use]
+    pub(crate) fn through(&self, lens: &Arc<Lens>) -> Self {
+        let lists = Kind::ALL.map(|kind| {
+            let whole = self.list(kind);
+            let mut list = whole.fresh();
+            for (part, piece) in self.servers.all().iter().zip(whole.pieces()) {
+                list.push(part, lens.piece(kind, part.server(), piece));
+            }
+            list.finish()
+        });
+        let (servers, owners, lens) = (self.servers.clone(), self.owners.clone(), Some(Arc::clone(lens)));
+        Self { lists, servers, owners, lens }
+    }
+
+    /// Reports whether the view shows the resource that a URI leads to: it shows it itself, or a template of it, or a
+    /// tool that links to it.
+    fn shows(&self, lens: &Lens, target: &Target) -> bool {
+        let exposed = exposed_uri(&target.alias, &target.name, target.uris);
+        let is_its = |entry: &&Entry| entry.origin().server == target.server;
+        lens.admits_resource(target.server, &exposed, &target.name)
+            || self.each(Kind::ResourceTemplates).filter(is_its).any(|entry| covers(entry.raw_name(), &target.name))
+            || self.each(Kind::Tools).filter(is_its).any(|entry| entry.links_to_raw(&target.name))
     }
 
     fn list(&self, kind: Kind) -> &Listing {
@@ -316,7 +358,7 @@ impl Catalog {
 
     /// Makes a catalog of finished lists.
     pub(super) fn of(servers: Servers, lists: [Listing; 4], owners: Owners) -> Self {
-        Self { lists, servers, owners }
+        Self { lists, servers, owners, lens: None }
     }
 }
 

@@ -276,6 +276,14 @@ fn links(json: &Raw) -> Vec<(Range<u32>, String)> {
     found.into_iter().filter_map(link).collect()
 }
 
+/// Returns the position of the name in a definition, and those of its links to user interfaces.
+pub(super) fn places(kind: Kind, json: &Raw) -> Option<Places> {
+    Some((spot(json, json.value_of(kind.key()))?, links(json)))
+}
+
+/// The position of a name, and those of links with what they link to.
+pub(super) type Places = (Range<u32>, Vec<(Range<u32>, String)>);
+
 /// Returns the position of a value in `json`; `None` if it does not borrow from there.
 fn spot(json: &Raw, value: Option<&RawValue>) -> Option<Range<u32>> {
     let value = value?.get();

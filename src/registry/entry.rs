@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 #[cfg(any(feature = "validate", test))]
 use super::compiled::{Schema, SchemaOf, Why, compile};
+use super::edit::ArgumentEdit;
 use super::header::{self, ParamHeader};
 use super::offer::{Definition, List};
 use crate::exposed::{UriMode, exposed_uri};
@@ -35,6 +36,8 @@ struct Shown {
     /// The index of its definition in `list`.
     at: u32,
     is_bare: bool,
+    /// How arguments change on their way to the server, if the settings say so.
+    edit: Option<Arc<ArgumentEdit>>,
     /// The definition with its exposed name, once somebody has looked at it.
     definition: OnceLock<Raw>,
     /// Its schemas (of arguments, of results), compiled once a call needs them.
@@ -72,10 +75,33 @@ impl Entry {
             list,
             at,
             is_bare,
+            edit: None,
             definition: OnceLock::new(),
             #[cfg(any(feature = "validate", test))]
             schemas: Default::default(),
         }))
+    }
+
+    /// Returns the same entry with another definition.
+    pub(super) fn moved(&self, list: &Arc<List>, named: Named, edit: Option<Arc<ArgumentEdit>>) -> Self {
+        let Named { at, exposed, is_bare } = named;
+        let (origin, list) = (Arc::clone(&self.0.origin), Arc::clone(list));
+        Self(Arc::new(Shown {
+            origin,
+            exposed,
+            list,
+            at,
+            is_bare,
+            edit,
+            definition: OnceLock::new(),
+            #[cfg(any(feature = "validate", test))]
+            schemas: Default::default(),
+        }))
+    }
+
+    /// Returns how arguments change on their way to the server; `None` if they do not.
+    pub(crate) fn edit(&self) -> Option<&Arc<ArgumentEdit>> {
+        self.0.edit.as_ref()
     }
 
     /// Returns the name, URI, or URI template that clients use.
@@ -191,7 +217,12 @@ impl Entry {
         length
     }
 
-    fn source(&self) -> &Definition {
+    /// Reports whether it links to the user interface that its server calls `raw`.
+    pub(super) fn links_to_raw(&self, raw: &str) -> bool {
+        self.source().links.iter().any(|(_, link)| link == raw)
+    }
+
+    pub(super) fn source(&self) -> &Definition {
         &self.0.list.definitions[self.0.at as usize]
     }
 

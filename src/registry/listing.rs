@@ -95,6 +95,16 @@ impl Listing {
         self.flat.get_or_init(|| self.entries().cloned().collect())
     }
 
+    /// Returns an empty list of the same kind and pages.
+    pub(super) fn fresh(&self) -> Self {
+        Self::new(self.kind, self.page)
+    }
+
+    /// Returns what each server shows, in config order.
+    pub(super) fn pieces(&self) -> &[Arc<Piece>] {
+        &self.pieces
+    }
+
     /// Returns what the server at this position shows.
     pub(super) fn piece(&self, position: usize) -> Option<&Piece> {
         self.pieces.get(position).map(|piece| &**piece)

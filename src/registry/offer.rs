@@ -491,7 +491,23 @@ impl DraftPart {
     }
 }
 
+impl Definition {
+    /// Returns the definition with another text; `None` if that has no name.
+    pub(super) fn edited(&self, json: &Raw) -> Option<Self> {
+        let (name_at, links) = definition::places(Kind::Tools, json)?;
+        let (name, headers) = (Arc::clone(&self.name), self.headers.clone());
+        let hash = short(Sha256::new().chain_update(&*name).chain_update([0]).chain_update(json.as_bytes()));
+        let said = Some(self.as_said().clone());
+        Some(Self { name, json: json.clone(), said, name_at, links: links.into(), headers, hash })
+    }
+}
+
 impl List {
+    /// Returns a list of definitions that were edited.
+    pub(super) fn edited(definitions: Vec<Definition>) -> Self {
+        Self::new(definitions, true, Vec::new())
+    }
+
     fn new(definitions: Vec<Definition>, asked: bool, problems: Vec<String>) -> Self {
         let mut hash = Sha256::new().chain_update([u8::from(asked)]);
         // Paths share their property names; each name is hashed once.

@@ -42,25 +42,30 @@ pub(super) struct Settled {
 impl Piece {
     /// Makes the entries. Those that `before` has already are taken from there.
     pub(super) fn new(origin: &Arc<Origin>, list: &Arc<List>, settled: Settled, before: Option<&Self>) -> Self {
-        let Settled { shown, exposed, problems, heads } = settled;
-        let mut hash = Sha256::new();
-        let mut bytes = shown.len().saturating_sub(1);
+        let Settled { shown, problems, heads, .. } = settled;
         let entry = |named: Named| {
             let known = before.and_then(|before| before.exposed(&named.exposed)).filter(|entry| entry.is(&named));
-            let entry = known.cloned().unwrap_or_else(|| Entry::new(origin, list, named));
+            known.cloned().unwrap_or_else(|| Entry::new(origin, list, named))
+        };
+        Self::of(shown.into_iter().map(entry).collect(), heads, problems)
+    }
+
+    /// Makes a piece of entries.
+    pub(super) fn of(entries: Vec<Entry>, heads: BTreeSet<Box<str>>, problems: Problems) -> Self {
+        let mut hash = Sha256::new();
+        let mut bytes = entries.len().saturating_sub(1);
+        let (mut exposed, mut raw) = (HashMap::with_capacity(entries.len()), HashMap::new());
+        for (at, entry) in (0..).zip(&entries) {
             entry.add_to(&mut hash);
             bytes += entry.length();
-            entry
-        };
-        let entries: Box<[Entry]> = shown.into_iter().map(entry).collect();
-        let mut raw = HashMap::new();
-        for (at, entry) in (0..).zip(&entries) {
+            exposed.insert(Arc::clone(entry.exposed()), at);
             if entry.raw() != entry.exposed() {
                 raw.insert(Arc::clone(entry.raw()), at);
             }
         }
         let has_upper = entries.iter().any(|entry| entry.name().bytes().any(|byte| byte.is_ascii_uppercase()));
         let longest = raw.keys().map(|name| name.len()).max().unwrap_or_default();
+        let entries = entries.into_boxed_slice();
         Self { entries, exposed, raw, longest, hash: short(hash), bytes, heads, problems, has_upper }
     }
 

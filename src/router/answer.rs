@@ -127,6 +127,12 @@ impl Failure {
         self.sent
     }
 
+    /// The client may not send these arguments: the config renames, hides or presets some of the tool.
+    pub(super) fn not_taken(name: &str, why: &str) -> Self {
+        let text = format!("does not take these arguments of the tool {}: {why}", Theirs(name));
+        Self::new(Kind::InvalidArguments, text)
+    }
+
     /// One client has `limit` requests in flight and gets no more.
     pub(super) fn client_limit(limit: usize) -> Self {
         Self::overloaded(format!("more than {limit} requests at once (host.limits.pendingPerClient)"))

@@ -72,6 +72,7 @@ impl Forwarder {
         leg: &Arc<Mailbox>,
     ) -> Answered {
         leg.concerns(&forward.server, &forward.target);
+        forward.arrange()?;
         forward.shown = shown_before(&self.manager, client, &forward);
         #[cfg(any(feature = "validate", test))]
         let validates = self.manager.validates();

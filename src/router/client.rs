@@ -13,7 +13,7 @@ use super::Mailbox;
 use super::level::{DEFAULT_LEVEL, LEVELS, Level};
 use super::presence::{Named, Presence};
 use crate::config::Limits;
-use crate::manager::{self, Principal, Who};
+use crate::manager::{self, Chosen, Principal, Who};
 use crate::protocol::{Message, Method, Notification, Profile, ProtocolVersion, Raw, Request, RequestId, Response};
 use crate::queues::Account;
 use crate::registry::Catalog;
@@ -48,6 +48,8 @@ pub(super) struct Counts {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(super) who: Who,
+    /// The principal, as handles that this client keeps are bound to it and to the view.
+    bound: Principal,
     revision: ProtocolVersion,
     /// Those of its `capabilities.extensions` that the host passes on to servers.
     extensions: Option<Raw>,
@@ -141,14 +143,29 @@ impl State {
 }
 
 impl Client {
-    pub(super) fn new(
-        who: Who,
-        revision: ProtocolVersion,
-        extensions: Option<Raw>,
-        mailbox: Mailbox,
-        named: Named,
-    ) -> Self {
-        Self { who, revision, extensions, mailbox, state: Mutex::default(), named, presence: Presence::default() }
+    pub(super) fn new(who: Who, bound: Principal, abilities: Abilities, mailbox: Mailbox, named: Named) -> Self {
+        let Abilities { revision, extensions, .. } = abilities;
+        Self {
+            who,
+            bound,
+            revision,
+            extensions,
+            mailbox,
+            state: Mutex::default(),
+            named,
+            presence: Presence::default(),
+        }
+    }
+
+    /// Returns the principal as handles are bound to it that are valid in this client's view alone.
+    pub(super) fn bound(&self) -> &Principal {
+        &self.bound
+    }
+
+    /// Returns the view that it uses.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only doors ask"))]
+    pub(crate) fn chosen(&self) -> &Chosen {
+        &self.who.view.name
     }
 
     /// Returns the protocol revision agreed in the handshake, or without a handshake the one that its requests state.

@@ -11,7 +11,7 @@ use super::client::{Abilities, Client, RequestRefused};
 use super::level::{DEFAULT_LEVEL, LEVELS};
 use super::presence::Named;
 use super::roster::{ClientStatus, Roster};
-use crate::manager::{Manager, Principal, Server, Who};
+use crate::manager::{Chosen, Identity, Manager, Server, Who};
 use crate::protocol::{ErrorObject, Outcome, Raw};
 use crate::queues::Account;
 use crate::upstream::{Owner, Upstream};
@@ -38,17 +38,20 @@ impl Clients {
     /// Adds a client. Messages that wait for it count for `account`.
     pub(crate) fn admit(
         &self,
-        principal: Principal,
+        identity: impl Into<Identity>,
         abilities: Abilities,
         named: Named,
         account: Account,
     ) -> Arc<Client> {
+        let Identity { principal, view } = identity.into();
         let Abilities { revision, profile, extensions } = abilities;
         let owner = Owner(self.count.fetch_add(1, Ordering::Relaxed) + 1);
         let is_one = !revision.is_modern();
-        let who = Who { owner, principal, profile, era: revision.era(), roots: None, is_one };
+        let who = Who { owner, principal, profile, era: revision.era(), roots: None, is_one, view };
+        let view = if who.view.name == Chosen::Default { self.manager.default_view() } else { who.view.name.clone() };
+        let bound = who.principal.within(&view);
         let mailbox = Mailbox::new(self.manager.limits(), account);
-        let client = Arc::new(Client::new(who, revision, extensions, mailbox, named));
+        let client = Arc::new(Client::new(who, bound, Abilities { revision, profile, extensions }, mailbox, named));
         self.lock().insert(owner, client.clone());
         client
     }

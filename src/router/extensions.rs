@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::Principal;
 use super::client::Client;
 use super::forward::Forward;
 use super::route::{Listed, One, Wanted};
 use crate::adapt::{CARRIED, task};
 use crate::config::Limits;
-use crate::manager::{Manager, Server};
+use crate::manager::{Manager, Server, Who};
 use crate::protocol::{ErrorObject, Method, ProtocolVersion, Raw, object};
 
 /// Returns those `extensions` in a client's capabilities that servers may be told of; `None` if there are none.
@@ -32,15 +31,15 @@ fn carries(manager: &Manager, id: &str, revision: ProtocolVersion) -> bool {
     CARRIED.contains(&id) && (id != task::EXTENSION || (revision.is_modern() && manager.settings().tasks))
 }
 
-/// Returns the `extensions` for the host's own capabilities: those of all servers that the principal sees. Unless tasks
+/// Returns the `extensions` for the host's own capabilities: those of all servers that the client sees. Unless tasks
 /// are switched off, a modern client is always offered tasks, since servers of 2025-11-25 have tasks too, and clients
 /// may ask before the first server is connected.
-pub(super) fn offered(manager: &Manager, revision: ProtocolVersion, principal: &Principal) -> Raw {
+pub(super) fn offered(manager: &Manager, revision: ProtocolVersion, who: &Who) -> Raw {
     let mut offered = BTreeMap::new();
     if carries(manager, task::EXTENSION, revision) {
         offered.insert(task::EXTENSION.to_owned(), Map::new());
     }
-    for server in manager.shown_to(principal).iter() {
+    for server in manager.shown_to(who).iter() {
         let Some(extensions) = declared_by(server) else { continue };
         for (id, settings) in extensions.read::<Map<String, Value>>().unwrap_or_default() {
             if let (Value::Object(settings), true) = (settings, carries(manager, &id, revision)) {
@@ -65,7 +64,7 @@ pub(super) fn route(
 ) -> Result<Forward, ErrorObject> {
     let unknown = || ErrorObject::method_not_found(method.as_str());
     let extension = owner_of(method.as_str()).filter(|id| client.declares(id)).ok_or_else(unknown)?;
-    let servers = manager.callable_by(client.principal());
+    let servers = manager.callable_by(&client.who);
     let declares = |server: &&Arc<Server>| declared_by(server).is_some_and(|all| all.member(extension).is_some());
     let mut owners = servers.iter().filter(declares);
     let (Some(server), None) = (owners.next(), owners.next()) else { return Err(unknown()) };

@@ -106,7 +106,7 @@ impl Routes {
         }
         if is_unknown(&found)
             && let Some(pinned) = what.pinned()
-            && let Some(server) = self.manager.withholding(client.principal(), pinned, name)
+            && let Some(server) = self.manager.withholding(&client.who_now(), pinned, name)
         {
             return Err(Lost::Withheld(server));
         }
@@ -114,12 +114,11 @@ impl Routes {
     }
 
     fn find_in(&self, client: &Client, callable: &Catalog, what: What, name: &str) -> Result<Route, Astray> {
-        let principal = client.principal();
-        let servers = self.manager.callable_by(principal);
+        let servers = self.manager.callable_by(&client.who);
         let found = Map { own: self.own_tools(), callable, servers: &servers }.find(what, name);
-        // The name may carry the alias of a server that the principal may not call. That such a server exists must not
+        // The name may carry the alias of a server that the client may not call. That such a server exists must not
         // show.
-        let is_hidden = matches!(found, Err(Astray::Removed)) && !self.manager.may_call_all(principal);
+        let is_hidden = matches!(found, Err(Astray::Removed)) && !self.manager.may_call_all(&client.who);
         if is_hidden { Err(Astray::Unknown) } else { found }
     }
 

@@ -4,11 +4,13 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::time::Instant;
 
+use super::answer::Failure;
 use super::driver::Driver;
 use super::plan::Plan;
 use super::route::{Listed, One, Wanted};
 use super::state;
 use crate::adapt;
+use crate::answered::NoResult;
 use crate::config::{self, Limits};
 use crate::manager::{Calling, Server, Slot, Ticket, Told};
 use crate::protocol::{Edits, Method, Raw};
@@ -90,6 +92,20 @@ impl Forward {
     /// Returns a digest that stays the same if the client sends the same request again in another JSON spelling.
     pub(super) fn digest(&self) -> &str {
         self.digest.get_or_init(|| state::digest(&self.method, &self.params))
+    }
+
+    /// Gives the arguments of a tool the server's own names, and adds those that the config presets.
+    pub(super) fn arrange(&mut self) -> Result<(), NoResult> {
+        let Some((name, edit)) = self.listed.entry().and_then(|entry| Some((entry.name(), entry.edit()?))) else {
+            return Ok(());
+        };
+        let arguments = edit.apply(self.params.member("arguments").as_ref());
+        let arguments = arguments.map_err(|why| Failure::not_taken(name, &why).of(&self.server))?;
+        // The digest is that of what the client sent, without presets.
+        self.digest();
+        self.params = self.params.with_member("arguments", arguments.as_bytes());
+        self.reopen();
+        Ok(())
     }
 
     /// Looks up `named` and `meta` again after the params were edited.

@@ -3,17 +3,18 @@
 use super::client::Client;
 use super::extensions::offered;
 use super::finish::Finish;
-use crate::manager::{Manager, Principal};
+use crate::manager::Manager;
 use crate::protocol::{ProtocolVersion, Raw, meta};
 
 /// Returns the result of `initialize`. It never waits for a server.
-pub(super) fn initialized(manager: &Manager, finish: &Finish, revision: ProtocolVersion, principal: &Principal) -> Raw {
+pub(super) fn initialized(manager: &Manager, finish: &Finish, client: &Client) -> Raw {
+    let revision = client.revision();
     let tasks = if revision == ProtocolVersion::V2025_11_25 && manager.settings().tasks {
         r#","tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}"#
     } else {
         ""
     };
-    let extensions = offered(manager, revision, principal);
+    let extensions = offered(manager, revision, &client.who);
     let extensions = match extensions.as_bytes() {
         // An empty `extensions` object is left out.
         b"{}" => String::new(),
@@ -24,7 +25,7 @@ pub(super) fn initialized(manager: &Manager, finish: &Finish, revision: Protocol
         r#"{{"protocolVersion":"{revision}","capabilities":{{"tools":{{"listChanged":true}},"prompts":{{"listChanged":true}},"resources":{{"subscribe":true,"listChanged":true}},"logging":{{}}{completions}{tasks}{extensions}}},"serverInfo":{}"#,
         finish.info()
     );
-    instruct(&mut result, manager, principal);
+    instruct(&mut result, manager, client);
     if let Some(id) = manager.host_id() {
         result += &format!(r#","_meta":{{"{}":"{}"}}"#, meta::HOST_ID, id.as_str());
     }
@@ -38,9 +39,9 @@ pub(super) fn discovered(manager: &Manager, finish: &Finish, client: &Client) ->
     let mut result = format!(
         r#"{{"supportedVersions":{},"capabilities":{{"tools":{{"listChanged":true}},"prompts":{{"listChanged":true}},"resources":{{"subscribe":true,"listChanged":true}},"completions":{{}},"logging":{{}},"extensions":{}}}"#,
         Raw::from_value(&versions),
-        offered(manager, ProtocolVersion::LATEST_MODERN, client.principal())
+        offered(manager, ProtocolVersion::LATEST_MODERN, &client.who)
     );
-    instruct(&mut result, manager, client.principal());
+    instruct(&mut result, manager, client);
     result.push('}');
     let hints = manager.freshness(&client.who_now(), None);
     let id = manager.host_id();
@@ -48,8 +49,8 @@ pub(super) fn discovered(manager: &Manager, finish: &Finish, client: &Client) ->
     finish.completed_with(&own, &Raw::trusted(result.into()), Some(hints))
 }
 
-fn instruct(result: &mut String, manager: &Manager, principal: &Principal) {
-    if let Some(instructions) = manager.instructions(principal) {
+fn instruct(result: &mut String, manager: &Manager, client: &Client) {
+    if let Some(instructions) = manager.instructions(&client.who) {
         *result += r#","instructions":"#;
         *result += Raw::from_value(&instructions).as_str();
     }

@@ -164,7 +164,7 @@ fn is_at_hand(client: &Client) -> bool {
 /// Returns the `input_required` result that asks a client without a session to sign in.
 fn ask_to_sign_in(sealer: &Sealer, client: &Client, forward: &Forward, invitation: &Invitation, why: &str) -> Outcome {
     let state = State::SignIn { invitation: invitation.number, why: why.to_owned() };
-    let sealed = sealer.seal_state(client.principal(), state, forward.digest(), forward.limits.answer)?;
+    let sealed = sealer.seal_state(client.bound(), state, forward.digest(), forward.limits.answer)?;
     invitation.shown();
     let page = page(forward, invitation);
     Ok(input_required(std::iter::once((KEY, &Method::Elicit, Some(&page))), &sealed))

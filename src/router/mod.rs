@@ -95,7 +95,7 @@ pub use roster::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStat
 use crate::answered::{Answered, NoResult};
 use crate::config;
 use crate::manager::Manager;
-pub(crate) use crate::manager::Principal;
+pub(crate) use crate::manager::{Chosen, Identity, Principal, Viewed};
 use crate::observe::Observer;
 use crate::protocol::{
     ErrorObject, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Theirs, code,
@@ -167,7 +167,7 @@ impl Router {
     /// `-32602` when the params have no `protocolVersion`.
     pub(crate) fn open(
         &self,
-        principal: Principal,
+        identity: impl Into<Identity>,
         params: Option<&Raw>,
         account: Account,
     ) -> Result<(Arc<Client>, Raw), ErrorObject> {
@@ -184,8 +184,8 @@ impl Router {
             Named::new(&text(name).unwrap_or_default(), text(version).as_deref())
         });
         let abilities = Abilities { revision, profile, extensions };
-        let client = self.0.clients.admit(principal, abilities, named.unwrap_or_default(), account);
-        let result = greeting::initialized(&self.0.manager, &self.0.finish, revision, client.principal());
+        let client = self.0.clients.admit(identity, abilities, named.unwrap_or_default(), account);
+        let result = greeting::initialized(&self.0.manager, &self.0.finish, &client);
         Ok((client, result))
     }
 

@@ -1,6 +1,6 @@
 //! Clients without a session (2026-07-28): each request says who sends it and what the sender can be asked.
 //!
-//! Requests from one principal (user) with equal capabilities count as one client, unless `mcp-host/affinity` sets them
+//! Requests from one principal (user) in one view with equal capabilities count as one client, unless `mcp-host/affinity` sets them
 //! apart. They share that client's leases (connections to servers), as the specification tells modern clients to
 //! expect; otherwise servers with sessions could not serve them. Such a client never disconnects. It is closed after
 //! `host.limits.sessionIdle` without a request; over a pipe it ends with the pipe.
@@ -22,7 +22,7 @@ use super::clients::Clients;
 use super::extensions::carried;
 use super::level::{LEVELS, Level};
 use super::presence::Named;
-use super::{Mailbox, Principal};
+use super::{Identity, Mailbox};
 use crate::config::Limits;
 use crate::manager::Manager;
 use crate::protocol::{ErrorObject, Profile, ProtocolVersion, Raw, RequestId};
@@ -41,7 +41,7 @@ pub(crate) struct Pool {
 /// Two requests with equal keys count as coming from one client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
-    principal: Principal,
+    identity: Identity,
     profile: Profile,
     extensions: Option<Raw>,
     affinity: Option<Box<str>>,
@@ -66,13 +66,13 @@ impl Pool {
     /// When there are as many clients as allowed, in all or for this principal, and all of them are busy.
     pub(crate) fn get(
         &self,
-        principal: Principal,
+        identity: impl Into<Identity>,
         capabilities: &Raw,
         affinity: Option<&str>,
     ) -> Result<Arc<Client>, ErrorObject> {
         let profile = Profile::from_capabilities(capabilities.as_value());
         let key = Key {
-            principal,
+            identity: identity.into(),
             profile,
             extensions: carried(&self.manager, capabilities, ProtocolVersion::LATEST_MODERN),
             affinity: affinity.map(Box::from),
@@ -83,9 +83,10 @@ impl Pool {
             return Ok(pooled.client.clone());
         }
         let limits = self.manager.limits();
-        let is_own = |other: &Key| other.principal == key.principal;
+        let is_own = |other: &Key| other.identity.principal == key.identity.principal;
         let of_one = limits.sessions_per_principal;
-        let own_full = !key.principal.is_local() && pool.keys().filter(|other| is_own(other)).count() >= of_one;
+        let own_full =
+            !key.identity.principal.is_local() && pool.keys().filter(|other| is_own(other)).count() >= of_one;
         if own_full || pool.len() >= limits.sessions {
             let may_go = |other: &Key, pooled: &Pooled| pooled.client.is_idle() && (!own_full || is_own(other));
             let idle = pool.iter().filter(|(other, pooled)| may_go(other, pooled));
@@ -98,9 +99,9 @@ impl Pool {
                 self.clients.close(&pooled.client);
             }
         }
-        let Key { principal, profile, extensions, affinity } = key.clone();
+        let Key { identity, profile, extensions, affinity } = key.clone();
         let abilities = Abilities { revision: ProtocolVersion::LATEST_MODERN, profile, extensions };
-        let client = self.clients.admit(principal, abilities, Named::default(), self.queues.account());
+        let client = self.clients.admit(identity, abilities, Named::default(), self.queues.account());
         if affinity.is_some() {
             client.set_apart();
         }
@@ -113,6 +114,21 @@ impl Pool {
         let mut gone = Vec::new();
         self.lock().retain(|key, pooled| {
             let stays = key.affinity.as_deref() != Some(affinity);
+            if !stays {
+                gone.push(pooled.client.clone());
+            }
+            stays
+        });
+        gone.sort_by_key(|client| client.owner());
+        gone.iter().for_each(|client| self.clients.close(client));
+    }
+
+    /// Closes the clients that `is_gone` names: their streams end.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door asks"))]
+    pub(crate) fn close_if(&self, is_gone: impl Fn(&Identity) -> bool) {
+        let mut gone = Vec::new();
+        self.lock().retain(|key, pooled| {
+            let stays = !is_gone(&key.identity);
             if !stays {
                 gone.push(pooled.client.clone());
             }

@@ -68,6 +68,7 @@ impl ParkedCalls {
         let parked = Arc::new(Parked {
             number,
             principal: client.principal().clone(),
+            bound: client.bound().clone(),
             digest: forward.digest().to_owned(),
             server: forward.server.clone(),
             declared: forward.server.declared(client.profile()),
@@ -229,7 +230,7 @@ impl Parked {
     /// Returns the `input_required` result that sends the client away with the open questions.
     fn input_required(&self, sealer: &Sealer, inner: &Inner) -> Outcome {
         let state = State::Parked { call: self.number, round: inner.round + 1 };
-        let sealed = sealer.seal_state(&self.principal, state, &self.digest, self.limits.answer)?;
+        let sealed = sealer.seal_state(&self.bound, state, &self.digest, self.limits.answer)?;
         let open = inner.open.iter();
         Ok(relay::input_required(open.map(|(key, ask)| (&**key, &ask.method, ask.params.as_ref())), &sealed))
     }

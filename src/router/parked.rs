@@ -36,6 +36,8 @@ pub(super) struct Table {
 pub(super) struct Parked {
     pub(super) number: u64,
     pub(super) principal: Principal,
+    /// The principal, as the state that its client keeps is bound to it and to the view.
+    pub(super) bound: Principal,
     pub(super) digest: String,
     pub(super) server: Arc<Server>,
     /// The kinds of questions that its client can be asked.

@@ -34,7 +34,7 @@ impl Forward {
     pub(super) fn open_state(&mut self, sealer: &Sealer, client: &Client) -> Result<Continuation, ErrorObject> {
         let Some(state) = self.params.member("requestState") else { return Ok(Continuation::Ready) };
         let text = state.string().ok_or_else(expired)?;
-        match sealer.open_state(client.principal(), &text, self.digest())? {
+        match sealer.open_state(client.bound(), &text, self.digest())? {
             State::Parked { call, round } => return Ok(Continuation::Parked { call, round }),
             State::Relay { server, state } => {
                 if server != *self.server.config.alias.as_str() {
@@ -79,7 +79,7 @@ impl Forward {
         if self.roots.is_some() || self.answers || !wants_roots_first(client, self) {
             return Ok(None);
         }
-        let sealed = sealer.seal_state(client.principal(), State::Roots, self.digest(), self.limits.answer)?;
+        let sealed = sealer.seal_state(client.bound(), State::Roots, self.digest(), self.limits.answer)?;
         Ok(Some(input_required([(roots::KEY, &Method::RootsList, None)].into_iter(), &sealed)))
     }
 }
@@ -92,7 +92,7 @@ pub(super) fn relay_questions(sealer: &Sealer, client: &Client, forward: &Forwar
     let state = state.and_then(|state| state.string().map(std::borrow::Cow::into_owned));
     let server = forward.server.config.alias.to_string();
     let sealed = State::Relay { server, state };
-    let sealed = sealer.seal_state(client.principal(), sealed, forward.digest(), forward.limits.answer)?;
+    let sealed = sealer.seal_state(client.bound(), sealed, forward.digest(), forward.limits.answer)?;
     let declared = forward.server.declared(client.profile());
     let mut edits = Edits::new(result);
     edits.set(result.as_value(), "requestState", Raw::from_value(&sealed).as_bytes());
@@ -148,7 +148,7 @@ pub(super) fn visits_required(sealer: &Sealer, client: &Client, forward: &Forwar
 fn ask_for_visits(sealer: &Sealer, client: &Client, forward: &Forward, pages: &[Raw]) -> Outcome {
     let keys: Vec<String> = (1..=pages.len()).map(|number| format!("u{number}")).collect();
     let state = State::Afresh { keys: keys.clone() };
-    let sealed = sealer.seal_state(client.principal(), state, forward.digest(), forward.limits.answer)?;
+    let sealed = sealer.seal_state(client.bound(), state, forward.digest(), forward.limits.answer)?;
     let questions = keys.iter().zip(pages).map(|(key, page)| (&**key, &Method::Elicit, Some(page)));
     Ok(input_required(questions, &sealed))
 }

@@ -58,6 +58,7 @@ const LIMITS: [(&str, &str, &str); 47] = [
     ("subscriptions", "src/router/tests/limits.rs", "h102_limit_subscriptions_of_sessions_and_of_streams"),
     ("tools", "src/registry/tests/offer.rs", "limits_at_their_edges"),
     ("uri", "src/router/tests/limits.rs", "h102_limit_uri_of_any_request"),
+    ("views", "src/config/host/views.rs", "limit_views"),
 ];
 
 /// Settings of a server that are limits, too.

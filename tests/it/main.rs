@@ -59,3 +59,5 @@ mod suspects;
 mod tidy;
 #[cfg(feature = "cli")]
 mod tls;
+#[cfg(all(unix, feature = "cli"))]
+mod views;

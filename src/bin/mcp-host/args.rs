@@ -44,6 +44,9 @@ pub(crate) struct Common {
     /// When to use colors: auto, always or never
     #[arg(long, value_name = "WHEN", value_enum, hide_possible_values = true)]
     pub(crate) color: Option<When>,
+    /// The view to use; only some commands take it.
+    #[arg(skip)]
+    pub(crate) view: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -115,6 +118,8 @@ pub(crate) struct Stdio {
     #[arg(long, value_name = "ADDR:PORT", value_parser = listen::daemon)]
     pub(crate) join: Option<At>,
     #[command(flatten)]
+    pub(crate) view: View,
+    #[command(flatten)]
     pub(crate) common: Common,
 }
 
@@ -149,6 +154,8 @@ pub(crate) struct Tools {
     #[arg(value_name = "SERVER | TOOL", num_args = 0..=2)]
     pub(crate) of: Vec<String>,
     #[command(flatten)]
+    pub(crate) view: View,
+    #[command(flatten)]
     pub(crate) demo: Demo,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -172,6 +179,8 @@ pub(crate) struct CallArgs {
     /// Send the arguments without checking them against the tool's schema
     #[arg(long)]
     pub(crate) no_check: bool,
+    #[command(flatten)]
+    pub(crate) view: View,
     #[command(flatten)]
     pub(crate) demo: Demo,
     #[command(flatten)]
@@ -287,6 +296,14 @@ pub(crate) struct Logout {
     pub(crate) common: Common,
 }
 
+/// Which view to use.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct View {
+    /// Use this view of the config (host.views) [default: host.view]
+    #[arg(long = "view", value_name = "VIEW")]
+    pub(crate) name: Option<String>,
+}
+
 /// Use the bundled demo servers instead of a config.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Demo {
@@ -316,11 +333,21 @@ impl Cli {
             verbose: before.verbose.saturating_add(after.verbose),
             quiet: before.quiet || after.quiet,
             color: after.color.or(before.color),
+            view: self.command.as_ref().and_then(Command::view).cloned(),
         }
     }
 }
 
 impl Command {
+    fn view(&self) -> Option<&String> {
+        match self {
+            Self::Stdio(args) => args.view.name.as_ref(),
+            Self::Tools(args) => args.view.name.as_ref(),
+            Self::Call(args) => args.view.name.as_ref(),
+            _ => None,
+        }
+    }
+
     fn common(&self) -> &Common {
         match self {
             Self::Serve(args) => &args.common,

@@ -101,6 +101,8 @@ const PLACES: [&str; 3] = ["HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"];
 /// The alias of the daemon. No name that the daemon exposes begins with it; otherwise such names would be mistaken for
 /// our own names that come back.
 const ALIAS: &str = "daemon-of-this-config";
+/// The view that shows everything.
+const ALL: &str = "all";
 /// The daemon's name if it replaces several servers.
 const SEVERAL: &str = "mcp-host";
 
@@ -119,12 +121,15 @@ pub(crate) async fn plan(common: &Common, demo: bool) -> Result<Plan, Failure> {
 }
 
 /// Returns the config entry for the daemon that replaces these servers; `None` if this program's path is unknown.
-fn entry(servers: &[(String, String)], at: &At, purpose: Purpose) -> Option<Server> {
+fn entry(servers: &[(String, String)], at: &At, view: Option<&str>, purpose: Purpose) -> Option<Server> {
     let program = std::env::current_exe().ok()?.into_os_string().into_string().ok()?;
     let variable = |name: &str| Some((name.to_owned(), Secret::new(std::env::var(name).ok()?)));
+    let at = at.word();
+    let words =
+        ["stdio", "--quiet", "--join", &at].into_iter().chain(view.into_iter().flat_map(|view| ["--view", view]));
     let transport = Transport::Stdio(Stdio {
         command: program,
-        args: ["stdio", "--quiet", "--join", &at.word()].map(str::to_owned).to_vec(),
+        args: words.map(str::to_owned).collect(),
         env: PLACES.into_iter().filter_map(variable).collect(),
         ..Stdio::default()
     });
@@ -159,8 +164,11 @@ pub(crate) async fn lead(plan: &mut Plan, purpose: Purpose, patience: Option<Dur
     let owners = mcp_host::admin::ask_joined(&joined, "owners").await.ok()?;
     let named = |server: &Server| (server.name.clone(), server.alias.as_str().to_owned());
     let servers: Vec<(String, String)> = plan.config.servers.iter().map(named).collect();
-    let server = entry(&servers, &joined.at, purpose)?;
+    let server = entry(&servers, &joined.at, plan.view(), purpose)?;
     plan.lead(server);
+    // The daemon shows its view already. Here every tool comes from one server, so selectors would miss them.
+    plan.config.host.views.clear();
+    ALL.clone_into(&mut plan.config.host.default_view);
     plan.config.host.naming.resources = UriMode::Passthrough;
     Some(Daemon { servers, status, owners })
 }

@@ -14,7 +14,7 @@ use crate::found;
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::{hidden, itself};
+use crate::{hidden, itself, text};
 
 /// Which servers a one-shot command needs; only those are started.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +60,10 @@ impl Plan {
         if !demo {
             return Ok(Self { config: first(&request)?, clock: false, demo: false, led: false, lent: false, request });
         }
+        if let Some(view) = common.view.as_ref().filter(|view| common.config.is_empty() && *view != "all") {
+            let error = format!("there is no view `{}`: the demo has no config", text::line(view));
+            return Err(Failure::new(Exit::Usage, error).help("leave out --view"));
+        }
         let mut config = if common.config.is_empty() { demo_only(listen)? } else { first(&request)? };
         let child = demo_child()?;
         let clash = |server: &&Server| server.alias == child.alias || server.alias.as_str() == CLOCK;
@@ -86,6 +90,12 @@ impl Plan {
         let servers = servers.map(server).collect::<Option<_>>()?;
         let config = Config { servers, ..Config::default() };
         Some(Self { config, clock: false, demo: false, led: false, lent: true, request: request(common, None) })
+    }
+
+    /// Returns the view that the command line names.
+    pub(crate) fn view(&self) -> Option<&str> {
+        let named = self.request.flags.iter().find(|(name, _)| name == "view");
+        named.map(|(_, view)| view.as_str())
     }
 
     /// Reports whether the servers are known only from a daemon.
@@ -221,6 +231,7 @@ fn request(common: &Common, listen: Option<SocketAddr>) -> LoadRequest {
     request.project_directory.clone_from(&common.project);
     request.approved = approved();
     request.keyring = mcp_host::auth::keyring();
+    request.flags.extend(common.view.iter().map(|view| ("view".to_owned(), view.clone())));
     request.flags.extend(listen.map(|listen| ("listen".to_owned(), listen.to_string())));
     request
 }

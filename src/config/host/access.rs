@@ -11,6 +11,7 @@ use super::HostSettings;
 use super::oauth::{self, HostOAuth};
 use crate::config::fields::Field;
 use crate::config::report::Report;
+use crate::config::tools::refuse_rest;
 use crate::hex;
 
 /// How clients of the endpoint authenticate.
@@ -49,13 +50,22 @@ pub struct BearerClient {
     pub name: String,
     /// The SHA-256 of the token.
     pub hash: [u8; 32],
+    /// The views that it may use, its own one first; empty means any.
+    pub views: Vec<String>,
 }
 
 impl BearerClient {
     /// Returns the client with this name and token; `None` if the name is not allowed.
     #[must_use]
     pub fn of_token(name: &str, token: &str) -> Option<Self> {
-        is_name(name).then(|| Self { name: name.to_owned(), hash: Sha256::digest(token).into() })
+        let views = Vec::new();
+        is_name(name).then(|| Self { name: name.to_owned(), hash: Sha256::digest(token).into(), views })
+    }
+
+    /// Lets it use these views and no others. The first one is its own: the one that it gets if it chooses none.
+    #[must_use]
+    pub fn views(self, views: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { views: views.into_iter().map(Into::into).collect(), ..self }
     }
 }
 
@@ -182,6 +192,7 @@ fn clients(field: &Field<'_>, report: &mut Report) -> Option<Vec<BearerClient>> 
             let problem = report.problem(entry.at, &entry.path, "a client cannot be called that");
             problem.help("use up to 64 letters, digits, - _ and .");
         }
+        let Some((entry, views)) = token(entry, report) else { continue };
         let Some(text) = entry.text(report) else { continue };
         // A wrong text is not shown in the message: it may be the token itself.
         let Some(hash) = text.strip_prefix(SCHEME).and_then(digits) else {
@@ -193,12 +204,35 @@ fn clients(field: &Field<'_>, report: &mut Report) -> Option<Vec<BearerClient>> 
             let text = format!("this is also the token of {:?}, so it would not identify the caller", same.name);
             report.problem(entry.at, &entry.path, text).help(MINT);
         }
-        clients.push(BearerClient { name: name.to_owned(), hash });
+        clients.push(BearerClient { name: name.to_owned(), hash, views });
     }
     Some(clients)
 }
 
-fn is_name(name: &str) -> bool {
+/// Returns the field with the hash of a token, and the views of its client. The entry is the hash itself, or an object
+/// with both.
+fn token<'a>(entry: Field<'a>, report: &mut Report) -> Option<(Field<'a>, Vec<String>)> {
+    if entry.node.members().is_none() {
+        return Some((entry, Vec::new()));
+    }
+    let mut fields = entry.fields(report)?;
+    let hash = fields.take(&["hash"], report);
+    let views = fields.take(&["views"], report).map(|field| (field.texts(report), field));
+    refuse_rest(fields, &["hash", "views"], report);
+    if let Some((views, field)) = &views
+        && views.is_empty()
+    {
+        let problem = report.problem(field.at, &field.path, "the client may use no view");
+        problem.help("name at least one, or remove the key: then it may use any");
+    }
+    let Some(hash) = hash else {
+        report.problem(entry.at, &entry.path, "`hash` is missing").help(MINT);
+        return None;
+    };
+    Some((hash, views.map(|(views, _)| views).unwrap_or_default()))
+}
+
+pub(super) fn is_name(name: &str) -> bool {
     let fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=64).contains(&name.len()) && name.bytes().all(fine)
 }

@@ -68,7 +68,7 @@ impl Layers {
 }
 
 /// How many levels of nesting are read in a layer; deeper levels are cut off.
-const LEVELS: usize = 8;
+const LEVELS: usize = 24;
 
 /// Returns whether this is an object. Adds a problem to the report if not, and for duplicate keys in it, of which the
 /// merge would lose one.

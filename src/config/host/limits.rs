@@ -103,6 +103,8 @@ keys! {
         oauth_request: positive_time -> Duration = seconds(10),
         /// How long a person may take to sign in.
         login: positive_time -> Duration = seconds(10 * 60),
+        /// The number of views (`host.views`).
+        views: positive_count -> usize = 64,
         /// The number of HTTP redirects that one request to a server follows; all must stay within the server's origin.
         redirects: count -> usize = 3,
     }

@@ -10,7 +10,9 @@ mod limits;
 mod oauth;
 mod secrets;
 mod threads;
+mod views;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -24,17 +26,20 @@ use self::layers::Layers;
 pub use self::limits::Limits;
 pub use self::oauth::HostOAuth;
 pub use self::secrets::{SecretKey, Secrets, StoreKind};
+pub(crate) use self::views::ALL as ALL_VIEW;
+pub use self::views::{Audience, ReadOnly, View};
 use super::fields::{Field, Fields};
 use super::inherit;
 use super::rate::{self, Rates};
 use super::report::Report;
+use super::secret::Secret;
 use super::syntax::Node;
 use super::validate::Validate;
 use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 24] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
@@ -57,6 +62,8 @@ const KEYS: [&str; 22] = [
     "threads",
     "tls",
     "validate",
+    "view",
+    "views",
 ];
 
 /// The settings of the host.
@@ -117,8 +124,14 @@ pub struct HostSettings {
     pub validate: Validate,
     /// How often tools may be called.
     pub rates: Rates,
+    /// The views, by name. The view `all` exists even if it is not among them.
+    pub views: BTreeMap<String, View>,
+    /// The view of clients that choose none.
+    pub default_view: String,
     /// Limits on sizes, counts and times.
     pub limits: Limits,
+    /// Values of variables that views set arguments to. They must not be shown.
+    pub(crate) hidden: Vec<Secret>,
 }
 
 impl Default for HostSettings {
@@ -145,7 +158,10 @@ impl Default for HostSettings {
             secrets: Secrets::default(),
             validate: Validate::default(),
             rates: Rates::default(),
+            views: BTreeMap::new(),
+            default_view: ALL_VIEW.to_owned(),
             limits: Limits::default(),
+            hidden: Vec::new(),
         }
     }
 }
@@ -251,6 +267,8 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     if let Some(field) = fields.take(&["limits"], report) {
         settings.limits.read(&field, report);
     }
+    views::fill(settings, &mut fields, report);
+    views::check_clients(settings, node, report);
     lacking(&mut fields, report);
     fields.finish(&KEYS, report);
 }

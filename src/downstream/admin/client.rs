@@ -14,9 +14,13 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Config, HostAuth, Join};
 use crate::glob;
 use crate::hex;
+use crate::protocol::Theirs;
 
 /// The revision of the `client` request.
 const VERSION: u8 = 1;
+/// The revision of a request that names a view. A daemon that knows no views refuses it, and so shows nothing that the
+/// view leaves out.
+const WITH_VIEW: u8 = 2;
 /// Our environment variables that are no settings of the daemon, or that only decide whether to join.
 const NO_SETTINGS: [&str; 3] = ["MCP_HOST_CONFIG", "MCP_HOST_SECRET_KEY", "MCP_HOST_JOIN"];
 /// An upper bound for the ids of questions (requests to clients), which no real client reaches.
@@ -53,6 +57,9 @@ pub struct Introduction {
     /// The highest request id that an earlier host used for a question to this client.
     #[serde(default)]
     asked: u64,
+    /// The view that the client wants; `None` means that of `host.view`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    view: Option<String>,
 }
 
 /// The first line that a client sends.
@@ -76,6 +83,7 @@ impl Introduction {
             settings: settings.filter(|name| is_setting(name)).collect(),
             any: false,
             asked: 0,
+            view: None,
         })
     }
 
@@ -89,6 +97,18 @@ impl Introduction {
     #[must_use]
     pub fn asked(self, asked: u64) -> Self {
         Self { asked, ..self }
+    }
+
+    /// Asks for a view of the daemon.
+    #[must_use]
+    pub fn view(self, view: Option<&str>) -> Self {
+        let v = if view.is_some() { WITH_VIEW } else { VERSION };
+        Self { v, view: view.map(str::to_owned), ..self }
+    }
+
+    /// Returns the view that the client wants.
+    pub(crate) fn wanted_view(&self) -> Option<&str> {
+        self.view.as_deref()
     }
 
     /// Reports whether the client has no config file, and so accepts whichever daemon runs.
@@ -132,6 +152,8 @@ pub enum Refusal {
     Never,
     /// All `host.limits.connections` are in use.
     Full,
+    /// The daemon has no view of that name.
+    View,
     /// The daemon is stopping.
     Stopping,
     /// A reason that this version does not know.
@@ -154,8 +176,8 @@ impl Grounds {
     /// Judges an introduction. Returns the environment variables (names or patterns) whose values the client must
     /// prove, or why it is refused. Reads the file system.
     pub(crate) fn judge(&self, client: &Introduction) -> Result<Vec<String>, No> {
-        if client.v != VERSION {
-            return Err((Refusal::Other, format!("this daemon knows version {VERSION} of the request")));
+        if !matches!((client.v, &client.view), (VERSION, None) | (WITH_VIEW, Some(_))) {
+            return Err((Refusal::Other, format!("this daemon knows version {WITH_VIEW} of the request")));
         }
         let join = self.config.host.join;
         if join == Some(Join::Never) {
@@ -163,6 +185,9 @@ impl Grounds {
         }
         if self.config.host.auth != HostAuth::None && join.is_none() {
             return Err((Refusal::Auth, "it has host.auth, and host.join is not set".to_owned()));
+        }
+        if let Some(view) = client.wanted_view().filter(|view| !self.config.host.has_view(view)) {
+            return Err((Refusal::View, format!("it has no view {:?}", Theirs(view))));
         }
         if client.any {
             return Ok(Vec::new());
@@ -280,6 +305,9 @@ mod tests {
         let wanted = Ok(vec!["MCP_HOST_LISTEN".to_owned(), "TOKEN".to_owned()]);
         assert_eq!(no(&Introduction { settings, ..same.clone() }), wanted);
         assert_eq!(no(&Introduction { v: 2, ..same.clone() }), Err(Refusal::Other));
+        assert!(no(&same.clone().view(Some("all"))).is_ok());
+        assert_eq!(no(&same.clone().view(Some("review"))), Err(Refusal::View));
+        assert_eq!(no(&Introduction { v: 1, ..same.clone().view(Some("all")) }), Err(Refusal::Other));
         assert_eq!(no(&Introduction { project: true, ..same.clone() }), Err(Refusal::Project));
         let mut twice = same.clone();
         twice.files.push("/other.json".into());

@@ -75,6 +75,8 @@ pub(crate) struct Admitted {
     pub(crate) arrival: Arrival,
     /// The highest request id that an earlier host used for a question to this client.
     pub(crate) asked: u64,
+    /// The view that it wants.
+    pub(crate) view: Option<String>,
 }
 
 /// Runs the dialog with a new client, and admits or refuses it (`None`). `grounds` is called on the blocking pool.
@@ -87,7 +89,7 @@ pub(crate) async fn receive(
     grounds: Result<impl FnOnce() -> Grounds + Send + 'static, No>,
 ) -> io::Result<Option<Admitted>> {
     let client = arrival.introduction.clone();
-    let asked = client.asked_before();
+    let (asked, view) = (client.asked_before(), client.wanted_view().map(str::to_owned));
     let judged = match grounds {
         Ok(grounds) => tokio::task::spawn_blocking(move || grounds().judge(&client)).await.map_err(io::Error::other)?,
         Err(no) => Err(no),
@@ -110,7 +112,7 @@ pub(crate) async fn receive(
         }
     }
     arrival.say(&Reply { client: ReplyBody::Word(OK.to_owned()) }).await?;
-    Ok(Some(Admitted { arrival, asked }))
+    Ok(Some(Admitted { arrival, asked, view }))
 }
 
 async fn refuse(mut arrival: Arrival, refusal: No) -> io::Result<Option<Admitted>> {

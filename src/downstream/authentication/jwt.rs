@@ -17,7 +17,7 @@ use jsonwebtoken::{
 use ring::signature as ring_signature;
 use ring::signature::{RsaPublicKeyComponents, UnparsedPublicKey};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The keys with which an issuer signs tokens.
 #[derive(Debug, Default)]
@@ -47,6 +47,8 @@ pub(super) struct TokenClaims {
     pub(super) scopes: Vec<String>,
     /// When the token stops being accepted, in seconds since 1970: its expiry plus the allowed clock skew.
     pub(super) until: u64,
+    /// Its claims, as they are written, apart from those that are read into other fields; `sub` is in both.
+    pub(super) all: Map<String, Value>,
 }
 
 /// Why a token is rejected.
@@ -69,6 +71,8 @@ struct Claims {
     scp: Option<Scopes>,
     /// A key that the token's sender would have to prove to hold.
     cnf: Option<Value>,
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -190,7 +194,9 @@ fn told(claims: Claims) -> Result<TokenClaims, Wrong> {
         let parts = || Duration::try_from_secs_f64(end.as_f64()?.round()).ok();
         end.as_u64().or_else(|| Some(parts()?.as_secs()))
     });
-    Ok(TokenClaims { subject, client, scopes, until: end.unwrap_or_default().saturating_add(LEEWAY) })
+    let mut all = claims.more;
+    all.extend(subject.clone().map(|subject| ("sub".to_owned(), subject.into())));
+    Ok(TokenClaims { subject, client, scopes, all, until: end.unwrap_or_default().saturating_add(LEEWAY) })
 }
 
 /// Describes an error in words that do not repeat the token's content.

@@ -13,11 +13,13 @@ mod jwt;
 mod keys;
 mod oauth;
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep_until};
 
 use self::bearer::Bearer;
@@ -49,6 +51,15 @@ pub(super) struct Proven {
     pub(super) principal: Principal,
     /// When the proof expires; `None` if it is valid until the config changes.
     until: Option<Until>,
+    /// What the token claims, if an issuer signed it.
+    claims: Option<Arc<SignedClaims>>,
+}
+
+/// What a token from an issuer claims.
+#[derive(Debug)]
+pub(super) struct SignedClaims {
+    scopes: Vec<String>,
+    all: Map<String, Value>,
 }
 
 /// When a proof expires, by the monotonic clock and by the wall clock: only the wall clock advances while the machine
@@ -140,15 +151,33 @@ impl Authentication {
 impl Proven {
     /// Creates a proof without expiry.
     fn lasting(principal: Principal) -> Self {
-        Self { principal, until: None }
+        Self { principal, until: None, claims: None }
     }
 
     /// Creates a proof that is valid until `end`, in seconds since 1970.
-    fn until(principal: Principal, end: u64) -> Self {
+    fn until(principal: Principal, end: u64, claims: SignedClaims) -> Self {
         let now = SystemTime::now();
         let left = Duration::from_secs(end).saturating_sub(now.duration_since(UNIX_EPOCH).unwrap_or_default());
         let left = left.min(LONGEST);
-        Self { principal, until: Some(Until { at: Instant::now() + left, outside: now + left }) }
+        Self {
+            principal,
+            until: Some(Until { at: Instant::now() + left, outside: now + left }),
+            claims: Some(Arc::new(claims)),
+        }
+    }
+
+    /// Reports whether the token claims this: the text, or a list in which it is.
+    pub(super) fn claim(&self, name: &str, value: &str) -> bool {
+        match self.claims.as_ref().and_then(|claims| claims.all.get(name)) {
+            Some(Value::Array(items)) => items.iter().any(|item| item.as_str() == Some(value)),
+            Some(claimed) => claimed.as_str() == Some(value),
+            None => false,
+        }
+    }
+
+    /// Reports whether the token has this scope.
+    pub(super) fn has_scope(&self, scope: &str) -> bool {
+        self.claims.as_ref().is_some_and(|claims| claims.scopes.iter().any(|known| known == scope))
     }
 
     /// Reports whether the proof expires.

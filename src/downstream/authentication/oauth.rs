@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::jwt::{self, KeySet, TokenClaims, TokenPolicy, Wrong};
 use super::keys::{Fetch, Keys, Unavailable};
-use super::{AuthProgress, AuthResult, Lack, Proven, challenged, token};
+use super::{AuthProgress, AuthResult, Lack, Proven, SignedClaims, challenged, token};
 use crate::auth::{IssuerKeys, well_known};
 use crate::config::{HostOAuth, Limits};
 use crate::downstream::guard::Denied;
@@ -125,14 +125,14 @@ impl ResourceServer {
             None => jwt::header(token).and(Err(Wrong::UnknownKey)),
         };
         match judged {
-            Ok(told) => AuthProgress::Done(inner.admit(&told)),
+            Ok(told) => AuthProgress::Done(inner.admit(told)),
             Err(Wrong::Token(reason)) => AuthProgress::Done(Err(inner.invalid(reason))),
             Err(Wrong::UnknownKey) => {
                 let (inner, token) = (inner.clone(), token.to_owned());
                 AuthProgress::Pending(Box::pin(async move {
                     let keys = inner.keys.anew().await.map_err(|Unavailable| unavailable())?;
                     match inner.judge(&token, &keys) {
-                        Ok(told) => inner.admit(&told),
+                        Ok(told) => inner.admit(told),
                         Err(Wrong::Token(reason)) => Err(inner.invalid(reason)),
                         Err(Wrong::UnknownKey) => {
                             Err(inner.invalid("the token is not signed with a key of the issuer"))
@@ -150,13 +150,13 @@ impl Inner {
     }
 
     /// Checks the scopes of a valid token.
-    fn admit(&self, told: &TokenClaims) -> AuthResult {
+    fn admit(&self, told: TokenClaims) -> AuthResult {
         if !self.settings.scopes.iter().all(|scope| told.scopes.contains(scope)) {
             let reason = "the token lacks a scope that the endpoint wants (host.auth.scopes)";
             return Err(challenged(StatusCode::FORBIDDEN, reason, self.challenges.insufficient.clone()));
         }
         let principal = Principal::oauth(&self.wanted.issuer, told.subject.as_deref(), told.client.as_deref());
-        Ok(Proven::until(principal, told.until))
+        Ok(Proven::until(principal, told.until, SignedClaims { scopes: told.scopes, all: told.all }))
     }
 
     fn lacks(&self, lack: &Lack) -> Denied {

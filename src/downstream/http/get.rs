@@ -10,24 +10,20 @@ use super::replay::{self, From, Reader, Record};
 use super::session::{STANDALONE, Session, Use};
 use super::stream::{Events, Source, Work};
 use super::wires::HttpWire;
-use super::{Door, body, headers};
+use super::{Asker, Door, body, headers};
 use crate::downstream::authentication::Proven;
 use crate::downstream::classify::{self, Eras};
 use crate::protocol::ProtocolVersion;
-use crate::router::Principal;
+use crate::router::Identity;
 
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Serves a GET.
-pub(super) fn get(
-    door: &Arc<Door>,
-    proven: &Proven,
-    headers: &HeaderMap,
-    wire: &HttpWire,
-) -> Result<Response, Refusal> {
+pub(super) fn get(door: &Arc<Door>, asker: &Asker, headers: &HeaderMap, wire: &HttpWire) -> Result<Response, Refusal> {
+    let proven = &asker.proven;
     body::check_accept(headers, &["text/event-stream"])?;
     check_version(door, headers)?;
-    let in_use = door.session(&proven.principal, headers)?;
+    let in_use = door.session(&asker.identity, headers)?;
     if door.stopping.is_cancelled() {
         return Err(Refusal::busy("shutting down"));
     }
@@ -46,9 +42,9 @@ pub(super) fn get(
 }
 
 /// Serves a DELETE.
-pub(super) fn delete(door: &Arc<Door>, principal: &Principal, headers: &HeaderMap) -> Result<Response, Refusal> {
+pub(super) fn delete(door: &Arc<Door>, identity: &Identity, headers: &HeaderMap) -> Result<Response, Refusal> {
     check_version(door, headers)?;
-    let in_use = door.session(principal, headers)?;
+    let in_use = door.session(identity, headers)?;
     door.end(in_use.session());
     Ok(answer::bare(StatusCode::NO_CONTENT))
 }

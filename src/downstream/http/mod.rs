@@ -6,6 +6,7 @@
 
 mod answer;
 mod body;
+mod chosen;
 mod connection;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
@@ -49,8 +50,9 @@ pub(crate) use self::threads::Threads;
 use self::wires::Wires;
 use super::admin::Guests;
 use super::classify::Eras;
+use crate::downstream::authentication::Proven;
 use crate::queues::STUCK;
-use crate::router::{DoorLoad, Holds, Principal, Router};
+use crate::router::{DoorLoad, Holds, Identity, Principal, Router};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 /// How long the door pauses after `accept` fails, most likely for lack of file descriptors.
@@ -77,6 +79,12 @@ impl Default for Settings {
     fn default() -> Self {
         Self { tls: None, eras: Eras::Both, sse: true, guests: Guests::default(), threads: Arc::default() }
     }
+}
+
+/// Who sends a request, and how that is proven.
+struct Asker {
+    proven: Proven,
+    identity: Identity,
 }
 
 /// The state that all requests share.
@@ -220,13 +228,13 @@ impl Holds for Door {
 }
 
 impl Door {
-    /// Returns the session that a request's headers name, if the session belongs to the principal.
-    fn session(&self, principal: &Principal, headers: &HeaderMap) -> Result<Use, Refusal> {
+    /// Returns the session that a request's headers name, if the session belongs to the principal and uses the view.
+    fn session(&self, identity: &Identity, headers: &HeaderMap) -> Result<Use, Refusal> {
         let Some(value) = body::single(headers, &SESSION)? else {
             let reason = "`Mcp-Session-Id` is missing: send `initialize` first and name its session from then on";
             return Err(Refusal::new(StatusCode::BAD_REQUEST, reason));
         };
-        Key::parse(value.as_bytes()).and_then(|key| self.sessions.find(&key, principal)).ok_or_else(|| {
+        Key::parse(value.as_bytes()).and_then(|key| self.sessions.find(&key, identity)).ok_or_else(|| {
             Refusal::new(StatusCode::NOT_FOUND, "there is no such session (any more): send `initialize` again")
         })
     }
@@ -283,9 +291,14 @@ impl Door {
                 return Arc::clone(&now);
             }
             let Some(change) = self.rules.take() else { continue };
-            for session in self.sessions.all().iter().filter(|session| !change.keeps(session.principal())) {
+            let keeps = |session: &Session| {
+                change.keeps(session.principal()) && change.keeps_view(session.principal(), session.client.chosen())
+            };
+            for session in self.sessions.all().iter().filter(|session| !keeps(session)) {
                 self.end(session);
             }
+            let gone = |identity: &Identity| !change.keeps_view(&identity.principal, &identity.view.name);
+            self.router.pool().close_if(gone);
             if let Some(table) = &self.sse {
                 table.end_unless_kept(&change);
             }

@@ -18,11 +18,10 @@ use super::replay::{From, Record};
 use super::session::{Key, Use};
 use super::stream::{DECIDE, Events, Source};
 use super::wires::HttpWire;
-use super::{Door, SESSION, body, headers, stateless};
-use crate::downstream::authentication::Proven;
+use super::{Asker, Door, SESSION, body, headers, stateless};
 use crate::downstream::classify::{self, Eras, Route};
 use crate::protocol::{ErrorObject, Malformed, Message, Method, ProtocolVersion, Request, Response, batch};
-use crate::router::{Client, Mailbox, Principal, Via};
+use crate::router::{Client, Identity, Mailbox, Via};
 
 /// Resolves to the answer to a request, or to the answers to all requests in a batch.
 type Replies = Pin<Box<dyn Future<Output = Vec<Response>> + Send>>;
@@ -31,10 +30,10 @@ type Replies = Pin<Box<dyn Future<Output = Vec<Response>> + Send>>;
 pub(super) async fn post(
     door: &Arc<Door>,
     wire: &HttpWire,
-    proven: &Proven,
+    asker: &Asker,
     request: HttpRequest,
 ) -> Result<HttpResponse, Refusal> {
-    let principal = &proven.principal;
+    let (principal, identity) = (&asker.proven.principal, &asker.identity);
     let (head, body) = request.into_parts();
     let headers = head.headers;
     body::check_type(&headers)?;
@@ -45,7 +44,7 @@ pub(super) async fn post(
         Ok(message) => message,
         Err(malformed) => {
             return match batch(&bytes).filter(|_| door.eras != Eras::Modern) {
-                Some(items) => self::items(door, principal, &headers, &items, wire).await,
+                Some(items) => self::items(door, identity, &headers, &items, wire).await,
                 None => Err(malformed.into()),
             };
         }
@@ -61,10 +60,10 @@ pub(super) async fn post(
     }
     let route = classify::route(message, version, door.eras);
     match route.map_err(|error| about(Refusal::judged(error)))? {
-        Route::Session(message) => session(door, principal, &headers, message, wire).await.map_err(about),
+        Route::Session(message) => session(door, identity, &headers, message, wire).await.map_err(about),
         Route::Stateless(request, envelope) => {
             wire.lets_go();
-            stateless::serve(door, proven, &headers, request, envelope, wire).await
+            stateless::serve(door, asker, &headers, request, envelope, wire).await
         }
         // Over HTTP a client withdraws a modern request by closing its stream, so the notification has no effect.
         Route::Notice(_) => Ok(answer::accepted()),
@@ -74,7 +73,7 @@ pub(super) async fn post(
 /// Handles a message that belongs to a session, or opens one.
 async fn session(
     door: &Arc<Door>,
-    principal: &Principal,
+    identity: &Identity,
     headers: &HeaderMap,
     message: Message,
     wire: &HttpWire,
@@ -82,11 +81,11 @@ async fn session(
     let message = match message {
         // Whatever session id the client sends, `initialize` opens a new session with an id of ours.
         Message::Request(request) if request.method == Method::Initialize => {
-            return initialize(door, principal, &request, wire);
+            return initialize(door, identity, &request, wire);
         }
         message => message,
     };
-    let in_use = door.session(principal, headers)?;
+    let in_use = door.session(identity, headers)?;
     let client = &in_use.session().client;
     match message {
         Message::Request(request) => {
@@ -105,7 +104,7 @@ async fn session(
 
 fn initialize(
     door: &Arc<Door>,
-    principal: &Principal,
+    identity: &Identity,
     request: &Request,
     wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
@@ -113,7 +112,7 @@ fn initialize(
     if door.stopping.is_cancelled() {
         return Err(about(Refusal::busy("shutting down")));
     }
-    let place = door.reserve(principal).map_err(about)?;
+    let place = door.reserve(&identity.principal).map_err(about)?;
     let key = Key::mint().map_err(|error| {
         tracing::error!(%error, "no randomness for a session id");
         about(Refusal::busy("no session id could be created"))
@@ -121,7 +120,7 @@ fn initialize(
     let id = Some(request.id.clone());
     let account = door.router.queues().account();
     let outlet = wire.outlet(&account);
-    let (client, result) = match door.router.open(principal.clone(), request.params.as_ref(), account) {
+    let (client, result) = match door.router.open(identity.clone(), request.params.as_ref(), account) {
         Ok(opened) => opened,
         Err(error) => return Ok(answer::json(outlet.pieces(Response { id, outcome: Err(error) }.frame()))),
     };
@@ -158,13 +157,13 @@ impl Drop for Undecided {
 /// Handles a batch: its requests run concurrently, and one response has all answers (2025-03-26).
 async fn items(
     door: &Arc<Door>,
-    principal: &Principal,
+    identity: &Identity,
     headers: &HeaderMap,
     items: &[Bytes],
     wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
     let messages = classify::batch(items, headers::version(headers)).map_err(Refusal::judged)?;
-    let in_use = door.session(principal, headers)?;
+    let in_use = door.session(identity, headers)?;
     let client = &in_use.session().client;
     if client.revision() != ProtocolVersion::V2025_03_26 {
         return Err(Refusal::judged(classify::no_batches()));

@@ -20,8 +20,8 @@ use super::body::Request;
 use super::halved::{Arriving, Served};
 use super::rules::Now;
 use super::wires::HttpWire;
-use super::{Door, get, page, post, sse};
-use crate::downstream::authentication::{AuthProgress, AuthResult, PendingAuth, Proven};
+use super::{Asker, Door, chosen, get, page, post, sse};
+use crate::downstream::authentication::{AuthProgress, AuthResult, PendingAuth};
 use crate::downstream::classify::Eras;
 use crate::downstream::peer::Peer;
 use crate::upstream::StateName;
@@ -50,8 +50,17 @@ const ROUTES: [(&str, Endpoint); 6] = [
 const JSON: [(HeaderName, &str); 1] = [(CONTENT_TYPE, "application/json")];
 
 impl Endpoint {
-    fn of(path: &str) -> Option<Self> {
-        ROUTES.iter().find(|(known, _)| *known == path).map(|(_, route)| *route)
+    /// Returns the route of a path, and the view that the path names (`/mcp/VIEW`, `/sse/VIEW`).
+    fn of(path: &str) -> (Option<Self>, Option<&str>) {
+        if let Some((_, route)) = ROUTES.iter().find(|(known, _)| *known == path) {
+            return (Some(*route), None);
+        }
+        let below = |head: &str| path.strip_prefix(head).filter(|view| !view.is_empty() && !view.contains('/'));
+        match (below("/mcp/"), below("/sse/")) {
+            (Some(view), _) => (Some(Self::Mcp), Some(view)),
+            (_, Some(view)) => (Some(Self::Sse), Some(view)),
+            _ => (None, None),
+        }
     }
 
     /// Reports whether a client may use the route without a token, such as a supervisor.
@@ -109,7 +118,7 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
             let refusal = Refusal::new(status, "too many headers (host.limits.headers)");
             return at_once(answer(refusal.into_response()));
         }
-        let route = Endpoint::of(uri.path());
+        let (route, _) = Endpoint::of(uri.path());
         if let Some(metadata) = rules.authentication.metadata(uri.path()) {
             let metadata = only_read(request.method(), answer::text(JSON, metadata.to_owned()));
             return at_once(answer(metadata.unwrap_or_else(Refusal::into_response)));
@@ -212,9 +221,18 @@ async fn serve(
             let (head, page) = page::page(is_tls, request.uri(), request.headers());
             only_read(request.method(), answer::text(head, page))
         }
-        (Some(Endpoint::Mcp), _, Ok(proven)) => mcp(door, wire, &proven, request).await,
+        (Some(Endpoint::Mcp), _, Ok(proven)) => {
+            match chosen::choose(&door.rules(), Endpoint::of(request.uri().path()).1, request.headers(), &proven) {
+                Ok(identity) => mcp(door, wire, Asker { proven, identity }, request).await,
+                Err(refused) => Err(refused),
+            }
+        }
         (Some(Endpoint::Sse), Some(table), Ok(proven)) => match *request.method() {
-            Method::GET => sse::get(door, table, &proven, request.headers(), wire),
+            Method::GET => {
+                let path = Endpoint::of(request.uri().path()).1;
+                chosen::choose(&door.rules(), path, request.headers(), &proven)
+                    .and_then(|identity| sse::get(door, table, &Asker { proven, identity }, request.headers(), wire))
+            }
             // A client that tries Streamable HTTP first learns from this status that it is not served at this path.
             _ => Err(Refusal::only("GET")),
         },
@@ -227,11 +245,11 @@ async fn serve(
     answer.unwrap_or_else(Refusal::into_response)
 }
 
-async fn mcp(door: &Arc<Door>, wire: &HttpWire, proven: &Proven, request: Request) -> Result<Response, Refusal> {
+async fn mcp(door: &Arc<Door>, wire: &HttpWire, asker: Asker, request: Request) -> Result<Response, Refusal> {
     match *request.method() {
-        Method::POST => post::post(door, wire, proven, request).await,
-        Method::GET => get::get(door, proven, request.headers(), wire),
-        Method::DELETE => get::delete(door, &proven.principal, request.headers()),
+        Method::POST => post::post(door, wire, &asker, request).await,
+        Method::GET => get::get(door, &asker, request.headers(), wire),
+        Method::DELETE => get::delete(door, &asker.identity, request.headers()),
         _ if door.eras == Eras::Modern => Err(Refusal::post_only()),
         _ => Err(Refusal::method()),
     }
@@ -293,6 +311,21 @@ mod tests {
         assert_eq!(paths, known, "a new route must only read");
         let open: Vec<_> = ROUTES.iter().filter(|(_, route)| route.is_open()).map(|(path, _)| *path).collect();
         assert_eq!(open, ["/healthz", "/readyz"], "served without a token");
+    }
+
+    #[test]
+    fn a_path_may_name_a_view() {
+        for (path, route, view) in [
+            ("/mcp", Some(Endpoint::Mcp), None),
+            ("/mcp/review", Some(Endpoint::Mcp), Some("review")),
+            ("/sse/review", Some(Endpoint::Sse), Some("review")),
+            ("/mcp/", None, None),
+            ("/mcp/a/b", None, None),
+            ("/messages/review", None, None),
+            ("/mcpx", None, None),
+        ] {
+            assert_eq!(Endpoint::of(path), (route, view), "{path}");
+        }
     }
 
     #[test]

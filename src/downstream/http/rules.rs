@@ -34,12 +34,14 @@ pub(super) struct Now {
     pub(super) guard: Guard,
     pub(super) authentication: Authentication,
     pub(super) tls: Option<TlsAcceptor>,
+    /// Whether clients can get another view than `all`.
+    has_views: bool,
 }
 
 /// A change of the access rules.
 pub(super) struct Change {
-    before: Arc<Now>,
-    after: Arc<Now>,
+    pub(super) before: Arc<Now>,
+    pub(super) after: Arc<Now>,
 }
 
 impl Change {
@@ -101,13 +103,25 @@ impl Now {
             guard: Guard::new(own, &of.allowed_hosts, &of.allowed_origins),
             authentication: Authentication::new(&of, before),
             tls,
+            has_views: Self::judge_views(&of),
             of,
         }
     }
 
+    /// Returns the settings that the rules were built from.
+    pub(super) fn settings(&self) -> &HostSettings {
+        &self.of
+    }
+
+    /// Reports whether clients can get another view than `all`.
+    pub(super) fn has_views(&self) -> bool {
+        self.has_views
+    }
+
     /// Returns the same rules, marked as up to date with these settings.
     fn as_of(&self, of: Arc<HostSettings>) -> Self {
-        Self { of, guard: self.guard.clone(), authentication: self.authentication.clone(), tls: self.tls.clone() }
+        let (guard, authentication, tls) = (self.guard.clone(), self.authentication.clone(), self.tls.clone());
+        Self { has_views: Self::judge_views(&of), of, guard, authentication, tls }
     }
 
     /// Reads the certificate again: files are renewed under the same names. If the new certificate is unusable, the old

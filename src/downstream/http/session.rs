@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::replay::{KEPT_FOR, Record};
 use crate::hex;
 use crate::lock::lock;
-use crate::router::{Client, Principal};
+use crate::router::{Client, Identity, Principal};
 
 /// A session id: 256 random bits, written in hex.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -179,10 +179,13 @@ impl Sessions {
         drop(place);
     }
 
-    /// Finds the session with this id if it belongs to the principal, and marks it as in use.
-    pub(super) fn find(&self, key: &Key, principal: &Principal) -> Option<Use> {
+    /// Finds the session with this id if it belongs to the principal and uses the view, and marks it as in use.
+    pub(super) fn find(&self, key: &Key, identity: &Identity) -> Option<Use> {
         let table = self.lock();
-        let session = table.get(key).filter(|session| session.principal == *principal && !session.is_cut())?;
+        let is_its = |session: &&Arc<Session>| {
+            session.principal == identity.principal && *session.client.chosen() == identity.view.name
+        };
+        let session = table.get(key).filter(is_its).filter(|session| !session.is_cut())?;
         session.active.fetch_add(1, Ordering::Relaxed);
         Some(Use(Arc::clone(session)))
     }

@@ -25,14 +25,14 @@ use super::rules::Change;
 use super::session::{Key, SessionPlace};
 use super::stream::{COMMENT, KEEP_ALIVE};
 use super::wires::HttpWire;
-use super::{Door, body, headers};
+use super::{Asker, Door, body, chosen, headers};
 use crate::downstream::authentication::Proven;
 use crate::downstream::calls::Calls;
 use crate::downstream::classify::{self, Eras, Header, Route};
 use crate::lock::lock;
 use crate::protocol::{ErrorObject, Frame, Message, Method, ProtocolVersion, Request, Response, batch, code};
 use crate::queues::Account;
-use crate::router::{Client, Principal, Via};
+use crate::router::{Client, Identity, Principal, Via, Viewed};
 
 /// How long a client may take from its GET to `initialize`.
 const HELLO: Duration = Duration::from_secs(60);
@@ -52,6 +52,8 @@ struct SseEntry {
     /// The owner. When the proof expires, no new request starts, and the stream ends once the running ones are
     /// answered.
     proven: Proven,
+    /// The view that the session uses.
+    view: Viewed,
     said: mpsc::Sender<(usize, Message)>,
     /// The bytes that wait in `said`.
     bytes: AtomicUsize,
@@ -82,10 +84,11 @@ struct SseSession {
 pub(super) fn get(
     door: &Arc<Door>,
     table: &Table,
-    proven: &Proven,
+    asker: &Asker,
     headers: &HeaderMap,
     wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
+    let Asker { proven, identity } = asker;
     body::check_accept(headers, &["text/event-stream"])?;
     check_version(headers)?;
     if door.stopping.is_cancelled() {
@@ -101,6 +104,7 @@ pub(super) fn get(
     let outlet = wire.outlet(&account);
     let entry = Arc::new(SseEntry {
         proven: proven.clone(),
+        view: identity.view.clone(),
         said: sender,
         bytes: AtomicUsize::new(0),
         client: OnceLock::new(),
@@ -143,6 +147,7 @@ pub(super) async fn post(
     body::check_type(&head.headers)?;
     check_version(&head.headers)?;
     let entry = table.find(head.uri.query(), principal)?;
+    chosen::check(&head.headers, &entry.view.name)?;
     let bytes = body::read(body, door.router.limits().body, principal, &door.bodies).await?;
     let message = match Message::parse_within(&bytes, door.router.limits().depth) {
         Ok(message) => message,
@@ -194,9 +199,13 @@ impl Table {
         }
     }
 
-    /// Ends the sessions whose owner's proof no longer holds after a change of the access rules.
+    /// Ends the sessions whose owner's proof no longer holds after a change of the access rules, or whose view its owner may no longer use.
     pub(super) fn end_unless_kept(&self, change: &Change) {
-        for entry in self.lock().values().filter(|entry| !change.keeps(&entry.proven.principal)) {
+        let keeps = |entry: &SseEntry| {
+            let principal = &entry.proven.principal;
+            change.keeps(principal) && change.keeps_view(principal, &entry.view.name)
+        };
+        for entry in self.lock().values().filter(|entry| !keeps(entry)) {
             entry.end.cancel();
         }
     }
@@ -315,8 +324,9 @@ impl SseSession {
         let outcome = match request.method {
             Method::Ping => Ok(classify::pong()),
             Method::Initialize => {
+                let (principal, view) = (self.entry.proven.principal.clone(), self.entry.view.clone());
                 let opened = self.door.router.open(
-                    self.entry.proven.principal.clone(),
+                    Identity { principal, view },
                     request.params.as_ref(),
                     self.entry.account.clone(),
                 );

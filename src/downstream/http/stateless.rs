@@ -16,7 +16,7 @@ use super::answer::{self, Body, Refusal, Response as HttpResponse};
 use super::outlet::Outlet;
 use super::stream::{COMMENT, DECIDE, KEEP_ALIVE};
 use super::wires::HttpWire;
-use super::{Door, headers};
+use super::{Asker, Door, headers};
 use crate::downstream::authentication::Proven;
 use crate::downstream::call::{PendingOutcome, Progress, RunningCall, Step};
 use crate::downstream::classify::Envelope;
@@ -26,13 +26,13 @@ use crate::router::{Mailbox, Via};
 /// Serves the request.
 pub(super) async fn serve(
     door: &Arc<Door>,
-    proven: &Proven,
+    asker: &Asker,
     headers: &HeaderMap,
     request: Request,
     envelope: Envelope,
     wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
-    let id = request.id.clone();
+    let (proven, id) = (&asker.proven, request.id.clone());
     let about = |refusal: Refusal| refusal.about(Some(id.clone()));
     headers::check(headers, &request).map_err(|error| about(Refusal::judged(error)))?;
     if door.stopping.is_cancelled() {
@@ -42,7 +42,7 @@ pub(super) async fn serve(
     let client = door
         .router
         .pool()
-        .get(proven.principal.clone(), &envelope.capabilities, envelope.affinity.as_deref())
+        .get(asker.identity.clone(), &envelope.capabilities, envelope.affinity.as_deref())
         .map_err(|error| about(Refusal::busy(&error.message)))?;
     let routed = door.router.look_up(&client, request);
     let request = &routed.request;

@@ -7,12 +7,12 @@
 use tokio_util::sync::CancellationToken;
 
 use crate::protocol::{Message, Method, Notification, Raw};
-use crate::router::Principal;
+use crate::router::Identity;
 
-/// A guest's principal, and how far its messages were handled.
+/// A guest's principal and view, and how far its messages were handled.
 #[derive(Debug)]
 pub(crate) struct Guest {
-    pub(crate) principal: Principal,
+    pub(crate) identity: Identity,
     /// The highest request id that an earlier daemon used for a question (a request to the client).
     pub(crate) asked: u64,
     /// Ends the guest's running requests when canceled; each still gets an answer.
@@ -27,8 +27,8 @@ pub(crate) struct Guest {
 const LEAVING: &str = "notifications/mcp-host/leaving";
 
 impl Guest {
-    pub(crate) fn new(principal: Principal, asked: u64) -> Self {
-        Self { principal, asked, ending: CancellationToken::new(), taken: 0, left: false }
+    pub(crate) fn new(identity: Identity, asked: u64) -> Self {
+        Self { identity, asked, ending: CancellationToken::new(), taken: 0, left: false }
     }
 
     /// Counts one more message; returns false if the guest was told to leave, so that the message is no longer taken.

@@ -30,7 +30,7 @@ use crate::protocol::{
     ErrorObject, Message, Method, Notification, ProtocolVersion, Request, RequestId, Response, Theirs, batch, code,
 };
 use crate::queues::Account;
-use crate::router::{Client, ClientStay, Mailbox, Principal, Router, Via};
+use crate::router::{Client, ClientStay, Identity, Mailbox, Principal, Router, Via};
 
 /// The number of waiting bytes that triggers a write even though more may be ready.
 const BATCH: usize = 64 * 1024;
@@ -137,6 +137,8 @@ where
     W: AsyncWrite + Unpin + Send,
 {
     let Origin { guest, asked } = origin;
+    let identity =
+        guest.as_ref().map_or_else(|| Identity::by_default(Principal::local()), |guest| guest.identity.clone());
     let account = router.queues().account();
     let pipe = format!("{OURS}pipe {}", PIPES.fetch_add(1, Ordering::Relaxed));
     let mut door = Door {
@@ -145,7 +147,7 @@ where
         session: Session {
             router,
             eras,
-            principal: guest.as_ref().map_or_else(Principal::local, |guest| guest.principal.clone()),
+            identity,
             guest,
             asked,
             client: None,
@@ -184,7 +186,7 @@ struct Door<R, W> {
 struct Session {
     router: Router,
     eras: Eras,
-    principal: Principal,
+    identity: Identity,
     /// The state of a client that connected through the daemon's socket.
     guest: Option<Guest>,
     /// The highest request id that another host used for a question to this client: our ids start above it.
@@ -481,7 +483,7 @@ impl Session {
             return self.refuse(Some(id), ErrorObject::new(code::INVALID_REQUEST, text));
         }
         let word = envelope.affinity.as_deref().unwrap_or(&self.pipe);
-        let client = match self.router.pool().get(self.principal.clone(), &envelope.capabilities, Some(word)) {
+        let client = match self.router.pool().get(self.identity.clone(), &envelope.capabilities, Some(word)) {
             Ok(client) => client,
             Err(error) => return self.refuse(Some(id), error),
         };
@@ -491,7 +493,12 @@ impl Session {
             }
             self.places.push_back(client.stay());
         }
-        self.router.clients().roster().seen(&self.principal, envelope.info.as_ref(), &request.method, Via::Stdio);
+        self.router.clients().roster().seen(
+            &self.identity.principal,
+            envelope.info.as_ref(),
+            &request.method,
+            Via::Stdio,
+        );
         let leg = Mailbox::of_modern(self.router.limits(), self.account.clone(), envelope.level.as_deref());
         let is_listen = request.method == Method::Listen;
         let method = request.method.clone();
@@ -520,7 +527,7 @@ impl Session {
         let outcome = match request.method {
             Method::Ping => Ok(classify::pong()),
             Method::Initialize => {
-                let opened = self.router.open(self.principal.clone(), request.params.as_ref(), self.account.clone());
+                let opened = self.router.open(self.identity.clone(), request.params.as_ref(), self.account.clone());
                 opened.map(|(client, result)| {
                     // Forgetting the guard means that the mailbox counts as read as long as the pipe's session lives.
                     std::mem::forget(client.mailbox().read());

@@ -348,7 +348,7 @@ mod tests {
         let remote = Remote::new(format!("https://{name}.example/mcp").parse().unwrap());
         let entry = config::Server::new("it", Transport::Http(remote)).unwrap();
         let known = Arc::new(crate::manager::Known::load(None));
-        Arc::new(Server::new(entry, None, &Default::default(), &known, &Default::default()))
+        Arc::new(Server::new(entry, None, &Default::default(), &known, &Default::default(), &Default::default()))
     }
 
     fn due(server: &Arc<Server>, login: &str) -> Due {

@@ -16,7 +16,7 @@ impl Tasks {
         if params.member("cursor").is_some() {
             return Err(ErrorObject::invalid_params("this list has one page, and no cursor of it was given"));
         }
-        let mine = self.registry.of(client.principal());
+        let mine = self.registry.of(client.bound());
         let mut listed: Vec<Raw> = Vec::new();
         for task in &mine {
             if let TaskPlace::Here { outcome, at } = &task.place {

@@ -166,12 +166,8 @@ impl Tasks {
     }
 
     async fn reach_task(&self, client: &Arc<Client>, task: &Task) -> Result<At, NoResult> {
-        let server = self
-            .manager
-            .callable_by(client.principal())
-            .iter()
-            .find(|server| server.config.alias == task.server)
-            .cloned();
+        let server =
+            self.manager.callable_by(&client.who).iter().find(|server| server.config.alias == task.server).cloned();
         let server = server.ok_or_else(unknown)?;
         let (upstream, connection) = match &task.place {
             TaskPlace::Session { lease, connection, .. } => {
@@ -196,7 +192,7 @@ impl Tasks {
     /// Returns the task that a client knows by this id, also if the table has forgotten a task of a server without
     /// sessions.
     fn known(&self, client: &Client, handle: &str) -> Result<Arc<Task>, ErrorObject> {
-        let principal = client.principal();
+        let principal = client.bound();
         let sealed =
             self.sealer.seal()?.open::<Handle>(Purpose::Task, principal.as_str(), handle).map_err(|_| unknown())?;
         if let Some(task) = self.registry.find(handle).filter(|task| task.principal == *principal) {
@@ -204,7 +200,7 @@ impl Tasks {
         }
         // A server without sessions keeps its tasks itself, so the sealed id alone is enough.
         let is_elsewhere = sealed.lease.is_none() && !sealed.here;
-        let servers = self.manager.callable_by(principal);
+        let servers = self.manager.callable_by(&client.who);
         let server = servers.iter().find(|server| server.config.alias.as_str() == sealed.server);
         let server = server.filter(|_| is_elsewhere).ok_or_else(unknown)?;
         Ok(self.registry.put(Task {
@@ -219,7 +215,7 @@ impl Tasks {
 
     /// Makes the id that the client gets for a task, and registers the task under it.
     fn know(&self, client: &Client, server: &Server, id: &str, place: TaskPlace) -> Result<Arc<Task>, ErrorObject> {
-        let principal = client.principal();
+        let principal = client.bound();
         let lease = match &place {
             TaskPlace::Session { lease, .. } => Some(*lease),
             TaskPlace::Open { .. } | TaskPlace::Here { .. } => None,

@@ -92,10 +92,10 @@ pub(crate) fn is_wanted() -> bool {
 /// Returns our introduction: the config files that a host in this process would read.
 fn introduction(words: &Words) -> Option<Introduction> {
     if words.join.is_some() {
-        return Some(Introduction::to_any());
+        return Some(Introduction::to_any().view(words.view.as_deref()));
     }
     let (files, project) = files(&words.config);
-    Introduction::of(&files, project, words.project.as_deref())
+    Some(Introduction::of(&files, project, words.project.as_deref())?.view(words.view.as_deref()))
 }
 
 /// Returns the config files, and whether they belong to a project. If there are none, any daemon will do.

@@ -21,7 +21,8 @@ const PATIENCE: Duration = Duration::from_millis(2500);
 /// Starts the host. Returns the client's end of the socket, and the host's thread. The ids of the host's questions
 /// begin above `asked`.
 pub(super) fn start(words: &Words, asked: u64, output: &Output) -> io::Result<(UnixStream, JoinHandle<()>)> {
-    let common = Common { config: words.config.clone(), project: words.project.clone(), ..Common::default() };
+    let (config, project, view) = (words.config.clone(), words.project.clone(), words.view.clone());
+    let common = Common { config, project, view, ..Common::default() };
     let plan = Plan::load(&common, false, None).map_err(|failure| {
         failure.tell(output);
         io::Error::other("its config cannot be used")

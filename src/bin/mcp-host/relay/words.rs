@@ -19,6 +19,8 @@ pub(crate) struct Words {
     pub(super) own: bool,
     /// The daemon to use (`--join`).
     pub(super) join: Option<At>,
+    /// The view to use (`--view`).
+    pub(super) view: Option<String>,
 }
 
 impl Words {
@@ -38,6 +40,7 @@ impl Words {
                 "--config" | "-c" => read.config.push(value()?.into()),
                 "--project" => read.project = Some(value()?.into()),
                 "--join" => read.join = Some(listen::daemon(value()?.to_str()?).ok()?),
+                "--view" => read.view = Some(value()?.into_string().ok()?),
                 "--own" => read.own = true,
                 "--quiet" | "-q" => read.quiet = true,
                 _ => return None,
@@ -56,6 +59,7 @@ impl Words {
             quiet: common.quiet,
             own: args.own,
             join: args.join.clone(),
+            view: common.view,
         })
     }
 }

@@ -1,0 +1,73 @@
+//! What is said of a tool by its annotations, and which of several words counts.
+
+use crate::config::{Hint, Hints, Layer as _};
+use crate::protocol::Raw;
+
+/// Reads the annotations of a tool's definition.
+pub(crate) fn said(definition: &Raw) -> Hints {
+    let mut hints = Hints::default();
+    let Some(annotations) = definition.member("annotations") else { return hints };
+    let names = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
+    let [read_only, destructive, idempotent, open_world] = annotations.members(names).map(|hint| flag(hint.as_ref()));
+    hints.read_only_hint = read_only;
+    hints.destructive_hint = destructive;
+    hints.idempotent_hint = idempotent;
+    hints.open_world_hint = open_world;
+    hints
+}
+
+fn flag(value: Option<&Raw>) -> Option<bool> {
+    match value?.as_bytes() {
+        b"true" => Some(true),
+        b"false" => Some(false),
+        _ => None,
+    }
+}
+
+/// Returns what counts: the config's word, and where it says nothing, the server's. What a server says now and what was
+/// approved of it differ once definitions are pinned; then the stricter of both takes the place of `said`, here.
+pub(crate) fn effective(config: &Hints, said: &Hints) -> Hints {
+    let mut hints = *config;
+    hints.lay_over(said);
+    hints
+}
+
+/// Reports whether a tool of which this is said has that hint. Silence is no word, except that a tool which is not said
+/// to only read counts as one that writes.
+pub(crate) fn has(hints: &Hints, hint: Hint) -> bool {
+    match hint {
+        Hint::ReadOnly => hints.read_only_hint == Some(true),
+        Hint::NotReadOnly => hints.read_only_hint != Some(true),
+        Hint::Destructive => hints.destructive_hint == Some(true),
+        Hint::Idempotent => hints.idempotent_hint == Some(true),
+        Hint::ClosedWorld => hints.open_world_hint == Some(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(annotations: &str) -> Hints {
+        said(&Raw::parse(&format!(r#"{{"name":"t","annotations":{annotations}}}"#).into()).unwrap())
+    }
+
+    #[test]
+    fn a_hint_selects_only_what_is_said() {
+        let (silent, reads) = (of("{}"), of(r#"{"readOnlyHint":true,"destructiveHint":"x","openWorldHint":false}"#));
+        for hint in [Hint::ReadOnly, Hint::Destructive, Hint::Idempotent, Hint::ClosedWorld] {
+            assert!(!has(&silent, hint), "{hint:?}");
+        }
+        assert!(has(&silent, Hint::NotReadOnly) && !has(&reads, Hint::NotReadOnly));
+        assert!(has(&reads, Hint::ReadOnly) && has(&reads, Hint::ClosedWorld) && !has(&reads, Hint::Destructive));
+        assert!(has(&of(r#"{"idempotentHint":true,"destructiveHint":true}"#), Hint::Idempotent));
+    }
+
+    #[test]
+    fn the_word_of_the_config_counts_and_the_servers_where_it_is_silent() {
+        let mut config = Hints::default();
+        config.read_only_hint = Some(false);
+        let hints = effective(&config, &of(r#"{"readOnlyHint":true,"idempotentHint":true}"#));
+        assert_eq!((hints.read_only_hint, hints.idempotent_hint), (Some(false), Some(true)));
+    }
+}

@@ -1,0 +1,266 @@
+//! A view, made ready for catalogs: which entries of each server it shows, and what it makes of them.
+//!
+//! In: the config of a view and of the servers. Out: a [`Lens`], through which `Catalog::through` shows a catalog. What
+//! a lens makes of one server's piece is made once and kept as long as that piece. **Invariant:** names are those of the
+//! whole catalog: a view takes away and edits, and never renames.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use super::edit::{Edited, edited};
+use super::entry::{Entry, Named};
+use super::hints;
+use super::offer::List;
+use super::piece::Piece;
+use super::select::{Facts, Range, match_all, matches, may_match, may_name};
+use super::{Kind, quoted};
+use crate::config::{self, Layer as _, Prefix, ReadOnly, ToolRules, ToolSettings};
+use crate::exposed::{Naming, is_set_apart};
+use crate::glob::is_match;
+use crate::lock::lock;
+
+/// A view, made ready for these servers. Two lenses are equal if they are the same one.
+#[derive(Debug)]
+pub(crate) struct Lens {
+    id: u64,
+    /// Whether names that no table knows lead nowhere.
+    closed: bool,
+    view: config::View,
+    /// The servers, by the index by which the caller knows them. Any other server is outside.
+    sides: BTreeMap<usize, Side>,
+    /// What was made of pieces, by their addresses. A piece is not freed while there is a weak reference to it, so that
+    /// no other one gets its address.
+    pieces: Mutex<HashMap<usize, Made>>,
+}
+
+/// What was made of a piece; `None` if the view shows it as it is. A piece that kept itself would never be freed.
+type Made = (Weak<Piece>, Option<Arc<Piece>>);
+
+/// What a lens knows of one server.
+#[derive(Debug, PartialEq)]
+struct Side {
+    rules: ToolRules,
+    tags: Vec<String>,
+    trusts_annotations: bool,
+    /// Whether the view can show any of its tools.
+    tools: bool,
+    prompts: bool,
+    resources: bool,
+}
+
+impl PartialEq for Lens {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for Lens {}
+
+impl Hash for Lens {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
+}
+
+/// What a lens does to one entry.
+enum Seen {
+    Unchanged,
+    Edited(Edited),
+    Outside,
+    /// Left out for this reason, which people are told.
+    Unfit(String),
+}
+
+impl Lens {
+    /// Makes a view ready for these servers, each given by its index.
+    pub(crate) fn new<'a>(
+        view: &config::View,
+        closed: bool,
+        servers: impl Iterator<Item = (usize, &'a config::Server)>,
+        naming: &Naming,
+    ) -> Self {
+        static IDS: AtomicU64 = AtomicU64::new(0);
+        let sides = servers.map(|(id, server)| (id, Side::of(view, server, naming))).collect();
+        Self { id: IDS.fetch_add(1, Ordering::Relaxed), closed, view: view.clone(), sides, pieces: Mutex::default() }
+    }
+
+    /// Reports whether both show the same.
+    pub(crate) fn shows_as(&self, other: &Self) -> bool {
+        self.closed == other.closed && self.view == other.view && self.sides == other.sides
+    }
+
+    /// Reports whether the view can show anything of the server with this index.
+    pub(crate) fn reaches(&self, server: usize) -> bool {
+        self.sides.get(&server).is_some_and(|side| side.tools || side.prompts || side.resources)
+    }
+
+    /// Reports whether the view shows less than everything.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Returns what clients are told first, in place of the host's own words.
+    pub(crate) fn instructions(&self) -> Option<&str> {
+        self.view.instructions.as_deref()
+    }
+
+    /// Reports whether a server may be asked for this name although nothing lists it.
+    pub(super) fn admits_unlisted(&self, server: usize, raw: &str) -> bool {
+        let Some(side) = self.sides.get(&server).filter(|_| !self.closed) else { return false };
+        // Its arguments would have to be edited, and its schema is not known.
+        side.rules.of(raw).is_none_or(|settings| settings.arguments.is_empty())
+    }
+
+    /// Reports whether the view shows the resource or resource template.
+    pub(super) fn admits_resource(&self, server: usize, exposed: &str, raw: &str) -> bool {
+        let Some(side) = self.sides.get(&server) else { return false };
+        match &self.view.resources {
+            None => side.resources,
+            Some(globs) => globs.iter().any(|glob| is_match(glob, exposed) || is_match(glob, raw)),
+        }
+    }
+
+    /// Returns what the view shows of a server's piece.
+    pub(super) fn piece(&self, kind: Kind, server: usize, piece: &Arc<Piece>) -> Arc<Piece> {
+        if piece.entries.is_empty() {
+            return Arc::clone(piece);
+        }
+        let address = Arc::as_ptr(piece) as usize;
+        if let Some((_, made)) = lock(&self.pieces).get(&address) {
+            return Arc::clone(made.as_ref().unwrap_or(piece));
+        }
+        let made = self.made(kind, server, piece);
+        let other = (!Arc::ptr_eq(&made, piece)).then(|| Arc::clone(&made));
+        let mut pieces = lock(&self.pieces);
+        pieces.retain(|_, (of, _)| of.strong_count() > 0);
+        pieces.insert(address, (Arc::downgrade(piece), other));
+        made
+    }
+
+    fn made(&self, kind: Kind, server: usize, piece: &Arc<Piece>) -> Arc<Piece> {
+        let (mut kept, mut problems) = (Vec::with_capacity(piece.entries.len()), piece.problems.clone());
+        for entry in &piece.entries {
+            match self.look(kind, server, entry) {
+                Seen::Unchanged => kept.push((entry, None)),
+                Seen::Edited(edited) => kept.push((entry, Some(edited))),
+                Seen::Outside => {}
+                Seen::Unfit(reason) => {
+                    problems.add(|| format!("tool {} left out: {reason}", quoted(entry.raw_name())));
+                }
+            }
+        }
+        let is_edited = kept.iter().any(|(_, edited)| edited.is_some());
+        if !is_edited && kept.len() == piece.entries.len() {
+            return Arc::clone(piece);
+        }
+        let heads = piece.heads.clone();
+        let entries =
+            if is_edited { rewritten(kept) } else { kept.into_iter().map(|(entry, _)| entry.clone()).collect() };
+        Arc::new(Piece::of(entries, heads, problems))
+    }
+
+    fn look(&self, kind: Kind, server: usize, entry: &Entry) -> Seen {
+        let Some(side) = self.sides.get(&server) else { return Seen::Outside };
+        let shows = match kind {
+            Kind::Tools => return self.look_at_tool(side, entry),
+            Kind::Prompts => match &self.view.prompts {
+                None => side.prompts,
+                Some(globs) => globs.iter().any(|glob| is_match(glob, entry.name())),
+            },
+            Kind::Resources | Kind::ResourceTemplates => self.admits_resource(server, entry.name(), entry.raw_name()),
+        };
+        if shows { Seen::Unchanged } else { Seen::Outside }
+    }
+
+    fn look_at_tool(&self, side: &Side, entry: &Entry) -> Seen {
+        if !side.tools {
+            return Seen::Outside;
+        }
+        let settings = self.settings(side, entry);
+        let said = hints::said(entry.own());
+        let hints = hints::effective(&settings.annotations, &said);
+        let tags: Vec<String> = settings.tags.iter().flatten().chain(&side.tags).cloned().collect();
+        let facts = Facts { exposed: entry.name(), server: entry.server(), tags: &tags, hints: &hints };
+        let reads = match self.view.read_only {
+            ReadOnly::No => true,
+            ReadOnly::Declared => hints.read_only_hint == Some(true),
+            ReadOnly::Trusted => match settings.annotations.read_only_hint {
+                Some(reads) => reads,
+                None => side.trusts_annotations && hints.read_only_hint == Some(true),
+            },
+        };
+        let is_included = self.view.include.as_ref().is_none_or(|include| matches(include, &facts));
+        if !reads || !is_included || matches(&self.view.exclude, &facts) {
+            return Seen::Outside;
+        }
+        match edited(entry.own(), &settings) {
+            Ok(None) => Seen::Unchanged,
+            Ok(Some(edited)) => Seen::Edited(edited),
+            Err(reason) => Seen::Unfit(reason),
+        }
+    }
+
+    /// Returns the settings of a tool: the view's, and where it says nothing, the server's.
+    fn settings(&self, side: &Side, entry: &Entry) -> ToolSettings {
+        let mut settings = self.view.tools.of(entry.name()).unwrap_or_default();
+        if let Some(weaker) = side.rules.of(entry.raw_name()) {
+            settings.lay_over(&weaker);
+        }
+        settings
+    }
+}
+
+/// Makes entries of edited definitions, all in one list of their own.
+fn rewritten(kept: Vec<(&Entry, Option<Edited>)>) -> Vec<Entry> {
+    let mut edits = Vec::with_capacity(kept.len());
+    let mut definitions = Vec::with_capacity(kept.len());
+    let mut named = Vec::with_capacity(kept.len());
+    let mut at = 0;
+    for (entry, edited) in kept {
+        let (definition, edit) = match edited {
+            None => (entry.source().clone(), entry.edit().cloned()),
+            Some(Edited { json, arguments }) => match entry.source().edited(&json) {
+                Some(definition) => (definition, arguments),
+                // What was valid before stays so.
+                None => continue,
+            },
+        };
+        definitions.push(definition);
+        edits.push(edit);
+        named.push((entry, Named { at, exposed: Arc::clone(entry.exposed()), is_bare: entry.is_bare() }));
+        at += 1;
+    }
+    let list = Arc::new(List::edited(definitions));
+    named.into_iter().zip(edits).map(|((entry, named), edit)| entry.moved(&list, named, edit)).collect()
+}
+
+impl Side {
+    fn of(view: &config::View, server: &config::Server, naming: &Naming) -> Self {
+        let alias = &server.alias;
+        let is_prefixed = server.prefix == Prefix::Always && is_set_apart(alias, naming);
+        let prefix = is_prefixed.then(|| format!("{alias}{}", naming.separator));
+        let of_tools = server.tools.tags().chain(view.tools.tags());
+        let tags: Vec<&str> = server.tags.iter().map(String::as_str).chain(of_tools).collect();
+        let range = Range { server: alias, prefix: prefix.as_deref(), tags: &tags };
+        let tools =
+            view.include.as_ref().is_none_or(|include| may_match(include, &range)) && !match_all(&view.exclude, alias);
+        let named = |globs: &[String]| globs.iter().any(|glob| may_name(glob, prefix.as_deref()));
+        Self {
+            rules: server.tools.clone(),
+            tags: server.tags.clone(),
+            trusts_annotations: server.trust_annotations,
+            tools,
+            prompts: view.prompts.as_deref().map_or(tools, named),
+            resources: view.resources.as_ref().map_or(tools, |globs| !globs.is_empty()),
+        }
+    }
+}
+
+/// The definition with the server's own names in it.
+impl Entry {
+    fn own(&self) -> &crate::protocol::Raw {
+        &self.source().json
+    }
+}

@@ -1,0 +1,111 @@
+//! Whether selectors match a tool, and whether they could match any tool of a server.
+
+use super::hints;
+use crate::config::{Hints, Selector};
+use crate::glob::{is_match, may_match_after};
+use crate::name::ServerName;
+
+/// What selectors ask about a tool.
+#[derive(Debug)]
+pub(super) struct Facts<'a> {
+    pub(super) exposed: &'a str,
+    pub(super) server: &'a ServerName,
+    pub(super) tags: &'a [String],
+    pub(super) hints: &'a Hints,
+}
+
+/// What is known of the tools of a server before it lists any.
+#[derive(Debug)]
+pub(super) struct Range<'a> {
+    pub(super) server: &'a ServerName,
+    /// What its exposed names begin with; `None` if they may begin with anything.
+    pub(super) prefix: Option<&'a str>,
+    /// Every tag that one of its tools may have.
+    pub(super) tags: &'a [&'a str],
+}
+
+/// Reports whether one of the selectors matches the tool.
+pub(super) fn matches(selectors: &[Selector], facts: &Facts<'_>) -> bool {
+    selectors.iter().any(|selector| match selector {
+        Selector::Name(glob) => is_match(glob, facts.exposed),
+        Selector::Server(alias) => facts.server.as_str() == alias,
+        Selector::Tag(tag) => facts.tags.contains(tag),
+        Selector::Hint(hint) => hints::has(facts.hints, *hint),
+    })
+}
+
+/// Reports whether one of the selectors could match a tool of the server.
+pub(super) fn may_match(selectors: &[Selector], range: &Range<'_>) -> bool {
+    selectors.iter().any(|selector| match selector {
+        Selector::Name(glob) => may_name(glob, range.prefix),
+        Selector::Server(alias) => range.server.as_str() == alias,
+        Selector::Tag(tag) => range.tags.contains(&tag.as_str()),
+        Selector::Hint(_) => true,
+    })
+}
+
+/// Reports whether the glob could match a name that begins with `prefix`.
+pub(super) fn may_name(glob: &str, prefix: Option<&str>) -> bool {
+    prefix.is_none_or(|prefix| may_match_after(glob, prefix))
+}
+
+/// Reports whether one of the selectors matches every tool of the server, whatever it lists.
+pub(super) fn match_all(selectors: &[Selector], server: &ServerName) -> bool {
+    selectors.iter().any(|selector| match selector {
+        Selector::Name(glob) => glob == "*",
+        Selector::Server(alias) => server.as_str() == alias,
+        Selector::Tag(_) | Selector::Hint(_) => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selectors(words: &[&str]) -> Vec<Selector> {
+        words.iter().map(|word| Selector::parse(word).unwrap()).collect()
+    }
+
+    #[test]
+    fn each_selector_selects_what_it_says() {
+        let server = ServerName::from_config("github").unwrap();
+        let mut hints = Hints::default();
+        hints.read_only_hint = Some(true);
+        let tags = ["code".to_owned()];
+        let facts = Facts { exposed: "github__search", server: &server, tags: &tags, hints: &hints };
+        for (word, expected) in [
+            ("github__*", true),
+            ("search", false),
+            ("server:github", true),
+            ("server:git*", false),
+            ("tag:code", true),
+            ("tag:*", false),
+            ("hint:read-only", true),
+            ("hint:not-read-only", false),
+        ] {
+            assert_eq!(matches(&selectors(&[word]), &facts), expected, "{word}");
+        }
+        assert!(!matches(&[], &facts) && matches(&selectors(&["x", "tag:code"]), &facts));
+    }
+
+    #[test]
+    fn a_server_is_out_of_range_if_nothing_could_select_its_tools() {
+        let server = ServerName::from_config("github").unwrap();
+        let range = Range { server: &server, prefix: Some("github__"), tags: &["code"] };
+        for (word, expected) in [
+            ("github__*", true),
+            ("*search", true),
+            ("git*", true),
+            ("github_", false),
+            ("github__x", true),
+            ("files__*", false),
+            ("server:files", false),
+            ("tag:code", true),
+            ("tag:other", false),
+            ("hint:read-only", true),
+        ] {
+            assert_eq!(may_match(&selectors(&[word]), &range), expected, "{word}");
+        }
+        assert!(may_match(&selectors(&["files__*"]), &Range { prefix: None, ..range }));
+    }
+}

@@ -1,0 +1,183 @@
+//! Clients of one host over each transport. They keep every byte that they get.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mcp_host::Host;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::net::unix::{OwnedReadHalf as PipeReader, OwnedWriteHalf as PipeWriter};
+use tokio::net::{TcpStream, UnixStream};
+
+/// The longest that a test waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How a client reaches the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
+    Http,
+    Sse,
+    Pipe,
+}
+
+/// One client of one revision.
+pub(super) struct Client {
+    revision: &'static str,
+    count: u64,
+    way: Way,
+    /// Everything that it got.
+    pub(super) heard: String,
+}
+
+enum Way {
+    Http { to: SocketAddr, path: String, headers: String },
+    Sse { to: SocketAddr, post: String, stream: BufReader<OwnedReadHalf>, _writer: tokio::net::tcp::OwnedWriteHalf },
+    Pipe { reader: BufReader<PipeReader>, writer: PipeWriter },
+}
+
+impl Client {
+    /// Connects a client. `at` is what follows the path of the endpoint, such as `/review`.
+    pub(super) async fn enter(
+        host: &Host,
+        to: SocketAddr,
+        transport: Transport,
+        revision: &'static str,
+        at: &str,
+    ) -> Self {
+        let mut heard = String::new();
+        let way = match transport {
+            Transport::Http => Way::Http { to, path: format!("/mcp{at}"), headers: String::new() },
+            Transport::Sse => {
+                let (reader, mut writer) = TcpStream::connect(to).await.unwrap().into_split();
+                let head = format!("GET /sse{at} HTTP/1.1\r\nhost: {to}\r\naccept: text/event-stream\r\n\r\n");
+                writer.write_all(head.as_bytes()).await.unwrap();
+                let mut stream = BufReader::new(reader);
+                let post = loop {
+                    let line = line(&mut stream, &mut heard).await;
+                    if let Some(data) = line.strip_prefix("data: ") {
+                        break data.to_owned();
+                    }
+                };
+                Way::Sse { to, post, stream, _writer: writer }
+            }
+            Transport::Pipe => {
+                let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+                let host = host.clone();
+                tokio::spawn(async move { host.serve_stream(theirs, 0).await });
+                ours.set_nonblocking(true).unwrap();
+                let (reader, writer) = UnixStream::from_std(ours).unwrap().into_split();
+                Way::Pipe { reader: BufReader::new(reader), writer }
+            }
+        };
+        let mut client = Self { revision, count: 0, way, heard };
+        if !client.is_modern() {
+            let info = json!({ "name": "client", "version": "1" });
+            let hello = json!({ "protocolVersion": revision, "capabilities": {}, "clientInfo": info });
+            let answer = client.ask("initialize", hello).await;
+            assert_eq!(answer["result"]["protocolVersion"], revision, "{answer}");
+        }
+        client
+    }
+
+    /// Waits until the host has ended its stream.
+    pub(super) async fn ended(&mut self) -> bool {
+        let Way::Sse { stream, .. } = &mut self.way else { return false };
+        let mut rest = String::new();
+        tokio::time::timeout(PATIENCE, stream.read_to_string(&mut rest)).await.is_ok()
+    }
+
+    pub(super) fn is_modern(&self) -> bool {
+        self.revision == "2026-07-28"
+    }
+
+    /// Returns the answer to a request, without its id.
+    pub(super) async fn ask(&mut self, method: &str, mut params: Value) -> Value {
+        self.count += 1;
+        let id = self.count;
+        let mut more = String::new();
+        if self.is_modern() {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": self.revision,
+                "io.modelcontextprotocol/clientInfo": { "name": "client", "version": "1" },
+                "io.modelcontextprotocol/clientCapabilities": {},
+            });
+            more = format!("mcp-protocol-version: {}\r\nmcp-method: {method}\r\n", self.revision);
+            if let Some(name) = params["name"].as_str().or(params["uri"].as_str()) {
+                more += &format!("mcp-name: {name}\r\n");
+            }
+        }
+        let body = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string();
+        let answer = tokio::time::timeout(PATIENCE, self.say(id, &body, &more));
+        let mut answer = answer.await.unwrap_or_else(|_| panic!("no answer to {body}"));
+        answer["id"] = Value::Null;
+        answer
+    }
+
+    async fn say(&mut self, id: u64, body: &str, more: &str) -> Value {
+        let heard = &mut self.heard;
+        match &mut self.way {
+            Way::Http { to, path, headers } => {
+                let answer = send(*to, "POST", path, &format!("{headers}{more}"), body).await;
+                heard.push_str(&answer);
+                let session = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
+                if let Some(session) = session {
+                    *headers = format!("mcp-session-id: {session}\r\n");
+                }
+                of(&answer, id).unwrap_or_else(|| panic!("{body}: {answer}"))
+            }
+            Way::Sse { to, post, stream, .. } => {
+                let answer = send(*to, "POST", post, more, body).await;
+                heard.push_str(&answer);
+                loop {
+                    let line = line(stream, heard).await;
+                    if let Some(answer) = of(&line, id) {
+                        return answer;
+                    }
+                }
+            }
+            Way::Pipe { reader, writer } => {
+                writer.write_all(format!("{body}\n").as_bytes()).await.unwrap();
+                loop {
+                    let mut line = String::new();
+                    assert!(reader.read_line(&mut line).await.unwrap() > 0, "{body}: the pipe has ended");
+                    heard.push_str(&line);
+                    if let Some(answer) = of(&line, id) {
+                        return answer;
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn line(stream: &mut BufReader<OwnedReadHalf>, heard: &mut String) -> String {
+    let mut line = String::new();
+    assert!(stream.read_line(&mut line).await.unwrap() > 0, "the stream has ended: {heard}");
+    heard.push_str(&line);
+    line.trim_end().to_owned()
+}
+
+/// Finds the answer with this id in lines that may be JSON or events.
+fn of(text: &str, id: u64) -> Option<Value> {
+    text.lines().find_map(|line| {
+        let line = line.strip_prefix("data: ").unwrap_or(line);
+        let message: Value = serde_json::from_str(line).ok()?;
+        (message["id"] == id).then_some(message)
+    })
+}
+
+/// Sends one request, and returns the whole response. The head is in lower case.
+pub(super) async fn send(to: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(to).await.unwrap();
+    let fixed =
+        "accept: application/json, text/event-stream\r\ncontent-type: application/json\r\nconnection: close\r\n";
+    let length = body.len();
+    let text =
+        format!("{method} {path} HTTP/1.1\r\nhost: {to}\r\n{fixed}{headers}content-length: {length}\r\n\r\n{body}");
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    format!("{}\r\n\r\n{body}", head.to_lowercase())
+}
