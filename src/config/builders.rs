@@ -464,8 +464,7 @@ mod tests {
         let made = made.era(Era::Modern).start_timeout(seconds(7)).call_timeout(seconds(7200));
         let made = made.max_concurrent(3, seconds(9)).repeatable(["read"]).trust_annotations().restart(restart);
         let made = made.include_tools(["a*"]).exclude_tools(["ab"]).rename("ac", "c").roots(Roots::None);
-        let mut settings = ToolSettings::default();
-        settings.title = Some("A".to_owned());
+        let settings = ToolSettings { title: Some("A".to_owned()), ..ToolSettings::default() };
         let made = made
             .prefix(Prefix::Auto)
             .description("notes")

@@ -3,7 +3,6 @@
 //! In: the server's definition and the settings. Out: the edited definition, and an [`ArgumentEdit`] for its calls.
 //! **Invariant:** a preset value is in no definition, no error, and no hash of either; only the server gets it.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -200,12 +199,12 @@ impl ArgumentEdit {
     }
 
     /// Returns the server's name for an argument that no rule is about.
-    fn plain<'a>(&self, key: &'a Cow<'_, str>) -> Result<&'a str, String> {
-        if self.rules.iter().any(|rule| rule.raw == **key) {
+    fn plain<'a>(&self, key: &'a str) -> Result<&'a str, String> {
+        if self.rules.iter().any(|rule| rule.raw == key) {
             return Err(format!("it takes no {}", quoted(key)));
         }
-        let is_known = |name: &str| name != &**key && folds_equal(name, key);
-        if !self.known.contains(&**key)
+        let is_known = |name: &str| name != key && folds_equal(name, key);
+        if !self.known.contains(key)
             && (self.known.iter().any(|name| is_known(name)) || self.rules.iter().any(|rule| is_known(&rule.raw)))
         {
             return Err(format!("{} differs from an argument of its only in case", quoted(key)));

@@ -65,8 +65,7 @@ mod tests {
 
     #[test]
     fn the_word_of_the_config_counts_and_the_servers_where_it_is_silent() {
-        let mut config = Hints::default();
-        config.read_only_hint = Some(false);
+        let config = Hints { read_only_hint: Some(false), ..Hints::default() };
         let hints = effective(&config, &of(r#"{"readOnlyHint":true,"idempotentHint":true}"#));
         assert_eq!((hints.read_only_hint, hints.idempotent_hint), (Some(false), Some(true)));
     }

@@ -69,8 +69,7 @@ mod tests {
     #[test]
     fn each_selector_selects_what_it_says() {
         let server = ServerName::from_config("github").unwrap();
-        let mut hints = Hints::default();
-        hints.read_only_hint = Some(true);
+        let hints = Hints { read_only_hint: Some(true), ..Hints::default() };
         let tags = ["code".to_owned()];
         let facts = Facts { exposed: "github__search", server: &server, tags: &tags, hints: &hints };
         for (word, expected) in [

@@ -22,8 +22,11 @@ const REVISIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11
 /// A preset that only the server may get.
 const CANARY: &str = "canary-7f3a9c";
 
+/// A view, and the tools, prompts and resources that it shows.
+type View = (&'static str, &'static [&'static str], &'static [&'static str], &'static [&'static str]);
+
 /// The views: what each one shows, by exposed names.
-const VIEWS: [(&str, &[&str], &[&str], &[&str]); 3] = [
+const VIEWS: [View; 3] = [
     ("review", &["code__get", "code__search"], &["code__ask"], &["code+file:///a"]),
     ("reads", &["code__get", "db__read"], &["code__ask", "db__ask"], &["code+file:///a", "db+table:x"]),
     ("data", &["db__read", "db__write"], &["db__ask"], &["db+table:x"]),
@@ -49,6 +52,7 @@ fn config(host: &Value) -> Config {
 }
 
 /// Answers with the arguments that it got.
+#[expect(clippy::needless_pass_by_value, reason = "a tool is given its call")]
 fn echo(call: Invocation) -> futures_util::future::BoxFuture<'static, Outcome> {
     let arguments = call.params.member("arguments").map(|arguments| arguments.to_string()).unwrap_or_default();
     async move { Ok(json!({ "content": [{ "type": "text", "text": arguments }] }).into()) }.boxed()
@@ -103,11 +107,7 @@ fn error(answer: &Value, name: &str) -> String {
 }
 
 /// Compares what a client sees and gets in a view with what one sees and gets without.
-async fn compare(
-    inside: &mut Client,
-    whole: &mut Client,
-    (view, tools, prompts, resources): (&str, &[&str], &[&str], &[&str]),
-) {
+async fn compare(inside: &mut Client, whole: &mut Client, (view, tools, prompts, resources): View) {
     for (method, member, key, shown) in [
         ("tools/list", "tools", "name", tools),
         ("prompts/list", "prompts", "name", prompts),
@@ -221,10 +221,7 @@ async fn an_embedding_program_chooses_a_view_too() {
     let shown: Vec<&str> = catalog.tools().iter().map(|tool| tool.name()).collect();
     assert_eq!(shown, ["code__get", "code__search"]);
     let told = view.call_tool("code__search", json!({ "query": 1 })).await.unwrap();
-    assert_eq!(
-        told.text(),
-        format!(r#"{{"query":1}}"#).replace("query", "q").replace('}', &format!(r#","org":"{CANARY}"}}"#))
-    );
+    assert_eq!(told.text(), format!(r#"{{"q":1,"org":"{CANARY}"}}"#));
     let hidden = view.call_tool("db__read", json!({})).await.unwrap_err();
     assert_eq!(hidden.kind(), ErrorKind::Unknown);
     assert!(host.call_tool("db__read", json!({})).await.is_ok());

@@ -14,7 +14,7 @@ use crate::{named, parameters, payload};
 
 pub(crate) async fn run(args: &Prompt, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let arguments = parameters::for_prompt(&args.arguments)?;
-    let session = Session::open(common, args.demo.demo, Selection::Named(&args.name), output).await?;
+    let session = Box::pin(Session::open(common, args.demo.demo, Selection::Named(&args.name), output)).await?;
     let outcome = fill(args, arguments, &session).await;
     session.close().await;
     output.answer(&outcome?, payload::prompt)?;

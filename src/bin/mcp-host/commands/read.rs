@@ -13,7 +13,7 @@ use crate::session::{Lookup, Session};
 
 pub(crate) async fn run(args: &Read, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let target = args.out.as_deref().map(Target::of).transpose()?;
-    let session = Session::open(common, args.demo.demo, Selection::Uri(&args.uri), output).await?;
+    let session = Box::pin(Session::open(common, args.demo.demo, Selection::Uri(&args.uri), output)).await?;
     let outcome = read(args, &session).await;
     session.close().await;
     let result = outcome?;
