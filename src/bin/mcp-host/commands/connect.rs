@@ -35,7 +35,7 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
             (status, Vec::new())
         }
         None => {
-            let session = Session::look_alone(plan, again.clone(), output).await?;
+            let session = Box::pin(Session::look_alone(plan, again.clone(), output)).await?;
             let status = session.status();
             let remarks = if output.json { Vec::new() } else { remarks(&servers, &session.host).await };
             session.close().await;

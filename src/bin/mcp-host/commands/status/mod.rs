@@ -114,7 +114,7 @@ fn unapproved(servers: &[Row]) -> Vec<String> {
         let withheld = if row.withheld > 0 { ", which clients do not see" } else { "" };
         let count = text::count(row.changed.len(), "definition");
         let name = text::line(&row.name);
-        format!("{name}: {count} new or changed since approved{withheld}: mcp-host approve {}", text::quoted(&row.name))
+        format!("{name}: {count} new or changed since approved{withheld}: mcp-host approve {}", quoted(&row.name))
     };
     servers.iter().filter(|row| !row.changed.is_empty()).map(line).collect()
 }
