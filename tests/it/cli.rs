@@ -143,6 +143,7 @@ fn help_of_a_command() {
           --timeout <TIME>       How long the call may take, with a unit: 500ms, 30s, 5m
           --out <FILE | FOLDER>  Save images, audio and other binary content; never overwrites a file
           --no-check             Send the arguments without checking them against the tool's schema
+          --view <VIEW>          Use this view of the config (host.views) [default: host.view]
           --demo                 Use the bundled demo servers; needs no config
       -c, --config <FILE>        A config file, ours or any MCP client's. Repeatable: if two files have the same server, the later wins
           --project <DIR>        Which project of Claude Code's ~/.claude.json to use [default: the current directory]
