@@ -3,9 +3,10 @@
 use super::change::changes;
 use super::finding::{Neighbours, findings};
 use super::listing::read_cursor;
-use super::pin::{Pin, Pointer};
+use super::pin::Pin;
 use super::{Catalog, Kind, Owners};
 use crate::exposed::Naming;
+use crate::protocol::Pointer;
 use crate::protocol::{ProtocolVersion, Raw};
 
 /// Checks that a catalog that has issued no cursor refuses every text as one.
