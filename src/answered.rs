@@ -38,11 +38,11 @@ pub(crate) struct Failed {
     pub(crate) retryable: bool,
     /// When a call that is over a rate may be made.
     pub(crate) retry_after: Option<Duration>,
-    /// What is wrong with each argument.
+    /// The mistake in each argument.
     pub(crate) errors: Box<[FieldError]>,
 }
 
-/// What is wrong with one argument, without its value.
+/// The mistake in one argument, without its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FieldError {
     /// The place of the argument, a JSON Pointer.
