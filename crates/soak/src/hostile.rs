@@ -297,8 +297,17 @@ pub(crate) fn memory(pid: u32, name: &str) -> Result<u64, String> {
 
 /// Returns how long the host was ready to run but had no core.
 pub(crate) fn waited(pid: u32) -> Result<Duration, String> {
+    scheduled(pid, 1)
+}
+
+/// Returns how long the host's first thread, which serves all clients, has had a core.
+pub(crate) fn worked(pid: u32) -> Result<Duration, String> {
+    scheduled(pid, 0)
+}
+
+fn scheduled(pid: u32, field: usize) -> Result<Duration, String> {
     let path = format!("/proc/{pid}/schedstat");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-    let nanos = text.split_whitespace().nth(1).and_then(|nanos| nanos.parse().ok());
+    let nanos = text.split_whitespace().nth(field).and_then(|nanos| nanos.parse().ok());
     nanos.map(Duration::from_nanos).ok_or(format!("{path}: {text}"))
 }

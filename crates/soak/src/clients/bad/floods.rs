@@ -153,6 +153,7 @@ pub(super) fn malformed(target: &Target) -> LocalBoxFuture<'static, ()> {
                 if answer.text.len() > 64 * 1024 {
                     target.wrong(format!("a malformed request was answered with {} bytes", answer.text.len()));
                 }
+                target.did();
             }
             wire.end(&target, &session).await
         }

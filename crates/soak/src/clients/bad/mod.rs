@@ -62,7 +62,7 @@ const ROUND: Duration = Duration::from_secs(40);
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     place: Rc<Place>,
-    /// Rounds that achieved their purpose.
+    /// Rounds, or parts of long ones, that achieved their purpose.
     did: Rc<Cell<u64>>,
     seen: Rc<Seen>,
 }
@@ -100,6 +100,11 @@ impl Target {
         Self { place: Rc::new(place), ..self.clone() }
     }
 
+    /// Counts a round, or a part of a long one, that achieved its purpose.
+    fn did(&self) {
+        self.did.set(self.did.get() + 1);
+    }
+
     fn wrong(&self, what: String) {
         let mut wrong = self.seen.wrong.borrow_mut();
         if wrong.len() < 10 && !wrong.contains(&what) {
@@ -118,7 +123,7 @@ impl Target {
             let target = target.clone();
             async move {
                 if let Ok(Ok(())) = timeout(ROUND, round).await {
-                    target.did.set(target.did.get() + 1);
+                    target.did();
                 }
             }
         };
