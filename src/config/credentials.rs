@@ -44,6 +44,8 @@ impl Server {
             disabled: _,
             unusable: _,
             project: _,
+            entry: _,
+            locked: _,
             daemon: _,
         } = self;
         !secrets.is_empty() || transport.bring_credentials()

@@ -13,7 +13,7 @@ use super::surroundings::Surroundings;
 use super::syntax::{self, Node, Syntax};
 use super::unusable::Unusable;
 use super::vars::Vars;
-use super::{Config, Server, host, inputs, place, server, shape};
+use super::{Config, Lock, Locked, Server, host, inputs, locked, place, server, shape};
 
 /// The largest config file that is read.
 const FILE: u64 = 16 * 1024 * 1024;
@@ -47,6 +47,8 @@ pub struct LoadRequest {
     pub project: bool,
     /// Which servers of project configs the user has approved.
     pub approved: Approved,
+    /// Whether to leave the lock unread, because it is to be written anew.
+    pub without_lock: bool,
     /// Host settings that override all others: the path below `host`, and the value, written as in a variable.
     pub flags: Vec<(String, String)>,
 }
@@ -124,6 +126,12 @@ pub fn load(request: &LoadRequest) -> Result<Config, Error> {
     loader.approved = project.then_some(&request.approved);
     let (named, here) = (request.project_directory.as_deref().map(place::absolute), &request.working_directory);
     loader.stand = Stand { named: named.as_deref(), here: here.as_deref(), home: request.home.as_deref() };
+    loader.lock_beside = files.first().filter(|_| !request.without_lock).cloned();
+    loader.without_lock = request.without_lock;
+    if project {
+        // What it approves is part of what the user approves of the project's servers.
+        loader.read_lock(None);
+    }
     for file in files {
         if let Some(text) = loader.read_file(&file) {
             loader.add(&text, Syntax::of(&file), &file);
@@ -153,6 +161,11 @@ struct Loader<'a> {
     keyring: Lookups<'a>,
     /// The user's approvals, if the files belong to a project.
     approved: Option<&'a Approved>,
+    /// The lock of the project.
+    lock: Option<Lock>,
+    /// The config file beside which a lock may be; `None` for a text.
+    lock_beside: Option<PathBuf>,
+    without_lock: bool,
     stand: Stand<'a>,
     /// Those projects in the files that have servers, described in words.
     projects: Vec<String>,
@@ -172,9 +185,26 @@ impl<'a> Loader<'a> {
         let (servers, hosts, files, hidden) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (reads, report) = (Reads::default(), Report::default());
         let keyring = Lookups::new(keyring);
-        let (approved, stand) = (None, Stand::default());
+        let (approved, lock, lock_beside, without_lock, stand) = (None, None, None, false, Stand::default());
         let (projects, shared) = (Vec::new(), Vec::new());
-        Self { vars, home, keyring, approved, stand, projects, shared, servers, hosts, hidden, files, reads, report }
+        Self {
+            vars,
+            home,
+            keyring,
+            approved,
+            lock,
+            lock_beside,
+            without_lock,
+            stand,
+            projects,
+            shared,
+            servers,
+            hosts,
+            hidden,
+            files,
+            reads,
+            report,
+        }
     }
 
     fn read_file(&mut self, file: &Path) -> Option<String> {
@@ -186,6 +216,21 @@ impl<'a> Loader<'a> {
         let problem = self.report.problem(at, "", format!("cannot be read: {}", place::reason(&error)));
         problem.help = place::help(file, &error);
         None
+    }
+
+    /// Reads the lock: the one that the config names, else the one beside its first file.
+    fn read_lock(&mut self, named: Option<&Path>) {
+        if self.without_lock {
+            return;
+        }
+        let own = if self.approved.is_some() { Reads::careful() } else { Reads::default() };
+        self.lock = locked::find(named, self.lock_beside.as_deref(), &own, &mut self.report);
+        self.reads.take(&own);
+    }
+
+    /// Returns what the lock says of the server with this alias.
+    fn locked(&self, alias: &str) -> Option<&Locked> {
+        self.lock.as_ref()?.servers.get(alias)
     }
 
     /// Reads one file and adds its content.
@@ -269,8 +314,15 @@ impl<'a> Loader<'a> {
         let reads = Reads::careful();
         let mut report = Report::default();
         let read = server::read(entry, Scope { reads: &reads, ..scope }, &mut report);
-        read.is_some_and(|read| read.server.disabled.is_none() && read.wrong.is_empty() && report.problems() == 0)
-            && self.approved.is_none_or(|approved| project::judge(entry, file, &reads.contents(), approved).approved)
+        read.is_some_and(|read| {
+            let locked = self.locked(read.server.alias.as_str());
+            read.server.disabled.is_none()
+                && read.wrong.is_empty()
+                && report.problems() == 0
+                && self
+                    .approved
+                    .is_none_or(|approved| project::judge(entry, file, &reads.contents(), approved, locked).approved)
+        })
     }
 
     /// Returns the server that was read, and stores in it what keeps it from starting. A project's server waits for the
@@ -278,8 +330,9 @@ impl<'a> Loader<'a> {
     /// enable it.
     fn judged(&self, read: server::Read, entry: &shape::Entry<'_>, file: &Path, reads: &Contents) -> Server {
         let server::Read { mut server, wrong, missing } = read;
+        server.entry = Some(locked::entry_hash(entry.node));
         if let Some(approved) = self.approved {
-            let project = project::judge(entry, file, reads, approved);
+            let project = project::judge(entry, file, reads, approved, self.locked(server.alias.as_str()));
             if !project.approved {
                 server.disabled.get_or_insert_with(|| NOT_APPROVED.to_owned());
             }
@@ -360,8 +413,15 @@ impl<'a> Loader<'a> {
         }
         let mut host = host::read(std::mem::take(&mut self.hosts), self.vars, flags, &mut self.report);
         host.hidden = std::mem::take(&mut self.hidden);
+        if self.approved.is_none() {
+            self.read_lock(host.lock.as_deref());
+        }
+        for server in &mut self.servers {
+            let locked = self.lock.as_ref().and_then(|lock| lock.servers.get(server.alias.as_str()));
+            server.locked = locked.filter(|locked| server.entry.as_ref() == Some(&locked.entry)).cloned();
+        }
         let by_project = !self.projects.is_empty() || !self.shared.is_empty();
-        let Self { servers, files, reads, mut report, approved, stand, .. } = self;
+        let Self { servers, files, reads, mut report, approved, stand, lock, .. } = self;
         // If the config is refused, report everything in its files that needs fixing.
         if report.problems() > 0 {
             report.put_back(
@@ -385,6 +445,6 @@ impl<'a> Loader<'a> {
         }
         let scope = if by_project { stand.named.or(stand.here).map(Path::to_owned) } else { None };
         let surroundings = Surroundings::new(reads.names(), scope, &servers, &host);
-        Ok(Config { servers, host, notes, files, contents, project: approved.is_some(), surroundings })
+        Ok(Config { servers, host, notes, files, contents, project: approved.is_some(), surroundings, lock })
     }
 }

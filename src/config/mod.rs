@@ -26,6 +26,7 @@ mod inputs;
 mod keyring;
 mod keys;
 mod load;
+mod locked;
 mod place;
 mod project;
 mod published;
@@ -73,6 +74,7 @@ pub use self::keyring::{Keyring, Unread};
 pub(crate) use self::keys::Words;
 use self::keys::{keys, words};
 pub use self::load::{LoadRequest, load, parse_str};
+pub use self::locked::{Lock, Locked};
 pub use self::project::{Approved, NOT_APPROVED, Project};
 pub use self::rate::{OnLimit, Per, Rate, Rates};
 pub use self::report::{Error, Excerpt, Note, Problem};
@@ -116,12 +118,19 @@ pub struct Config {
     pub project: bool,
     /// What the config depends on besides its files.
     pub surroundings: Surroundings,
+    /// What a team has approved: `host.lock`, or `mcp-host.lock` beside the first file.
+    pub lock: Option<Lock>,
 }
 
 /// The reason shown for a server entry that is switched off because it points back to this host.
 pub const ITSELF: &str = "this is this host itself; take it out of the config";
 
 impl Config {
+    /// Returns where the lock is, or would be: at `host.lock`, or beside the first file. `None` if there is no file.
+    pub fn lock_file(&self) -> Option<PathBuf> {
+        self.host.lock.clone().or_else(|| locked::beside(self.files.first()?))
+    }
+
     /// Returns the config files, each with the SHA-256 of its content if it could be read.
     pub(crate) fn read_files(&self) -> impl Iterator<Item = (&Path, Option<[u8; 32]>)> {
         self.files.iter().map(|file| {
@@ -160,6 +169,10 @@ keys! {
         unusable: Option<Unusable> = None,
         /// The server's entry in a project's config, and whether the user has approved it; `None` for other configs.
         project: Option<Project> = None,
+        /// The hash of the entry as written, with its variables unexpanded; `None` if a program made it.
+        entry: Option<String> = None,
+        /// What the lock approves of the server; `None` if no lock has this entry.
+        locked: Option<Locked> = None,
         /// Whether this is the user's own daemon, a running host that stands for all servers of a config. The failures
         /// that it reports are trusted. No config file can set this.
         daemon: bool = false,
@@ -233,10 +246,10 @@ impl Server {
         self.name == name || self.alias.as_str() == name
     }
 
-    /// Reports whether `other` is equal to this, apart from its place in a file and its approval.
+    /// Reports whether `other` is equal to this, apart from how and where it is written and what is approved of it.
     pub fn same_as(&self, other: &Self) -> bool {
-        let Self { source, project, .. } = other;
-        Self { source: source.clone(), project: project.clone(), ..self.clone() } == *other
+        let Self { source, project, entry, locked, .. } = other.clone();
+        Self { source, project, entry, locked, ..self.clone() } == *other
     }
 }
 

@@ -1,8 +1,8 @@
 //! Configs of a project: they are found in the working directory, and so written by whoever wrote the project
 //! (`docs/hazards.md` H93). Their servers stay `disabled` until the user has approved exactly these entries.
 //!
-//! An approval covers the entry as written, which client's rules the entry follows, the path of the config file, and
-//! the text of the files that the entry names. The values of the user's own variables need no approval: the entry shows
+//! An approval covers the entry as written, which client's rules the entry follows, the path of the config file, the text
+//! of the files that the entry names, and what the project's lock approves of the server. The values of the user's own variables need no approval: the entry shows
 //! where they go. Only after the approval are keyring entries read, and may a headers program run. The `host` key of a
 //! project's file is not read at all. Approvals are stored in the state directory (`approvals.rs`), and a running host
 //! follows changes to them like changes to its config files.
@@ -13,10 +13,9 @@ use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::Contents;
 use super::shape::Entry;
-use super::syntax::{Member, Node, Value};
-use super::{helper, server};
+use super::syntax::{Member, Node, Value, write};
+use super::{Contents, Locked, helper, server};
 use crate::hex;
 
 /// The reason shown for a project's server that is disabled because the user has not approved it.
@@ -77,10 +76,16 @@ impl Approved {
 }
 
 /// Decides whether an entry of a project's file is approved; `reads` holds the hashes of the files that the entry
-/// names.
-pub(super) fn judge(entry: &Entry<'_>, file: &Path, reads: &Contents, approved: &Approved) -> Project {
+/// names, `locked` what the project's lock says of the server.
+pub(super) fn judge(
+    entry: &Entry<'_>,
+    file: &Path,
+    reads: &Contents,
+    approved: &Approved,
+    locked: Option<&Locked>,
+) -> Project {
     let mut text = String::new();
-    write(entry.node, &mut text);
+    write(entry.node, false, &mut text);
     let mut hash = Sha256::new();
     for part in [file.to_string_lossy().as_bytes(), entry.name.as_bytes(), format!("{:?}", entry.flavor).as_bytes()] {
         hash.update(part);
@@ -96,10 +101,15 @@ pub(super) fn judge(entry: &Entry<'_>, file: &Path, reads: &Contents, approved: 
         hash.update(path.to_string_lossy().as_bytes());
         hash.update(content.unwrap_or_default());
     }
+    if let Some(locked) = locked {
+        locked.hash_into(&mut hash);
+    }
     let hash = hex::encode(&hash.finalize());
     let key = (file.to_owned(), entry.name.clone());
     let approved = approved.hashes.get(&key) == Some(&hash);
-    Project { hash, shown: shown(entry, file, reads), approved }
+    let mut shown = shown(entry, file, reads);
+    shown.extend(locked.map(Locked::shown));
+    Project { hash, shown, approved }
 }
 
 fn shown(entry: &Entry<'_>, file: &Path, reads: &Contents) -> Vec<String> {
@@ -156,7 +166,7 @@ fn line(path: &str, key: &str, node: &Node) -> String {
     let mut text = String::new();
     match &node.value {
         Value::Text(value) if names_a_secret(key) && !value.contains("${") => text.push_str("***"),
-        _ => write(node, &mut text),
+        _ => write(node, false, &mut text),
     }
     format!("{path}: {text}")
 }
@@ -194,41 +204,4 @@ fn risky(node: &Node, path: &str, lines: &mut Vec<String>) {
         }
         risky(node, &path, lines);
     }
-}
-
-/// Writes the tree as JSON, with its values as written and in the order of the file.
-fn write(node: &Node, out: &mut String) {
-    match &node.value {
-        Value::Null => out.push_str("null"),
-        Value::Flag(flag) => out.push_str(if *flag { "true" } else { "false" }),
-        Value::Number(number) => out.push_str(number),
-        Value::Text(text) => quote(text, out),
-        Value::List(items) => {
-            out.push('[');
-            for (index, item) in items.iter().enumerate() {
-                if index > 0 {
-                    out.push_str(", ");
-                }
-                write(item, out);
-            }
-            out.push(']');
-        }
-        Value::Object(members) => {
-            out.push('{');
-            for (index, member) in members.iter().enumerate() {
-                if index > 0 {
-                    out.push_str(", ");
-                }
-                quote(&member.key, out);
-                out.push_str(": ");
-                write(&member.node, out);
-            }
-            out.push('}');
-        }
-    }
-}
-
-fn quote(text: &str, out: &mut String) {
-    // Serializing a string cannot fail.
-    out.push_str(&serde_json::to_string(text).unwrap_or_default());
 }

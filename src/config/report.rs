@@ -210,6 +210,11 @@ impl Report {
         self.problems.extend(problems);
     }
 
+    /// Gives all problems from this index on the same advice.
+    pub(super) fn advise(&mut self, from: usize, help: &str) {
+        self.problems[from..].iter_mut().for_each(|problem| problem.help = Some(help.to_owned()));
+    }
+
     /// Discards the problems from this index on.
     pub(super) fn drop_from(&mut self, from: usize) {
         self.problems.truncate(from);

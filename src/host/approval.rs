@@ -2,7 +2,7 @@
 
 use super::Host;
 use crate::error::{Error, ErrorKind};
-use crate::pins::{Suspicion, Waiting};
+use crate::pins::{Stated, Suspicion, Waiting};
 
 impl Host {
     /// Returns the definitions that differ from what was approved, and those of new servers under
@@ -30,6 +30,12 @@ impl Host {
     /// nothing is found does not mean that a server is safe.
     pub async fn suspicions(&self) -> Vec<Suspicion> {
         self.0.manager.suspicions().await
+    }
+
+    /// Returns the definitions that the servers list now, each with its pin: what a lock consists of. Nothing is
+    /// withheld here.
+    pub async fn definitions(&self) -> Vec<Stated> {
+        self.0.manager.stated().await
     }
 
     /// Approves exactly these definitions, as far as their servers still list them so. Returns how many that are.

@@ -26,6 +26,7 @@ mod looks;
 mod pins;
 mod rates;
 mod reload;
+mod review;
 mod room;
 mod sharing;
 mod sight;
@@ -185,7 +186,7 @@ impl Server {
             label: config.alias.as_str().into(),
             scrubber: scrubber.into(),
             brings_credentials: config.brings_credentials(),
-            pinned: pins::Pinned::new(host.approval, crate::pins::pointers(&config)),
+            pinned: pins::Pinned::new(host.approval, &config),
             config,
             naming,
             target,

@@ -11,19 +11,20 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwapOption;
 use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 
 use super::list_key::ListKey;
 use super::{Manager, Server, Who, lock};
-use crate::config::Approval;
+use crate::config::{self, Approval};
 use crate::exposed::exposed_name;
 use crate::keep;
 use crate::pins::{
-    Book, Class, Error, Form, Judged, Listing, Notice, Pin, Pins, Said, Suspicion, Waiting, What, classes, suspicions,
+    Allowed, Book, Class, Error, Form, Judged, Listing, Notice, Pin, Pins, Said, What, classes, pointers,
 };
 use crate::protocol::{Pointer, Raw};
-use crate::registry::{Kind, Neighbours, Offer};
+use crate::registry::{Kind, Offer};
 
 /// How long to collect the listings of several servers before they are judged.
 const TOGETHER: Duration = Duration::from_millis(100);
@@ -65,7 +66,7 @@ pub struct DefinitionNews {
 /// The records of all servers, and the listings that wait to be judged.
 #[derive(Debug)]
 pub(super) struct Keeper {
-    records: Records,
+    pub(super) records: Records,
     due: Mutex<Due>,
     news: Notify,
     told: broadcast::Sender<DefinitionNews>,
@@ -76,11 +77,11 @@ type Due = BTreeMap<usize, (Arc<Server>, Vec<Listed>)>;
 
 /// What one lease of a server listed.
 #[derive(Clone, Debug)]
-struct Listed {
-    offer: Arc<Offer>,
-    instructions: Option<Arc<str>>,
+pub(super) struct Listed {
+    pub(super) offer: Arc<Offer>,
+    pub(super) instructions: Option<Arc<str>>,
     /// Whether a name that is missing is gone for everyone.
-    is_everything: bool,
+    pub(super) is_everything: bool,
 }
 
 impl Listed {
@@ -90,7 +91,7 @@ impl Listed {
     }
 
     /// Computes the pins. An offer of a thousand tools takes milliseconds.
-    fn pinned(&self, ignore: &[Pointer]) -> Listing {
+    pub(super) fn pinned(&self, ignore: &[Pointer]) -> Listing {
         let form = |text: &str, pin| Form { pin, text: text.to_owned() };
         let own = self.instructions.iter().map(|text| Said {
             what: What::Instructions,
@@ -106,13 +107,14 @@ impl Listed {
                 form: form(said.as_str(), Pin::of(said, ignore)),
             })
         });
-        Listing { said: own.chain(said).collect(), is_everything: self.is_everything, ignore: ignore.into() }
+        let said = own.chain(said).collect();
+        Listing { said, is_everything: self.is_everything, ignore: ignore.into(), allowed: None }
     }
 }
 
 /// Where the records are.
 #[derive(Debug)]
-enum Records {
+pub(super) enum Records {
     Disk(Pins),
     /// The embedding program gave no state directory.
     Memory(Mutex<HashMap<String, Book>>),
@@ -127,6 +129,8 @@ pub(super) struct Pinned {
     /// The user's choice, as `Approval as u8`.
     approval: AtomicU8,
     ignore: Box<[Pointer]>,
+    /// What a lock approves.
+    allowed: ArcSwapOption<Allowed>,
     standing: Mutex<Option<Standing>>,
     /// The last listing that was put to be judged.
     last: Mutex<Option<Listed>>,
@@ -134,11 +138,16 @@ pub(super) struct Pinned {
     read: CancellationToken,
 }
 
+/// The approved pins of each name.
+type Approved = HashMap<What, HashMap<String, Vec<Pin>>>;
+
 /// The record of a server, as far as calls and lists need it.
 #[derive(Debug, Default)]
 struct Standing {
     is_begun: bool,
-    approved: HashMap<What, HashMap<String, Vec<Pin>>>,
+    /// Whether a lock says what is approved.
+    is_locked: bool,
+    approved: Approved,
     /// What waits for approval.
     waiting: Vec<(What, String, Vec<Class>)>,
     /// Offers without what is withheld, by the hashes of whole ones.
@@ -146,14 +155,25 @@ struct Standing {
 }
 
 impl Standing {
-    fn of(book: &Book, ignore: &[Pointer]) -> Self {
-        let mut approved: HashMap<What, HashMap<String, Vec<Pin>>> = HashMap::new();
-        for (what, name, pin) in book.approved() {
+    fn of(book: &Book, pinned: &Pinned) -> Self {
+        let (allowed, mut approved) = (pinned.allowed.load_full(), Approved::new());
+        let mut approve = |what, name: &str, pin| {
             approved.entry(what).or_default().entry(name.to_owned()).or_default().push(pin);
+        };
+        match &allowed {
+            Some(allowed) => allowed.iter().for_each(|(what, name, pin)| approve(what, name, pin)),
+            None => book.approved().for_each(|(what, name, pin)| approve(what, name, pin)),
         }
-        let waiting =
-            book.waiting(ignore).into_iter().map(|(what, name, _, changes)| (what, name.to_owned(), classes(&changes)));
-        Self { is_begun: book.is_begun(), waiting: waiting.collect(), approved, passed: Vec::new() }
+        let (mut waiting, is_tofu) = (Vec::new(), pinned.approval() == Approval::Tofu);
+        for (what, name, form, changes) in book.waiting(&pinned.ignore, allowed.as_deref()) {
+            let passes = is_tofu && allowed.as_ref().is_some_and(|lock| book.is_mild(what, name, &changes, lock));
+            if passes {
+                approve(what, name, form.pin);
+            } else {
+                waiting.push((what, name.to_owned(), classes(&changes)));
+            }
+        }
+        Self { is_begun: book.is_begun(), is_locked: allowed.is_some(), waiting, approved, passed: Vec::new() }
     }
 
     fn knows(&self, what: What, name: &str, pin: Pin) -> bool {
@@ -173,9 +193,24 @@ impl Standing {
     }
 }
 
+fn allowed(config: &config::Server) -> Option<Arc<Allowed>> {
+    config.locked.as_ref().map(|locked| Arc::new(Allowed::of(locked)))
+}
+
 impl Pinned {
-    pub(super) fn new(approval: Approval, ignore: Box<[Pointer]>) -> Self {
-        Self { approval: AtomicU8::new(approval as u8), ignore, ..Self::default() }
+    pub(super) fn new(approval: Approval, config: &config::Server) -> Self {
+        let allowed = allowed(config).into();
+        Self { approval: AtomicU8::new(approval as u8), ignore: pointers(config), allowed, ..Self::default() }
+    }
+
+    /// Follows a change of the lock. Returns whether there is one.
+    pub(super) fn lock_by(&self, config: &config::Server) -> bool {
+        let allowed = allowed(config);
+        let is_changed = *self.allowed.load() != allowed;
+        if is_changed {
+            self.allowed.store(allowed);
+        }
+        is_changed
     }
 
     /// Follows a change of the user's choice.
@@ -200,7 +235,7 @@ impl Pinned {
             return Some(passed.clone());
         }
         let is_whole = !Kind::ALL.into_iter().any(|kind| offer.failed(kind));
-        if approval == Approval::Tofu && !standing.is_begun {
+        if approval == Approval::Tofu && !standing.is_begun && !standing.is_locked {
             if !is_whole {
                 return Some(offer.clone());
             }
@@ -232,7 +267,7 @@ impl Server {
         let approval = self.pinned.approval();
         let standing = lock(&self.pinned.standing);
         let standing = standing.as_ref()?;
-        let is_first = approval == Approval::Tofu && !standing.is_begun;
+        let is_first = approval == Approval::Tofu && !standing.is_begun && !standing.is_locked;
         (is_first || standing.knows(What::Instructions, "", Pin::of_text(&text))).then_some(text)
     }
 
@@ -281,7 +316,7 @@ impl Server {
     }
 
     /// Reports whether the server has no pins: it is part of the embedding program.
-    fn has_no_pins(&self) -> bool {
+    pub(super) fn has_no_pins(&self) -> bool {
         !matches!(&self.target, Some(target) if !target.is_memory())
     }
 }
@@ -313,10 +348,12 @@ impl Keeper {
             let approval = server.pinned.approval();
             let mut notices = Vec::new();
             for listing in listings {
-                match self.records.judge(&server, &listing.pinned(&server.pinned.ignore), approval) {
+                let listing =
+                    Listing { allowed: server.pinned.allowed.load_full(), ..listing.pinned(&server.pinned.ignore) };
+                match self.records.judge(&server, &listing, approval) {
                     Ok((judged, book)) => {
                         notices.extend(judged.notices);
-                        *lock(&server.pinned.standing) = Some(Standing::of(&book, &server.pinned.ignore));
+                        *lock(&server.pinned.standing) = Some(Standing::of(&book, &server.pinned));
                     }
                     Err(error) => tracing::warn!(server = &*server.label, "what it lists cannot be compared: {error}"),
                 }
@@ -331,7 +368,7 @@ impl Keeper {
     fn read(&self, servers: &[Arc<Server>]) {
         for server in servers.iter().filter(|server| !server.has_no_pins()) {
             match self.records.read(server) {
-                Ok(book) => *lock(&server.pinned.standing) = Some(Standing::of(&book, &server.pinned.ignore)),
+                Ok(book) => *lock(&server.pinned.standing) = Some(Standing::of(&book, &server.pinned)),
                 // Nothing passes without a record.
                 Err(error) => tracing::warn!(server = &*server.label, "its approvals cannot be read: {error}"),
             }
@@ -412,7 +449,7 @@ impl Manager {
         }
     }
 
-    async fn read_pins(&self, keeper: &Arc<Keeper>) {
+    pub(super) async fn read_pins(&self, keeper: &Arc<Keeper>) {
         let (servers, reader) = (self.servers(), keeper.clone());
         if keep::aside(move || reader.read(&servers)).await.is_err() {
             tracing::warn!("cannot read what was approved");
@@ -428,6 +465,16 @@ impl Manager {
             let _ = keep::aside(move || keeper.read(&servers)).await;
             manager.touch();
         });
+    }
+
+    /// Compares what a server lists with its lock, which has changed.
+    pub(super) fn judge_again(&self, server: &Arc<Server>) {
+        let Some(keeper) = self.0.pins.get() else { return };
+        let last = lock(&server.pinned.last).take();
+        match last.filter(|_| server.pinned.approval() != Approval::Off) {
+            Some(listing) => keeper.put(server, listing),
+            None => self.recall_pins(std::slice::from_ref(server)),
+        }
     }
 
     async fn judge_due(&self, keeper: &Arc<Keeper>) {
@@ -481,77 +528,6 @@ impl Manager {
         };
         self.callable_by(who).iter().find(is_it).cloned()
     }
-
-    /// Returns what waits for approval, server by server.
-    pub(crate) async fn unapproved(&self) -> Result<Vec<Waiting>, Error> {
-        let Some(keeper) = self.0.pins.get() else { return Ok(Vec::new()) };
-        let servers = self.servers();
-        let pinned = servers.iter().filter(|server| !server.has_no_pins());
-        match &keeper.records {
-            Records::Disk(pins) => pins.waiting(&pinned.map(|server| server.config.clone()).collect::<Vec<_>>()).await,
-            Records::Memory(books) => {
-                let (books, nobody) = (lock(books), Neighbours::default());
-                let shown = |server: &Arc<Server>| Some(books.get(&server.config.name)?.shown(&server.config, &nobody));
-                Ok(pinned.filter_map(shown).flatten().collect())
-            }
-        }
-    }
-
-    /// Finds what is suspicious in what the servers list now.
-    pub(crate) async fn suspicions(&self) -> Vec<Suspicion> {
-        let servers = self.servers();
-        let listed = |server: &Arc<Server>| {
-            let upstreams = server.upstreams();
-            let mut offers = upstreams.iter().rev().filter_map(|upstream| upstream.offer());
-            let offer = offers.next().or_else(|| server.last_offers.newest())?;
-            let peers = upstreams.iter().rev().filter_map(|upstream| upstream.connection()?.peer().cloned());
-            let instructions = peers.filter_map(|peer| peer.instructions).next().map(Into::into);
-            Some((server.clone(), Listed { offer, instructions, is_everything: true }))
-        };
-        let all: Vec<(Arc<Server>, Listed)> = servers.iter().filter_map(listed).collect();
-        keep::done(move || {
-            let mut neighbours = Neighbours::default();
-            for (server, listed) in &all {
-                listed.offer.said(Kind::Tools).for_each(|(_, tool)| neighbours.add(server.config.alias.as_str(), tool));
-            }
-            let mut found = Vec::new();
-            for (server, listed) in &all {
-                let (name, alias) = (&server.config.name, server.config.alias.as_str());
-                for Said { what, name: own, form } in listed.pinned(&[]).said {
-                    let all = suspicions(what, alias, &form.text, &neighbours).into_iter();
-                    found.extend(all.map(|finding| Suspicion {
-                        server: name.clone(),
-                        what,
-                        name: own.clone(),
-                        finding,
-                    }));
-                }
-            }
-            found
-        })
-        .await
-    }
-
-    /// Approves exactly these changes, as far as their servers still say so.
-    pub(crate) async fn approve(&self, changes: &[Waiting]) -> Result<usize, Error> {
-        let Some(keeper) = self.0.pins.get() else { return Ok(0) };
-        let mut count = 0;
-        for server in self.servers().iter() {
-            let own: Vec<Waiting> = changes.iter().filter(|one| one.server == server.config.name).cloned().collect();
-            if own.is_empty() {
-                continue;
-            }
-            count += match &keeper.records {
-                Records::Disk(pins) => pins.approve(&server.config, &own).await?,
-                Records::Memory(books) => {
-                    let forms: Vec<_> = own.into_iter().map(|one| (one.what, one.name, one.pin)).collect();
-                    lock(books).get_mut(&server.config.name).map_or(0, |book| book.approve(&forms))
-                }
-            };
-        }
-        self.read_pins(&keeper.clone()).await;
-        Ok(count)
-    }
 }
 
 /// Tells what has changed at a server: in one log line, and an event for each definition.
@@ -568,9 +544,13 @@ fn tell(keeper: &Keeper, server: &Server, notices: Vec<Notice>) {
         lines.push(format!("and {} more", notices.len() - NAMED));
     }
     let end = if withheld > 0 { format!("; withheld until approved: {withheld}") } else { String::new() };
+    let see = match server.pinned.allowed.load().is_some() {
+        true => "check --locked".to_owned(),
+        false => format!("approve {name}"),
+    };
     tracing::warn!(
         server = &*server.label,
-        "it lists what was not approved: {}{end}; `mcp-host approve {name}` shows how it differs",
+        "it lists what was not approved: {}{end}; `mcp-host {see}` shows how it differs",
         lines.join("; ")
     );
     for Notice { what, name: own, classes, renamed, passes } in notices {

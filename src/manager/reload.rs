@@ -96,9 +96,15 @@ impl Manager {
         let approval = settings.approval;
         let pending = pending.into_iter().map(str::to_owned).collect();
         let mut done = Reload { pending, ..Reload::default() };
+        let mut locked = Vec::new();
         for server in &mut new {
             match old.iter().find(|old| old.config.name == server.config.name) {
-                Some(before) if before.config.same_as(&server.config) => *server = before.clone(),
+                Some(before) if before.config.same_as(&server.config) => {
+                    if before.pinned.lock_by(&server.config) {
+                        locked.push(before.clone());
+                    }
+                    *server = before.clone();
+                }
                 Some(before) => {
                     server.inherit(before);
                     done.changed.push(server.config.name.clone());
@@ -124,6 +130,7 @@ impl Manager {
         self.recall(&fresh);
         self.recall_pins(&fresh);
         new.iter().for_each(|server| server.pinned.choose(approval));
+        locked.iter().for_each(|server| self.judge_again(server));
         self.0.servers.store(Arc::new(new));
         self.note_rules();
         for server in fresh {

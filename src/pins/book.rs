@@ -5,13 +5,14 @@
 //! forgotten for a form that is not.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Waiting, What, pointers, suspicions};
+use super::{Allowed, Waiting, What, differing, pointers, suspicions};
 use crate::config::{Approval, Server};
 use crate::protocol::{Pointer, Raw};
-use crate::registry::{Class, DefinitionChange, Neighbours, Pin, Shingles, changes, is_mild};
+use crate::registry::{Class, DefinitionChange, Neighbours, Pin, Shingles, is_mild};
 
 /// How many approved forms of one name are kept.
 const FORMS: usize = 4;
@@ -76,6 +77,8 @@ pub(crate) struct Listing {
     pub(crate) is_everything: bool,
     /// What the pins leave out.
     pub(crate) ignore: Box<[Pointer]>,
+    /// What a lock approves. With a lock, nothing else is approved.
+    pub(crate) allowed: Option<Arc<Allowed>>,
 }
 
 /// A change of one definition, compared with what was approved.
@@ -122,6 +125,14 @@ impl Record {
     fn last(&self) -> Option<&Form> {
         self.approved.last()
     }
+
+    /// Returns the form that the server's next ones are compared with: the locked one, if there is a lock.
+    fn standard(&self, what: What, name: &str, allowed: Option<&Allowed>) -> Option<&Form> {
+        match allowed {
+            Some(allowed) => self.approved.iter().find(|form| allowed.has(what, name, form.pin)),
+            None => self.last(),
+        }
+    }
 }
 
 impl Book {
@@ -136,7 +147,13 @@ impl Book {
             let record = self.records.entry(said.what).or_default().entry(said.name.clone()).or_default();
             let pin = said.form.pin;
             judged.is_changed |= std::mem::take(&mut record.gone);
-            if record.knows(pin) {
+            let allowed = listing.allowed.as_deref();
+            let is_locked = allowed.is_some_and(|allowed| allowed.has(said.what, &said.name, pin));
+            if is_locked && !record.knows(pin) {
+                record.approve(said.form.clone());
+                judged.is_changed = true;
+            }
+            if is_locked || (allowed.is_none() && record.knows(pin)) {
                 judged.is_changed |= record.now.take().is_some();
                 continue;
             }
@@ -144,7 +161,7 @@ impl Book {
                 continue;
             }
             judged.is_changed = true;
-            if is_first && approval != Approval::Ask {
+            if is_first && approval != Approval::Ask && allowed.is_none() {
                 record.approve(said.form.clone());
                 let known = before.and_then(|before| before.record(said.what, &said.name)?.last());
                 if let Some(before) = before.filter(|_| known.is_none_or(|known| known.pin != pin)) {
@@ -154,10 +171,10 @@ impl Book {
                 continue;
             }
             let is_unstable = record.note(pin, at);
-            let last = record.last().cloned();
+            let last = record.standard(said.what, &said.name, allowed).cloned();
             let differing = compare(said.what, last.as_ref(), &said.form, &listing.ignore);
             let is_mild = approval == Approval::Tofu && last.is_some() && !is_unstable && is_mild(&differing);
-            if is_mild {
+            if is_mild && allowed.is_none() {
                 record.approve(said.form.clone());
             } else {
                 record.now = Some(said.form.clone());
@@ -222,14 +239,35 @@ impl Book {
         count
     }
 
-    /// Returns what waits for approval: each form, and how it differs from the last approved one.
-    pub(crate) fn waiting(&self, ignore: &[Pointer]) -> Vec<(What, &str, &Form, Vec<DefinitionChange>)> {
+    /// Returns what waits for approval: each form, and how it differs from the last approved one, or from the locked one.
+    pub(crate) fn waiting(
+        &self,
+        ignore: &[Pointer],
+        allowed: Option<&Allowed>,
+    ) -> Vec<(What, &str, &Form, Vec<DefinitionChange>)> {
         let all = self.records.iter().flat_map(|(what, records)| records.iter().map(|(name, one)| (*what, name, one)));
         let waiting = all.filter_map(|(what, name, record)| {
             let now = record.now.as_ref()?;
-            Some((what, name.as_str(), now, compare(what, record.last(), now, ignore)))
+            if allowed.is_some_and(|allowed| allowed.has(what, name, now.pin)) {
+                return None;
+            }
+            Some((what, name.as_str(), now, compare(what, record.standard(what, name, allowed), now, ignore)))
         });
         waiting.collect()
+    }
+
+    /// Reports whether a form differs from the locked one only by what takes something away, and is not one of too many.
+    pub(crate) fn is_mild(&self, what: What, name: &str, changes: &[DefinitionChange], allowed: &Allowed) -> bool {
+        let record = self.record(what, name);
+        record.is_some_and(|record| {
+            record.standard(what, name, Some(allowed)).is_some() && record.seen.len() <= STABLE && is_mild(changes)
+        })
+    }
+
+    /// Returns the approved text that has a pin.
+    pub(super) fn text(&self, what: What, name: &str, pin: Pin) -> Option<String> {
+        let forms = &self.record(what, name)?.approved;
+        forms.iter().find(|form| form.pin == pin).map(|form| form.text.clone())
     }
 
     /// Reports whether a whole listing was ever seen.
@@ -239,15 +277,17 @@ impl Book {
 
     /// Returns what waits for approval, for people.
     pub(crate) fn shown(&self, server: &Server, neighbours: &Neighbours) -> Vec<Waiting> {
-        let waiting = self.waiting(&pointers(server)).into_iter().map(|(what, name, form, changes)| Waiting {
-            server: server.name.clone(),
-            what,
-            name: name.to_owned(),
-            pin: form.pin,
-            changes,
-            findings: suspicions(what, server.alias.as_str(), &form.text, neighbours),
-            text: form.text.clone(),
-        });
+        let allowed = server.locked.as_ref().map(Allowed::of);
+        let waiting =
+            self.waiting(&pointers(server), allowed.as_ref()).into_iter().map(|(what, name, form, changes)| Waiting {
+                server: server.name.clone(),
+                what,
+                name: name.to_owned(),
+                pin: form.pin,
+                changes,
+                findings: suspicions(what, server.alias.as_str(), &form.text, neighbours),
+                text: form.text.clone(),
+            });
         waiting.collect()
     }
 
@@ -297,11 +337,7 @@ fn former(old: &Book, said: &Said, listed: &HashSet<(What, &str)>) -> Option<Str
 }
 
 fn compare(what: What, before: Option<&Form>, now: &Form, ignore: &[Pointer]) -> Vec<DefinitionChange> {
-    let raw = |form: &Form| match what {
-        What::Instructions => Some(Raw::from_value(&form.text)),
-        _ => parsed(form),
-    };
-    changes(before.and_then(raw).as_ref(), raw(now).as_ref(), ignore)
+    differing(what, before.map(|form| form.text.as_str()), Some(&now.text), ignore)
 }
 
 fn parsed(form: &Form) -> Option<Raw> {

@@ -8,6 +8,7 @@
 
 mod book;
 mod identity;
+mod locks;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,8 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use book::{Book, Form, Judged, Listing, Notice, Said, classes};
+pub(crate) use locks::Allowed;
+pub use locks::{Stated, Unlocked, compare, lock, text_in, texts};
 
 use crate::config::{Approval, Server};
 use crate::glob;
@@ -24,7 +27,7 @@ use crate::keep::{self, Keep};
 use crate::lineage;
 use crate::protocol::{Pointer, Raw};
 pub use crate::registry::{Class, DefinitionChange, Finding, Pin};
-use crate::registry::{Kind, Neighbours, findings};
+use crate::registry::{Kind, Neighbours, changes, findings};
 
 /// What has a pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -141,6 +144,15 @@ pub(crate) fn pointers(server: &Server) -> Box<[Pointer]> {
     server.pin_ignore.iter().filter_map(|text| Pointer::parse(text).ok()).collect()
 }
 
+/// Compares two forms of a definition, either of which may be absent.
+fn differing(what: What, before: Option<&str>, now: Option<&str>, ignore: &[Pointer]) -> Vec<DefinitionChange> {
+    let raw = |text: &str| match what {
+        What::Instructions => Some(Raw::from_value(text)),
+        _ => Raw::parse(&text.to_owned().into()).ok(),
+    };
+    changes(before.and_then(raw).as_ref(), now.and_then(raw).as_ref(), ignore)
+}
+
 /// The records of a user.
 ///
 /// ```no_run
@@ -184,7 +196,8 @@ impl Pins {
         .await
     }
 
-    /// Approves exactly what was shown, as far as the server still says it. Returns how many definitions that are.
+    /// Approves exactly what was shown, as far as the server still says it. Returns how many definitions that are. For a
+    /// server with a lock that has no effect while the lock is there.
     ///
     /// # Errors
     /// If the record cannot be read or written. Then nothing is approved.
@@ -215,6 +228,15 @@ impl Pins {
             })
         })
         .await
+    }
+
+    /// Returns the text that had this pin at a server, if it was approved here.
+    ///
+    /// # Errors
+    /// If the record cannot be read.
+    pub async fn text(&self, server: &Server, what: What, name: &str, pin: Pin) -> Result<Option<String>, Error> {
+        let (keep, name) = (self.keep(server), name.to_owned());
+        keep::done(move || Ok(keep.read::<Book>()?.text(what, &name, pin))).await
     }
 
     /// Reads a server's record. Blocks.

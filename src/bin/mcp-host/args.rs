@@ -71,6 +71,8 @@ pub(crate) enum Command {
     Prompt(Prompt),
     /// Show what is new or has changed at servers and in a project's config, and approve it
     Approve(Approve),
+    /// Start the servers, and lock what they list in mcp-host.lock, beside the config
+    Lock(Lock),
     /// Show the servers and clients of a running `serve`
     Status(Status),
     /// Sign in to a server, for a running `serve` and all that start later
@@ -128,6 +130,12 @@ pub(crate) struct Check {
     /// Start each server once and report what it offers
     #[arg(long)]
     pub(crate) connect: bool,
+    /// Start each server once and compare what it lists with mcp-host.lock
+    #[arg(long, conflicts_with_all = ["connect", "demo"])]
+    pub(crate) locked: bool,
+    /// Where `lock --definitions` wrote the texts, to show how they differ
+    #[arg(long, value_name = "DIR", requires = "locked")]
+    pub(crate) definitions: Option<PathBuf>,
     /// Only this server
     #[arg(value_name = "SERVER")]
     pub(crate) server: Option<String>,
@@ -211,6 +219,15 @@ pub(crate) struct Prompt {
     pub(crate) arguments: Vec<String>,
     #[command(flatten)]
     pub(crate) demo: Demo,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Lock {
+    /// Also write the texts of the definitions, a file for each server, for reviews
+    #[arg(long, value_name = "DIR")]
+    pub(crate) definitions: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -360,6 +377,7 @@ impl Command {
             Self::Read(args) => &args.common,
             Self::Prompt(args) => &args.common,
             Self::Approve(args) => &args.common,
+            Self::Lock(args) => &args.common,
             Self::Status(args) => &args.common,
             Self::Auth(args) => &args.common,
             Self::Login(args) => &args.common,

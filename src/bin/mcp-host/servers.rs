@@ -78,6 +78,15 @@ impl Plan {
         Ok(Self { config, clock: true, demo: true, led: false, lent: false, request })
     }
 
+    /// Loads the servers of the config, and takes none of its lock if that has mistakes: it is to be written anew.
+    pub(crate) fn without_lock(common: &Common) -> Result<Self, Failure> {
+        Self::load(common, false, None).or_else(|failure| {
+            let request = LoadRequest { without_lock: true, ..request(common, None) };
+            let config = load(&request).map_err(|_| failure)?;
+            Ok(Self { config, clock: false, demo: false, led: false, lent: false, request })
+        })
+    }
+
     /// Plans a command without a config: a daemon's servers, by name and alias, which are only reachable through it.
     #[cfg(unix)]
     pub(crate) fn of_daemon(common: &Common, servers: impl Iterator<Item = (String, String)>) -> Option<Self> {

@@ -39,7 +39,7 @@ impl<'a> Session<'a> {
     ) -> Result<Self, Failure> {
         let mut plan = joined::plan(common, demo).await?;
         plan.keep(wanted)?;
-        Self::call(plan, common.again(demo), None, output).await
+        Box::pin(Self::call(plan, common.again(demo), None, output)).await
     }
 
     /// Starts the servers of a plan for a call. `patience` is the user's own timeout.

@@ -1,6 +1,10 @@
 //! What happens when a server changes a definition that was approved.
 
+use std::path::{Path, PathBuf};
+
+use super::super::fields::Field;
 use super::super::keys::words;
+use super::super::report::Report;
 
 words! {
     /// What happens when a server lists a definition that the user has not approved. The first whole listing of a
@@ -33,4 +37,14 @@ impl Approval {
     pub(crate) fn is_lenient(self) -> bool {
         matches!(self, Self::Off | Self::Warn)
     }
+}
+
+/// Reads `host.lock`. A relative path starts in the folder of the config file.
+pub(super) fn lock(field: &Field<'_>, report: &mut Report) -> Option<PathBuf> {
+    let path = field.text(report)?;
+    if path.is_empty() {
+        report.problem(field.at, &field.path, "is empty").help("name a file, such as \"mcp-host.lock\"");
+        return None;
+    }
+    Some(report.file(field.at.file).parent().unwrap_or(Path::new("")).join(path))
 }

@@ -14,6 +14,7 @@ mod views;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use url::Url;
@@ -39,7 +40,7 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 24] = [
+const KEYS: [&str; 25] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
@@ -52,6 +53,7 @@ const KEYS: [&str; 24] = [
     "join",
     "limits",
     "listen",
+    "lock",
     "naming",
     "paramHeaders",
     "rates",
@@ -108,6 +110,8 @@ pub struct HostSettings {
     pub inherit_env: Vec<String>,
     /// What happens when a server lists a definition that the user has not approved.
     pub approval: Approval,
+    /// The file that says what a team has approved; `None` means `mcp-host.lock` beside the config, if there is one.
+    pub lock: Option<PathBuf>,
     /// Where to log each call; `None` means nowhere.
     pub audit: Option<Audit>,
     /// Whether other processes of this user use a running daemon with the same config; `None` means the default,
@@ -151,6 +155,7 @@ impl Default for HostSettings {
             tasks: true,
             inherit_env: Vec::new(),
             approval: Approval::default(),
+            lock: None,
             audit: None,
             join: None,
             idle_exit: Duration::from_secs(600),
@@ -251,6 +256,9 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     }
     if let Some(approval) = fields.take(&["approval"], report).and_then(|field| field.word(report)) {
         settings.approval = approval;
+    }
+    if let Some(field) = fields.take(&["lock"], report) {
+        settings.lock = approval::lock(&field, report);
     }
     if let Some(field) = fields.take(&["audit"], report) {
         settings.audit = audit::read(&field, report);

@@ -6,12 +6,14 @@
 mod excerpt;
 mod json;
 mod toml;
+mod write;
 mod yaml;
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+pub(super) use self::write::write;
 use super::place;
 use super::report::{Place, Report};
 

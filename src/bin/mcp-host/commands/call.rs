@@ -24,7 +24,7 @@ pub(crate) async fn run(args: &CallArgs, common: &Common, output: &Output) -> Re
     parameters::for_tool(&words, None, Misfit::Refuse)?;
     let mut plan = joined::plan(common, args.demo.demo).await?;
     plan.keep(Selection::Named(&typed))?;
-    let session = Session::call(plan, common.again(args.demo.demo), args.timeout, output).await?;
+    let session = Box::pin(Session::call(plan, common.again(args.demo.demo), args.timeout, output)).await?;
     let outcome = call(args, &typed, line, &words, &session, output).await;
     session.close().await;
     let (name, result) = outcome?;

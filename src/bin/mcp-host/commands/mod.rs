@@ -11,6 +11,7 @@ mod desk;
 mod device;
 mod key;
 mod list;
+mod lock;
 mod login;
 mod logout;
 mod prompt;
@@ -53,6 +54,7 @@ pub(crate) async fn run(command: Command, common: &Common, output: &Output) -> R
 async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit, Failure> {
     match command {
         Command::Check(args) if args.connect => Box::pin(connect::run(&args, common, output)).await,
+        Command::Check(args) if args.locked => Box::pin(lock::check(&args, common, output)).await,
         Command::Check(args) => check::run(&args, common, output),
         Command::Tools(args) => Box::pin(tools::run(&args, common, output)).await,
         Command::Resources(args) => Box::pin(list::run(list::Kind::Resources, &args, common, output)).await,
@@ -61,6 +63,7 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
         Command::Read(args) => Box::pin(read::run(&args, common, output)).await,
         Command::Prompt(args) => Box::pin(prompt::run(&args, common, output)).await,
         Command::Approve(args) => approve::run(&args, common, output).await,
+        Command::Lock(args) => Box::pin(lock::run(&args, common, output)).await,
         Command::Status(args) => status::run(&args, common, output).await,
         Command::Login(args) => Box::pin(login::run(&args, common, output)).await,
         Command::Logout(args) => Box::pin(logout::run(&args, common, output)).await,

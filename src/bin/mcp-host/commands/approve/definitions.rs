@@ -28,22 +28,31 @@ impl Item<'_> {
     }
 }
 
-/// Returns what waits at these servers, of all in the config, as far as the names match `glob`.
+/// Returns what waits at these servers, of all in the config, as far as the names match `glob`; and notes about servers
+/// with a lock, which decides in the user's place.
 pub(super) async fn of<'a>(
     all: &[Server],
     servers: impl Iterator<Item = &'a Server>,
     state: &Path,
     glob: Option<&str>,
-) -> Result<Vec<Item<'a>>, Failure> {
+) -> Result<(Vec<Item<'a>>, Vec<String>), Failure> {
     // A tool may pretend to be one of a server that is not asked about.
     let waiting = Pins::of(state).waiting(all).await.map_err(failed)?;
-    let servers: Vec<&Server> = servers.collect();
+    let (locked, servers): (Vec<&Server>, Vec<&Server>) = servers.partition(|server| server.locked.is_some());
+    let note = |server: &&Server| {
+        let count = waiting.iter().filter(|shown| shown.server == server.name).count();
+        let (name, what) = (text::line(&server.name), text::count(count, "definition"));
+        (count > 0).then(|| {
+            format!("note: not as locked: {what} of `{name}`; `mcp-host check --locked` shows how they differ")
+        })
+    };
+    let notes = locked.iter().filter_map(note).collect();
     let item = |shown: Waiting| {
         let server = servers.iter().find(|server| server.name == shown.server)?;
         let is_meant = glob.is_none_or(|glob| pins::matches(glob, &shown));
         is_meant.then_some(Item { server, shown, approved: false })
     };
-    Ok(waiting.into_iter().filter_map(item).collect())
+    Ok((waiting.into_iter().filter_map(item).collect(), notes))
 }
 
 /// Approves exactly what was shown.
@@ -89,7 +98,8 @@ pub(super) fn lines(item: &Item<'_>) -> Vec<String> {
     lines.iter().map(|line| text::line(line).into_owned()).collect()
 }
 
-fn differing(change: &DefinitionChange) -> Vec<String> {
+/// Formats one difference.
+pub(in crate::commands) fn differing(change: &DefinitionChange) -> Vec<String> {
     let place = if change.path.is_empty() { String::new() } else { format!(" {}", change.path) };
     let mut lines = vec![format!("  {}{place}", change.class)];
     lines.extend(change.before.iter().map(|text| format!("  - {text}")));

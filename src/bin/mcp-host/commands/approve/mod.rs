@@ -12,6 +12,7 @@ use mcp_host::config::{Project, Server};
 use mcp_host::pins;
 use serde::Serialize;
 
+pub(super) use self::definitions::differing;
 use super::agreed;
 use crate::args::{Approve, Common};
 use crate::output::Output;
@@ -65,9 +66,14 @@ pub(crate) async fn run(args: &Approve, common: &Common, output: &Output) -> Res
     let kept = Certificates::new(Some(&directory));
     let mut certificates = certificates::of(plan.config.servers.iter().filter(wanted), &kept)?;
     let glob = args.tool.as_deref();
-    let mut definitions =
+    let (mut definitions, notes) =
         definitions::of(&plan.config.servers, plan.config.servers.iter().filter(wanted), &directory, glob).await?;
+    notes.iter().for_each(|note| output.remark(note));
     if waiting.is_empty() && certificates.is_empty() && definitions.is_empty() {
+        if !notes.is_empty() {
+            let error = "nothing was approved: a lock says what is approved";
+            return Err(Failure::new(Exit::Denied, error).help("mcp-host lock accepts what the servers list now"));
+        }
         return nothing(&plan, output);
     }
     let approvals = Approvals::of(&directory);

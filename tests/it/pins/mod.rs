@@ -11,6 +11,8 @@ use mcp_host::pins::{Class, What};
 use mcp_host::{Event, Host, StateName};
 use serde_json::{Value, json};
 
+mod lock;
+
 use crate::auth::site::{Asked, Site, Told};
 use crate::reload::until;
 

@@ -1,0 +1,146 @@
+//! `mcp-host lock`: starts the servers, and writes what they list into `mcp-host.lock`, which a team reviews and keeps with
+//! its config.
+
+mod check;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use mcp_host::approvals::Approvals;
+use mcp_host::config::{Approval, Config, Server};
+use mcp_host::pins::{self, Stated};
+use mcp_host::{Host, ServerStatus};
+use serde::Serialize;
+
+pub(crate) use self::check::run as check;
+use super::check::{not_approved, unusable};
+use crate::args::{Common, Lock};
+use crate::output::Output;
+use crate::report::{Exit, Failure};
+use crate::servers::{Plan, state_directory};
+use crate::session::{Session, failure};
+use crate::text;
+
+/// What was written, as `--json` prints it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Written<'a> {
+    lock: &'a Path,
+    servers: usize,
+    definitions: usize,
+}
+
+pub(crate) async fn run(args: &Lock, common: &Common, output: &Output) -> Result<Exit, Failure> {
+    if pins::is_below_a_host() {
+        let error = "a server of a running mcp-host has started this, and no server may approve anything";
+        return Err(Failure::new(Exit::Denied, error).help("run it in a terminal of your own"));
+    }
+    let mut plan = Plan::without_lock(common)?;
+    plan.tell_notes(output);
+    if let Some(failure) = unusable(&plan.config).or_else(|| not_approved(&plan.config)) {
+        return Err(failure);
+    }
+    let file = plan.config.lock_file().ok_or_else(|| Failure::new(Exit::Usage, "there is no config file to lock"))?;
+    let servers: Vec<Server> = enabled(&mut plan.config, output).to_vec();
+    if servers.is_empty() {
+        return Err(Failure::new(Exit::Usage, "the config has no server to lock"));
+    }
+    // The user's own record is not about this: the lock counts in its place.
+    plan.config.host.approval = Approval::Off;
+    let stated = listed(plan, common, output).await?.map_err(|failure| failure.help("nothing was written"))?;
+    if let Some(directory) = &args.definitions {
+        std::fs::create_dir_all(directory).map_err(|error| unwritten(directory, &error))?;
+        for server in &servers {
+            put(&texts_of(directory, server), &pins::texts(server, &stated))?;
+        }
+    }
+    put(&file, &pins::lock(&servers, &stated))?;
+    renew(common).await?;
+    if output.json {
+        output.value(&Written { lock: &file, servers: servers.len(), definitions: stated.len() })?;
+    } else {
+        let (what, of) = (text::count(stated.len(), "definition"), text::count(servers.len(), "server"));
+        output.remark(&format!("locked {what} of {of} in {}", file.display()));
+    }
+    Ok(Exit::Ok)
+}
+
+/// Keeps only the servers that are not disabled, and names the others.
+fn enabled<'a>(config: &'a mut Config, output: &Output) -> &'a [Server] {
+    let is_off = |server: &Server| server.disabled.is_some();
+    for server in config.servers.iter().filter(|server| is_off(server)) {
+        output.remark(&format!("note: `{}` is disabled, so it is not compared", text::line(&server.name)));
+    }
+    config.servers.retain(|server| !is_off(server));
+    &config.servers
+}
+
+/// Starts all servers of the plan, and returns what they list; the inner failure is about one that did not start.
+async fn listed(plan: Plan, common: &Common, output: &Output) -> Result<Result<Vec<Stated>, Failure>, Failure> {
+    let again = common.again(false);
+    let session = Box::pin(Session::look_alone(plan, again.clone(), output)).await?;
+    let status = session.status();
+    let stated = definitions(&session.host, &status, &again, output).await;
+    session.close().await;
+    Ok(stated)
+}
+
+/// Returns what all servers list, or tells of each that did not start.
+async fn definitions(
+    host: &Host,
+    status: &[ServerStatus],
+    again: &str,
+    output: &Output,
+) -> Result<Vec<Stated>, Failure> {
+    let failures: Vec<Failure> = status.iter().filter_map(|server| failure(server, again)).collect();
+    for failure in &failures {
+        failure.tell(output);
+    }
+    if failures.is_empty() {
+        return Ok(host.definitions().await);
+    }
+    let worst = if failures.iter().all(|failure| failure.exit == Exit::Unauthorized) {
+        Exit::Unauthorized
+    } else {
+        Exit::Unreachable
+    };
+    Err(Failure::new(worst, format!("{} did not start, and cannot be compared", text::count(failures.len(), "server"))))
+}
+
+/// Approves the servers of a project anew that were approved before its lock changed: the approval covers the lock.
+async fn renew(common: &Common) -> Result<(), Failure> {
+    let (Ok(plan), Some(directory)) = (Plan::load(common, false, None), state_directory()) else { return Ok(()) };
+    let waiting = plan.config.servers.iter().filter_map(|server| Some((server, server.project.as_ref()?)));
+    let waiting: Vec<_> = waiting.filter(|(_, project)| !project.approved).collect();
+    let Some((first, _)) = waiting.first() else { return Ok(()) };
+    let file = first.source.file.clone();
+    let all = waiting.iter().map(|(server, project)| (server.name.as_str(), *project));
+    let failed = |error: mcp_host::approvals::Error| Failure::new(Exit::Failed, error.to_string());
+    Approvals::of(&directory).approve(&file, all).await.map_err(failed)?;
+    Ok(())
+}
+
+/// Returns the file with the texts of a server's definitions.
+fn texts_of(directory: &Path, server: &Server) -> PathBuf {
+    directory.join(format!("{}.json", server.alias.as_str()))
+}
+
+/// Writes a file whole or not at all.
+fn put(path: &Path, text: &str) -> Result<(), Failure> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let write = || {
+        let mut file = std::fs::File::create(&beside)?;
+        file.write_all(text.as_bytes())?;
+        std::fs::rename(&beside, path)
+    };
+    write().map_err(|error| {
+        // It may not exist.
+        let _ = std::fs::remove_file(&beside);
+        unwritten(path, &error)
+    })
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(Exit::Failed, format!("{} cannot be written: {error}", path.display()))
+}

@@ -1,0 +1,105 @@
+//! What people are shown of the pins: what waits for approval, what is suspicious, and what a lock would say.
+
+use std::sync::Arc;
+
+use super::pins::{Listed, Records};
+use super::{Manager, Server, lock};
+use crate::keep;
+use crate::pins::{Error, Said, Stated, Suspicion, Waiting, pointers, suspicions};
+use crate::registry::{Kind, Neighbours};
+
+impl Manager {
+    /// Returns what waits for approval, server by server.
+    pub(crate) async fn unapproved(&self) -> Result<Vec<Waiting>, Error> {
+        let Some(keeper) = self.0.pins.get() else { return Ok(Vec::new()) };
+        let servers = self.servers();
+        let pinned = servers.iter().filter(|server| !server.has_no_pins());
+        match &keeper.records {
+            Records::Disk(pins) => pins.waiting(&pinned.map(|server| server.config.clone()).collect::<Vec<_>>()).await,
+            Records::Memory(books) => {
+                let (books, nobody) = (lock(books), Neighbours::default());
+                let shown = |server: &Arc<Server>| Some(books.get(&server.config.name)?.shown(&server.config, &nobody));
+                Ok(pinned.filter_map(shown).flatten().collect())
+            }
+        }
+    }
+
+    /// Returns the newest listing of each server that has one.
+    fn listings(&self) -> Vec<(Arc<Server>, Listed)> {
+        let listed = |server: &Arc<Server>| {
+            let upstreams = server.upstreams();
+            let mut offers = upstreams.iter().rev().filter_map(|upstream| upstream.offer());
+            let offer = offers.next().or_else(|| server.last_offers.newest())?;
+            let peers = upstreams.iter().rev().filter_map(|upstream| upstream.connection()?.peer().cloned());
+            let instructions = peers.filter_map(|peer| peer.instructions).next().map(Into::into);
+            Some((server.clone(), Listed { offer, instructions, is_everything: true }))
+        };
+        self.servers().iter().filter_map(listed).collect()
+    }
+
+    /// Returns what the servers list now, with its pins.
+    pub(crate) async fn stated(&self) -> Vec<Stated> {
+        let all = self.listings();
+        keep::done(move || {
+            let each = |(server, listed): &(Arc<Server>, Listed)| {
+                let (name, said) = (server.config.name.clone(), listed.pinned(&pointers(&server.config)).said);
+                said.into_iter().map(move |Said { what, name: own, form }| Stated {
+                    server: name.clone(),
+                    what,
+                    name: own,
+                    pin: form.pin,
+                    text: form.text,
+                })
+            };
+            all.iter().flat_map(each).collect()
+        })
+        .await
+    }
+
+    /// Finds what is suspicious in what the servers list now.
+    pub(crate) async fn suspicions(&self) -> Vec<Suspicion> {
+        let all = self.listings();
+        keep::done(move || {
+            let mut neighbours = Neighbours::default();
+            for (server, listed) in &all {
+                listed.offer.said(Kind::Tools).for_each(|(_, tool)| neighbours.add(server.config.alias.as_str(), tool));
+            }
+            let mut found = Vec::new();
+            for (server, listed) in &all {
+                let (name, alias) = (&server.config.name, server.config.alias.as_str());
+                for Said { what, name: own, form } in listed.pinned(&[]).said {
+                    let all = suspicions(what, alias, &form.text, &neighbours).into_iter();
+                    found.extend(all.map(|finding| Suspicion {
+                        server: name.clone(),
+                        what,
+                        name: own.clone(),
+                        finding,
+                    }));
+                }
+            }
+            found
+        })
+        .await
+    }
+
+    /// Approves exactly these changes, as far as their servers still say so.
+    pub(crate) async fn approve(&self, changes: &[Waiting]) -> Result<usize, Error> {
+        let Some(keeper) = self.0.pins.get() else { return Ok(0) };
+        let mut count = 0;
+        for server in self.servers().iter() {
+            let own: Vec<Waiting> = changes.iter().filter(|one| one.server == server.config.name).cloned().collect();
+            if own.is_empty() {
+                continue;
+            }
+            count += match &keeper.records {
+                Records::Disk(pins) => pins.approve(&server.config, &own).await?,
+                Records::Memory(books) => {
+                    let forms: Vec<_> = own.into_iter().map(|one| (one.what, one.name, one.pin)).collect();
+                    lock(books).get_mut(&server.config.name).map_or(0, |book| book.approve(&forms))
+                }
+            };
+        }
+        self.read_pins(&keeper.clone()).await;
+        Ok(count)
+    }
+}
