@@ -643,6 +643,7 @@ fn ours() {
         let mut plain = Server::new(&server.name, server.transport.clone()).expect("it has a name");
         plain.secrets.clone_from(&server.secrets);
         plain.source = server.source.clone();
+        plain.entry.clone_from(&server.entry);
         plain.description = server.description.clone();
         assert_eq!(*server, plain);
     }
