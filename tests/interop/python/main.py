@@ -40,19 +40,12 @@ def direct(world: World, report: Report, stages: set[str]) -> None:
 def hosted(world: World, report: Report, stages: set[str]) -> None:
     import faults
 
-    if "same" in stages:
-        # A host of its own: its clients have the capabilities of later ones, and clients of the stateless revision with equal
-        # capabilities share a process, to which the first of them told its roots if it called when the server asked.
-        host = Host(world, "same")
-        with report.check(f"connected: all {len(host.names)} servers of one config, to compare"):
-            host.wait_connected()
-        compare.through(world, report, host)
-        with report.check("stop: the host of the comparison ends with 0 and leaves no process"):
-            faults.stop_and_look(host)
-    if stages & {"connected", "features", "pairs", "inspector"}:
+    if stages & {"connected", "features", "pairs", "inspector", "same"}:
         host = Host(world, "serve")
         with report.check(f"connected: all {len(host.names)} servers of one config"):
             host.wait_connected()
+        if "same" in stages:
+            compare.through(world, report, host)
         if "features" in stages:
             clients.features(world, report, host)
         if "pairs" in stages:
