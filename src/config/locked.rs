@@ -23,6 +23,8 @@ const NAME: &str = "mcp-host.lock";
 const MOST: u64 = 16 * 1024 * 1024;
 /// The version that is written.
 const VERSION: usize = 1;
+/// The start of the line that shows a project's lock.
+pub(super) const SHOWN: &str = "! mcp-host.lock says which definitions are approved: ";
 const PREFIX: &str = "sha256:";
 const LISTS: [&str; 3] = ["tools", "prompts", "templates"];
 const AGAIN: &str = "`mcp-host lock` writes the file anew";
@@ -45,7 +47,7 @@ pub struct Lock {
     pub servers: BTreeMap<String, Locked>,
 }
 
-/// What is approved of one server. Each hash is the text of a [`Pin`](crate::pins::Pin).
+/// The approved definitions of one server. Each hash is the text of a [`Pin`](crate::pins::Pin).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Locked {
@@ -68,7 +70,7 @@ impl Locked {
         self.hash_into(&mut hash);
         let short = hex::encode(&hash.finalize()[..8]);
         let count = self.tools.len() + self.prompts.len() + self.templates.len();
-        format!("! {NAME} says which definitions are approved: {count}, {short}")
+        format!("{SHOWN}{count}, {short}")
     }
 
     /// Adds everything to a hash.

@@ -2,7 +2,8 @@
 //! (`docs/hazards.md` H93). Their servers stay `disabled` until the user has approved exactly these entries.
 //!
 //! An approval covers the entry as written, which client's rules the entry follows, the path of the config file, the text
-//! of the files that the entry names, and what the project's lock approves of the server. The values of the user's own variables need no approval: the entry shows
+//! of the files that the entry names, and what the project's lock approves of the server. The values of the user's own
+//! variables need no approval: the entry shows
 //! where they go. Only after the approval are keyring entries read, and may a headers program run. The `host` key of a
 //! project's file is not read at all. Approvals are stored in the state directory (`approvals.rs`), and a running host
 //! follows changes to them like changes to its config files.
@@ -15,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::shape::Entry;
 use super::syntax::{Member, Node, Value, write};
-use super::{Contents, Locked, helper, server};
+use super::{Contents, Locked, helper, locked, server};
 use crate::hex;
 
 /// The reason shown for a project's server that is disabled because the user has not approved it.
@@ -41,6 +42,13 @@ pub struct Project {
     pub shown: Vec<String>,
     /// Whether the user has approved it.
     pub approved: bool,
+}
+
+impl Project {
+    /// Returns what is shown but for the line about the project's lock.
+    pub fn without_lock(&self) -> Vec<&str> {
+        self.shown.iter().map(String::as_str).filter(|line| !line.starts_with(locked::SHOWN)).collect()
+    }
 }
 
 impl fmt::Debug for Project {

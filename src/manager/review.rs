@@ -1,4 +1,4 @@
-//! What people are shown of the pins: what waits for approval, what is suspicious, and what a lock would say.
+//! Lists, for people, the definitions that wait for approval, those that are suspicious, and those that a lock holds.
 
 use std::sync::Arc;
 

@@ -82,7 +82,7 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
     Ok(Exit::Ok)
 }
 
-/// Names what is locked and not in the config. With one server chosen, the others do not matter.
+/// Returns a line for each locked server that the config lacks. If the user chose one server, there are none.
 fn outside(lock: &config::Lock, servers: &[Server], one: Option<&str>) -> Vec<String> {
     let is_there = |alias: &str| servers.iter().any(|server| server.alias.as_str() == alias);
     let gone = lock.servers.keys().filter(|alias| one.is_none() && !is_there(alias));

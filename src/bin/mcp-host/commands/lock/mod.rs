@@ -55,7 +55,7 @@ pub(crate) async fn run(args: &Lock, common: &Common, output: &Output) -> Result
         }
     }
     put(&file, &pins::lock(&servers, &stated))?;
-    renew(common).await?;
+    renew(common, &servers, &stated).await?;
     if output.json {
         output.value(&Written { lock: &file, servers: servers.len(), definitions: stated.len() })?;
     } else {
@@ -107,17 +107,23 @@ async fn definitions(
     Err(Failure::new(worst, format!("{} did not start, and cannot be compared", text::count(failures.len(), "server"))))
 }
 
-/// Approves the servers of a project anew that were approved before its lock changed: the approval covers the lock.
-async fn renew(common: &Common) -> Result<(), Failure> {
+/// Approves the servers of a project anew that were approved before its lock changed: an approval covers the lock. A
+/// server that the user has not approved, or that has changed meanwhile, stays unapproved.
+async fn renew(common: &Common, before: &[Server], stated: &[Stated]) -> Result<(), Failure> {
     let (Ok(plan), Some(directory)) = (Plan::load(common, false, None), state_directory()) else { return Ok(()) };
-    let waiting = plan.config.servers.iter().filter_map(|server| Some((server, server.project.as_ref()?)));
-    let waiting: Vec<_> = waiting.filter(|(_, project)| !project.approved).collect();
-    let Some((first, _)) = waiting.first() else { return Ok(()) };
-    let file = first.source.file.clone();
-    let all = waiting.iter().map(|(server, project)| (server.name.as_str(), *project));
+    let is_same = |server: &&Server| {
+        let known = before.iter().find(|known| known.name == server.name && known.entry == server.entry);
+        let was_approved = known.and_then(|known| known.project.as_ref()).filter(|project| project.approved);
+        let shown = server.project.as_ref().map(|project| project.without_lock());
+        let is_locked = |locked| pins::compare(server, locked, stated, |_, _, _| None).is_empty();
+        was_approved.is_some_and(|project| Some(project.without_lock()) == shown)
+            && server.locked.as_ref().is_some_and(is_locked)
+    };
+    let same: Vec<&Server> = plan.config.servers.iter().filter(is_same).collect();
+    let Some(first) = same.first() else { return Ok(()) };
+    let all = same.iter().filter_map(|server| Some((server.name.as_str(), server.project.as_ref()?)));
     let failed = |error: mcp_host::approvals::Error| Failure::new(Exit::Failed, error.to_string());
-    Approvals::of(&directory).approve(&file, all).await.map_err(failed)?;
-    Ok(())
+    Approvals::of(&directory).approve(&first.source.file, all).await.map_err(failed)
 }
 
 /// Returns the file with the texts of a server's definitions.
