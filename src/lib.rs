@@ -26,9 +26,11 @@ pub mod config;
 pub mod cookbook;
 pub mod demo;
 mod dial;
+mod doubled;
 mod downstream;
 mod error;
 pub mod exposed;
+mod expression;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -46,12 +48,14 @@ pub mod name;
 pub mod nearest;
 mod observe;
 pub mod pins;
+pub mod policy;
 pub mod protocol;
 mod queues;
 pub mod redact;
 pub mod registry;
 mod router;
 mod seal;
+mod select;
 mod threads;
 mod transport;
 mod upstream;

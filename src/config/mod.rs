@@ -64,8 +64,8 @@ pub use self::helper::Helper;
 pub(crate) use self::helper::is_own_header;
 pub(crate) use self::host::ALL_VIEW;
 pub use self::host::{
-    Approval, Audience, Audit, BearerClient, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, ReadOnly,
-    SecretKey, Secrets, StoreKind, View,
+    Action, Approval, Audience, Audit, BearerClient, Decision, HostAuth, HostOAuth, HostSettings, HostTls, Join,
+    Limits, Matcher, Policy, PolicyMode, Proof, ReadOnly, Rule, SecretKey, Secrets, StoreKind, View,
 };
 pub(crate) use self::inherit::passes as inherits;
 #[cfg(feature = "keyring")]
@@ -90,6 +90,7 @@ pub use self::units::time;
 pub use self::unusable::Unusable;
 pub use self::validate::Validate;
 pub use self::vars::Vars;
+pub use crate::expression::Expression;
 use crate::name::{self, ServerName};
 
 /// A checked config.

@@ -7,7 +7,7 @@ use super::fields::Field;
 use super::report::Report;
 
 /// One word that selects tools.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Selector {
     /// A glob over exposed names.
@@ -21,7 +21,7 @@ pub enum Selector {
 }
 
 /// What may be said of a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Hint {
     /// It is said to change nothing.

@@ -1,6 +1,6 @@
 //! What is said of a tool by its annotations, and which of several words counts.
 
-use crate::config::{Hint, Hints, Layer as _};
+use crate::config::{Hints, Layer as _};
 use crate::protocol::Raw;
 
 /// Reads the annotations of a tool's definition.
@@ -32,21 +32,11 @@ pub(crate) fn effective(config: &Hints, said: &Hints) -> Hints {
     hints
 }
 
-/// Reports whether a tool of which this is said has that hint. Silence is no word, except that a tool which is not said
-/// to only read counts as one that writes.
-pub(crate) fn has(hints: &Hints, hint: Hint) -> bool {
-    match hint {
-        Hint::ReadOnly => hints.read_only_hint == Some(true),
-        Hint::NotReadOnly => hints.read_only_hint != Some(true),
-        Hint::Destructive => hints.destructive_hint == Some(true),
-        Hint::Idempotent => hints.idempotent_hint == Some(true),
-        Hint::ClosedWorld => hints.open_world_hint == Some(false),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Hint;
+    use crate::select::has;
 
     fn of(annotations: &str) -> Hints {
         said(&Raw::parse(&format!(r#"{{"name":"t","annotations":{annotations}}}"#).into()).unwrap())

@@ -14,12 +14,12 @@ use super::entry::{Entry, Named};
 use super::hints;
 use super::offer::List;
 use super::piece::Piece;
-use super::select::{Facts, Range, match_all, matches, may_match, may_name};
 use super::{Kind, quoted};
 use crate::config::{self, Layer as _, Prefix, ReadOnly, ToolRules, ToolSettings};
 use crate::exposed::{Naming, is_set_apart};
 use crate::glob::is_match;
 use crate::lock::lock;
+use crate::select::{Facts, Range, match_all, matches, may_match, may_name};
 
 /// A view, made ready for these servers. Two lenses are equal if they are the same one.
 #[derive(Debug)]
@@ -182,7 +182,7 @@ impl Lens {
         let said = hints::said(entry.own());
         let hints = hints::effective(&settings.annotations, &said);
         let tags: Vec<String> = settings.tags.iter().flatten().chain(&side.tags).cloned().collect();
-        let facts = Facts { exposed: entry.name(), server: entry.server(), tags: &tags, hints: &hints };
+        let facts = Facts { exposed: entry.name(), server: entry.server().as_str(), tags: &tags, hints: &hints };
         let reads = match self.view.read_only {
             ReadOnly::No => true,
             ReadOnly::Declared => hints.read_only_hint == Some(true),

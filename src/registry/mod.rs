@@ -33,7 +33,6 @@ mod piece;
 mod pin;
 mod rewrite;
 mod schema;
-mod select;
 mod servers;
 mod settle;
 mod shingles;

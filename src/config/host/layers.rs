@@ -1,5 +1,6 @@
 //! Which source of host settings wins; each source is a layer. figment parses the variables, and merges the layers.
-//! Each value keeps its place in its own layer.
+//! Each value keeps its place in its own layer. The rules of the policy are those of all layers together: a file that
+//! took away a rule of another one would leave open what the user believes closed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -53,10 +54,16 @@ impl Layers {
     /// settings.
     pub(super) fn merge(&mut self, report: &mut Report) -> Option<Node> {
         let mut figment = Figment::new();
+        let mut rules: Option<Vec<Node>> = None;
         for layer in &mut self.0 {
             // A layer that is not an object would hide the others, and is reported as a mistake.
             cut(layer, LEVELS);
             if open(layer, "host", report) {
+                if let Some(Value::List(items)) = rules_of(layer) {
+                    let before = rules.get_or_insert_default();
+                    before.append(items);
+                    items.clone_from(before);
+                }
                 figment = figment.merge(Serialized::default("host", Layered::from(&*layer)));
             }
         }
@@ -65,6 +72,15 @@ impl Layers {
             merged.into()
         })
     }
+}
+
+/// Returns the rules of the policy of a layer.
+fn rules_of(layer: &mut Node) -> Option<&mut Value> {
+    fn member<'a>(node: &'a mut Node, key: &str) -> Option<&'a mut Node> {
+        let Value::Object(members) = &mut node.value else { return None };
+        members.iter_mut().find(|member| member.key == key).map(|member| &mut member.node)
+    }
+    Some(&mut member(member(layer, "policy")?, "rules")?.value)
 }
 
 /// How many levels of nesting are read in a layer; deeper levels are cut off.

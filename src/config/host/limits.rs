@@ -105,6 +105,8 @@ keys! {
         login: positive_time -> Duration = seconds(10 * 60),
         /// The number of views (`host.views`).
         views: positive_count -> usize = 64,
+        /// The number of rules (`host.policy.rules`).
+        rules: positive_count -> usize = 1000,
         /// The number of HTTP redirects that one request to a server follows; all must stay within the server's origin.
         redirects: count -> usize = 3,
     }

@@ -8,6 +8,7 @@ mod join;
 mod layers;
 mod limits;
 mod oauth;
+mod policy;
 mod secrets;
 mod threads;
 mod views;
@@ -26,6 +27,7 @@ pub use self::join::Join;
 use self::layers::Layers;
 pub use self::limits::Limits;
 pub use self::oauth::HostOAuth;
+pub use self::policy::{Action, Decision, Matcher, Policy, PolicyMode, Proof, Rule};
 pub use self::secrets::{SecretKey, Secrets, StoreKind};
 pub(crate) use self::views::ALL as ALL_VIEW;
 pub use self::views::{Audience, ReadOnly, View};
@@ -40,7 +42,7 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 26] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
@@ -56,6 +58,7 @@ const KEYS: [&str; 25] = [
     "lock",
     "naming",
     "paramHeaders",
+    "policy",
     "rates",
     "secrets",
     "sse",
@@ -132,6 +135,8 @@ pub struct HostSettings {
     pub views: BTreeMap<String, View>,
     /// The view of clients that choose none.
     pub default_view: String,
+    /// What is allowed, asked about, and denied.
+    pub policy: Policy,
     /// Limits on sizes, counts and times.
     pub limits: Limits,
     /// Values of variables that views set arguments to. They must not be shown.
@@ -165,6 +170,7 @@ impl Default for HostSettings {
             rates: Rates::default(),
             views: BTreeMap::new(),
             default_view: ALL_VIEW.to_owned(),
+            policy: Policy::default(),
             limits: Limits::default(),
             hidden: Vec::new(),
         }
@@ -277,6 +283,7 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     }
     views::fill(settings, &mut fields, report);
     views::check_clients(settings, node, report);
+    policy::fill(settings, &mut fields, report);
     lacking(&mut fields, report);
     fields.finish(&KEYS, report);
 }

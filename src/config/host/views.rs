@@ -65,8 +65,8 @@ pub struct View {
     pub tools: ToolRules,
 }
 
-/// Somebody who may use a view.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Somebody who may use a view, or whom a rule is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Audience {
     /// The client of `host.auth.clients` with this name.
@@ -77,6 +77,8 @@ pub enum Audience {
     Claim(String, String),
     /// Whoever has a token with this scope: `scope:SCOPE`.
     Scope(String),
+    /// Whoever does not prove who it is: in rules, `local`.
+    Local,
 }
 
 impl Audience {
@@ -130,7 +132,7 @@ pub(super) fn fill(settings: &mut HostSettings, fields: &mut Fields<'_>, report:
 }
 
 /// Returns advice that names the views.
-fn known(views: &BTreeMap<String, View>) -> String {
+pub(super) fn known(views: &BTreeMap<String, View>) -> String {
     let named = views.keys().map(String::as_str).filter(|name| *name != ALL);
     let names: Vec<&str> = std::iter::once(ALL).chain(named).collect();
     format!("the views are {}; others are defined in `host.views`", names.join(", "))

@@ -72,6 +72,7 @@ fn is_meant(one: &Audience, proven: &Proven) -> bool {
         Audience::Subject(issuer, subject) => proven.claim("iss", issuer) && proven.claim("sub", subject),
         Audience::Claim(name, value) => proven.claim(name, value),
         Audience::Scope(scope) => proven.has_scope(scope),
+        Audience::Local => proven.principal.is_local(),
     }
 }
 

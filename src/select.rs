@@ -1,41 +1,57 @@
-//! Whether selectors match a tool, and whether they could match any tool of a server.
+//! Whether selectors match a tool, and whether they could match any tool of a server; pure.
 
-use super::hints;
-use crate::config::{Hints, Selector};
+use crate::config::{Hint, Hints, Selector};
 use crate::glob::{is_match, may_match_after};
 use crate::name::ServerName;
 
 /// What selectors ask about a tool.
 #[derive(Debug)]
-pub(super) struct Facts<'a> {
-    pub(super) exposed: &'a str,
-    pub(super) server: &'a ServerName,
-    pub(super) tags: &'a [String],
-    pub(super) hints: &'a Hints,
+pub(crate) struct Facts<'a> {
+    pub(crate) exposed: &'a str,
+    pub(crate) server: &'a str,
+    pub(crate) tags: &'a [String],
+    pub(crate) hints: &'a Hints,
 }
 
 /// What is known of the tools of a server before it lists any.
 #[derive(Debug)]
-pub(super) struct Range<'a> {
-    pub(super) server: &'a ServerName,
+pub(crate) struct Range<'a> {
+    pub(crate) server: &'a ServerName,
     /// What its exposed names begin with; `None` if they may begin with anything.
-    pub(super) prefix: Option<&'a str>,
+    pub(crate) prefix: Option<&'a str>,
     /// Every tag that one of its tools may have.
-    pub(super) tags: &'a [&'a str],
+    pub(crate) tags: &'a [&'a str],
 }
 
 /// Reports whether one of the selectors matches the tool.
-pub(super) fn matches(selectors: &[Selector], facts: &Facts<'_>) -> bool {
+pub(crate) fn matches(selectors: &[Selector], facts: &Facts<'_>) -> bool {
     selectors.iter().any(|selector| match selector {
         Selector::Name(glob) => is_match(glob, facts.exposed),
-        Selector::Server(alias) => facts.server.as_str() == alias,
+        Selector::Server(alias) => facts.server == alias,
         Selector::Tag(tag) => facts.tags.contains(tag),
-        Selector::Hint(hint) => hints::has(facts.hints, *hint),
+        Selector::Hint(hint) => has(facts.hints, *hint),
     })
 }
 
+/// Reports whether a tool of which this is said has that hint. Silence is no word, except that a tool which is not said
+/// to only read counts as one that writes.
+pub(crate) fn has(hints: &Hints, hint: Hint) -> bool {
+    match hint {
+        Hint::ReadOnly => hints.read_only_hint == Some(true),
+        Hint::NotReadOnly => hints.read_only_hint != Some(true),
+        Hint::Destructive => hints.destructive_hint == Some(true),
+        Hint::Idempotent => hints.idempotent_hint == Some(true),
+        Hint::ClosedWorld => hints.open_world_hint == Some(false),
+    }
+}
+
+/// Reports whether one of the selectors names the server itself.
+pub(crate) fn names_server(selectors: &[Selector], server: &str) -> bool {
+    selectors.iter().any(|selector| matches!(selector, Selector::Server(alias) if alias == server))
+}
+
 /// Reports whether one of the selectors could match a tool of the server.
-pub(super) fn may_match(selectors: &[Selector], range: &Range<'_>) -> bool {
+pub(crate) fn may_match(selectors: &[Selector], range: &Range<'_>) -> bool {
     selectors.iter().any(|selector| match selector {
         Selector::Name(glob) => may_name(glob, range.prefix),
         Selector::Server(alias) => range.server.as_str() == alias,
@@ -45,12 +61,12 @@ pub(super) fn may_match(selectors: &[Selector], range: &Range<'_>) -> bool {
 }
 
 /// Reports whether the glob could match a name that begins with `prefix`.
-pub(super) fn may_name(glob: &str, prefix: Option<&str>) -> bool {
+pub(crate) fn may_name(glob: &str, prefix: Option<&str>) -> bool {
     prefix.is_none_or(|prefix| may_match_after(glob, prefix))
 }
 
 /// Reports whether one of the selectors matches every tool of the server, whatever it lists.
-pub(super) fn match_all(selectors: &[Selector], server: &ServerName) -> bool {
+pub(crate) fn match_all(selectors: &[Selector], server: &ServerName) -> bool {
     selectors.iter().any(|selector| match selector {
         Selector::Name(glob) => glob == "*",
         Selector::Server(alias) => server.as_str() == alias,
@@ -68,10 +84,9 @@ mod tests {
 
     #[test]
     fn each_selector_selects_what_it_says() {
-        let server = ServerName::from_config("github").unwrap();
         let hints = Hints { read_only_hint: Some(true), ..Hints::default() };
         let tags = ["code".to_owned()];
-        let facts = Facts { exposed: "github__search", server: &server, tags: &tags, hints: &hints };
+        let facts = Facts { exposed: "github__search", server: "github", tags: &tags, hints: &hints };
         for (word, expected) in [
             ("github__*", true),
             ("search", false),

@@ -1,0 +1,102 @@
+//! An expression as it is evaluated: every name is resolved, and every function has the number of arguments that it
+//! takes.
+
+/// A part of an expression.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "policy"), allow(dead_code, reason = "only what is parsed has parts"))]
+pub(super) enum Node {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    Text(String),
+    List(Vec<Self>),
+    Variable(Variable),
+    /// A member of the arguments.
+    Argument(String),
+    /// Whether the arguments have a member.
+    HasArgument(String),
+    /// The variable of the comprehension that many levels out; 0 is the innermost.
+    Item(usize),
+    Select(Box<Self>, String),
+    Has(Box<Self>, String),
+    Not(Box<Self>),
+    Negate(Box<Self>),
+    And(Box<Self>, Box<Self>),
+    Or(Box<Self>, Box<Self>),
+    If(Box<[Self; 3]>),
+    Binary(Binary, Box<[Self; 2]>),
+    Call(Function, Vec<Self>),
+    Fold(Box<Fold>),
+}
+
+/// A variable, other than the arguments of a comprehension.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Variable {
+    Principal,
+    Claims,
+    Client,
+    View,
+    Server,
+    Tool,
+    Name,
+    Tags,
+    Hints,
+    Args,
+}
+
+/// An operator with two operands, both of which are always evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(feature = "policy"), allow(dead_code, reason = "only what is parsed has parts"))]
+pub(super) enum Binary {
+    Equal,
+    Unequal,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    In,
+    Index,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+}
+
+/// A function. What it is called on is its first argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(feature = "policy"), allow(dead_code, reason = "only what is parsed has parts"))]
+pub(super) enum Function {
+    Size,
+    StartsWith,
+    EndsWith,
+    Contains,
+    LowerAscii,
+    UpperAscii,
+    String,
+    Int,
+    Double,
+}
+
+/// A comprehension.
+#[derive(Debug)]
+pub(super) struct Fold {
+    pub(super) kind: Folding,
+    pub(super) range: Node,
+    /// Which items count; `None` means all.
+    pub(super) filter: Option<Node>,
+    /// What is asked of each item, or what each becomes.
+    pub(super) body: Node,
+}
+
+/// What a comprehension makes of its items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(feature = "policy"), allow(dead_code, reason = "only what is parsed has parts"))]
+pub(super) enum Folding {
+    All,
+    Exists,
+    ExistsOne,
+    Map,
+}

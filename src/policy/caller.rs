@@ -1,0 +1,45 @@
+//! Who asks, and which rules mean them.
+
+use serde_json::{Map, Value};
+
+use crate::config::{Audience, Matcher};
+
+/// Who asks. This does not change as long as a client uses one token and one view.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caller<'a> {
+    /// The principal as the audit writes it: `local` for whoever does not prove who it is.
+    pub(crate) principal: &'a str,
+    /// Its name in `host.auth.clients`.
+    pub(crate) client: Option<&'a str>,
+    /// The issuer and the subject of its token.
+    pub(crate) subject: Option<(&'a str, &'a str)>,
+    /// What its token claims.
+    pub(crate) claims: Option<&'a Map<String, Value>>,
+    /// The scopes of its token.
+    pub(crate) scopes: &'a [String],
+    /// The view that it uses.
+    pub(crate) view: &'a str,
+}
+
+impl Caller<'_> {
+    /// Reports whether a rule means this caller, as far as it names principals, clients, and views.
+    pub(super) fn is_meant(&self, matcher: &Matcher) -> bool {
+        let Matcher { principals, clients, views, .. } = matcher;
+        principals.as_ref().is_none_or(|all| all.iter().any(|one| self.is(one)))
+            && clients.as_ref().is_none_or(|all| all.iter().any(|name| self.client == Some(name)))
+            && views.as_ref().is_none_or(|all| all.iter().any(|name| self.view == name))
+    }
+
+    fn is(&self, one: &Audience) -> bool {
+        match one {
+            Audience::Local => self.principal == "local" && self.client.is_none() && self.subject.is_none(),
+            Audience::Client(name) => self.client == Some(name),
+            Audience::Subject(issuer, subject) => self.subject == Some((issuer, subject)),
+            Audience::Claim(name, value) => match self.claims.and_then(|claims| claims.get(name)) {
+                Some(Value::Array(items)) => items.iter().any(|item| item.as_str() == Some(value)),
+                claimed => claimed.and_then(Value::as_str) == Some(value),
+            },
+            Audience::Scope(scope) => self.scopes.contains(scope),
+        }
+    }
+}

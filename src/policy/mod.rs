@@ -1,0 +1,47 @@
+//! Policy: which requests are allowed, asked about, and denied, by the rules of `host.policy`.
+//!
+//! In: the rules, and who asks ([`Caller`]); then what is asked for ([`Subject`]), which is settled once for each entry of
+//! a catalog ([`Rules::settle`]); then one request ([`Facts`]). Out: a [`Verdict`]. Most rules are done with before any
+//! request: a call is judged only by rules that have a `when` and can match its tool.
+//!
+//! **Invariant:** the strictest verdict of all rules that match counts, whatever their order, and a rule whose `when` fails
+//! matches if it denies or asks. Snapshots: no I/O, no clock; the same input gives the same verdict.
+
+#![allow(dead_code, reason = "no router judges requests yet")]
+
+mod caller;
+mod facts;
+mod judge;
+mod rules;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+pub(crate) use self::caller::Caller;
+pub use self::facts::CallFacts;
+pub(crate) use self::facts::{Facts, Kind, Subject};
+pub(crate) use self::rules::{Rules, Settled};
+pub use self::verdict::Verdict;
+pub use crate::config::{Action, Decision, Proof};
+
+/// One more rule, that the embedding program decides: [`HostBuilder::policy`](crate::HostBuilder).
+///
+/// It is asked of each request that the rules of the config do not deny, on the thread that serves the request: it must
+/// not block. The strictest of its verdict and of theirs counts.
+///
+/// ```
+/// use mcp_host::policy::{CallFacts, Policy, Verdict};
+///
+/// /// Nothing is deleted on Fridays.
+/// struct Fridays(fn() -> bool);
+///
+/// impl Policy for Fridays {
+///     fn judge(&self, call: &CallFacts<'_>) -> Verdict {
+///         if call.name().starts_with("delete") && (self.0)() { Verdict::deny("fridays") } else { Verdict::allow() }
+///     }
+/// }
+/// ```
+pub trait Policy: Send + Sync + 'static {
+    /// Judges one request.
+    fn judge(&self, call: &CallFacts<'_>) -> Verdict;
+}

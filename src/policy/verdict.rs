@@ -1,0 +1,76 @@
+//! What is said of one request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{Decision, Proof};
+
+/// What is said of one request.
+///
+/// ```
+/// use mcp_host::policy::{Decision, Verdict};
+///
+/// let verdict = Verdict::allow().and(Verdict::deny("no-prod"));
+/// assert_eq!((verdict.decision, verdict.rule.as_deref()), (Decision::Deny, Some("no-prod")));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Verdict {
+    /// What becomes of the request.
+    pub decision: Decision,
+    /// The rule that decided; of several that ask, all their names with commas between. `None` if no rule matched.
+    pub rule: Option<Arc<str>>,
+    /// Whether a rule, or `host.policy.default`, has decided: not where nothing was said, or all of it is only reported.
+    pub enforced: bool,
+    /// Who must say yes, if a person is asked.
+    pub proof: Proof,
+    /// How long that yes may count; `None` means for this request.
+    pub remember: Option<Duration>,
+    /// What rules said that are only reported, and which.
+    pub reported: Vec<(Decision, Arc<str>)>,
+}
+
+impl Verdict {
+    /// The request is sent, unless another rule says otherwise.
+    #[must_use]
+    pub fn allow() -> Self {
+        Self::default()
+    }
+
+    /// A person is asked first, by the rule of this name.
+    #[must_use]
+    pub fn ask(rule: &str) -> Self {
+        Self { decision: Decision::Ask, rule: Some(rule.into()), enforced: true, ..Self::default() }
+    }
+
+    /// The request is refused, by the rule of this name.
+    #[must_use]
+    pub fn deny(rule: &str) -> Self {
+        Self { decision: Decision::Deny, rule: Some(rule.into()), enforced: true, ..Self::default() }
+    }
+
+    /// Returns the stricter of both verdicts. If both ask, a yes is a yes to both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let reported = [self.reported.clone(), other.reported.clone()].concat();
+        let strictest = match (self.decision, other.decision) {
+            (Decision::Ask, Decision::Ask) => Self {
+                rule: joined(self.rule.as_deref(), other.rule.as_deref()),
+                proof: self.proof.max(other.proof),
+                remember: self.remember.min(other.remember),
+                ..self
+            },
+            (one, another) if another > one || self.rule.is_none() && another == one => other,
+            _ => self,
+        };
+        Self { reported, ..strictest }
+    }
+}
+
+/// Joins the names of rules. No name has a comma, so what is joined is the name of no rule.
+fn joined(one: Option<&str>, other: Option<&str>) -> Option<Arc<str>> {
+    match (one, other) {
+        (Some(one), Some(other)) if one != other => Some(format!("{one}, {other}").into()),
+        (one, other) => one.or(other).map(Into::into),
+    }
+}
