@@ -40,6 +40,8 @@ pub(crate) struct Failed {
     pub(crate) retry_after: Option<Duration>,
     /// The mistake in each argument.
     pub(crate) errors: Box<[FieldError]>,
+    /// The rule that refused the request.
+    pub(crate) rule: Option<Box<str>>,
 }
 
 /// The mistake in one argument, without its value.
@@ -65,6 +67,7 @@ pub(crate) enum Kind {
     InvalidArguments,
     NeedsApproval,
     RateLimited,
+    Denied,
 }
 
 impl Kind {
@@ -82,6 +85,7 @@ impl Kind {
             Self::InvalidArguments => "invalid_arguments",
             Self::NeedsApproval => "needs_approval",
             Self::RateLimited => "rate_limited",
+            Self::Denied => "denied",
         }
     }
 }
@@ -176,13 +180,15 @@ impl Failed {
                 .and_then(|millis| millis.read().ok())
                 .map(Duration::from_millis),
             errors: details.member("errors").and_then(|errors| errors.read().ok()).unwrap_or_default(),
+            rule: details.text("rule").map(Into::into),
         })
     }
 
     fn details(&self) -> Details<'_> {
-        let Self { kind, server, sent, retryable, retry_after, errors, .. } = self;
+        let Self { kind, server, sent, retryable, retry_after, errors, rule, .. } = self;
         let retry_after_ms = retry_after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
-        Details { server: server.as_deref(), kind: *kind, sent: *sent, retryable: *retryable, retry_after_ms, errors }
+        let (server, rule) = (server.as_deref(), rule.as_deref());
+        Details { server, kind: *kind, sent: *sent, retryable: *retryable, retry_after_ms, errors, rule }
     }
 }
 
@@ -198,13 +204,15 @@ struct Details<'a> {
     retry_after_ms: Option<u64>,
     #[serde(skip_serializing_if = "<[FieldError]>::is_empty")]
     errors: &'a [FieldError],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<&'a str>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 11] = [
+    const KINDS: [Kind; 12] = [
         Kind::Timeout,
         Kind::OutcomeUnknown,
         Kind::Unavailable,
@@ -216,6 +224,7 @@ mod tests {
         Kind::InvalidArguments,
         Kind::NeedsApproval,
         Kind::RateLimited,
+        Kind::Denied,
     ];
 
     #[test]
@@ -233,6 +242,7 @@ mod tests {
                 retryable,
                 retry_after: sent.then_some(Duration::from_millis(1500)),
                 errors: if retryable { Box::default() } else { errors.into() },
+                rule: retryable.then(|| "no-prod".into()),
             };
             for method in [Method::ToolsCall, Method::PromptsGet] {
                 let outcome = failed.outcome(&method);

@@ -176,9 +176,12 @@ impl From<Failed> for Error {
             Kind::Timeout => ErrorKind::Timeout,
             Kind::Unavailable | Kind::Overloaded | Kind::ShuttingDown | Kind::RateLimited => ErrorKind::Unreachable,
             Kind::AuthRequired => ErrorKind::Unauthorized,
-            Kind::OutcomeUnknown | Kind::TooLarge | Kind::Malformed | Kind::InvalidArguments | Kind::NeedsApproval => {
-                ErrorKind::Internal
-            }
+            Kind::OutcomeUnknown
+            | Kind::TooLarge
+            | Kind::Malformed
+            | Kind::InvalidArguments
+            | Kind::NeedsApproval
+            | Kind::Denied => ErrorKind::Internal,
         };
         let retryable = failed.retryable;
         let error = Self { retryable, ..Self::new(kind, failed.text).of(failed.server.map(Into::into)) };

@@ -78,6 +78,6 @@ pub use in_process::InProcess;
 pub use manager::{ConfigStatus, DefinitionNews, Reload, ServerStatus, StateChange};
 pub use protocol::{ErrorObject, Method, Outcome, Profile, Raw};
 pub use registry::{Catalog, Entry};
-pub use router::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus};
+pub use router::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus, Decided, OpenAsk};
 pub use transport::{LogMessage, StderrLine, Unstartable, guard};
 pub use upstream::StateName;

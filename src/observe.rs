@@ -49,9 +49,25 @@ pub(crate) struct Begun<'a> {
     pub(crate) subject: Arc<Subject>,
 }
 
-/// The server that a request went to, and what it named there (its target); empty until the request is routed.
+/// The server that a request went to, and what it named there (its target); empty until the request is routed. Also what
+/// rules say of the request, if there are any for it.
 #[derive(Debug, Default)]
-pub(crate) struct Subject(OnceLock<At>);
+pub(crate) struct Subject {
+    at: OnceLock<At>,
+    judged: OnceLock<Judged>,
+    asked: OnceLock<&'static str>,
+}
+
+/// What rules say of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Judged {
+    /// `allow`, `ask`, or `deny`.
+    pub(crate) verdict: &'static str,
+    /// The rule that decides; `None` if none matches.
+    pub(crate) rule: Option<Arc<str>>,
+    /// Whether the decision counts, or is only written down.
+    pub(crate) enforced: bool,
+}
 
 /// A server, and the target of a request there.
 #[derive(Debug)]
@@ -68,7 +84,17 @@ impl Subject {
     /// Records the server and target of the request. Only the first call has an effect.
     pub(crate) fn is(&self, server: &Arc<str>, target: &Arc<str>, scrubber: &Arc<Scrubber>) {
         let at = At { server: server.clone(), target: target.clone(), scrubber: scrubber.clone() };
-        let _ = self.0.set(at);
+        let _ = self.at.set(at);
+    }
+
+    /// Records what rules say. Only the first call has an effect.
+    pub(crate) fn judged(&self, judged: Judged) {
+        let _ = self.judged.set(judged);
+    }
+
+    /// Records what became of asking a person: `yes`, `no`, or `nobody`. Only the first call has an effect.
+    pub(crate) fn asked(&self, what: &'static str) {
+        let _ = self.asked.set(what);
     }
 }
 
@@ -87,6 +113,10 @@ pub(crate) struct Ended<'a> {
     pub(crate) took: Duration,
     /// The server and target, if the call was routed.
     pub(crate) at: Option<&'a At>,
+    /// What rules say of it, if there are any for it.
+    pub(crate) judged: Option<&'a Judged>,
+    /// What became of asking a person before it was sent: `yes`, `no`, or `nobody`; `None` if none was asked.
+    pub(crate) asked: Option<&'static str>,
 }
 
 /// How a call ends.
@@ -261,8 +291,9 @@ impl Told {
             Some(Err(NoResult::Error(error))) => (None, Some(error.code)),
             Some(Ok(_)) | None => (None, None),
         };
-        let (bytes_in, took, at) = (self.bytes_in, self.begun.elapsed(), self.subject.0.get());
-        let ended = Ended { end, kind, code, bytes_in, bytes_out, took, at };
+        let (bytes_in, took, at) = (self.bytes_in, self.begun.elapsed(), self.subject.at.get());
+        let (judged, asked) = (self.subject.judged.get(), self.subject.asked.get().copied());
+        let ended = Ended { end, kind, code, bytes_in, bytes_out, took, at, judged, asked };
         self.pending.into_iter().for_each(|pending| pending.end(&ended));
     }
 }
@@ -311,6 +342,7 @@ mod tests {
             retryable: false,
             retry_after: None,
             errors: Box::default(),
+            rule: None,
         }
     }
 

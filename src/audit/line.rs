@@ -27,6 +27,8 @@ pub(super) struct Line {
     target: Option<String>,
     /// Which approved definition was called; always null, since definitions cannot be approved yet.
     pin: Option<String>,
+    /// What rules say of the call; null if there are none for it.
+    verdict: Option<VerdictLine>,
     /// The hash of the raw bytes of `arguments`.
     arguments: Option<String>,
     outcome: &'static str,
@@ -37,6 +39,17 @@ pub(super) struct Line {
     bytes_in: usize,
     bytes_out: usize,
     duration_ms: u64,
+}
+
+/// What rules say of a call.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct VerdictLine {
+    verdict: &'static str,
+    rule: Option<String>,
+    enforced: bool,
+    /// What became of asking a person.
+    asked: Option<&'static str>,
 }
 
 impl Line {
@@ -52,6 +65,7 @@ impl Line {
             method: short(call.method.as_str()),
             target: named,
             pin: None,
+            verdict: None,
             arguments: arguments
                 .map(|arguments| format!("sha256:{}", hex::encode(&Sha256::digest(arguments.as_bytes())))),
             outcome: "",
@@ -65,6 +79,12 @@ impl Line {
 
     /// Adds which server the call went to and how the call ended.
     pub(super) fn end(&mut self, ended: &Ended<'_>) {
+        self.verdict = ended.judged.map(|judged| VerdictLine {
+            verdict: judged.verdict,
+            rule: judged.rule.as_deref().map(str::to_owned),
+            enforced: judged.enforced,
+            asked: ended.asked,
+        });
         if let Some(At { server, target, scrubber }) = ended.at {
             self.server = Some(server.as_ref().to_owned());
             self.target = Some(short(&scrubber.without_known(&without_query(target))));

@@ -143,6 +143,7 @@ fn refused(text: String, cause: Option<String>) -> Failed {
         retryable: true,
         retry_after: None,
         errors: Box::default(),
+        rule: None,
     }
 }
 

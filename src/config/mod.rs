@@ -62,7 +62,7 @@ pub use self::contents::Contents;
 pub(crate) use self::contents::Watcher;
 pub use self::helper::Helper;
 pub(crate) use self::helper::is_own_header;
-pub(crate) use self::host::ALL_VIEW;
+pub(crate) use self::host::{ALL_VIEW, ClaimsRead};
 pub use self::host::{
     Action, Approval, Audience, Audit, BearerClient, Decision, HostAuth, HostOAuth, HostSettings, HostTls, Join,
     Limits, Matcher, Policy, PolicyMode, Proof, ReadOnly, Rule, SecretKey, Secrets, StoreKind, View,

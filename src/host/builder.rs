@@ -20,6 +20,7 @@ use crate::in_process::{InProcess, Running};
 use crate::keep;
 use crate::lineage::{self, Lineage};
 use crate::manager::Manager;
+use crate::policy::Policy;
 use crate::protocol::Raw;
 use crate::router::{Chosen, Router};
 use crate::upstream::{Nature, Starter};
@@ -43,6 +44,7 @@ pub struct HostBuilder {
     servers: Vec<(String, InProcess)>,
     bare: bool,
     handler: Option<Arc<dyn Answers>>,
+    policy: Option<Arc<dyn Policy>>,
     info: Option<Raw>,
     state: Option<PathBuf>,
     eras: Eras,
@@ -98,6 +100,12 @@ impl HostBuilder {
     /// Lets this handler answer the questions of servers, such as elicitation.
     pub fn client_handler(mut self, handler: impl ClientHandler) -> Self {
         self.handler = Some(Arc::new(handler));
+        self
+    }
+
+    /// Lets this policy judge requests, as one more rule beside those of the config.
+    pub fn policy(mut self, policy: impl Policy) -> Self {
+        self.policy = Some(Arc::new(policy));
         self
     }
 
@@ -232,6 +240,9 @@ impl HostBuilder {
         let (manager, news) =
             Manager::start_in(nature, config.clone(), &memory, info.clone(), self.state.as_deref(), keys);
         manager.keep_pins(self.state.as_deref());
+        if let Some(policy) = self.policy {
+            manager.judge_by(policy);
+        }
         if let Some(state) = &self.state {
             manager.keep_listings(state, !self.waits);
         }

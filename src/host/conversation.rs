@@ -63,7 +63,7 @@ impl Conversation {
         let profile = handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());
         let abilities = Abilities { revision: ProtocolVersion::LATEST_HANDSHAKE, profile, extensions: None };
         // If this program does not read the messages for it, the memory that they take counts against no limit.
-        let identity = Identity { principal: Principal::local(), view: Viewed { name: view, is_private: false } };
+        let identity = Identity { view: Viewed { name: view, is_private: false }, ..Principal::local().into() };
         let client = router.clients().admit(identity, abilities, Named::new(name, None), Account::free());
         client.embeds();
         let conversation = Arc::new(Self {

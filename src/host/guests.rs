@@ -22,7 +22,7 @@ impl Host {
         let view = admitted.view.as_deref();
         let chosen = view.map_or(Chosen::Default, Chosen::named);
         let view = Viewed { name: chosen, is_private: false };
-        let guest = Guest::new(Identity { principal: principal.clone(), view: view.clone() }, admitted.asked);
+        let guest = Guest::new(Identity { view: view.clone(), ..principal.clone().into() }, admitted.asked);
         let end = stop.child_token();
         let (input, output) = admitted.arrival.pipes();
         let served = stdio::serve_guest(self.0.router.clone(), self.0.eras, guest, input, output, end.clone());

@@ -6,6 +6,7 @@
 //! owns every task; after [`Host::shutdown`] none of its processes is alive.
 
 mod approval;
+mod asks;
 mod builder;
 mod call;
 mod conversation;

@@ -260,7 +260,7 @@ impl Manager {
             return;
         }
         // A lease without the client's roots will do for lists; the client's calls may need another one.
-        let key = Key { roots: None, ..server.rules().key(who) };
+        let key = Key { roots: None, ..server.rules_for(who).key(who) };
         let Ok(upstream) = self.add(server, table, key, who, config::Era::Legacy) else {
             // This principal gets no lease: the next principal may try.
             return server.eras.end(None);

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::asked::Asked;
+use super::claims::Claims;
 use super::told::Told;
 use crate::config::{ALL_VIEW, Roots, Sharing};
 use crate::protocol::{Era, Profile};
@@ -38,7 +39,6 @@ impl Principal {
     }
 
     /// Returns the name of the client whose bearer token proved it.
-    #[cfg(feature = "server")]
     #[must_use]
     pub(crate) fn client_name(&self) -> Option<&str> {
         self.0.strip_prefix("bearer:")
@@ -98,6 +98,8 @@ pub(crate) struct Who {
     pub(crate) is_one: bool,
     /// The view that it uses.
     pub(crate) view: Viewed,
+    /// What its access token claims, as far as rules read it.
+    pub(crate) claims: Claims,
 }
 
 /// Which view a client uses.
@@ -133,18 +135,20 @@ pub(crate) struct Viewed {
 pub(crate) struct Identity {
     pub(crate) principal: Principal,
     pub(crate) view: Viewed,
+    /// What its access token claims, as far as rules read it.
+    pub(crate) claims: Claims,
 }
 
 impl From<Principal> for Identity {
     fn from(principal: Principal) -> Self {
-        Self { principal, view: Viewed::default() }
+        Self { principal, view: Viewed::default(), claims: Claims::default() }
     }
 }
 
 impl Identity {
     /// Returns a principal with the view that the config names.
     pub(crate) fn by_default(principal: Principal) -> Self {
-        Self { principal, view: Viewed { name: Chosen::Default, is_private: false } }
+        Self { view: Viewed { name: Chosen::Default, is_private: false }, ..principal.into() }
     }
 }
 
@@ -157,6 +161,8 @@ pub(super) struct Rules<'a> {
     pub(super) asks: Asked,
     /// Whether the server lists something for MCP Apps.
     pub(super) shows_ui: bool,
+    /// What the server may not ask this client (`host.policy`).
+    pub(super) refused: Profile,
 }
 
 /// Which of a principal's clients a lease is for. Clients with equal keys share.
@@ -224,6 +230,7 @@ impl Rules<'_> {
         if self.sharing == Sharing::Host {
             return Profile::EMPTY;
         }
+        let client = client.without(self.refused);
         match self.roots {
             Roots::Client => client,
             Roots::None => client.without(Profile::ROOTS).without(Profile::ROOTS_CHANGED),
@@ -246,13 +253,13 @@ impl Rules<'_> {
         let answers = self.answers(who.profile);
         let exact = match self.sharing {
             Sharing::Host => Some(Profile::EMPTY),
-            Sharing::Profile | Sharing::Session => Some(who.profile),
+            Sharing::Profile | Sharing::Session => Some(who.profile.without(self.refused)),
             Sharing::Auto => None,
         };
         let apps = !self.shows_ui || who.profile.has(Profile::APPS);
         let roots = answers.has(Asked::ROOTS).then(|| who.roots.clone().unwrap_or_else(Told::nothing));
         if self.sharing == Sharing::Session || !answers.without(Asked::ROOTS).is_empty() {
-            return Key { own: true, roots: None, exact: Some(who.profile), apps };
+            return Key { own: true, roots: None, exact: Some(who.profile.without(self.refused)), apps };
         }
         Key { own: false, roots, exact, apps }
     }
@@ -328,7 +335,7 @@ mod tests {
     use super::*;
 
     fn rules(asks: Asked) -> Rules<'static> {
-        Rules { sharing: Sharing::Auto, roots: &Roots::Client, asks, shows_ui: false }
+        Rules { sharing: Sharing::Auto, roots: &Roots::Client, asks, shows_ui: false, refused: Profile::EMPTY }
     }
 
     fn who(profile: Profile) -> Who {
@@ -340,6 +347,7 @@ mod tests {
             roots: None,
             is_one: true,
             view: Viewed::default(),
+            claims: Claims::default(),
         }
     }
 

@@ -117,7 +117,7 @@ impl Manager {
         if server.is_this_host.load(Ordering::Relaxed) {
             return Err(NoLease::Fixed(ITSELF.to_owned()));
         }
-        let mut key = server.rules().key(who);
+        let mut key = server.rules_for(who).key(who);
         if who.roots.is_none() {
             // The client could not be asked for its roots at this request, so it shares with clients that have none.
             key.roots = None;
@@ -139,7 +139,7 @@ impl Manager {
             self.ask_for_sessions(server, &mut table, who);
             return Ok(upstream);
         }
-        let rules = server.rules();
+        let rules = server.rules_for(who);
         let stale = entries.iter_mut().filter(|entry| entry.is_left_by_lists(&rules));
         let has_left = stale.fold(false, |any, entry| entry.leave_lists() | any);
         let of_era = |(_, entry): &(usize, &Entry)| entry.is_in(era);
@@ -187,7 +187,7 @@ impl Manager {
 
     /// Reports whether a lease that this client has been on still suits it.
     pub(crate) fn suits(&self, server: &Server, upstream: &Upstream, who: &Who) -> bool {
-        let rules = server.rules();
+        let rules = server.rules_for(who);
         let table = lock(&server.leases);
         let entry = table.entries.iter().find(|entry| entry.upstream.id == upstream.id);
         if !upstream.was_modern() {

@@ -29,7 +29,7 @@ impl Manager {
             return Err(NoLease::Fixed(ITSELF.to_owned()));
         }
         // Leases may be scarce, so it opens the one that the client will need anyway.
-        let key = server.rules().key(who);
+        let key = server.rules_for(who).key(who);
         self.lease_to_list(server, who, if key.own { &key } else { &Key::REST })
     }
 
@@ -59,7 +59,7 @@ impl Manager {
 
     /// Returns the lease that already serves this client.
     pub(super) fn lease_of(server: &Server, who: &Who) -> Option<Arc<Upstream>> {
-        let rules = server.rules();
+        let rules = server.rules_for(who);
         let (key, era) = (rules.key(who), server.lease_era(who));
         let table = lock(&server.leases);
         let rank = |entry: &Entry| {
@@ -96,7 +96,7 @@ impl Manager {
     /// Reports whether to open a lease for this client after its first list: what it sees depends on what it can
     /// answer, and nothing was ever listed under its key.
     pub(super) fn lists_apart(server: &Server, who: &Who) -> bool {
-        let rules = server.rules();
+        let rules = server.rules_for(who);
         let key = rules.key(who);
         let apart = match rules.sharing {
             Sharing::Auto => key.own,
@@ -109,7 +109,7 @@ impl Manager {
     /// Reports whether this client's call would reach a lease that has not listed, rather than the one whose lists it
     /// saw.
     pub(super) fn may_list_more(server: &Server, who: &Who) -> bool {
-        let is_rest = server.rules().key(who) == Key::REST;
+        let is_rest = server.rules_for(who).key(who) == Key::REST;
         let is_for_all = || server.config.sharing == Sharing::Host || server.is_sessionless(who);
         server.target.is_some()
             && !is_rest
@@ -167,7 +167,7 @@ impl Server {
 
     /// Returns the key under which the leases of this client list.
     pub(super) fn key_of(&self, who: &Who) -> ListKey {
-        let rules = self.rules();
+        let rules = self.rules_for(who);
         let key = rules.key(who);
         // Its roots are unknown so far, so it may not see what clients with roots saw.
         let is_untold = key.roots.is_some() && who.roots.is_none();
@@ -184,7 +184,7 @@ impl Server {
     /// Returns the rest lease for the client's era: its principal's, or the host's own, whose lists are for everyone,
     /// or a lease that lists the same to everyone.
     pub(super) fn rest(&self, who: &Who) -> Option<Arc<Upstream>> {
-        let rules = self.rules();
+        let rules = self.rules_for(who);
         let (key, era) = (rules.key(who), self.lease_era(who));
         let table = lock(&self.leases);
         let rank = |entry: &Entry| {

@@ -127,7 +127,16 @@ mod tests {
 
     fn anybody() -> Who {
         let (principal, profile, era) = (Principal::local(), Profile::EMPTY, Era::Legacy);
-        Who { owner: Owner(1), principal, profile, era, roots: None, is_one: false, view: Default::default() }
+        Who {
+            owner: Owner(1),
+            principal,
+            profile,
+            era,
+            roots: None,
+            is_one: false,
+            view: Default::default(),
+            claims: Default::default(),
+        }
     }
 
     #[tokio::test(start_paused = true)]

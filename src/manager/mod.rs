@@ -12,6 +12,7 @@
 //! `startupWait`. Start reading at `lease.rs` (who may share), then `leases.rs` (the table).
 
 mod asked;
+mod claims;
 mod eras;
 mod fresh;
 mod held;
@@ -46,12 +47,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use asked::Asked;
+pub(crate) use claims::Claims;
 pub(crate) use lease::{Chosen, Identity, Principal, Viewed, Who};
 pub(crate) use leases::{NoLease, Stay};
 pub use pins::DefinitionNews;
@@ -147,6 +149,8 @@ pub(crate) struct Server {
     calls: AtomicU64,
     /// `maxConcurrent`: calls above it wait, first come first served.
     pub(crate) slots: Option<Slots>,
+    /// The rules about what it may ask clients, if there are any.
+    questions: ArcSwapOption<sight::RulesInUse>,
     /// The schemas of its tools that cannot be used to check calls: of which tool, which one, and why.
     unchecked: Mutex<BTreeMap<(String, &'static str), String>>,
 }
@@ -203,6 +207,7 @@ impl Server {
             since: Instant::now(),
             calls: AtomicU64::new(0),
             calling: AtomicUsize::new(0),
+            questions: ArcSwapOption::empty(),
             unchecked: Mutex::default(),
         }
     }
@@ -320,6 +325,8 @@ struct Inner {
     /// Principals that may not see or call everything.
     limited: sight::Limited,
     views: ArcSwap<sight::Views>,
+    /// The policy of the embedding program.
+    program: OnceLock<sight::Program>,
     /// Values that views preset arguments to, and that must not be shown.
     presets: Learned,
     looks: Mutex<looks::Looks>,
@@ -367,7 +374,7 @@ impl Manager {
         let presets = Learned::default();
         let servers = servers(config.servers, memory, &config.host, &known, &keys, &presets);
         let each: Vec<_> = servers.iter().collect();
-        let views = sight::Views::new(&config.host, &each, &config.host.naming, &sight::Views::default());
+        let views = sight::Views::new((&config.host, None), &each, &config.host.naming, &sight::Views::default());
         let manager = Self(Arc::new(Inner {
             servers: ArcSwap::from_pointee(servers),
             retired: Mutex::default(),
@@ -396,6 +403,7 @@ impl Manager {
             catalogs: Mutex::default(),
             limited: sight::Limited::default(),
             views: ArcSwap::from_pointee(views),
+            program: OnceLock::new(),
             presets,
             looks: Mutex::default(),
             stop: tokio_util::sync::CancellationToken::new(),
@@ -455,7 +463,22 @@ impl Manager {
     fn see<'a>(&self, servers: impl Iterator<Item = &'a Arc<Server>>) {
         let servers: Vec<_> = servers.collect();
         let before = self.0.views.load_full();
-        self.0.views.store(Arc::new(sight::Views::new(&self.settings(), &servers, &self.0.naming, &before)));
+        let settings = self.settings();
+        let policy = (&*settings, self.0.program.get());
+        self.0.views.store(Arc::new(sight::Views::new(policy, &servers, &self.0.naming, &before)));
+    }
+
+    /// Lets the embedding program judge requests, too. Only the first call has an effect.
+    pub(crate) fn judge_by(&self, program: sight::Program) {
+        if self.0.program.set(program).is_ok() {
+            self.see(self.servers().iter());
+            self.touch();
+        }
+    }
+
+    /// Reports whether the embedding program judges requests.
+    pub(crate) fn is_judged_by_program(&self) -> bool {
+        self.0.program.get().is_some()
     }
 
     /// Returns the host id in our responses, by which a host that connects to itself notices it.

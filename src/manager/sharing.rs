@@ -49,7 +49,13 @@ impl Server {
     /// Returns the rules that decide which clients share a lease (connection) of this server.
     pub(super) fn rules(&self) -> Rules<'_> {
         let (sharing, roots) = (self.config.sharing, &self.config.roots);
-        Rules { sharing, roots, asks: self.asks(), shows_ui: self.shows_ui() }
+        let refused = Profile::EMPTY;
+        Rules { sharing, roots, asks: self.asks(), shows_ui: self.shows_ui(), refused }
+    }
+
+    /// Returns the same for one client, whom the server may not ask everything.
+    pub(super) fn rules_for(&self, who: &Who) -> Rules<'_> {
+        Rules { refused: self.refused(who), ..self.rules() }
     }
 
     /// Returns a counter that grows whenever clients may have to move to another lease.
@@ -134,13 +140,13 @@ impl Server {
     }
 
     /// Returns the capabilities of a client that the server is told.
-    pub(crate) fn declared(&self, client: Profile) -> Profile {
-        self.rules().declared(client)
+    pub(crate) fn declared(&self, who: &Who) -> Profile {
+        self.rules_for(who).declared(who.profile)
     }
 
-    /// Reports whether the roots of a client with this profile decide which lease serves it.
-    pub(crate) fn wants_roots(&self, client: Profile) -> bool {
-        let answers = self.rules().answers(client);
+    /// Reports whether the roots of a client decide which lease serves it.
+    pub(crate) fn wants_roots(&self, who: &Who) -> bool {
+        let answers = self.rules_for(who).answers(who.profile);
         self.config.sharing != Sharing::Host && answers.has(Asked::ROOTS)
     }
 
@@ -156,7 +162,7 @@ impl Server {
         if !upstream.is_only(who.owner) {
             return;
         }
-        let rules = self.rules();
+        let rules = self.rules_for(who);
         let mut table = lock(&self.leases);
         let Some(entry) = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id) else { return };
         let was_bound = upstream.bound_to().is_some();

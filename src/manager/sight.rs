@@ -1,4 +1,5 @@
-//! Decides what a client may see and call, here and nowhere else: by its principal, and by the view that it uses.
+//! Decides what a client may see and call, here and nowhere else: by its principal, by the view that it uses, and by the
+//! rules that match it.
 //!
 //! In: a client. Out: its [`Sight`], from which `view.rs` builds catalogs. **Invariant:** a server outside a scope shows
 //! nothing there, not its lists, its instructions, or its extensions, and gets no request from there. A view that the
@@ -8,9 +9,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
 use super::lease::{Chosen, Who};
-use super::{Manager, Principal, Server, lock};
-use crate::config::{ALL_VIEW, HostSettings, View};
+use super::{Claims, Manager, Principal, Server, lock};
+use crate::config::{ALL_VIEW, HostSettings, Policy, View};
 use crate::exposed::Naming;
+use crate::policy::{Action, Caller, Decision, Facts, InForce, Subject};
+use crate::protocol::Profile;
 use crate::registry::Lens;
 
 /// What a client is shown, and what it may call.
@@ -59,11 +62,54 @@ pub(super) struct Views {
     default: Chosen,
     /// What a client of an unknown view sees: nothing.
     nothing: Option<Arc<Lens>>,
+    /// The rules; `None` if there are none.
+    rules: Option<Arc<RulesInUse>>,
 }
+
+/// The rules of the config and of the embedding program, and the views within them.
+#[derive(Debug)]
+pub(super) struct RulesInUse {
+    policy: Arc<Policy>,
+    /// The policy of the embedding program.
+    program: Option<Program>,
+    /// The view of clients that choose none.
+    default: Chosen,
+    /// The view `all`, if it shows everything as it is but for the rules.
+    plain: Arc<Lens>,
+    /// The view of each kind of client that came so far, within the rules that can match it.
+    made: Mutex<HashMap<Asker, Option<Arc<Lens>>>>,
+    /// What each server may not ask each kind of client.
+    refused: Mutex<HashMap<(Asker, usize), Profile>>,
+}
+
+/// The policy of the embedding program.
+pub(crate) type Program = Arc<dyn crate::policy::Policy>;
+
+/// A kind of client. The same rules match all clients of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Asker {
+    principal: Principal,
+    claims: Claims,
+    view: Chosen,
+}
+
+impl Asker {
+    fn of(who: &Who) -> Self {
+        Self { principal: who.principal.clone(), claims: who.claims.clone(), view: who.view.name.clone() }
+    }
+}
+
+/// How many kinds of clients are remembered.
+const ASKERS: usize = 1024;
 
 impl Views {
     /// Makes the views ready for these servers. A view that shows the same as before stays the same.
-    pub(super) fn new(settings: &HostSettings, servers: &[&Arc<Server>], naming: &Naming, before: &Self) -> Self {
+    pub(super) fn new(
+        (settings, program): (&HostSettings, Option<&Program>),
+        servers: &[&Arc<Server>],
+        naming: &Naming,
+        before: &Self,
+    ) -> Self {
         let make = |view: &View, is_closed: bool, before: Option<&Arc<Lens>>| {
             let servers = servers.iter().map(|server| (server.id, &server.config));
             let lens = Lens::new(view, is_closed, servers, naming);
@@ -76,11 +122,26 @@ impl Views {
         let named = settings.views.iter().filter(|(name, _)| *name != ALL_VIEW);
         let named = named.map(|(name, view)| (name.clone(), make(view, true, before.named.get(name))));
         let nothing = before.nothing.clone();
+        let is_ruled = program.is_some() || !settings.policy.is_empty();
+        let default = Chosen::named(&settings.default_view);
+        let rules = is_ruled.then(|| {
+            Arc::new(RulesInUse {
+                policy: settings.policy.clone().into(),
+                program: program.cloned(),
+                default: default.clone(),
+                plain: make(&plain, false, None),
+                made: Mutex::default(),
+                refused: Mutex::default(),
+            })
+        });
+        let questions = rules.as_ref().filter(|_| settings.policy.judges_servers());
+        servers.iter().for_each(|server| server.questions.store(questions.cloned()));
         Self {
             all: needs_lens.then(|| make(all, !all.is_empty(), before.all.as_ref())),
             named: named.collect(),
-            default: Chosen::named(&settings.default_view),
+            default,
             nothing: nothing.or_else(|| Some(Arc::new(Lens::new(&plain, true, std::iter::empty(), naming)))),
+            rules,
         }
     }
 
@@ -94,16 +155,107 @@ impl Views {
             },
         }
     }
+
+    /// Returns the view of a client, within the rules that can match the client.
+    fn of(&self, who: &Who) -> Option<Arc<Lens>> {
+        let lens = self.lens(&who.view.name);
+        match &self.rules {
+            None => lens,
+            Some(rules) => rules.within(lens, who),
+        }
+    }
+}
+
+impl RulesInUse {
+    /// Returns a client as rules see it.
+    fn caller<'a>(&'a self, who: &'a Who) -> Caller<'a> {
+        let name = |view: &'a Chosen| match view {
+            Chosen::Named(name) => &**name,
+            Chosen::All | Chosen::Default => ALL_VIEW,
+        };
+        let view = if who.view.name == Chosen::Default { name(&self.default) } else { name(&who.view.name) };
+        Caller {
+            principal: who.principal.as_str(),
+            client: who.principal.client_name(),
+            subject: who.claims.subject(),
+            claims: who.claims.all(),
+            scopes: who.claims.scopes(),
+            view,
+        }
+    }
+
+    /// Returns what a server may not ask a client.
+    fn refused(&self, server: &Server, who: &Who) -> Profile {
+        let key = (Asker::of(who), server.id);
+        if let Some(refused) = lock(&self.refused).get(&key) {
+            return *refused;
+        }
+        let caller = self.caller(who);
+        let subject = Subject::of_server(server.config.alias.as_str());
+        let force = InForce::of(&self.policy, None, &caller);
+        // Nobody can be asked whether a server may ask: that is a no.
+        let denies = |action| {
+            let held = force.as_ref()?.about(action, &subject)?;
+            let facts = Facts { subject, action, caller, client: ("", None), arguments: None };
+            let verdict = held.judge(&facts).ok()?;
+            Some(verdict.enforced && verdict.decision != Decision::Allow)
+        };
+        let kinds = [
+            (Action::Sample, Profile::SAMPLING),
+            (Action::Elicit, Profile::ELICITATION_FORM.with(Profile::ELICITATION_URL)),
+            (Action::Roots, Profile::ROOTS.with(Profile::ROOTS_CHANGED)),
+        ];
+        let refused = kinds.into_iter().filter(|(action, _)| denies(*action) == Some(true));
+        let refused = refused.fold(Profile::EMPTY, |all, (_, kind)| all.with(kind));
+        let mut kept = lock(&self.refused);
+        if kept.len() >= ASKERS {
+            kept.clear();
+        }
+        kept.insert(key, refused);
+        refused
+    }
+
+    fn within(&self, lens: Option<Arc<Lens>>, who: &Who) -> Option<Arc<Lens>> {
+        let asker = Asker::of(who);
+        let mut made = lock(&self.made);
+        if let Some(lens) = made.get(&asker) {
+            return lens.clone();
+        }
+        let within = match InForce::of(&self.policy, self.program.as_ref(), &self.caller(who)) {
+            None => lens,
+            Some(rules) => {
+                let lens = lens.as_ref().unwrap_or(&self.plain).within(rules);
+                // Clients whom the same rules match in the same view share its catalogs.
+                let same = made.values().flatten().find(|other| other.shows_as(&lens));
+                Some(same.cloned().unwrap_or_else(|| Arc::new(lens)))
+            }
+        };
+        if made.len() >= ASKERS {
+            made.clear();
+        }
+        made.insert(asker, within.clone());
+        within
+    }
 }
 
 impl Manager {
     /// Returns what a client may see and call.
     pub(super) fn sight(&self, who: &Who) -> Sight {
         let mut sight = lock(&self.0.limited.0).get(&who.principal).cloned().unwrap_or_default();
-        if let Some(lens) = self.0.views.load().lens(&who.view.name) {
+        if let Some(lens) = self.0.views.load().of(who) {
             (sight.shown.lens, sight.callable.lens) = (Some(lens.clone()), Some(lens));
         }
         sight
+    }
+
+    /// Reports whether any request is judged by rules.
+    pub(crate) fn has_rules(&self) -> bool {
+        self.0.views.load().rules.is_some()
+    }
+
+    /// Runs `judge` with a client as rules see it; `None` if there are no rules.
+    pub(crate) fn as_caller<T>(&self, who: &Who, judge: impl FnOnce(Caller<'_>) -> T) -> Option<T> {
+        self.0.views.load().rules.as_ref().map(|rules| judge(rules.caller(who)))
     }
 
     /// Returns the view of clients that choose none.
@@ -147,5 +299,15 @@ impl Manager {
             return servers;
         }
         Arc::new(servers.iter().filter(|server| scope.holds(server)).cloned().collect())
+    }
+}
+
+impl Server {
+    /// Returns what the server may not ask a client.
+    pub(super) fn refused(&self, who: &Who) -> Profile {
+        match &*self.questions.load() {
+            Some(rules) => rules.refused(self, who),
+            None => Profile::EMPTY,
+        }
     }
 }

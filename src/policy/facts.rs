@@ -45,7 +45,35 @@ pub(crate) struct Facts<'a> {
     pub(crate) arguments: Option<&'a Raw>,
 }
 
-impl Subject<'_> {
+/// Nothing is said.
+static UNSAID: Hints =
+    Hints { read_only_hint: None, destructive_hint: None, idempotent_hint: None, open_world_hint: None };
+
+impl<'a> Subject<'a> {
+    /// A tool, by the names that clients and its server know, with its tags and with what counts of its hints.
+    pub(crate) fn tool(
+        (exposed, raw): (&'a str, &'a str),
+        server: &'a str,
+        (tags, hints): (&'a [String], &'a Hints),
+    ) -> Self {
+        Self { kind: Kind::Tool, exposed, raw, server, tags, hints }
+    }
+
+    /// A prompt, by the names that clients and its server know.
+    pub(crate) fn prompt(exposed: &'a str, raw: &'a str, server: &'a str) -> Self {
+        Self { kind: Kind::Prompt, exposed, raw, server, tags: &[], hints: &UNSAID }
+    }
+
+    /// A resource, by the URIs that clients and its server know.
+    pub(crate) fn resource(exposed: &'a str, raw: &'a str, server: &'a str) -> Self {
+        Self { kind: Kind::Resource, ..Self::prompt(exposed, raw, server) }
+    }
+
+    /// No listed tool, prompt, or resource: what a server asks.
+    pub(crate) fn of_server(server: &'a str) -> Self {
+        Self { kind: Kind::Nothing, ..Self::prompt("", "", server) }
+    }
+
     /// Reports whether what a rule names of tools, prompts, and resources has this, and its actions the action. A rule
     /// that names none of the three has all of them.
     pub(super) fn is_named(&self, action: Action, matcher: &Matcher) -> bool {

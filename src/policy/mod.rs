@@ -7,19 +7,22 @@
 //! **Invariant:** the strictest verdict of all rules that match counts, whatever their order, and a rule whose `when` fails
 //! matches if it denies or asks. Snapshots: no I/O, no clock; the same input gives the same verdict.
 
-#![allow(dead_code, reason = "no router judges requests yet")]
-
 mod caller;
 mod facts;
+mod in_force;
 mod judge;
 mod rules;
 #[cfg(test)]
 mod tests;
 mod verdict;
 
+use std::fmt;
+
 pub(crate) use self::caller::Caller;
 pub use self::facts::CallFacts;
 pub(crate) use self::facts::{Facts, Kind, Subject};
+pub(crate) use self::in_force::{Held, InForce};
+#[cfg(test)]
 pub(crate) use self::rules::{Rules, Settled};
 pub use self::verdict::Verdict;
 pub use crate::config::{Action, Decision, Proof};
@@ -44,4 +47,10 @@ pub use crate::config::{Action, Decision, Proof};
 pub trait Policy: Send + Sync + 'static {
     /// Judges one request.
     fn judge(&self, call: &CallFacts<'_>) -> Verdict;
+}
+
+impl fmt::Debug for dyn Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Policy")
+    }
 }

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::caller::Caller;
-use super::facts::{Kind, Subject};
+use super::facts::Subject;
 use crate::config::{Action, Decision, Matcher, Policy, PolicyMode, Rule};
 
 /// The rules that can match one caller.
@@ -191,9 +191,4 @@ fn live(policy: &Policy, at: usize, rule: &Rule, caller: &Caller<'_>) -> Option<
 fn names_only_callers(matcher: &Matcher) -> bool {
     let Matcher { tools, prompts, resources, actions, principals: _, clients: _, views: _, when } = matcher;
     tools.is_none() && prompts.is_none() && resources.is_none() && actions.is_none() && when.is_none()
-}
-
-/// A subject that is no listed tool, prompt, or resource: what a server asks while no call of it runs.
-pub(crate) fn of_server<'a>(server: &'a str, hints: &'a crate::config::Hints) -> Subject<'a> {
-    Subject { kind: Kind::Nothing, exposed: "", raw: "", server, tags: &[], hints }
 }

@@ -26,7 +26,7 @@ mod version;
 pub(crate) mod whole;
 
 pub use capability::Profile;
-pub(crate) use error::{Address, Theirs, escape};
+pub(crate) use error::{Address, Theirs, escape, escaped};
 pub use error::{ErrorObject, code};
 pub(crate) use id::ProgressToken;
 #[doc(hidden)]

@@ -8,11 +8,13 @@ use super::entry::Entry;
 use super::lens::Lens;
 use super::listing::{Listing, read_cursor};
 use super::part::Part;
+use super::ruled::Ruled;
 use super::servers::Servers;
 use super::{Kind, Owners, Problems};
-use crate::config::Prefix;
+use crate::config::{Action, Prefix};
 use crate::exposed::{SCHEME_HEADS, UriMode, exposed_uri, raw_uri};
 use crate::name::ServerName;
+use crate::policy::Subject;
 use crate::protocol::{ProtocolVersion, Raw};
 
 /// An immutable snapshot of everything that all servers offer.
@@ -310,6 +312,11 @@ impl Catalog {
         self.servers.all().iter().map(|part| (part.server(), part.offer()))
     }
 
+    /// Returns what requests of this kind are judged by; `None` if they all pass.
+    pub(crate) fn judged(&self, action: Action, subject: &Subject<'_>) -> Option<Ruled> {
+        self.lens.as_ref()?.judged(action, subject)
+    }
+
     /// Returns what a view shows of this catalog.
     #[must_use]
     pub(crate) fn through(&self, lens: &Arc<Lens>) -> Self {
@@ -329,6 +336,9 @@ impl Catalog {
     /// tool that links to it.
     fn shows(&self, lens: &Lens, target: &Target) -> bool {
         let exposed = exposed_uri(&target.alias, &target.name, target.uris);
+        if lens.hides_resource(&target.alias, &exposed, &target.name) {
+            return false;
+        }
         let is_its = |entry: &&Entry| entry.origin().server == target.server;
         lens.admits_resource(target.server, &exposed, &target.name)
             || self.each(Kind::ResourceTemplates).filter(is_its).any(|entry| covers(entry.raw_name(), &target.name))

@@ -199,6 +199,12 @@ impl ArgumentEdit {
     }
 
     /// Returns the server's name for an argument that no rule is about.
+    /// Returns arguments for the server as people may see them: without those that no client knows.
+    pub(crate) fn without_hidden(&self, sent: &Raw) -> Raw {
+        let hidden = self.rules.iter().filter(|rule| rule.shown.is_none());
+        hidden.fold(sent.clone(), |sent, rule| sent.without_member(&rule.raw))
+    }
+
     fn plain<'a>(&self, key: &'a str) -> Result<&'a str, String> {
         if self.rules.iter().any(|rule| rule.raw == key) {
             return Err(format!("it takes no {}", quoted(key)));

@@ -13,6 +13,8 @@ use super::compiled::{Schema, SchemaOf, Why, compile};
 use super::edit::ArgumentEdit;
 use super::header::{self, ParamHeader};
 use super::offer::{Definition, List};
+use super::pin::Pin;
+use super::ruled::Ruled;
 use crate::exposed::{UriMode, exposed_uri};
 use crate::name::ServerName;
 use crate::protocol::Raw;
@@ -38,6 +40,8 @@ struct Shown {
     is_bare: bool,
     /// How arguments change on their way to the server, if the settings say so.
     edit: Option<Arc<ArgumentEdit>>,
+    /// The rules that its calls are judged by, if there are any.
+    rules: Option<Arc<Ruled>>,
     /// The definition with its exposed name, once somebody has looked at it.
     definition: OnceLock<Raw>,
     /// Its schemas (of arguments, of results), compiled once a call needs them.
@@ -76,14 +80,26 @@ impl Entry {
             at,
             is_bare,
             edit: None,
+            rules: None,
             definition: OnceLock::new(),
             #[cfg(any(feature = "validate", test))]
             schemas: Default::default(),
         }))
     }
 
-    /// Returns the same entry with another definition.
-    pub(super) fn moved(&self, list: &Arc<List>, named: Named, edit: Option<Arc<ArgumentEdit>>) -> Self {
+    /// Returns the same entry, judged by these rules.
+    pub(super) fn ruled(&self, rules: Arc<Ruled>) -> Self {
+        let named = Named { at: self.0.at, exposed: Arc::clone(&self.0.exposed), is_bare: self.0.is_bare };
+        self.moved(&self.0.list, named, (self.0.edit.clone(), Some(rules)))
+    }
+
+    /// Returns the same entry with another definition, another edit of its arguments, and other rules.
+    pub(super) fn moved(
+        &self,
+        list: &Arc<List>,
+        named: Named,
+        (edit, rules): (Option<Arc<ArgumentEdit>>, Option<Arc<Ruled>>),
+    ) -> Self {
         let Named { at, exposed, is_bare } = named;
         let (origin, list) = (Arc::clone(&self.0.origin), Arc::clone(list));
         Self(Arc::new(Shown {
@@ -93,6 +109,7 @@ impl Entry {
             at,
             is_bare,
             edit,
+            rules,
             definition: OnceLock::new(),
             #[cfg(any(feature = "validate", test))]
             schemas: Default::default(),
@@ -102,6 +119,11 @@ impl Entry {
     /// Returns how arguments change on their way to the server; `None` if they do not.
     pub(crate) fn edit(&self) -> Option<&Arc<ArgumentEdit>> {
         self.0.edit.as_ref()
+    }
+
+    /// Returns the rules that its calls are judged by, if there are any.
+    pub(crate) fn rules(&self) -> Option<&Arc<Ruled>> {
+        self.0.rules.as_ref()
     }
 
     /// Returns the name, URI, or URI template that clients use.
@@ -144,6 +166,11 @@ impl Entry {
     pub(crate) fn schema(&self, which: SchemaOf) -> Option<&Result<Schema, Why>> {
         let compiled = || Some(compile(&self.definition().member(which.member())?));
         self.0.schemas[which as usize].get_or_init(compiled).as_ref()
+    }
+
+    /// Returns the hash of its definition as clients see it.
+    pub(crate) fn pin(&self) -> Pin {
+        Pin::of(self.definition(), &[])
     }
 
     /// Returns the headers in which clients that see this definition repeat arguments.

@@ -14,11 +14,14 @@ use super::entry::{Entry, Named};
 use super::hints;
 use super::offer::List;
 use super::piece::Piece;
+use super::ruled::Ruled;
 use super::{Kind, quoted};
-use crate::config::{self, Layer as _, Prefix, ReadOnly, ToolRules, ToolSettings};
+use crate::config::{self, Action, Layer as _, Prefix, ReadOnly, ToolRules, ToolSettings};
 use crate::exposed::{Naming, is_set_apart};
 use crate::glob::is_match;
 use crate::lock::lock;
+use crate::name::ServerName;
+use crate::policy::{InForce, Subject};
 use crate::select::{Facts, Range, match_all, matches, may_match, may_name};
 
 /// A view, made ready for these servers. Two lenses are equal if they are the same one.
@@ -27,9 +30,11 @@ pub(crate) struct Lens {
     id: u64,
     /// Whether names that no table knows lead nowhere.
     closed: bool,
-    view: config::View,
+    view: Arc<config::View>,
+    /// The rules that can match the clients it is for; `None` if none can.
+    rules: Option<InForce>,
     /// The servers, by the index by which the caller knows them. Any other server is outside.
-    sides: BTreeMap<usize, Side>,
+    sides: Arc<BTreeMap<usize, Side>>,
     /// What was made of pieces, by their addresses. A piece is not freed while there is a weak reference to it, so that
     /// no other one gets its address.
     pieces: Mutex<HashMap<usize, Made>>,
@@ -66,8 +71,8 @@ impl Hash for Lens {
 
 /// What a lens does to one entry.
 enum Seen {
-    Unchanged,
-    Edited(Edited),
+    /// It is shown, and judged by these rules when it is called.
+    Shown(Option<Edited>, Option<Arc<Ruled>>),
     Outside,
     /// Left out for this reason, which people are told.
     Unfit(String),
@@ -81,14 +86,28 @@ impl Lens {
         servers: impl Iterator<Item = (usize, &'a config::Server)>,
         naming: &Naming,
     ) -> Self {
-        static IDS: AtomicU64 = AtomicU64::new(0);
         let sides = servers.map(|(id, server)| (id, Side::of(view, server, naming))).collect();
-        Self { id: IDS.fetch_add(1, Ordering::Relaxed), closed, view: view.clone(), sides, pieces: Mutex::default() }
+        Self::made_of(view.clone().into(), closed, Arc::new(sides), None)
+    }
+
+    fn made_of(
+        view: Arc<config::View>,
+        closed: bool,
+        sides: Arc<BTreeMap<usize, Side>>,
+        rules: Option<InForce>,
+    ) -> Self {
+        static IDS: AtomicU64 = AtomicU64::new(0);
+        Self { id: IDS.fetch_add(1, Ordering::Relaxed), closed, view, rules, sides, pieces: Mutex::default() }
+    }
+
+    /// Returns the same view, within these rules.
+    pub(crate) fn within(&self, rules: InForce) -> Self {
+        Self::made_of(self.view.clone(), self.closed, self.sides.clone(), Some(rules))
     }
 
     /// Reports whether both show the same.
     pub(crate) fn shows_as(&self, other: &Self) -> bool {
-        self.closed == other.closed && self.view == other.view && self.sides == other.sides
+        self.closed == other.closed && self.view == other.view && self.sides == other.sides && self.rules == other.rules
     }
 
     /// Reports whether the view can show anything of the server with this index.
@@ -96,9 +115,9 @@ impl Lens {
         self.sides.get(&server).is_some_and(|side| side.tools || side.prompts || side.resources)
     }
 
-    /// Reports whether the view shows less than everything.
+    /// Reports whether the view, or a rule, may show less than everything.
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed
+        self.closed || self.rules.is_some()
     }
 
     /// Returns what clients are told first, in place of the host's own words.
@@ -109,6 +128,9 @@ impl Lens {
     /// Reports whether a server may be asked for this name although nothing lists it.
     pub(super) fn admits_unlisted(&self, server: usize, raw: &str) -> bool {
         let Some(side) = self.sides.get(&server).filter(|_| !self.closed) else { return false };
+        if self.rules.as_ref().is_some_and(InForce::may_refuse_unlisted) {
+            return false;
+        }
         // Its arguments would have to be edited, and its schema is not known.
         side.rules.of(raw).is_none_or(|settings| settings.arguments.is_empty())
     }
@@ -120,6 +142,12 @@ impl Lens {
             None => side.resources,
             Some(globs) => globs.iter().any(|glob| is_match(glob, exposed) || is_match(glob, raw)),
         }
+    }
+
+    /// Reports whether a rule hides the resource.
+    pub(super) fn hides_resource(&self, alias: &ServerName, exposed: &str, raw: &str) -> bool {
+        let subject = || Subject::resource(exposed, raw, alias.as_str());
+        self.judged(Action::Read, &subject()).is_some_and(|ruled| ruled.hides())
     }
 
     /// Returns what the view shows of a server's piece.
@@ -143,21 +171,22 @@ impl Lens {
         let (mut kept, mut problems) = (Vec::with_capacity(piece.entries.len()), piece.problems.clone());
         for entry in &piece.entries {
             match self.look(kind, server, entry) {
-                Seen::Unchanged => kept.push((entry, None)),
-                Seen::Edited(edited) => kept.push((entry, Some(edited))),
+                Seen::Shown(edited, rules) => kept.push((entry, edited, rules)),
                 Seen::Outside => {}
                 Seen::Unfit(reason) => {
                     problems.add(|| format!("tool {} left out: {reason}", quoted(entry.raw_name())));
                 }
             }
         }
-        let is_edited = kept.iter().any(|(_, edited)| edited.is_some());
-        if !is_edited && kept.len() == piece.entries.len() {
+        let is_edited = kept.iter().any(|(_, edited, _)| edited.is_some());
+        let is_ruled = kept.iter().any(|(_, _, rules)| rules.is_some());
+        if !is_edited && !is_ruled && kept.len() == piece.entries.len() {
             return Arc::clone(piece);
         }
         let heads = piece.heads.clone();
-        let entries =
-            if is_edited { rewritten(kept) } else { kept.into_iter().map(|(entry, _)| entry.clone()).collect() };
+        let ruled =
+            |(entry, _, rules): (&Entry, _, Option<_>)| rules.map_or_else(|| entry.clone(), |rules| entry.ruled(rules));
+        let entries = if is_edited { rewritten(kept) } else { kept.into_iter().map(ruled).collect() };
         Arc::new(Piece::of(entries, heads, problems))
     }
 
@@ -171,7 +200,27 @@ impl Lens {
             },
             Kind::Resources | Kind::ResourceTemplates => self.admits_resource(server, entry.name(), entry.raw_name()),
         };
-        if shows { Seen::Unchanged } else { Seen::Outside }
+        if !shows {
+            return Seen::Outside;
+        }
+        let (exposed, raw, server) = (entry.name(), entry.raw_name(), entry.server());
+        match kind {
+            Kind::Prompts => self.ruled(Action::Get, &Subject::prompt(exposed, raw, server.as_str()), None),
+            _ => self.ruled(Action::Read, &Subject::resource(exposed, raw, server.as_str()), None),
+        }
+    }
+
+    /// Applies the rules to what the view shows.
+    fn ruled(&self, action: Action, subject: &Subject<'_>, edited: Option<Edited>) -> Seen {
+        match self.judged(action, subject) {
+            Some(ruled) if ruled.hides() => Seen::Outside,
+            ruled => Seen::Shown(edited, ruled.map(Arc::new)),
+        }
+    }
+
+    /// Returns what requests of this kind are judged by; `None` if they all pass.
+    pub(super) fn judged(&self, action: Action, subject: &Subject<'_>) -> Option<Ruled> {
+        Ruled::of(self.rules.as_ref()?, action, subject)
     }
 
     fn look_at_tool(&self, side: &Side, entry: &Entry) -> Seen {
@@ -195,9 +244,9 @@ impl Lens {
         if !reads || !is_included || matches(&self.view.exclude, &facts) {
             return Seen::Outside;
         }
+        let subject = Subject::tool((entry.name(), entry.raw_name()), entry.server().as_str(), (&tags, &hints));
         match edited(entry.own(), &settings) {
-            Ok(None) => Seen::Unchanged,
-            Ok(Some(edited)) => Seen::Edited(edited),
+            Ok(edited) => self.ruled(Action::Call, &subject, edited),
             Err(reason) => Seen::Unfit(reason),
         }
     }
@@ -212,13 +261,16 @@ impl Lens {
     }
 }
 
+/// An entry that is shown: as what, and judged by what.
+type Kept<'a> = (&'a Entry, Option<Edited>, Option<Arc<Ruled>>);
+
 /// Makes entries of edited definitions, all in one list of their own.
-fn rewritten(kept: Vec<(&Entry, Option<Edited>)>) -> Vec<Entry> {
+fn rewritten(kept: Vec<Kept<'_>>) -> Vec<Entry> {
     let mut edits = Vec::with_capacity(kept.len());
     let mut definitions = Vec::with_capacity(kept.len());
     let mut named = Vec::with_capacity(kept.len());
     let mut at = 0;
-    for (entry, edited) in kept {
+    for (entry, edited, rules) in kept {
         let (definition, edit) = match edited {
             None => (entry.source().clone(), entry.edit().cloned()),
             Some(Edited { json, arguments }) => match entry.source().edited(&json) {
@@ -228,7 +280,7 @@ fn rewritten(kept: Vec<(&Entry, Option<Edited>)>) -> Vec<Entry> {
             },
         };
         definitions.push(definition);
-        edits.push(edit);
+        edits.push((edit, rules));
         named.push((entry, Named { at, exposed: Arc::clone(entry.exposed()), is_bare: entry.is_bare() }));
         at += 1;
     }

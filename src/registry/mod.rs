@@ -32,6 +32,7 @@ mod part;
 mod piece;
 mod pin;
 mod rewrite;
+mod ruled;
 mod schema;
 mod servers;
 mod settle;
@@ -64,6 +65,7 @@ pub(crate) use owners::Owners;
 pub(crate) use part::{Part, Parts};
 pub use pin::{NoPin, Pin};
 pub(crate) use rewrite::{expose_content, expose_target};
+pub(crate) use ruled::Ruled;
 pub(crate) use shingles::Shingles;
 
 /// The four kinds of lists.

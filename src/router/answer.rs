@@ -20,6 +20,15 @@ pub(super) struct Failure {
     retryable: bool,
     retry_after: Option<Duration>,
     errors: Box<[FieldError]>,
+    rule: Option<Box<str>>,
+}
+
+/// Says the first mistake in words, and how many more there are.
+pub(super) fn said(errors: &[FieldError]) -> String {
+    let Some((FieldError { field, error }, more)) = errors.split_first() else { return String::new() };
+    let place = if field.is_empty() { String::new() } else { format!("{field}: ") };
+    let more = if more.is_empty() { String::new() } else { format!(" (and {} more)", more.len()) };
+    format!("{place}{error}{more}")
 }
 
 impl Failure {
@@ -110,13 +119,27 @@ impl Failure {
         Self::new(Kind::NeedsApproval, text)
     }
 
+    /// A rule denies the request; without a name, what the config says where no rule matches.
+    pub(super) fn denied(rule: Option<&str>) -> Self {
+        let what = match rule {
+            Some(rule) => format!("the rule {rule:?} denies it"),
+            None => "no rule allows it (host.policy.default)".to_owned(),
+        };
+        Self { rule: rule.map(Into::into), ..Self::new(Kind::Denied, format!("did not get the request: {what}")) }
+    }
+
+    /// A rule wants a person to allow the request, and none did.
+    pub(super) fn not_permitted(rule: &str, why: &str) -> Self {
+        let text = format!("did not get the request: the rule {rule:?} wants a person to allow it, and {why}");
+        Self { rule: Some(rule.into()), ..Self::new(Kind::Denied, text) }
+    }
+
     /// The call is over a rate. It may be made after this time.
     pub(super) fn rate_limited(text: String, after: Duration) -> Self {
         Self { retryable: true, retry_after: Some(after), ..Self::new(Kind::RateLimited, text) }
     }
 
     /// The arguments do not fit the tool's schema.
-    #[cfg(any(feature = "validate", test))]
     pub(super) fn invalid_arguments(name: &str, errors: Vec<FieldError>, said: &str) -> Self {
         let text = format!("did not get the call: the arguments of {} are wrong: {said}", Theirs(name));
         Self { errors: errors.into(), ..Self::new(Kind::InvalidArguments, text) }
@@ -167,7 +190,16 @@ impl Failure {
 
     /// Makes a failure of a request that was not sent and that no retry helps.
     fn new(kind: Kind, text: String) -> Self {
-        Self { kind, text, cause: None, sent: false, retryable: false, retry_after: None, errors: Box::default() }
+        Self {
+            kind,
+            text,
+            cause: None,
+            sent: false,
+            retryable: false,
+            retry_after: None,
+            errors: Box::default(),
+            rule: None,
+        }
     }
 
     fn overloaded(text: String) -> Self {
@@ -253,6 +285,7 @@ impl Failure {
     fn told(&self, server: Option<&str>, text: String, cause: Option<Box<str>>) -> NoResult {
         let Self { kind, sent, retryable, .. } = *self;
         let (server, retry_after, errors) = (server.map(Into::into), self.retry_after, self.errors.clone());
-        Failed { kind, server, text: text.into(), cause, sent, retryable, retry_after, errors }.into()
+        let rule = self.rule.clone();
+        Failed { kind, server, text: text.into(), cause, sent, retryable, retry_after, errors, rule }.into()
     }
 }

@@ -21,7 +21,7 @@ impl Client {
     /// Returns the client's roots. Returns `None` if they do not affect which lease (connection) the client
     /// gets, or if a client of 2026-07-28 has not told them.
     pub(super) async fn roots_for(self: &Arc<Self>, server: &Server) -> Option<Arc<Told>> {
-        if !server.wants_roots(self.profile()) || server.is_sessionless(&self.who) {
+        if !server.wants_roots(&self.who) || server.is_sessionless(&self.who) {
             return None;
         }
         if self.revision().is_modern() {
@@ -96,7 +96,7 @@ impl Client {
         for (server, upstream) in self.leases() {
             let Some(server) = manager.server(server) else { continue };
             if upstream.is_only(self.owner()) {
-                if let Some(told) = told.filter(|_| server.wants_roots(self.profile()) || upstream.roots().is_some()) {
+                if let Some(told) = told.filter(|_| server.wants_roots(&self.who) || upstream.roots().is_some()) {
                     server.told_roots(&upstream, told, &self.who_now());
                 }
                 upstream.tell_roots_changed();

@@ -28,9 +28,11 @@ use super::forward::{Course, Forward, outgoing};
 use super::heart::Wait;
 #[cfg(feature = "server")]
 use super::invite::{Invitations, Invited};
+use super::judge::{ToAsk, judge};
 use super::limit::admit;
 use super::park::ParkedCalls;
 use super::parked::{Parked, Table};
+use super::permission::Permissions;
 use super::plan::Plan;
 use super::reach::{Connector, Reached};
 use super::relay::{Continuation, relay_questions, visits_required};
@@ -56,6 +58,7 @@ pub(super) struct Forwarder {
     pub(super) connector: Arc<Connector>,
     pub(super) tasks: Arc<Tasks>,
     pub(super) parked: ParkedCalls,
+    pub(super) permissions: Permissions,
     #[cfg(feature = "server")]
     pub(super) invitations: Invitations,
     pub(super) sealer: Arc<Sealer>,
@@ -80,16 +83,23 @@ impl Forwarder {
         if validates {
             Box::pin(check_arguments(&self.manager, &forward)).await?;
         }
+        let to_ask = judge(&self.manager, client, &forward, leg)?;
         // A client that wants progress says so in `_meta`.
         let heartbeat = if forward.meta.is_some() { self.manager.heartbeat() } else { Duration::ZERO };
         let mut toward = Toward::leg(client, leg).beating(heartbeat);
         if client.revision().is_modern()
             && forward.method.may_ask()
-            && let Some(result) = self.take_up(client, &mut forward, leg, &mut toward).await?
+            && let Some(result) = self.take_up(client, &mut forward, (leg, to_ask.as_ref()), &mut toward).await?
         {
             return Ok(result);
         }
         let ticket = admit(&self.manager, client, &forward, &mut toward).await?;
+        if let Some(to_ask) = &to_ask {
+            let permitting = self.permissions.permit(client, &forward, &mut toward, to_ask);
+            if let Some(question) = Box::pin(permitting).await? {
+                return Ok(question);
+            }
+        }
         let server = &forward.server;
         let calling = server.calling();
         let slot = match &server.slots {
@@ -100,7 +110,10 @@ impl Forwarder {
             }
             None => None,
         };
-        let course = Course::begin(&server.config, calling, slot, ticket);
+        if let Some(to_ask) = &to_ask {
+            forward.permit = self.permissions.spend(client, &forward, to_ask)?.or(forward.permit);
+        }
+        let course = Course::begin(&forward.server.config, calling, slot, ticket);
         let answered = self.go_on(client, &forward, &mut toward, course).await;
         #[cfg(any(feature = "validate", test))]
         if let (true, Ok(result)) = (validates, &answered) {
@@ -115,7 +128,7 @@ impl Forwarder {
         self: &Arc<Self>,
         client: &Arc<Client>,
         forward: &mut Forward,
-        leg: &Arc<Mailbox>,
+        (leg, to_ask): (&Arc<Mailbox>, Option<&ToAsk>),
         toward: &mut Toward<'_>,
     ) -> Result<Option<Raw>, NoResult> {
         match forward.open_state(&self.sealer, client)? {
@@ -125,6 +138,10 @@ impl Forwarder {
                 return Box::pin(self.parked.resume(client, (call, round), forward, leg)).await.map(Some);
             }
             Continuation::Over(outcome) => return Ok(Some(outcome?)),
+            Continuation::Permission { ask, rule } => {
+                self.permissions.answered(forward, leg, (ask, &rule))?;
+                forward.start_afresh();
+            }
             #[cfg(feature = "server")]
             Continuation::SignIn { invitation, why } => {
                 let answered = Box::pin(self.invitations.answered(client, forward, invitation, why));
@@ -133,6 +150,10 @@ impl Forwarder {
                 }
                 forward.start_afresh();
             }
+        }
+        // The client is asked for permission first: its roots would not survive that.
+        if to_ask.is_some_and(|to_ask| !self.permissions.has_yes(client, forward, to_ask)) {
+            return Ok(None);
         }
         Ok(forward.ask_for_roots(&self.sealer, client)?)
     }
@@ -182,11 +203,15 @@ impl Forwarder {
             #[cfg(feature = "server")]
             match Box::pin(self.invitations.invite(client, forward, toward, &mut course, &failure)).await {
                 Invited::Nobody => {}
-                Invited::Asked(outcome) => return Ok(outcome?),
+                Invited::Asked(outcome) => {
+                    self.permissions.give_back(forward);
+                    return Ok(outcome?);
+                }
                 Invited::SignedIn => continue,
             }
             if !failure.is_sent() {
                 course.was_not_sent();
+                self.permissions.give_back(forward);
             }
             return Err(failure.of(&forward.server));
         }
@@ -271,7 +296,7 @@ impl Forwarder {
             return Err(Attempt::Failed(failure).into());
         }
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
-        let plan = judge(client, forward, toward, &connection, course)?;
+        let plan = suit(client, forward, toward, &connection, course)?;
         let mut terms = plan.dress(terms(client, server, toward));
         // A legacy session has one log level. Modern requests each state their own, so the most verbose level in flight
         // is set.
@@ -343,7 +368,7 @@ async fn slot(parked: &Table, client: &Client, (server, slots): (&Server, &Slots
 
 /// Decides how the call runs on this connection, since the connection before may have been of another era. The returned
 /// plan says whether it runs as a task.
-fn judge(
+fn suit(
     client: &Client,
     forward: &Forward,
     toward: &mut Toward<'_>,
@@ -361,7 +386,7 @@ fn judge(
         return Err(Attempt::Failed(Failure::lost(&transport::Error::Broken)).into());
     } else if client.revision().is_modern()
         && forward.method.may_ask()
-        && !forward.server.declared(client.profile()).asks_nothing()
+        && !forward.server.declared(&client.who).asks_nothing()
         && let Toward::Leg(leg) = toward
     {
         // The server asks by requests of its own, and this client can be asked only by results: the call has to wait
@@ -377,7 +402,7 @@ fn terms(client: &Client, server: &Server, toward: &Toward<'_>) -> Terms {
         Toward::Leg(leg) => client.terms(leg.mailbox()),
         Toward::Parked(parked) => Terms { account: Some(parked.account().clone()), ..client.terms(client.mailbox()) },
     };
-    terms.profile = server.declared(terms.profile);
+    terms.profile = server.declared(&client.who);
     terms.has_fixed_roots = !matches!(server.config.roots, config::Roots::Client);
     terms
 }

@@ -13,8 +13,10 @@ use super::Mailbox;
 use super::level::{DEFAULT_LEVEL, LEVELS, Level};
 use super::presence::{Named, Presence};
 use crate::config::Limits;
-use crate::manager::{self, Chosen, Principal, Who};
-use crate::protocol::{Message, Method, Notification, Profile, ProtocolVersion, Raw, Request, RequestId, Response};
+use crate::manager::{self, Chosen, Claims, Principal, Who};
+use crate::protocol::{
+    Message, Method, Notification, Profile, ProtocolVersion, Raw, Request, RequestId, Response, meta,
+};
 use crate::queues::Account;
 use crate::registry::Catalog;
 use crate::upstream::{Ask, Connection, Owner, Terms, Upstream};
@@ -168,6 +170,12 @@ impl Client {
         &self.who.view.name
     }
 
+    /// Returns what its access token claims, as far as rules read it.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only doors ask"))]
+    pub(crate) fn claims(&self) -> &Claims {
+        &self.who.claims
+    }
+
     /// Returns the protocol revision agreed in the handshake, or without a handshake the one that its requests state.
     #[must_use]
     pub(crate) fn revision(&self) -> ProtocolVersion {
@@ -221,6 +229,19 @@ impl Client {
     /// trusted.
     pub(super) fn named(&self) -> (Option<&str>, Option<&str>) {
         self.named.parts()
+    }
+
+    /// Returns the name and version that the sender of a request gave for itself. Without a session, each request states
+    /// them in its `_meta`.
+    pub(super) fn name_of(&self, meta: Option<&Raw>) -> (Option<String>, Option<String>) {
+        let info = meta.filter(|_| self.revision.is_modern()).and_then(|meta| meta.member(meta::CLIENT_INFO));
+        match info {
+            Some(info) => (info.text("name"), info.text("version")),
+            None => {
+                let (name, version) = self.named();
+                (name.map(str::to_owned), version.map(str::to_owned))
+            }
+        }
     }
 
     /// Returns what people see of its session.

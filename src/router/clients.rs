@@ -43,11 +43,11 @@ impl Clients {
         named: Named,
         account: Account,
     ) -> Arc<Client> {
-        let Identity { principal, view } = identity.into();
+        let Identity { principal, view, claims } = identity.into();
         let Abilities { revision, profile, extensions } = abilities;
         let owner = Owner(self.count.fetch_add(1, Ordering::Relaxed) + 1);
         let is_one = !revision.is_modern();
-        let who = Who { owner, principal, profile, era: revision.era(), roots: None, is_one, view };
+        let who = Who { owner, principal, profile, era: revision.era(), roots: None, is_one, view, claims };
         let view = if who.view.name == Chosen::Default { self.manager.default_view() } else { who.view.name.clone() };
         let bound = who.principal.within(&view);
         let mailbox = Mailbox::new(self.manager.limits(), account);

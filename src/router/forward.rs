@@ -35,6 +35,8 @@ pub(super) struct Forward {
     pub(super) limits: Arc<Limits>,
     /// Whether it brings the client's answers to an `input_required` result of a modern server (one without sessions).
     pub(super) answers: bool,
+    /// The number of the question to a person that the request was allowed by, if a rule wanted one.
+    pub(super) permit: Option<u64>,
     /// The digest of the request as the client sent it; computed on demand.
     pub(super) digest: OnceLock<String>,
     /// Whether and how it runs as an MCP task.
@@ -60,6 +62,7 @@ impl Forward {
             meta,
             limits,
             answers: false,
+            permit: None,
             digest: OnceLock::new(),
             task: Plan::default(),
             roots: None,

@@ -16,6 +16,8 @@ pub(super) enum Wait {
     Server,
     /// A person, whom the server has asked something.
     Person,
+    /// A person, who is to allow the call.
+    Permission,
     /// Its turn: a slot of the server, or its rate.
     Turn,
 }
@@ -84,6 +86,7 @@ pub(super) fn text(server: &str, wait: Wait, silent: Duration) -> String {
     match wait {
         Wait::Server => format!("{server} has not answered for {seconds} s"),
         Wait::Person => format!("{server} waits for the answer to its question"),
+        Wait::Permission => format!("the call of {server} has waited {seconds} s: it is waiting for a person"),
         Wait::Turn => format!("the call has waited {seconds} s for its turn at {server}"),
     }
 }

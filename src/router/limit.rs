@@ -60,7 +60,7 @@ fn rates_of(manager: &Manager, client: &Client, forward: &Forward) -> Vec<Held> 
 /// Returns the answer to a call that is over a rate: which rate, and when to call again.
 fn refusal(over: &Over, forward: &Forward) -> NoResult {
     let Over { held: Held { key, rate }, after } = over;
-    let (often, again) = (often(rate), soon(*after));
+    let (often, again) = (often(rate), in_words(*after));
     match (&key.server, &key.tool) {
         (Some(_), Some(tool)) => {
             let text = format!(
@@ -89,8 +89,8 @@ fn often(rate: &Rate) -> String {
     format!("{} {calls} {article} {}", rate.limit, rate.per.word())
 }
 
-/// Says how long to wait, never too short.
-fn soon(after: Duration) -> String {
+/// Says a time in words, never too short.
+pub(super) fn in_words(after: Duration) -> String {
     let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
     match seconds {
         0..=119 => format!("{seconds} s"),
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_said_in_words_and_never_too_short() {
-        let said = [1, 1000, 1001, 119_000, 119_001, 7_200_001].map(|millis| soon(Duration::from_millis(millis)));
+        let said = [1, 1000, 1001, 119_000, 119_001, 7_200_001].map(|millis| in_words(Duration::from_millis(millis)));
         assert_eq!(said, ["1 s", "1 s", "2 s", "119 s", "2 min", "3 h"]);
         assert_eq!(
             [often(&Rate::new(1, Per::Hour)), often(&Rate::new(2, Per::Day))],

@@ -25,6 +25,7 @@
 
 mod answer;
 mod ask_roots;
+mod asks;
 mod background;
 mod beating;
 mod call;
@@ -43,6 +44,7 @@ mod greeting;
 mod heart;
 #[cfg(feature = "server")]
 mod invite;
+mod judge;
 mod level;
 mod limit;
 mod list;
@@ -53,6 +55,7 @@ mod news;
 mod observed;
 mod park;
 mod parked;
+mod permission;
 mod plan;
 mod presence;
 mod put;
@@ -83,6 +86,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
+pub use asks::{Decided, OpenAsk};
 pub(crate) use client::{Abilities, Client, ClientStay, is_part};
 #[cfg(feature = "server")]
 pub use gauges::Gauges;
@@ -95,7 +99,7 @@ pub use roster::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStat
 use crate::answered::{Answered, NoResult};
 use crate::config;
 use crate::manager::Manager;
-pub(crate) use crate::manager::{Chosen, Identity, Principal, Viewed};
+pub(crate) use crate::manager::{Chosen, Claims, Identity, Principal, Viewed};
 use crate::observe::Observer;
 use crate::protocol::{
     ErrorObject, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Theirs, code,
@@ -242,6 +246,16 @@ impl Router {
         }
     }
 
+    /// Lists what waits for a person's permission, oldest first.
+    pub(crate) fn asks(&self) -> Vec<OpenAsk> {
+        self.0.calls.permissions.list()
+    }
+
+    /// Records a person's decision. Returns false if nothing with this number waits for one.
+    pub(crate) fn decide(&self, id: u64, decided: Decided) -> bool {
+        self.0.calls.permissions.decide(id, decided)
+    }
+
     /// Waits for an answer. If `ending` is cancelled first, drops the request and returns a host failure as its answer.
     pub(crate) fn until<F: Future<Output = Option<Outcome>> + Send>(
         &self,
@@ -382,7 +396,11 @@ impl Router {
                 calls.forward(client, forward, leg).await
             }
             Method::ResourcesRead => calls.read_resource(client, Forward::new(one, wanted, limits), &name, leg).await,
-            Method::ResourcesSubscribe => calls.connector.subscribe(client, &one, &name, leg).await,
+            Method::ResourcesSubscribe => {
+                let resource = (&*one.server, &*one.target, name.as_str());
+                judge::judge_subscription(&self.0.manager, client, resource, Some(leg))?;
+                calls.connector.subscribe(client, &one, &name, leg).await
+            }
             Method::Complete => calls.complete(client, Forward::new(one, wanted, limits), leg).await,
             _ => calls.forward(client, Box::new(Forward::new(one, wanted, limits)), leg).await,
         }

@@ -191,7 +191,7 @@ impl Herald {
     /// Everything else is refused.
     fn hold_modern(&self, client: &Client, server: &Arc<Server>, upstream: Arc<Upstream>, ask: Ask) {
         server.note_ask(&ask);
-        let declared = server.declared(client.profile());
+        let declared = server.declared(&client.who);
         if ask.method != Method::RootsList || !declared.has(Profile::ROOTS) {
             return refuse(ask);
         }

@@ -71,7 +71,7 @@ impl ParkedCalls {
             bound: client.bound().clone(),
             digest: forward.digest().to_owned(),
             server: forward.server.clone(),
-            declared: forward.server.declared(client.profile()),
+            declared: forward.server.declared(&client.who),
             who: client.who_with(forward.roots.clone()),
             inner: Mutex::new(Inner::of(&account)),
             news: Notify::new(),

@@ -22,7 +22,7 @@ pub(super) fn put(
 ) {
     // The host may have declared more on the lease than this client can do.
     let Some(ask) = roots::for_whom_has_none(server, upstream, &client.who, ask) else { return };
-    let Some(ask) = question::judge(server, server.declared(client.profile()), ask) else { return };
+    let Some(ask) = question::judge(server, server.declared(&client.who), ask) else { return };
     if client.revision().is_modern() {
         // A modern client can be asked only by a result. A call during which it may be asked is parked, so this
         // question has no way to it.

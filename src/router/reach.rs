@@ -58,7 +58,7 @@ impl Connector {
         // This is read first, so that changes from here on make the next request look for a lease again.
         let stamp = server.stamp();
         // Without a session, another conversation that counts as the same client may have told other roots.
-        let is_fixed = client.is_one_conversation() || !server.wants_roots(client.profile());
+        let is_fixed = client.is_one_conversation() || !server.wants_roots(&client.who);
         let stays = |upstream: &Arc<Upstream>| is_fixed && server.is_in_era(upstream, &client.who);
         if let Some(upstream) = client.lease(server.id, stamp).filter(stays) {
             return Ok(upstream);

@@ -21,6 +21,8 @@ pub(super) enum Continuation {
     Parked { call: u64, round: u32 },
     /// The request is answered at once with this outcome.
     Over(Outcome),
+    /// The request answers this question, which a rule wants asked before the request is sent.
+    Permission { ask: u64, rule: String },
     /// The request answers this invitation to sign in. `why` is the text of the failure if the client declined.
     #[cfg(feature = "server")]
     SignIn { invitation: u64, why: String },
@@ -36,7 +38,8 @@ impl Forward {
         let text = state.string().ok_or_else(expired)?;
         match sealer.open_state(client.bound(), &text, self.digest())? {
             State::Parked { call, round } => return Ok(Continuation::Parked { call, round }),
-            State::Relay { server, state } => {
+            State::Relay { server, state, permit } => {
+                self.permit = permit;
                 if server != *self.server.config.alias.as_str() {
                     return Err(expired());
                 }
@@ -53,6 +56,7 @@ impl Forward {
                 }
                 self.start_afresh();
             }
+            State::Permission { ask, rule } => return Ok(Continuation::Permission { ask, rule }),
             #[cfg(feature = "server")]
             State::SignIn { invitation, why } => return Ok(Continuation::SignIn { invitation, why }),
             State::Roots => {
@@ -91,9 +95,9 @@ pub(super) fn relay_questions(sealer: &Sealer, client: &Client, forward: &Forwar
     let [requests, state] = result.members(["inputRequests", "requestState"]);
     let state = state.and_then(|state| state.string().map(std::borrow::Cow::into_owned));
     let server = forward.server.config.alias.to_string();
-    let sealed = State::Relay { server, state };
+    let sealed = State::Relay { server, state, permit: forward.permit };
     let sealed = sealer.seal_state(client.bound(), sealed, forward.digest(), forward.limits.answer)?;
-    let declared = forward.server.declared(client.profile());
+    let declared = forward.server.declared(&client.who);
     let mut edits = Edits::new(result);
     edits.set(result.as_value(), "requestState", Raw::from_value(&sealed).as_bytes());
     if let Some(requests) = &requests {
@@ -157,7 +161,7 @@ fn ask_for_visits(sealer: &Sealer, client: &Client, forward: &Forward, pages: &[
 /// conversation is asked once, any other with each request.
 fn wants_roots_first(client: &Client, forward: &Forward) -> bool {
     let server = &forward.server;
-    server.wants_roots(client.profile()) && !server.is_sessionless(&client.who) && client.roots().is_none()
+    server.wants_roots(&client.who) && !server.is_sessionless(&client.who) && client.roots().is_none()
 }
 
 /// Returns an `input_required` result with each question under its key, and the `requestState` for the client to send

@@ -19,7 +19,7 @@ use crate::upstream::{Ask, Upstream};
 pub(super) fn for_whom_has_none(server: &Server, upstream: &Upstream, who: &Who, ask: Ask) -> Option<Ask> {
     let is_asked =
         ask.method == Method::RootsList && !ask.is_gathered() && matches!(server.config.roots, Roots::Client);
-    let has_none = !server.declared(who.profile).has(Profile::ROOTS) && upstream.profile().has(Profile::ROOTS);
+    let has_none = !server.declared(who).has(Profile::ROOTS) && upstream.profile().has(Profile::ROOTS);
     if is_asked && has_none && !upstream.is_only(who.owner) {
         server.note_ask(&ask);
         ask.answer(Ok(Told::nothing().result().clone()));

@@ -17,6 +17,7 @@ use super::modern::{Pool, reap};
 use super::news::Herald;
 use super::park::ParkedCalls;
 use super::parked::Table;
+use super::permission::Permissions;
 use super::reach::Connector;
 use super::state::Sealer;
 use super::subscribe::Listens;
@@ -63,6 +64,7 @@ impl Router {
             parked,
             #[cfg(feature = "server")]
             invitations: Invitations { connector: connector.clone(), sealer: sealer.clone() },
+            permissions: Permissions::new(manager.clone(), sealer.clone()),
             sealer,
             finish: finish.clone(),
         });

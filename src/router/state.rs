@@ -25,13 +25,21 @@ struct Envelope {
 pub(super) enum State {
     /// A parked call: its number, and how often its client was sent away with questions.
     Parked { call: u64, round: u32 },
-    /// The questions of a server without sessions. `state` is the server's own `requestState`, if it gave one.
-    Relay { server: String, state: Option<String> },
+    /// The questions of a server without sessions. `state` is the server's own `requestState`, if it gave one. `permit`
+    /// is the number of the question to a person that the request was allowed by, if a rule wanted one.
+    Relay {
+        server: String,
+        state: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        permit: Option<u64>,
+    },
     /// A server wanted web pages visited before it did anything. The call is sent anew; `keys` are those of the
     /// questions.
     Afresh { keys: Vec<String> },
     /// The client was asked for its roots before anything was sent.
     Roots,
+    /// The client was asked whether the request may be sent, because this rule wants that.
+    Permission { ask: u64, rule: String },
     /// The client was invited to sign in to the server. `why` is the text of the failure if it declines.
     #[cfg(feature = "server")]
     SignIn { invitation: u64, why: String },
@@ -186,7 +194,7 @@ mod tests {
     fn h46_a_state_is_good_as_long_as_it_says_and_for_its_request() {
         let (sealer, principal) = (Sealer::new(), Principal::local());
         let now = seconds(SystemTime::now());
-        let state = || State::Relay { server: "s".to_owned(), state: None };
+        let state = || State::Relay { server: "s".to_owned(), state: None, permit: None };
         let open = |expires, digest: &str| {
             let envelope = Envelope { state: state(), digest: "d".to_owned(), expires };
             let text = sealer.seal().unwrap().seal(Purpose::RequestState, principal.as_str(), &envelope).unwrap();

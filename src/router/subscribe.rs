@@ -20,6 +20,7 @@ use super::background::Background;
 use super::client::{Client, is_part};
 use super::find::Routes;
 use super::finish::Finish;
+use super::judge::judge_subscription;
 use super::reach::Connector;
 use super::resource::too_many;
 use super::route::{One, Route, What, measured};
@@ -186,6 +187,7 @@ impl Listens {
     /// Subscribes to a resource. Returns `None` if the server does not support that, refuses, or cannot be reached.
     async fn watch(&self, client: &Arc<Client>, uri: String) -> Option<Watch> {
         let Ok(Route::One(one)) = self.routes.find(client, What::Resource, &uri).await else { return None };
+        judge_subscription(&self.manager, client, (&one.server, &one.target, &uri), None).ok()?;
         let One { server, target: raw, .. } = one;
         let (upstream, connection) = self.connector.connect(client, &server, None).await.ok()?;
         if connection.peer().is_none_or(|peer| !peer.offers.subscribe) {

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::answer::Failure;
+use super::answer::{Failure, said};
 use super::forward::Forward;
 use crate::answered::{FieldError, NoResult};
 use crate::config::Validate;
@@ -140,12 +140,4 @@ fn refused_prompt(name: &str, errors: &[FieldError]) -> NoResult {
     let text = format!("prompt `{}`: the arguments are wrong: {}", crate::protocol::Theirs(name), said(errors));
     let data = Raw::from_value(&serde_json::json!({ "errors": errors }));
     ErrorObject::invalid_params(text).with_data(data).into()
-}
-
-/// Says the first mistake in words, and how many more there are.
-pub(super) fn said(errors: &[FieldError]) -> String {
-    let Some((FieldError { field, error }, more)) = errors.split_first() else { return String::new() };
-    let place = if field.is_empty() { String::new() } else { format!("{field}: ") };
-    let more = if more.is_empty() { String::new() } else { format!(" (and {} more)", more.len()) };
-    format!("{place}{error}{more}")
 }

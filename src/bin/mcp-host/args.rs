@@ -75,6 +75,8 @@ pub(crate) enum Command {
     Lock(Lock),
     /// Show the servers and clients of a running `serve`
     Status(Status),
+    /// Show the calls that wait for your permission, and decide on them
+    Asks(Asks),
     /// Sign in to a server, for a running `serve` and all that start later
     Login(Login),
     /// Forget the login of a server and revoke it
@@ -266,6 +268,27 @@ pub(crate) struct Status {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Asks {
+    /// The number of the call to decide on
+    #[arg(value_name = "NUMBER")]
+    pub(crate) number: Option<u64>,
+    /// Let this call be made
+    #[arg(short, long, requires = "number")]
+    pub(crate) yes: bool,
+    /// Let this call be made, and equal ones as long as its rule says
+    #[arg(long, requires = "number", conflicts_with_all = ["yes", "no"])]
+    pub(crate) remember: bool,
+    /// Refuse this call
+    #[arg(short, long, requires = "number", conflicts_with = "yes")]
+    pub(crate) no: bool,
+    /// Which daemon to ask, if several run
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
+    pub(crate) listen: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Auth {
     /// Which daemon to ask, if several run
     #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
@@ -379,6 +402,7 @@ impl Command {
             Self::Approve(args) => &args.common,
             Self::Lock(args) => &args.common,
             Self::Status(args) => &args.common,
+            Self::Asks(args) => &args.common,
             Self::Auth(args) => &args.common,
             Self::Login(args) => &args.common,
             Self::Logout(args) => &args.common,

@@ -3,7 +3,7 @@
 //! In: the object, whose `rules` are those of all files together. Out: [`Policy`]. **Invariant:** what is misspelled is a
 //! mistake, wherever it stands: a rule that does not match what the user means leaves open what the user believes closed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{Audience, HostAuth, HostSettings};
@@ -206,6 +206,43 @@ impl HostSettings {
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
+    }
+}
+
+/// The claims of tokens that rules read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ClaimsRead {
+    /// Those with these names.
+    These(BTreeSet<String>),
+    /// Any.
+    All,
+}
+
+impl Policy {
+    /// Reports whether it says nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.is_empty() && self.default == Decision::Allow
+    }
+
+    /// Returns which claims of tokens it reads; `None` if it reads neither claims nor scopes.
+    pub(crate) fn claims_read(&self) -> Option<ClaimsRead> {
+        let parts = || self.rules.iter().flat_map(|rule| std::iter::once(&rule.matches).chain(&rule.unless));
+        if parts().any(|part| part.when.as_ref().is_some_and(|when| when.as_str().contains("claims"))) {
+            return Some(ClaimsRead::All);
+        }
+        let principals = || parts().filter_map(|part| part.principals.as_ref()).flatten();
+        let reads = |one: &Audience| matches!(one, Audience::Claim(..) | Audience::Scope(_) | Audience::Subject(..));
+        let names = principals().filter_map(|one| match one {
+            Audience::Claim(name, _) => Some(name.clone()),
+            _ => None,
+        });
+        principals().any(reads).then(|| ClaimsRead::These(names.collect()))
+    }
+
+    /// Reports whether a rule names what servers ask.
+    pub(crate) fn judges_servers(&self) -> bool {
+        let named = |part: &Matcher| part.actions.iter().flatten().any(|action| action.is_servers());
+        self.rules.iter().any(|rule| named(&rule.matches))
     }
 }
 

@@ -1,10 +1,11 @@
 //! The status socket: a daemon's local socket for reports, reloads, logins, and clients of the same user, and the lock
 //! that keeps two daemons off one address (`docs/hazards.md` H83, H94).
 //!
-//! A request is one line: `status`, `owners`, `reload`, `forget SERVER`, or the JSON of a [`SignIn`]; one line of JSON
-//! answers it (`replies.rs`). A line that introduces a client (`client.rs`) is followed by MCP. **Invariant:** only the
+//! A request is one line: `status`, `owners`, `asks`, `reload`, `forget SERVER`, or the JSON of a decision or of a
+//! [`SignIn`]; one line of JSON answers it (`replies.rs`). A line that introduces a client (`client.rs`) is followed by MCP. **Invariant:** only the
 //! user who runs the daemon gets an answer, and no request carries a config: it changes only through that user's files.
 
+mod asks;
 mod at;
 mod client;
 #[cfg(not(unix))]
@@ -27,6 +28,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
+pub use self::asks::{DecidedOn, OpenAsks, decide, open_asks};
 pub use self::at::At;
 pub(crate) use self::client::{Grounds, No};
 pub use self::client::{Introduction, Refusal};
@@ -190,14 +192,16 @@ impl StatusSocket {
         let answer = |request: Vec<u8>| async move {
             match request.trim_ascii() {
                 b"status" => replies::line(&self.status(router)),
+                b"asks" => replies::line(&OpenAsks { asks: router.asks() }),
                 b"owners" => replies::line(&Owners::of(&router.manager().hint())),
                 b"reload" => replies::line(&Reloaded::from(reload().await)),
                 request if request.starts_with(FORGET) => {
                     replies::line_of(&forgotten(router, &request[FORGET.len()..]))
                 }
-                request => match serde_json::from_slice(request) {
-                    Ok(request) => replies::line_of(&sign_in(request).await),
-                    Err(_) => replies::line(&Refused::because(UNKNOWN)),
+                request => match (serde_json::from_slice(request), serde_json::from_slice::<asks::Decision>(request)) {
+                    (Ok(request), _) => replies::line_of(&sign_in(request).await),
+                    (_, Ok(decision)) => replies::line_of(&decision.record(router)),
+                    _ => replies::line(&Refused::because(UNKNOWN)),
                 },
             }
         };
@@ -334,7 +338,8 @@ pub async fn sign_in<T: DeserializeOwned>(port: Option<u16>, request: &SignIn) -
 }
 
 const FORGET: &[u8] = b"forget ";
-const UNKNOWN: &str = "unknown request; expected status, reload, forget SERVER, or a sign-in request";
+const UNKNOWN: &str =
+    "unknown request; expected status, owners, asks, reload, forget SERVER, a decision, or a sign-in request";
 
 /// Makes a daemon forget which kinds of questions a server has asked its clients. Without a port, asks the only daemon.
 ///

@@ -26,8 +26,8 @@ use self::bearer::Bearer;
 use self::oauth::ResourceServer;
 use super::guard::Denied;
 use super::peer::Peer;
-use crate::config::{HostAuth, HostSettings};
-use crate::router::Principal;
+use crate::config::{ClaimsRead, HostAuth, HostSettings};
+use crate::router::{Claims, Principal};
 
 /// How clients authenticate.
 #[derive(Clone, Debug, Default)]
@@ -178,6 +178,11 @@ impl Proven {
     /// Reports whether the token has this scope.
     pub(super) fn has_scope(&self, scope: &str) -> bool {
         self.claims.as_ref().is_some_and(|claims| claims.scopes.iter().any(|known| known == scope))
+    }
+
+    /// Returns what the token claims, as far as rules read it.
+    pub(super) fn claims(&self, read: &ClaimsRead) -> Claims {
+        self.claims.as_ref().map(|claims| Claims::of(&claims.all, &claims.scopes, read)).unwrap_or_default()
     }
 
     /// Reports whether the proof expires.

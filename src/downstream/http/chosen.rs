@@ -10,7 +10,7 @@ use super::body;
 use super::rules::{Change, Now};
 use crate::config::{ALL_VIEW, Audience, BearerClient, HostAuth, HostSettings};
 use crate::downstream::authentication::Proven;
-use crate::router::{Chosen, Identity, Principal, Viewed};
+use crate::router::{Chosen, Claims, Identity, Principal, Viewed};
 
 /// The header that names a view.
 const VIEW: HeaderName = HeaderName::from_static("mcp-host-view");
@@ -26,9 +26,11 @@ pub(super) fn choose(now: &Now, path: Option<&str>, headers: &HeaderMap, proven:
     }
     let (asked, principal) = (path.or(header), proven.principal.clone());
     let settings = now.settings();
+    let claims = claims(now, proven);
     if !now.has_views() {
         // Nearly every config ends here.
-        return if asked.is_none_or(|name| name == ALL_VIEW) { Ok(principal.into()) } else { Err(unknown()) };
+        let identity = || Identity { claims, ..principal.into() };
+        return if asked.is_none_or(|name| name == ALL_VIEW) { Ok(identity()) } else { Err(unknown()) };
     }
     let own = bound_to(settings, &principal);
     let name = asked.or_else(|| own.first().map(String::as_str)).unwrap_or(&settings.default_view);
@@ -40,7 +42,7 @@ pub(super) fn choose(now: &Now, path: Option<&str>, headers: &HeaderMap, proven:
         return Err(unknown());
     }
     let is_private = header.is_some() || !own.is_empty() || audience.is_some();
-    Ok(Identity { principal, view: Viewed { name: Chosen::named(name), is_private } })
+    Ok(Identity { principal, view: Viewed { name: Chosen::named(name), is_private }, claims })
 }
 
 /// Refuses a request whose header names another view than that of its session. Such a request has no other way to
@@ -50,6 +52,11 @@ pub(super) fn check(headers: &HeaderMap, chosen: &Chosen) -> Result<(), Refusal>
         Some(name) if Chosen::named(name) != *chosen => Err(unknown()),
         _ => Ok(()),
     }
+}
+
+/// Returns what the token of a request claims, as far as rules read it.
+pub(super) fn claims(now: &Now, proven: &Proven) -> Claims {
+    now.claims_read().map(|read| proven.claims(read)).unwrap_or_default()
 }
 
 /// Returns the view that the header names.

@@ -237,7 +237,7 @@ async fn serve(
             _ => Err(Refusal::only("GET")),
         },
         (Some(Endpoint::Messages), Some(table), Ok(proven)) => match *request.method() {
-            Method::POST => sse::post(door, table, &proven.principal, request).await,
+            Method::POST => sse::post(door, table, &proven, request).await,
             _ => Err(Refusal::only("POST")),
         },
         _ => Err(Refusal::new(StatusCode::NOT_FOUND, "there is nothing here; the endpoint is /mcp")),

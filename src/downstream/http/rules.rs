@@ -12,7 +12,7 @@ use arc_swap::{ArcSwap, Guard as Loaded};
 use tokio_rustls::TlsAcceptor;
 
 use super::tls;
-use crate::config::HostSettings;
+use crate::config::{ClaimsRead, HostSettings};
 use crate::downstream::authentication::Authentication;
 use crate::downstream::guard::{Guard, Own};
 use crate::lock::lock;
@@ -36,6 +36,8 @@ pub(super) struct Now {
     pub(super) tls: Option<TlsAcceptor>,
     /// Whether clients can get another view than `all`.
     has_views: bool,
+    /// The claims of tokens that rules read; `None` if they read none.
+    claims_read: Option<ClaimsRead>,
 }
 
 /// A change of the access rules.
@@ -65,7 +67,9 @@ impl fmt::Debug for Rules {
 impl Rules {
     /// Builds the rules from the config, for a door at this address with this TLS acceptor.
     pub(super) fn new(manager: Manager, address: SocketAddr, tls: Option<TlsAcceptor>) -> Self {
-        let now = Now::new(manager.settings(), address, tls, &Authentication::None);
+        let of = manager.settings();
+        let read = claims_read(&manager, &of);
+        let now = Now::new(of, address, tls, (&Authentication::None, read));
         Self { manager, address, now: ArcSwap::from_pointee(now), taking: Mutex::default() }
     }
 
@@ -90,20 +94,32 @@ impl Rules {
             self.now.store(Arc::new(before.as_of(of)));
             return None;
         }
-        let after = Arc::new(Now::new(of.clone(), self.address, before.certificate(&of), &before.authentication));
+        let (certificate, read) = (before.certificate(&of), claims_read(&self.manager, &of));
+        let after = Arc::new(Now::new(of, self.address, certificate, (&before.authentication, read)));
         self.now.store(after.clone());
         Some(Change { before, after })
     }
 }
 
+/// Returns the claims of tokens that rules read; `None` if they read none.
+fn claims_read(manager: &Manager, settings: &HostSettings) -> Option<ClaimsRead> {
+    if manager.is_judged_by_program() { Some(ClaimsRead::All) } else { settings.policy.claims_read() }
+}
+
 impl Now {
-    fn new(of: Arc<HostSettings>, address: SocketAddr, tls: Option<TlsAcceptor>, before: &Authentication) -> Self {
+    fn new(
+        of: Arc<HostSettings>,
+        address: SocketAddr,
+        tls: Option<TlsAcceptor>,
+        (before, claims_read): (&Authentication, Option<ClaimsRead>),
+    ) -> Self {
         let own = Own { port: address.port(), default_port: if tls.is_some() { 443 } else { 80 } };
         Self {
             guard: Guard::new(own, &of.allowed_hosts, &of.allowed_origins),
             authentication: Authentication::new(&of, before),
             tls,
             has_views: Self::judge_views(&of),
+            claims_read,
             of,
         }
     }
@@ -118,10 +134,16 @@ impl Now {
         self.has_views
     }
 
+    /// Returns the claims of tokens that rules read; `None` if they read none.
+    pub(super) fn claims_read(&self) -> Option<&ClaimsRead> {
+        self.claims_read.as_ref()
+    }
+
     /// Returns the same rules, marked as up to date with these settings.
     fn as_of(&self, of: Arc<HostSettings>) -> Self {
         let (guard, authentication, tls) = (self.guard.clone(), self.authentication.clone(), self.tls.clone());
-        Self { has_views: Self::judge_views(&of), of, guard, authentication, tls }
+        let (has_views, claims_read) = (Self::judge_views(&of), self.claims_read.clone());
+        Self { has_views, claims_read, of, guard, authentication, tls }
     }
 
     /// Reads the certificate again: files are renewed under the same names. If the new certificate is unusable, the old

@@ -179,11 +179,14 @@ impl Sessions {
         drop(place);
     }
 
-    /// Finds the session with this id if it belongs to the principal and uses the view, and marks it as in use.
+    /// Finds the session with this id if it belongs to the principal with these claims and uses the view, and marks it as
+    /// in use.
     pub(super) fn find(&self, key: &Key, identity: &Identity) -> Option<Use> {
         let table = self.lock();
         let is_its = |session: &&Arc<Session>| {
-            session.principal == identity.principal && *session.client.chosen() == identity.view.name
+            session.principal == identity.principal
+                && *session.client.chosen() == identity.view.name
+                && *session.client.claims() == identity.claims
         };
         let session = table.get(key).filter(is_its).filter(|session| !session.is_cut())?;
         session.active.fetch_add(1, Ordering::Relaxed);

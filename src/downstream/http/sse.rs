@@ -32,7 +32,7 @@ use crate::downstream::classify::{self, Eras, Header, Route};
 use crate::lock::lock;
 use crate::protocol::{ErrorObject, Frame, Message, Method, ProtocolVersion, Request, Response, batch, code};
 use crate::queues::Account;
-use crate::router::{Client, Identity, Principal, Via, Viewed};
+use crate::router::{Claims, Client, Identity, Principal, Via};
 
 /// How long a client may take from its GET to `initialize`.
 const HELLO: Duration = Duration::from_secs(60);
@@ -52,8 +52,8 @@ struct SseEntry {
     /// The owner. When the proof expires, no new request starts, and the stream ends once the running ones are
     /// answered.
     proven: Proven,
-    /// The view that the session uses.
-    view: Viewed,
+    /// Who the session belongs to, and the view that it uses.
+    identity: Identity,
     said: mpsc::Sender<(usize, Message)>,
     /// The bytes that wait in `said`.
     bytes: AtomicUsize,
@@ -104,7 +104,7 @@ pub(super) fn get(
     let outlet = wire.outlet(&account);
     let entry = Arc::new(SseEntry {
         proven: proven.clone(),
-        view: identity.view.clone(),
+        identity: identity.clone(),
         said: sender,
         bytes: AtomicUsize::new(0),
         client: OnceLock::new(),
@@ -140,14 +140,15 @@ pub(super) fn get(
 pub(super) async fn post(
     door: &Arc<Door>,
     table: &Table,
-    principal: &Principal,
+    proven: &Proven,
     request: HttpRequest,
 ) -> Result<HttpResponse, Refusal> {
+    let principal = &proven.principal;
     let (head, body) = request.into_parts();
     body::check_type(&head.headers)?;
     check_version(&head.headers)?;
-    let entry = table.find(head.uri.query(), principal)?;
-    chosen::check(&head.headers, &entry.view.name)?;
+    let entry = table.find(head.uri.query(), principal, &chosen::claims(&door.rules(), proven))?;
+    chosen::check(&head.headers, &entry.identity.view.name)?;
     let bytes = body::read(body, door.router.limits().body, principal, &door.bodies).await?;
     let message = match Message::parse_within(&bytes, door.router.limits().depth) {
         Ok(message) => message,
@@ -173,8 +174,8 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 impl Table {
-    /// Returns the session that a URL's query names, if the session belongs to the principal.
-    fn find(&self, query: Option<&str>, principal: &Principal) -> Result<Arc<SseEntry>, Refusal> {
+    /// Returns the session that a URL's query names, if the session belongs to the principal with these claims.
+    fn find(&self, query: Option<&str>, principal: &Principal, claims: &Claims) -> Result<Arc<SseEntry>, Refusal> {
         let mut members = query.unwrap_or_default().split('&');
         let Some(id) = members.find_map(|member| member.strip_prefix("sessionId=")) else {
             let reason = "`sessionId` is missing: open /sse first and post to the address that its first event names";
@@ -182,7 +183,10 @@ impl Table {
         };
         let table = self.lock();
         let entry = Key::parse(id.as_bytes()).and_then(|key| table.get(&key));
-        entry.filter(|entry| entry.proven.principal == *principal && !entry.account.is_cut()).cloned().ok_or_else(gone)
+        let is_its = |entry: &&Arc<SseEntry>| {
+            entry.proven.principal == *principal && entry.identity.claims == *claims && !entry.account.is_cut()
+        };
+        entry.filter(is_its).cloned().ok_or_else(gone)
     }
 
     /// Ends the sessions whose clients do not read (`docs/hazards.md` H49). If a client reads nothing at all, its
@@ -203,7 +207,7 @@ impl Table {
     pub(super) fn end_unless_kept(&self, change: &Change) {
         let keeps = |entry: &SseEntry| {
             let principal = &entry.proven.principal;
-            change.keeps(principal) && change.keeps_view(principal, &entry.view.name)
+            change.keeps(principal) && change.keeps_view(principal, &entry.identity.view.name)
         };
         for entry in self.lock().values().filter(|entry| !keeps(entry)) {
             entry.end.cancel();
@@ -324,12 +328,8 @@ impl SseSession {
         let outcome = match request.method {
             Method::Ping => Ok(classify::pong()),
             Method::Initialize => {
-                let (principal, view) = (self.entry.proven.principal.clone(), self.entry.view.clone());
-                let opened = self.door.router.open(
-                    Identity { principal, view },
-                    request.params.as_ref(),
-                    self.entry.account.clone(),
-                );
+                let identity = self.entry.identity.clone();
+                let opened = self.door.router.open(identity, request.params.as_ref(), self.entry.account.clone());
                 opened.map(|(client, result)| {
                     // Forgetting the guard means that the mailbox counts as read, by the stream, as long as the session
                     // lives.

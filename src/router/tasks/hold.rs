@@ -55,7 +55,7 @@ impl Hold {
 
     /// Takes a question from the task: answers it at once if possible, otherwise keeps it for the client.
     pub(super) fn ask(&self, at: &At, client: &Client, ask: Ask) {
-        let Some(ask) = question::judge(&at.server, at.server.declared(client.profile()), ask) else { return };
+        let Some(ask) = question::judge(&at.server, at.server.declared(&client.who), ask) else { return };
         let Some(ask) = question::reword(&at.server, ask, ProtocolVersion::LATEST_MODERN) else { return };
         if let Err(error) = question::permit(client.profile(), &ask.method, ask.params.as_ref()) {
             return ask.answer(Err(error));

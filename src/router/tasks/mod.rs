@@ -251,7 +251,7 @@ impl At {
     /// Returns what the server learns about the client with a request about a task.
     fn terms(&self, client: &Client, leg: &Mailbox) -> Terms {
         let mut terms = client.terms(leg);
-        terms.profile = self.server.declared(terms.profile);
+        terms.profile = self.server.declared(&client.who);
         terms.has_fixed_roots = !matches!(self.server.config.roots, crate::config::Roots::Client);
         terms.extensions = Some(declared(terms.extensions.as_ref()));
         terms

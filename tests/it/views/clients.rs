@@ -15,19 +15,23 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How a client reaches the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Transport {
+pub(crate) enum Transport {
     Http,
     Sse,
     Pipe,
 }
 
 /// One client of one revision.
-pub(super) struct Client {
+pub(crate) struct Client {
     revision: &'static str,
     count: u64,
     way: Way,
+    capabilities: Value,
+    /// Its answer to whatever it is asked, over a pipe; and what it was asked.
+    pub(crate) answer: Value,
+    pub(crate) asked: Vec<Value>,
     /// Everything that it got.
-    pub(super) heard: String,
+    pub(crate) heard: String,
 }
 
 enum Way {
@@ -38,12 +42,23 @@ enum Way {
 
 impl Client {
     /// Connects a client. `at` is what follows the path of the endpoint, such as `/review`.
-    pub(super) async fn enter(
+    pub(crate) async fn enter(
         host: &Host,
         to: SocketAddr,
         transport: Transport,
         revision: &'static str,
         at: &str,
+    ) -> Self {
+        Self::able(host, to, transport, revision, (at, json!({}))).await
+    }
+
+    /// Connects a client with these capabilities.
+    pub(crate) async fn able(
+        host: &Host,
+        to: SocketAddr,
+        transport: Transport,
+        revision: &'static str,
+        (at, capabilities): (&str, Value),
     ) -> Self {
         let mut heard = String::new();
         let way = match transport {
@@ -70,10 +85,12 @@ impl Client {
                 Way::Pipe { reader: BufReader::new(reader), writer }
             }
         };
-        let mut client = Self { revision, count: 0, way, heard };
+        let (answer, asked) = (json!({ "action": "cancel" }), Vec::new());
+        let mut client = Self { revision, count: 0, way, capabilities, answer, asked, heard };
         if !client.is_modern() {
             let info = json!({ "name": "client", "version": "1" });
-            let hello = json!({ "protocolVersion": revision, "capabilities": {}, "clientInfo": info });
+            let capabilities = client.capabilities.clone();
+            let hello = json!({ "protocolVersion": revision, "capabilities": capabilities, "clientInfo": info });
             let answer = client.ask("initialize", hello).await;
             assert_eq!(answer["result"]["protocolVersion"], revision, "{answer}");
         }
@@ -81,18 +98,18 @@ impl Client {
     }
 
     /// Waits until the host has ended its stream.
-    pub(super) async fn ended(&mut self) -> bool {
+    pub(crate) async fn ended(&mut self) -> bool {
         let Way::Sse { stream, .. } = &mut self.way else { return false };
         let mut rest = String::new();
         tokio::time::timeout(PATIENCE, stream.read_to_string(&mut rest)).await.is_ok()
     }
 
-    pub(super) fn is_modern(&self) -> bool {
+    pub(crate) fn is_modern(&self) -> bool {
         self.revision == "2026-07-28"
     }
 
     /// Returns the answer to a request, without its id.
-    pub(super) async fn ask(&mut self, method: &str, mut params: Value) -> Value {
+    pub(crate) async fn ask(&mut self, method: &str, mut params: Value) -> Value {
         self.count += 1;
         let id = self.count;
         let mut more = String::new();
@@ -100,7 +117,7 @@ impl Client {
             params["_meta"] = json!({
                 "io.modelcontextprotocol/protocolVersion": self.revision,
                 "io.modelcontextprotocol/clientInfo": { "name": "client", "version": "1" },
-                "io.modelcontextprotocol/clientCapabilities": {},
+                "io.modelcontextprotocol/clientCapabilities": self.capabilities,
             });
             more = format!("mcp-protocol-version: {}\r\nmcp-method: {method}\r\n", self.revision);
             if let Some(name) = params["name"].as_str().or(params["uri"].as_str()) {
@@ -112,6 +129,14 @@ impl Client {
         let mut answer = answer.await.unwrap_or_else(|_| panic!("no answer to {body}"));
         answer["id"] = Value::Null;
         answer
+    }
+
+    /// Returns the answer to a request with these params, as they are written.
+    pub(crate) async fn ask_raw(&mut self, method: &str, params: &str) -> Value {
+        self.count += 1;
+        let id = self.count;
+        let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
+        self.say(id, &body, "").await
     }
 
     async fn say(&mut self, id: u64, body: &str, more: &str) -> Value {
@@ -142,8 +167,15 @@ impl Client {
                     let mut line = String::new();
                     assert!(reader.read_line(&mut line).await.unwrap() > 0, "{body}: the pipe has ended");
                     heard.push_str(&line);
-                    if let Some(answer) = of(&line, id) {
-                        return answer;
+                    let message: Value = serde_json::from_str(&line).unwrap();
+                    if message["method"].is_string() {
+                        if !message["id"].is_null() {
+                            let reply = json!({ "jsonrpc": "2.0", "id": message["id"], "result": self.answer });
+                            writer.write_all(format!("{reply}\n").as_bytes()).await.unwrap();
+                            self.asked.push(message);
+                        }
+                    } else if message["id"] == id {
+                        return message;
                     }
                 }
             }
@@ -168,7 +200,7 @@ fn of(text: &str, id: u64) -> Option<Value> {
 }
 
 /// Sends one request, and returns the whole response. The head is in lower case.
-pub(super) async fn send(to: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> String {
+pub(crate) async fn send(to: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(to).await.unwrap();
     let fixed =
         "accept: application/json, text/event-stream\r\ncontent-type: application/json\r\nconnection: close\r\n";

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod choice;
-mod clients;
+pub(crate) mod clients;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

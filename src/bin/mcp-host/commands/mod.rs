@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod approve;
+mod asks;
 mod auth;
 mod call;
 mod callers;
@@ -67,6 +68,7 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
         Command::Status(args) => status::run(&args, common, output).await,
         Command::Login(args) => Box::pin(login::run(&args, common, output)).await,
         Command::Logout(args) => Box::pin(logout::run(&args, common, output)).await,
+        Command::Asks(args) => asks::run(&args, common, output).await,
         Command::Auth(args) => Box::pin(auth::run(&args, common, output)).await,
         Command::Token(args) => token::run(&args, common, output),
         Command::Serve(_) | Command::Stdio(_) | Command::Daemon(_) | Command::DemoServer(_) => demo_server().await,

@@ -1,0 +1,172 @@
+//! Judges requests by the rules that can match their client (`host.policy`), before anything is sent.
+//!
+//! In: a request on its way to a server. Out: nothing, a refusal, or what a person has to be asked first
+//! (`permission.rs`). What a rule decides without looking at the request is decided in the catalog already
+//! (`registry/lens.rs`): a tool comes with the rules that are left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Mailbox;
+use super::answer::{Failure, said};
+use super::client::Client;
+use super::forward::Forward;
+use crate::answered::NoResult;
+use crate::config::{Action, Decision, Hints, Proof, Words as _};
+use crate::manager::{Manager, Server};
+use crate::observe::Judged;
+use crate::policy::{Facts, Subject, Verdict};
+use crate::protocol::{Method, Raw};
+use crate::registry::{Catalog, Ruled};
+
+/// What a person has to be asked before a request is sent.
+#[derive(Clone, Debug)]
+pub(super) struct ToAsk {
+    /// The rule that wants it.
+    pub(super) rule: Arc<str>,
+    /// Who may say yes.
+    pub(super) proof: Proof,
+    /// For how long a yes may count.
+    pub(super) remember: Option<Duration>,
+}
+
+/// Judges a request. Returns what a person has to be asked first, if that is what the rules want.
+///
+/// # Errors
+/// With the refusal, if the rules deny the request.
+pub(super) fn judge(
+    manager: &Manager,
+    client: &Client,
+    forward: &Forward,
+    leg: &Mailbox,
+) -> Result<Option<ToAsk>, NoResult> {
+    let action = match forward.method {
+        Method::ToolsCall => Action::Call,
+        Method::PromptsGet => Action::Get,
+        Method::ResourcesRead => Action::Read,
+        Method::Complete => Action::Complete,
+        _ => return Ok(None),
+    };
+    let listed = forward.listed.entry();
+    if let (Some(entry), Action::Call | Action::Get) = (listed, action) {
+        // Nearly every call ends here.
+        let Some(ruled) = entry.rules() else { return Ok(None) };
+        return decide(manager, client, forward, leg, (action, ruled));
+    }
+    if !manager.has_rules() {
+        return Ok(None);
+    }
+    let catalog = client.view(manager).callable;
+    let Some(ruled) = ruled(&catalog, action, forward) else { return Ok(None) };
+    decide(manager, client, forward, leg, (action, &ruled))
+}
+
+/// Judges a subscription to a resource, which nobody can be asked about.
+///
+/// # Errors
+/// With the refusal, if the rules do not allow it.
+pub(super) fn judge_subscription(
+    manager: &Manager,
+    client: &Client,
+    (server, raw, exposed): (&Server, &str, &str),
+    leg: Option<&Mailbox>,
+) -> Result<(), NoResult> {
+    if !manager.has_rules() {
+        return Ok(());
+    }
+    let catalog = client.view(manager).callable;
+    let subject = Subject::resource(exposed, raw, server.config.alias.as_str());
+    let Some(ruled) = catalog.judged(Action::Subscribe, &subject) else { return Ok(()) };
+    let action = Action::Subscribe;
+    let verdict = manager.as_caller(&client.who, |caller| {
+        ruled.judge(&Facts { subject, action, caller, client: ("", None), arguments: None })
+    });
+    // Without rules, they were changed just now.
+    let Some(verdict) = verdict else { return Ok(()) };
+    let verdict = verdict.map_err(|_| Failure::denied(None).of(server))?;
+    if let Some(leg) = leg {
+        note(leg, &verdict);
+    }
+    match (verdict.decision, verdict.enforced) {
+        (Decision::Allow, _) | (_, false) => Ok(()),
+        (Decision::Deny, true) => Err(denied(&verdict).of(server)),
+        (Decision::Ask, true) => Err(Failure::not_permitted(&rule_of(&verdict), CANNOT_ASK).of(server)),
+    }
+}
+
+/// Why nobody is asked about a request.
+pub(super) const CANNOT_ASK: &str = "this client cannot be asked";
+
+/// Finds the rules for a request whose tool or prompt brings none.
+fn ruled(catalog: &Catalog, action: Action, forward: &Forward) -> Option<Ruled> {
+    let named = forward.named.string().unwrap_or_default();
+    let (raw, alias) = (&*forward.target, forward.server.config.alias.as_str());
+    let nothing = Hints::default();
+    let is_prompt = || {
+        let kind = forward.params.member("ref").and_then(|reference| reference.text("type"));
+        kind.as_deref() == Some("ref/prompt")
+    };
+    let subject = match action {
+        Action::Call => Subject::tool((&named, raw), alias, (&[], &nothing)),
+        Action::Get => Subject::prompt(&named, raw, alias),
+        Action::Complete if is_prompt() => Subject::prompt(&named, raw, alias),
+        _ => Subject::resource(&named, raw, alias),
+    };
+    catalog.judged(action, &subject)
+}
+
+fn decide(
+    manager: &Manager,
+    client: &Client,
+    forward: &Forward,
+    leg: &Mailbox,
+    (action, ruled): (Action, &Ruled),
+) -> Result<Option<ToAsk>, NoResult> {
+    let server = &forward.server;
+    let (name, version) = client.name_of(forward.meta.as_ref());
+    let arguments = forward.params.member("arguments").filter(Raw::is_object);
+    let exposed = forward.listed.entry().map(|entry| entry.name().to_owned());
+    let exposed = exposed.unwrap_or_else(|| forward.named.string().unwrap_or_default().into_owned());
+    let verdict = manager.as_caller(&client.who, |caller| {
+        let subject = ruled.subject(&exposed, &forward.target, server.config.alias.as_str());
+        let client = (name.as_deref().unwrap_or_default(), version.as_deref());
+        ruled.judge(&Facts { subject, action, caller, client, arguments: arguments.as_ref() })
+    });
+    let verdict = match verdict {
+        // The rules were removed just now.
+        None => return Ok(None),
+        Some(Ok(verdict)) => verdict,
+        Some(Err(errors)) => {
+            let said = said(&errors);
+            return Err(Failure::invalid_arguments(&forward.target, errors, &said).of(server));
+        }
+    };
+    note(leg, &verdict);
+    match (verdict.decision, verdict.enforced) {
+        (Decision::Allow, _) | (_, false) => Ok(None),
+        (Decision::Deny, true) => Err(denied(&verdict).of(server)),
+        (Decision::Ask, true) => {
+            Ok(Some(ToAsk { rule: rule_of(&verdict), proof: verdict.proof, remember: verdict.remember }))
+        }
+    }
+}
+
+fn denied(verdict: &Verdict) -> Failure {
+    Failure::denied(verdict.rule.as_deref())
+}
+
+/// Returns the name of the rule, or of what decides where no rule matches.
+fn rule_of(verdict: &Verdict) -> Arc<str> {
+    verdict.rule.clone().unwrap_or_else(|| "default".into())
+}
+
+/// Records a verdict for the audit.
+fn note(leg: &Mailbox, verdict: &Verdict) {
+    if let Some(subject) = leg.subject() {
+        subject.judged(Judged {
+            verdict: verdict.decision.word(),
+            rule: verdict.rule.clone(),
+            enforced: verdict.enforced,
+        });
+    }
+}

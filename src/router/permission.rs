@@ -1,0 +1,403 @@
+//! Asks a person before a request is sent, because a rule wants that.
+//!
+//! A client with a session is asked by a request on the stream of its call, and waited for. A client without one gets a
+//! result that asks (`input_required`), and sends its request again with the answer and a sealed state. Where the rule
+//! wants a person at the host (`proof: "person"`), no client is asked: the request waits for `mcp-host asks`.
+//!
+//! **Invariant:** nothing is sent before a yes, and a yes sends one request (`asks.rs`).
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::Mailbox;
+use super::answer::Failure;
+use super::asks::{Asks, Decided, OpenAsk, Scope, State as AskState};
+use super::beating::beating;
+use super::client::Client;
+use super::forward::Forward;
+use super::heart::Wait;
+use super::judge::{CANNOT_ASK, ToAsk};
+use super::limit::in_words;
+use super::put::AskGuard;
+use super::relay::input_required;
+use super::state::{Sealer, State};
+use super::toward::Toward;
+use crate::answered::NoResult;
+use crate::config::{Policy, Proof};
+use crate::lock::lock;
+use crate::manager::Manager;
+use crate::protocol::{Method, Profile, Raw, Theirs, escaped};
+use crate::upstream::Ask;
+
+/// The key (in `inputRequests`) of the question.
+const KEY: &str = "mcp-host-ask";
+/// How much of the arguments a question shows, in characters.
+const SHOWN: usize = 1024;
+/// How much of the arguments is kept for `mcp-host asks`, in characters.
+const KEPT: usize = 64 * 1024;
+/// How much longer than a call waits a person's yes still counts.
+const LATE: u32 = 2;
+
+/// Asks people before requests are sent.
+#[derive(Debug)]
+pub(super) struct Permissions {
+    asks: Asks,
+    manager: Manager,
+    sealer: Arc<Sealer>,
+    /// The rules that the decisions were made for.
+    policy: Mutex<Policy>,
+}
+
+impl Permissions {
+    pub(super) fn new(manager: Manager, sealer: Arc<Sealer>) -> Self {
+        let policy = Mutex::new(manager.settings().policy.clone());
+        Self { asks: Asks::default(), manager, sealer, policy }
+    }
+
+    /// Lists the open questions, oldest first.
+    pub(super) fn list(&self) -> Vec<OpenAsk> {
+        self.asks.list()
+    }
+
+    /// Records a person's decision. Returns false if the question is not open.
+    pub(super) fn decide(&self, id: u64, decided: Decided) -> bool {
+        self.asks.decide(id, decided)
+    }
+
+    /// Reports whether a person has allowed the request.
+    pub(super) fn has_yes(&self, client: &Client, forward: &Forward, to_ask: &ToAsk) -> bool {
+        let scope = scope(client, forward, to_ask);
+        self.asks.is_granted(&scope) || self.goes_on(forward, &scope) || self.asks.has_yes(&scope, forward.digest())
+    }
+
+    /// Uses up the yes for a request that is about to be sent. Returns the number of the yes, if one is used up.
+    ///
+    /// # Errors
+    /// If there is none any more: an equal request has used it.
+    pub(super) fn spend(&self, client: &Client, forward: &Forward, to_ask: &ToAsk) -> Result<Option<u64>, NoResult> {
+        let scope = scope(client, forward, to_ask);
+        if self.asks.is_granted(&scope) || self.goes_on(forward, &scope) {
+            return Ok(None);
+        }
+        match self.asks.use_yes(&scope, forward.digest()) {
+            Some(id) => Ok(Some(id)),
+            None => {
+                Err(Failure::not_permitted(&to_ask.rule, "the yes was used by an equal request").of(&forward.server))
+            }
+        }
+    }
+
+    /// Asks a person whether a request may be sent, unless that was decided already. Returns the answer for the client
+    /// if that is what asks it.
+    ///
+    /// # Errors
+    /// With the refusal, if nobody can be asked, nobody answered, or the answer was no.
+    ///
+    /// # Cancel safety
+    /// Dropping the future takes the question to the client back. A person at the host may still decide.
+    pub(super) async fn permit(
+        &self,
+        client: &Arc<Client>,
+        forward: &Forward,
+        toward: &mut Toward<'_>,
+        to_ask: &ToAsk,
+    ) -> Result<Option<Raw>, NoResult> {
+        self.forget_others();
+        if self.has_yes(client, forward, to_ask) {
+            return Ok(None);
+        }
+        let scope = scope(client, forward, to_ask);
+        if to_ask.proof == Proof::Person {
+            return self.wait_for_person(client, forward, toward, (to_ask, scope)).await.map(|()| None);
+        }
+        if !client.profile().has(Profile::ELICITATION_FORM) || !forward.method.may_ask() {
+            return Err(Failure::not_permitted(&to_ask.rule, CANNOT_ASK).of(&forward.server));
+        }
+        if client.revision().is_modern() {
+            return self.ask_by_result(client, forward, (to_ask, scope)).map(Some);
+        }
+        self.ask_and_wait(client, forward, toward, (to_ask, scope)).await.map(|()| None)
+    }
+
+    /// Takes the client's answer that a request without a session brings with its state.
+    ///
+    /// # Errors
+    /// With the refusal, if the answer is no.
+    pub(super) fn answered(&self, forward: &Forward, leg: &Mailbox, (id, rule): (u64, &str)) -> Result<(), NoResult> {
+        let answer = forward.params.member("inputResponses").and_then(|answers| answers.member(KEY));
+        // A person may have decided meanwhile. That counts, and this answer does not.
+        match answer.as_ref().map(decision) {
+            Some(decided) => {
+                self.asks.decide(id, decided);
+                if let Some(subject) = leg.subject() {
+                    subject.asked(if decided == Decided::No { "no" } else { "yes" });
+                }
+                if decided == Decided::No {
+                    return Err(Failure::not_permitted(rule, "the answer was no").of(&forward.server));
+                }
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Forgets decisions that were made for other rules than those of now.
+    fn forget_others(&self) {
+        let settings = self.manager.settings();
+        let mut policy = lock(&self.policy);
+        if *policy != settings.policy {
+            *policy = settings.policy.clone();
+            self.asks.clear();
+        }
+    }
+
+    /// Gives back the yes that a request used up which did not reach its server.
+    pub(super) fn give_back(&self, forward: &Forward) {
+        if let Some(id) = forward.permit.filter(|_| !forward.answers) {
+            self.asks.give_back(id);
+        }
+    }
+
+    /// Reports whether the request goes on with one that was allowed and sent: it brings answers to its server.
+    fn goes_on(&self, forward: &Forward, scope: &Scope) -> bool {
+        let permit = forward.permit.filter(|_| forward.answers);
+        permit.is_some_and(|id| self.asks.is_allowed(id, scope, forward.digest()))
+    }
+
+    /// Answers a request without a session with the question.
+    fn ask_by_result(
+        &self,
+        client: &Client,
+        forward: &Forward,
+        (to_ask, scope): (&ToAsk, Scope),
+    ) -> Result<Raw, NoResult> {
+        let form = form(client, forward, to_ask);
+        let (id, _) = self.open(client, forward, (to_ask, scope), 1);
+        let state = State::Permission { ask: id, rule: to_ask.rule.to_string() };
+        let sealed = self.sealer.seal_state(client.bound(), state, forward.digest(), forward.limits.answer)?;
+        Ok(input_required(std::iter::once((KEY, &Method::Elicit, Some(&form))), &sealed))
+    }
+
+    /// Asks a client with a session, and waits for its answer or for a person's decision.
+    async fn ask_and_wait(
+        &self,
+        client: &Arc<Client>,
+        forward: &Forward,
+        toward: &mut Toward<'_>,
+        (to_ask, scope): (&ToAsk, Scope),
+    ) -> Result<(), NoResult> {
+        /// The numbers made from this are smaller than all ids of requests to servers, so they belong to no call.
+        static ASKED: AtomicU64 = AtomicU64::new(0);
+        let Toward::Leg(leg) = &*toward else {
+            return Err(Failure::not_permitted(&to_ask.rule, CANNOT_ASK).of(&forward.server));
+        };
+        let leg = leg.mailbox().clone();
+        let call = (1 << 20) | (ASKED.fetch_add(1, Ordering::Relaxed) & 0xf_ffff);
+        let form = form(client, forward, to_ask);
+        let (ask, answer) = Ask::gathered(KEY, client.revision(), Method::Elicit, Some(form));
+        let (id, mut state) = self.open(client, forward, (to_ask, scope), 1);
+        let open = Open { asks: &self.asks, id };
+        let _taken_back = AskGuard::new(client, call);
+        client.ask(ask, Some((call, &leg)), None);
+        let asked = pin!(timeout(forward.limits.answer, async {
+            tokio::select! {
+                biased;
+                decided = decided(&mut state) => decided,
+                answer = answer => match answer {
+                    Ok(Ok(answer)) => Some(decision(&answer)),
+                    Ok(Err(_)) | Err(_) => Some(Decided::No),
+                },
+            }
+        }));
+        let decided = beating(toward, forward, Wait::Permission, asked).await;
+        note(toward, &decided);
+        let why = match decided {
+            Ok(Some(Decided::No)) => "the answer was no",
+            Ok(Some(yes)) => {
+                self.asks.decide(id, yes);
+                open.keep();
+                return Ok(());
+            }
+            Ok(None) => "the question was dropped",
+            Err(_) => NOBODY,
+        };
+        Err(Failure::not_permitted(&to_ask.rule, why).of(&forward.server))
+    }
+
+    /// Waits until a person at the host decides.
+    async fn wait_for_person(
+        &self,
+        client: &Arc<Client>,
+        forward: &Forward,
+        toward: &mut Toward<'_>,
+        (to_ask, scope): (&ToAsk, Scope),
+    ) -> Result<(), NoResult> {
+        let open = self.asks.find(&scope, forward.digest());
+        let is_new = open.is_none();
+        let (id, mut state) = open.unwrap_or_else(|| self.open(client, forward, (to_ask, scope), LATE));
+        if is_new {
+            tracing::warn!(
+                server = %forward.server.config.alias,
+                rule = %to_ask.rule,
+                "a call waits for a person: `mcp-host asks` shows it as number {id}"
+            );
+        }
+        toward.tick();
+        let waited = pin!(timeout(forward.limits.answer, decided(&mut state)));
+        let decided = beating(toward, forward, Wait::Permission, waited).await;
+        note(toward, &decided);
+        let why = match decided {
+            Ok(Some(Decided::No)) => "a person said no",
+            Ok(Some(_)) => return Ok(()),
+            Ok(None) => "the question was dropped",
+            Err(_) => NOBODY,
+        };
+        Err(Failure::not_permitted(&to_ask.rule, why).of(&forward.server))
+    }
+
+    fn open(
+        &self,
+        client: &Client,
+        forward: &Forward,
+        (to_ask, scope): (&ToAsk, Scope),
+        lives: u32,
+    ) -> (u64, watch::Receiver<AskState>) {
+        let (name, _) = client.name_of(forward.meta.as_ref());
+        let view = self.manager.as_caller(&client.who, |caller| caller.view.to_owned()).unwrap_or_default();
+        let shown = OpenAsk {
+            id: 0,
+            rule: to_ask.rule.to_string(),
+            server: forward.server.config.alias.to_string(),
+            name: Theirs(&forward.target).to_string(),
+            method: forward.method.to_string(),
+            principal: client.principal().as_str().to_owned(),
+            client: name.map(|name| Theirs(&name).to_string()),
+            view,
+            arguments: escaped(&arguments(forward), KEPT).0,
+            remember_secs: None,
+            waits_secs: 0,
+            person_only: to_ask.proof == Proof::Person,
+        };
+        self.asks.open(scope, forward.digest(), (shown, to_ask.remember), forward.limits.answer * lives)
+    }
+}
+
+/// Records for the audit what became of asking.
+fn note<E>(toward: &Toward<'_>, decided: &Result<Option<Decided>, E>) {
+    let Toward::Leg(leg) = toward else { return };
+    if let Some(subject) = leg.mailbox().subject() {
+        subject.asked(match decided {
+            Ok(Some(Decided::No)) => "no",
+            Ok(Some(_)) => "yes",
+            Ok(None) | Err(_) => "nobody",
+        });
+    }
+}
+
+/// Why a request was refused of which nobody decided.
+const NOBODY: &str = "nobody answered in time";
+
+/// Waits for a decision; `None` if the question is gone.
+async fn decided(state: &mut watch::Receiver<AskState>) -> Option<Decided> {
+    let decided = state.wait_for(|state| *state != AskState::Open).await.ok()?;
+    Some(if *decided == AskState::No { Decided::No } else { Decided::Once })
+}
+
+/// A question to a client with a session. It is gone when its call is, unless it was answered with a yes.
+struct Open<'a> {
+    asks: &'a Asks,
+    id: u64,
+}
+
+impl Open<'_> {
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.asks.drop(self.id);
+    }
+}
+
+/// Returns what a yes counts for.
+fn scope(client: &Client, forward: &Forward, to_ask: &ToAsk) -> Scope {
+    Scope {
+        bound: client.bound().clone(),
+        session: (!client.revision().is_modern()).then(|| client.owner()),
+        rule: to_ask.rule.clone(),
+        server: forward.server.id,
+        target: forward.target.clone(),
+        pin: forward.listed.entry().map(|entry| entry.pin().to_string()).unwrap_or_default().into(),
+    }
+}
+
+/// Returns the arguments as people are shown them: as the server gets them, without hidden ones, and without its
+/// secrets.
+fn arguments(forward: &Forward) -> String {
+    let arguments = forward.params.member("arguments").unwrap_or_else(Raw::empty_object);
+    let shown = match forward.listed.entry().and_then(|entry| entry.edit()) {
+        Some(edit) => edit.without_hidden(&arguments),
+        None => arguments,
+    };
+    forward.server.scrubber.scrub(shown.as_str()).into_owned()
+}
+
+/// Returns the params of the question.
+fn form(client: &Client, forward: &Forward, to_ask: &ToAsk) -> Raw {
+    let server = forward.server.config.alias.as_str();
+    let (target, rule) = (Theirs(&forward.target), &to_ask.rule);
+    let what = match forward.method {
+        Method::PromptsGet => format!("get the prompt {target} of"),
+        Method::ResourcesRead => format!("read {target} of"),
+        _ => format!("call {target} of"),
+    };
+    let who =
+        client.name_of(forward.meta.as_ref()).0.map_or("The client".to_owned(), |name| format!("{}", Theirs(&name)));
+    let (arguments, more) = escaped(&arguments(forward), SHOWN);
+    let more = match more {
+        0 => String::new(),
+        more => format!(" … and {more} more characters, which `mcp-host asks` shows"),
+    };
+    let message = format!(
+        "mcp-host asks: {who} wants to {what} the server {server:?}. The rule {rule:?} wants you to decide.\n\nArguments: {arguments}{more}"
+    );
+    let mut answers = vec![ONCE.to_owned(), NO.to_owned()];
+    if let Some(time) = to_ask.remember {
+        answers.insert(1, for_a_while(time));
+    }
+    Raw::from_value(&json!({
+        "message": message,
+        "requestedSchema": {
+            "type": "object",
+            "properties": { "answer": { "type": "string", "title": "May it?", "enum": answers } },
+            "required": ["answer"],
+        },
+    }))
+}
+
+const ONCE: &str = "once";
+const NO: &str = "no";
+
+fn for_a_while(time: Duration) -> String {
+    format!("for {}", in_words(time))
+}
+
+/// Reads the answer to the question. Everything that is no plain yes is a no.
+fn decision(answer: &Raw) -> Decided {
+    if answer.text("action").as_deref() != Some("accept") {
+        return Decided::No;
+    }
+    match answer.member("content").and_then(|content| content.text("answer")).as_deref() {
+        Some(ONCE) => Decided::Once,
+        Some(text) if text.starts_with("for ") => Decided::Remember,
+        _ => Decided::No,
+    }
+}
