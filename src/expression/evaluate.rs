@@ -26,6 +26,8 @@ pub(super) enum Fault<'a> {
     NoKey,
     /// An operator or function got values of the wrong kind.
     Kind(&'static str),
+    /// Likewise a function of this name.
+    Call(&'static str),
     OutOfRange,
     Overflow,
     Zero,
@@ -41,13 +43,14 @@ impl fmt::Display for Fault<'_> {
         match self {
             Self::Missing(name) => write!(f, "there is no `{name}`; ask with has() first"),
             Self::NoKey => f.write_str("there is no member with that name; ask with `in` first"),
+            Self::Call(name) => write!(f, "`{name}` does not take values of these kinds"),
             Self::Kind(what) => write!(f, "{what} does not take values of these kinds"),
             Self::OutOfRange => f.write_str("the list has no item with that number"),
             Self::Overflow => f.write_str("a number is too large"),
             Self::Zero => f.write_str("a division by zero"),
             Self::NoNumber => f.write_str("a text is no number"),
             Self::NoResult => f.write_str("the result is neither true nor false"),
-            Self::TooMany => write!(f, "a comprehension over more than {ITEMS} items"),
+            Self::TooMany => write!(f, "more than {ITEMS} items are looked at one by one"),
             Self::TooLong => f.write_str("it takes too many steps"),
             Self::Unreadable => f.write_str("the arguments are no object, too large, or cannot be read"),
         }
@@ -341,7 +344,7 @@ impl<'a> Machine<'a> {
                 self.fuel.read(16 * text.as_str().len())?;
                 Value::Double(text.as_str().parse().map_err(|_| Fault::NoNumber)?)
             }
-            _ => return Err(Fault::Kind(function.name())),
+            _ => return Err(Fault::Call(function.name())),
         })
     }
 
@@ -351,7 +354,7 @@ impl<'a> Machine<'a> {
             Value::Map(map) if map.len()? > ITEMS => return Err(Fault::TooMany),
             Value::List(list) => (0..list.len()).filter_map(|index| list.get(index)).collect(),
             Value::Map(map) => map.keys()?,
-            _ => return Err(Fault::Kind("a comprehension")),
+            _ => return Err(Fault::Kind("a macro")),
         };
         self.fuel.burn(items.len())?;
         let mut folded = Folded { kind: fold.kind, made: Vec::new(), found: 0, fault: None };
@@ -375,7 +378,7 @@ impl<'a> Machine<'a> {
     /// Looks at one item. Returns the result if that decides it.
     fn step(&mut self, fold: &'a Fold, folded: &mut Folded<'a>) -> Result<Option<bool>, Fault<'a>> {
         if let Some(filter) = &fold.filter
-            && !self.flag(filter, "a filter")?
+            && !self.flag(filter, "`filter` or `map`")?
         {
             return Ok(None);
         }
@@ -386,13 +389,13 @@ impl<'a> Machine<'a> {
                 return Ok(None);
             }
             Folding::ExistsOne => {
-                folded.found += usize::from(self.flag(&fold.body, "exists_one()")?);
+                folded.found += usize::from(self.flag(&fold.body, "`exists_one`")?);
                 return Ok(None);
             }
             Folding::All => false,
             Folding::Exists => true,
         };
-        match self.flag(&fold.body, "all() or exists()") {
+        match self.flag(&fold.body, "`all` or `exists`") {
             Ok(flag) if flag == decisive => return Ok(Some(decisive)),
             Ok(_) => {}
             Err(fault) if fault.is_final() => return Err(fault),

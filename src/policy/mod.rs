@@ -7,7 +7,7 @@
 //! **Invariant:** the strictest verdict of all rules that match counts, whatever their order, and a rule whose `when` fails
 //! matches if it denies or asks. Snapshots: no I/O, no clock; the same input gives the same verdict.
 
-#![allow(dead_code, reason = "no router judges requests yet")]
+#![allow(dead_code, unused_imports, reason = "no router judges requests yet")]
 
 mod caller;
 mod facts;
@@ -15,12 +15,15 @@ mod judge;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod verdict;
 
 pub(crate) use self::caller::Caller;
 pub use self::facts::CallFacts;
 pub(crate) use self::facts::{Facts, Kind, Subject};
+pub(crate) use self::judge::explain;
 pub(crate) use self::rules::{Rules, Settled};
+pub use self::trial::Trial;
 pub use self::verdict::Verdict;
 pub use crate::config::{Action, Decision, Proof};
 
