@@ -13,6 +13,7 @@ use super::report::Report;
 use super::syntax::Value;
 use super::tools::{Hints, json};
 use super::{ALL_VIEW, Config, Error, Syntax, syntax};
+use crate::protocol::Raw;
 
 /// The keys of a case.
 const KEYS: [&str; 17] = [
@@ -75,8 +76,8 @@ pub struct Case {
     pub hints: Hints,
     /// The tags of the tool besides those of the config.
     pub tags: Vec<String>,
-    /// The arguments.
-    pub arguments: Option<Json>,
+    /// The arguments, a JSON object.
+    pub arguments: Option<Raw>,
     /// What should be said.
     pub expect: Option<Decision>,
     /// The rule that should say it.
@@ -145,7 +146,7 @@ impl Config {
         };
         let root = Field { path: String::new(), at: root.at, node: &root };
         let items = if matches!(root.node.value, Value::List(_)) {
-            root.items(report)
+            Field { path: "cases".to_owned(), ..root }.items(report)
         } else {
             let Some(mut fields) = root.fields(report) else { return Vec::new() };
             let list = fields.take(&["cases"], report);
@@ -222,7 +223,10 @@ impl Config {
         case.tags = fields.take(&["tags"], report).map(|field| field.texts(report)).unwrap_or_default();
         case.scopes = fields.take(&["scopes"], report).map(|field| field.texts(report)).unwrap_or_default();
         case.claims = fields.take(&["claims"], report).and_then(|field| object(&field, report));
-        case.arguments = fields.take(&["arguments"], report).and_then(|field| object(&field, report)).map(Json::Object);
+        case.arguments = fields
+            .take(&["arguments"], report)
+            .and_then(|field| object(&field, report))
+            .map(|object| Raw::from_value(&object));
         refuse_rest(fields, &KEYS, report);
         Some(case)
     }
@@ -327,7 +331,7 @@ mod tests {
             let cases = config().cases(text, syntax, "cases").unwrap_or_else(|error| panic!("{error}"));
             let [case] = &*cases else { panic!("{cases:?}") };
             assert_eq!((case.expect, case.rule.as_deref()), (Some(Decision::Deny), Some("no-prod")));
-            assert_eq!(case.arguments, Some(serde_json::json!({ "database": "prod" })));
+            assert_eq!(case.arguments.as_ref().map(Raw::as_str), Some(r#"{"database":"prod"}"#));
             assert_eq!(config().server_of(case), Some(("db", "query")));
         }
     }
@@ -343,7 +347,20 @@ mod tests {
             { "tool": "db__a", "expect": "allow", "arguments": { "a": 1, "a": 2 }, "client": { "nam": "x" } },
             5 ]"#;
         let error = config().cases(text, Syntax::Json, "cases.json").unwrap_err();
-        insta::assert_snapshot!(error, @"");
+        insta::assert_snapshot!(error, @r#"
+        cases.json:2: cases[0]: a case needs `expect`
+        cases.json:2: cases[0].expects: unknown key
+        cases.json:3: cases[1]: it is not known which server has this
+        cases.json:4: cases[2]: a case is about one thing
+        cases.json:4: cases[2].rule: there is no rule "no-prods"
+        cases.json:4: cases[2].expect: "block" is not one of allow, ask, deny
+        cases.json:5: cases[3]: a case needs something that is asked for
+        cases.json:5: cases[3].view: there is no view "none"
+        cases.json:6: cases[4].principal: "claim:a=b" is nobody
+        cases.json:7: cases[5].client.nam: unknown key
+        cases.json:7: cases[5].arguments.a: given twice, first on line 7
+        cases.json:8: cases[6]: expected an object, found a number
+        "#);
         let error = config().cases("{ \"case\": [] }", Syntax::Json, "cases.json").unwrap_err();
         insta::assert_snapshot!(error, @"");
     }

@@ -10,7 +10,6 @@ use super::judge;
 use super::rules::Rules;
 use super::verdict::Verdict;
 use crate::config::{Audience, Case, Config, Layer as _, PolicyMode, Target};
-use crate::protocol::Raw;
 
 /// What the rules of a config say of one request.
 ///
@@ -44,7 +43,6 @@ impl Trial {
         policy.mode = PolicyMode::Enforce;
         let policy = Arc::new(policy);
         let tool = Described::of(config, case);
-        let arguments = case.arguments.as_ref().map(Raw::from_value);
         let who = Who::of(case);
         let claims = who.claims(case);
         let request = Facts {
@@ -52,7 +50,7 @@ impl Trial {
             action: case.action,
             caller: who.caller(case, claims.as_ref(), config.view_of(case)),
             client: (&case.client.0, case.client.1.as_deref()),
-            arguments: arguments.as_ref(),
+            arguments: case.arguments.as_ref(),
         };
         let settled = Rules::of(&policy, &request.caller).map(|rules| {
             let settled = rules.settle(request.action, &request.subject);

@@ -38,6 +38,8 @@ mod mistakes;
 mod offers;
 #[cfg(all(unix, feature = "cli"))]
 mod pins;
+#[cfg(all(feature = "cli", feature = "policy"))]
+mod policy;
 #[cfg(feature = "cli")]
 mod processes;
 mod rates;

@@ -110,13 +110,17 @@ fn headline(name: &str, trial: &Trial) -> String {
     if verdict.decision == Decision::Ask {
         let who =
             if verdict.proof == Proof::Person { "the person who runs the host" } else { "the client's form will do" };
-        let kept = verdict.remember.map(|time| format!(", and a yes counts for {}", text::time(time)));
+        let kept = verdict.remember.map(|time| format!(", and a yes counts for {}", text::duration(millis(time))));
         line.push_str(&format!(" ({who}{})", kept.unwrap_or_default()));
     }
     if trial.hidden {
         line.push_str("; clients are not shown it");
     }
     line
+}
+
+fn millis(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn principal(name: &str, auth: &HostAuth) -> Result<Audience, Failure> {
