@@ -53,7 +53,10 @@ fn cases_that_hold_are_counted() {
 - { tool: web__get, principal: ci, view: review, expect: allow }
 - { prompt: db__report, expect: allow }
 ";
-    assert_snapshot!(run(CONFIG, &[("cases.yaml", cases)], &["policy", "test", "cases.yaml"]), @"");
+    assert_snapshot!(run(CONFIG, &[("cases.yaml", cases)], &["policy", "test", "cases.yaml"]), @"
+    exit 0
+    8 of 8 cases as expected
+    ");
 }
 
 #[test]
@@ -65,35 +68,125 @@ fn cases_that_miss_are_told_with_what_came() {
         { "tool": "db__query", "arguments": { "Database": "prod-eu" }, "principal": "ci", "expect": "allow" },
         { "tool": "web__get", "principal": "ci", "expect": "allow" } ]"#;
     let files = [("cases.json", cases)];
-    assert_snapshot!(run(CONFIG, &files, &["policy", "test", "cases.json"]), @"");
-    assert_snapshot!(run(CONFIG, &files, &["policy", "test", "cases.json", "--json"]), @"");
+    assert_snapshot!(run(CONFIG, &files, &["policy", "test", "cases.json"]), @r#"
+    exit 1
+    cases.json:2: db__query: expected allow, found deny by the rule no-prod
+    cases.json:3: writes of ci: expected ask by the rule writes, found allow: no rule denies or asks
+    cases.json:4: db__query: expected deny by the rule no-drop, found deny by the rule no-prod
+    cases.json:5: db__query: expected allow, found the arguments are refused: /Database: the argument is called "database"
+    1 of 5 cases as expected
+    "#);
+    assert_snapshot!(run(CONFIG, &files, &["policy", "test", "cases.json", "--json"]), @r#"
+    exit 1
+    {"cases":5,"missed":[{"file":"cases.json","line":2,"case":"db__query","expected":"allow","found":"deny by the rule no-prod","rule":"no-prod"},{"file":"cases.json","line":3,"case":"writes of ci","expected":"ask by the rule writes","found":"allow: no rule denies or asks","rule":null},{"file":"cases.json","line":4,"case":"db__query","expected":"deny by the rule no-drop","found":"deny by the rule no-prod","rule":"no-prod"},{"file":"cases.json","line":5,"case":"db__query","expected":"allow","found":"the arguments are refused: /Database: the argument is called \"database\"","rule":null}]}
+    "#);
 }
 
 #[test]
 fn a_file_with_mistakes_is_no_test() {
     let cases = "[[cases]]\ntool = 'db__query'\nexpects = 'deny'\n";
-    assert_snapshot!(run(CONFIG, &[("cases.toml", cases)], &["policy", "test", "cases.toml"]), @"");
-    assert_snapshot!(run(CONFIG, &[("none.json", "[]")], &["policy", "test", "none.json"]), @"");
-    assert_snapshot!(run(CONFIG, &[], &["policy", "test", "missing.json"]), @"");
+    assert_snapshot!(run(CONFIG, &[("cases.toml", cases)], &["policy", "test", "cases.toml"]), @"
+    exit 2
+    ---
+    error: cases.toml:1: cases[0]: a case needs `expect`
+    help: add `expect`: allow, ask, or deny
+    error: cases.toml:3: cases[0].expects: unknown key
+    help: did you mean `expect`?
+    ");
+    assert_snapshot!(run(CONFIG, &[("none.json", "[]")], &["policy", "test", "none.json"]), @r#"
+    exit 2
+    ---
+    error: none.json: there is no case
+    help: write a list: [ { "tool": "db__query", "expect": "deny" } ]
+    "#);
+    assert_snapshot!(run(CONFIG, &[], &["policy", "test", "missing.json"]), @"
+    exit 2
+    ---
+    error: missing.json: No such file or directory (os error 2)
+    ");
 }
 
 #[test]
 fn a_verdict_is_explained_rule_by_rule() {
     let unlisted = ["policy", "explain", "db__drop_table", "database=prod-eu"];
     let config = CONFIG.replace(r#""command": "no-such-program""#, r#""command": "no-such-program", "disabled": true"#);
-    assert_snapshot!(run(&config, &[], &unlisted), @"");
-    assert_snapshot!(run(&config, &[], &["policy", "explain", "web__get", "--as", "ci", "--view", "review", "--json"]), @"");
-    assert_snapshot!(run(&config, &[], &["policy", "explain", "web__get", "--as", "nobody"]), @"");
-    assert_snapshot!(run(&config, &[], &["policy", "explain", "web__get", "--view", "none"]), @"");
+    assert_snapshot!(run(&config, &[], &unlisted), @"
+    exit 0
+    db__drop_table: deny by the rule no-drop; clients are not shown it
+      no-prod      deny   matches
+      writes       ask    matches
+      no-drop      deny   matches
+      only-review  deny   does not match: it is for other clients, or another view
+    ---
+    note: no server lists `db__drop_table`; it is judged by its name alone
+    ");
+    assert_snapshot!(run(&config, &[], &["policy", "explain", "web__get", "--as", "ci", "--view", "review", "--json"]), @r#"
+    exit 0
+    {"tool":"web__get","verdict":"allow","rule":null,"refused":null,"hidden":false,"rules":[{"name":"no-prod","verdict":"deny","matches":false,"why":"it is for something else"},{"name":"writes","verdict":"ask","matches":false,"why":"`unless` excepts it"},{"name":"no-drop","verdict":"deny","matches":false,"why":"it is for something else"},{"name":"only-review","verdict":"deny","matches":false,"why":"it is for something else"}]}
+    ---
+    note: no server lists `web__get`; it is judged by its name alone
+    "#);
+    assert_snapshot!(run(&config, &[], &["policy", "explain", "web__get", "--as", "nobody"]), @"
+    exit 2
+    ---
+    error: there is no client `nobody`
+    help: the clients are ci
+    ");
+    assert_snapshot!(run(&config, &[], &["policy", "explain", "web__get", "--view", "none"]), @r#"
+    exit 2
+    ---
+    error: command line: host.view: there is no view "none"
+    help: the views are all, review; others are defined in `host.views`
+    "#);
+}
+
+/// What a server says of its tool counts, although its rules hide the tool and its view leaves it out.
+#[test]
+fn a_listed_tool_is_judged_by_what_its_server_says() {
+    let config = |rule: &str| {
+        let program = env!("CARGO_BIN_EXE_mcp-host");
+        format!(
+            r#"{{ "mcpServers": {{ "demo": {{ "command": {program:?}, "args": ["__demo-server"] }} }},
+                "host": {{ "view": "none", "views": {{ "none": {{ "exclude": ["*"] }} }}, "policy": {{ "rules": [
+                {{ "name": "reads", "verdict": "deny", "tools": ["hint:read-only"] }}, {rule} ] }} }} }}"#
+        )
+    };
+    let rule =
+        r#"{ "name": "hi", "verdict": "ask", "when": "args.text == 'hi'", "remember": "15m", "proof": "person" }"#;
+    assert_snapshot!(run(&config(rule), &[], &["policy", "explain", "demo__echo", "text=hi"]), @"
+    exit 0
+    demo__echo: deny by the rule reads; clients are not shown it
+      reads  deny   matches
+      hi     ask    matches
+    ");
+    assert_snapshot!(run(&config(rule), &[], &["policy", "explain", "demo__nothing", "text=hi"]), @"
+    exit 0
+    demo__nothing: ask by the rule hi (the person who runs the host, and a yes counts for 15 min)
+      reads  deny   does not match: it is for something else
+      hi     ask    matches
+    ---
+    note: no server lists `demo__nothing`; it is judged by its name alone
+    ");
 }
 
 #[test]
 fn rules_that_do_not_count_are_noted() {
     let config = CONFIG.replace(r#""policy": {"#, r#""policy": { "mode": "report","#);
     let cases = r#"[{ "tool": "db__drop_table", "expect": "deny" }]"#;
-    assert_snapshot!(run(&config, &[("cases.json", cases)], &["policy", "test", "cases.json"]), @"");
+    assert_snapshot!(run(&config, &[("cases.json", cases)], &["policy", "test", "cases.json"]), @r#"
+    exit 0
+    1 of 1 case as expected
+    ---
+    note: host.policy.mode is "report": verdicts are only written down, and nothing is refused
+    "#);
     let none = r#"{ "mcpServers": { "db": { "command": "x" } } }"#;
-    assert_snapshot!(run(none, &[("cases.json", cases)], &["policy", "test", "cases.json"]), @"");
+    assert_snapshot!(run(none, &[("cases.json", cases)], &["policy", "test", "cases.json"]), @"
+    exit 1
+    cases.json:1: db__drop_table: expected deny, found allow: no rule denies or asks
+    0 of 1 case as expected
+    ---
+    note: the config has no rules (host.policy.rules)
+    ");
 }
 
 /// The blocks of the guide in this language.
