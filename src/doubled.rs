@@ -12,6 +12,7 @@ use crate::answered::FieldError;
 use crate::protocol::raw::{array, object};
 
 /// Finds such keys in a value, at every depth. Only the outermost object has known keys. Of what is wrong, `most` is told.
+#[cfg_attr(not(any(feature = "validate", test)), allow(dead_code, reason = "only calls are checked"))]
 pub(crate) fn find(value: &RawValue, known: &BTreeSet<String>, most: usize, errors: &mut Vec<FieldError>) {
     Search { inside: None, most, errors }.value("", value, Some(known));
 }

@@ -11,6 +11,7 @@
 
 mod auth;
 mod builders;
+mod cases;
 mod claude;
 mod contents;
 mod credentials;
@@ -58,6 +59,7 @@ use std::time::Duration;
 
 use url::Url;
 
+pub use self::cases::{Case, Target};
 pub use self::contents::Contents;
 pub(crate) use self::contents::Watcher;
 pub use self::helper::Helper;

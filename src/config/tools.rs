@@ -269,7 +269,7 @@ impl Field<'_> {
         self.flag(report).map(Some)
     }
 
-    fn hints(&self, report: &mut Report) -> Option<Hints> {
+    pub(super) fn hints(&self, report: &mut Report) -> Option<Hints> {
         Some(Hints::strictly(self, report))
     }
 
@@ -321,7 +321,7 @@ impl Field<'_> {
 
 /// Returns a value of the config as JSON; `None` if it nests too deep, or is a number that JSON does not have. Adds the
 /// texts with variables to `secrets`.
-fn json(node: &Node, levels: usize, secrets: &mut Vec<Secret>) -> Option<serde_json::Value> {
+pub(super) fn json(node: &Node, levels: usize, secrets: &mut Vec<Secret>) -> Option<serde_json::Value> {
     let inner = levels.checked_sub(1);
     Some(match &node.value {
         Value::Null => serde_json::Value::Null,

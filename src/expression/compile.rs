@@ -54,11 +54,12 @@ fn parse(text: &str) -> Result<Meaning, String> {
     let parser = PrattParser::new().error_recovery_limit(4);
     let parsed = parser.parse(text).map_err(|errors| {
         let Some(error) = errors.errors.first() else { return "it is no expression".to_owned() };
-        let message = error.msg.trim_start_matches("Syntax error: ");
+        let message = error.msg.trim_start_matches("Syntax error: ").replace("mismatched input", "unexpected");
+        let message = message.replace("'<EOF>'", "end").replace("<EOF>", "the end");
         match error.pos {
             (1, column) => format!("column {column}: {message}"),
             (line, column) if line > 0 => format!("line {line}, column {column}: {message}"),
-            _ => message.to_owned(),
+            _ => message,
         }
     })?;
     let mut compiler = Compiler { items: Vec::new(), reads: Reads::Nothing, names: BTreeSet::new(), depth: 0 };
@@ -194,6 +195,7 @@ impl Compiler {
                 "has" | "all" | "exists" | "exists_one" | "map" | "filter" => {
                     format!("`{func_name}` is used in another way than it can be")
                 }
+                "matches" => "there are no regular expressions, and no function `matches`".to_owned(),
                 _ => format!("unknown function `{func_name}`"),
             };
             return Err(format!("{message}; the functions are {}, and {MACROS}", known.join(", ")));
@@ -205,7 +207,7 @@ impl Compiler {
         let values: Vec<&IdedExpr> = target.iter().map(|target| &**target).chain(args).collect();
         if values.len() != takes {
             let (takes, given) = (takes - usize::from(target.is_some()), args.len());
-            return Err(format!("`{func_name}` takes {takes} arguments, not {given}"));
+            return Err(format!("`{func_name}` takes {takes} values, not {given}"));
         }
         Ok(Node::Call(function, values.into_iter().map(|value| self.node(value)).collect::<Result<_, _>>()?))
     }
@@ -254,7 +256,7 @@ impl Compiler {
     }
 
     fn fold(&mut self, fold: &ComprehensionExpr) -> Result<Fold, String> {
-        let unknown = || format!("a comprehension that is not known; the known ones are {MACROS}");
+        let unknown = || format!("a macro that is not known; the known ones are {MACROS}");
         let (kind, filter, body) = parts(fold).ok_or_else(unknown)?;
         let range = self.node(&fold.iter_range)?;
         let item = &fold.iter_var;
@@ -262,7 +264,7 @@ impl Compiler {
             return Err(format!("`{item}` means something already; use another name for the items"));
         }
         if self.items.len() == FOLDS {
-            return Err(format!("more than {FOLDS} comprehensions inside one another"));
+            return Err(format!("more than {FOLDS} macros like `all` inside one another"));
         }
         self.items.push(item.clone());
         let filter = filter.map(|filter| self.node(filter)).transpose()?;

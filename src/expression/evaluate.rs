@@ -3,98 +3,20 @@
 //! **Invariant:** what a step costs grows with what it reads or writes, so the number of steps bounds the time.
 
 use std::cmp::Ordering;
-use std::fmt;
 
+use super::steps::{Budget, Fault, Fuel, ITEMS};
 use super::tree::{Binary, Fold, Folding, Function, Node, Variable};
 use super::value::{List, Map, Value};
 use super::{HINTS, Values};
 
-/// The most steps of one evaluation. They take a few milliseconds at most.
-const STEPS: usize = 100_000;
-/// How many bytes of text are read in one step.
-const BYTES: usize = 16;
-/// The most items that a comprehension looks at.
-const ITEMS: usize = 1000;
 /// The longest text that an expression makes.
 const TEXT: usize = 256 * 1024;
 
-/// Why there is no result.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Fault<'a> {
-    /// Something has no member with this name.
-    Missing(&'a str),
-    NoKey,
-    /// An operator or function got values of the wrong kind.
-    Kind(&'static str),
-    OutOfRange,
-    Overflow,
-    Zero,
-    NoNumber,
-    NoResult,
-    TooMany,
-    TooLong,
-    Unreadable,
-}
-
-impl fmt::Display for Fault<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing(name) => write!(f, "there is no `{name}`; ask with has() first"),
-            Self::NoKey => f.write_str("there is no member with that name; ask with `in` first"),
-            Self::Kind(what) => write!(f, "{what} does not take values of these kinds"),
-            Self::OutOfRange => f.write_str("the list has no item with that number"),
-            Self::Overflow => f.write_str("a number is too large"),
-            Self::Zero => f.write_str("a division by zero"),
-            Self::NoNumber => f.write_str("a text is no number"),
-            Self::NoResult => f.write_str("the result is neither true nor false"),
-            Self::TooMany => write!(f, "a comprehension over more than {ITEMS} items"),
-            Self::TooLong => f.write_str("it takes too many steps"),
-            Self::Unreadable => f.write_str("the arguments are no object, too large, or cannot be read"),
-        }
-    }
-}
-
-impl Fault<'_> {
-    /// Reports whether nothing makes up for it: not even the other side of `||`.
-    fn is_final(self) -> bool {
-        matches!(self, Self::TooMany | Self::TooLong | Self::Unreadable)
-    }
-}
-
-/// The steps that are left.
-#[derive(Debug)]
-pub(super) struct Fuel(usize);
-
-impl Fuel {
-    pub(super) fn burn<'a>(&mut self, steps: usize) -> Result<(), Fault<'a>> {
-        let left = self.0.checked_sub(steps);
-        // Whoever asks for too much gets nothing more.
-        self.0 = left.unwrap_or(0);
-        left.map(|_| ()).ok_or(Fault::TooLong)
-    }
-
-    /// Pays for a text of this length.
-    pub(super) fn read<'a>(&mut self, bytes: usize) -> Result<(), Fault<'a>> {
-        self.burn(bytes / BYTES)
-    }
-}
-
-/// The steps that are left for all expressions of one request.
-#[derive(Debug)]
-pub(crate) struct Budget(usize);
-
-impl Default for Budget {
-    fn default() -> Self {
-        Self(5 * STEPS)
-    }
-}
-
 /// Evaluates a whole expression.
 pub(super) fn evaluate(node: &Node, values: &Values<'_>, budget: &mut Budget) -> Result<bool, String> {
-    let steps = STEPS.min(budget.0);
-    let mut machine = Machine { values, fuel: Fuel(steps), items: Vec::new() };
+    let mut machine = Machine { values, fuel: budget.draw(), items: Vec::new() };
     let found = machine.value(node);
-    budget.0 -= steps - machine.fuel.0;
+    budget.give_back(&machine.fuel);
     match found {
         Ok(Value::Bool(result)) => Ok(result),
         Ok(_) => Err(Fault::NoResult.to_string()),
@@ -341,7 +263,7 @@ impl<'a> Machine<'a> {
                 self.fuel.read(16 * text.as_str().len())?;
                 Value::Double(text.as_str().parse().map_err(|_| Fault::NoNumber)?)
             }
-            _ => return Err(Fault::Kind(function.name())),
+            _ => return Err(Fault::Call(function.name())),
         })
     }
 
@@ -351,7 +273,7 @@ impl<'a> Machine<'a> {
             Value::Map(map) if map.len()? > ITEMS => return Err(Fault::TooMany),
             Value::List(list) => (0..list.len()).filter_map(|index| list.get(index)).collect(),
             Value::Map(map) => map.keys()?,
-            _ => return Err(Fault::Kind("a comprehension")),
+            _ => return Err(Fault::Kind("a macro")),
         };
         self.fuel.burn(items.len())?;
         let mut folded = Folded { kind: fold.kind, made: Vec::new(), found: 0, fault: None };
@@ -375,7 +297,7 @@ impl<'a> Machine<'a> {
     /// Looks at one item. Returns the result if that decides it.
     fn step(&mut self, fold: &'a Fold, folded: &mut Folded<'a>) -> Result<Option<bool>, Fault<'a>> {
         if let Some(filter) = &fold.filter
-            && !self.flag(filter, "a filter")?
+            && !self.flag(filter, "`filter` or `map`")?
         {
             return Ok(None);
         }
@@ -386,13 +308,13 @@ impl<'a> Machine<'a> {
                 return Ok(None);
             }
             Folding::ExistsOne => {
-                folded.found += usize::from(self.flag(&fold.body, "exists_one()")?);
+                folded.found += usize::from(self.flag(&fold.body, "`exists_one`")?);
                 return Ok(None);
             }
             Folding::All => false,
             Folding::Exists => true,
         };
-        match self.flag(&fold.body, "all() or exists()") {
+        match self.flag(&fold.body, "`all` or `exists`") {
             Ok(flag) if flag == decisive => return Ok(Some(decisive)),
             Ok(_) => {}
             Err(fault) if fault.is_final() => return Err(fault),

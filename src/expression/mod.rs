@@ -11,6 +11,7 @@ mod arguments;
 #[cfg(feature = "policy")]
 mod compile;
 mod evaluate;
+mod steps;
 #[cfg(all(test, feature = "policy"))]
 mod tests;
 mod tree;
@@ -22,7 +23,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 pub(crate) use self::arguments::Arguments;
-pub(crate) use self::evaluate::Budget;
+pub(crate) use self::steps::Budget;
 use self::tree::Node;
 
 /// The names that an expression may use.

@@ -111,7 +111,26 @@ fn an_error_is_told_without_a_value_of_the_client() {
         assert!(!error.contains("canary"), "{error}");
         told.push(format!("{text}: {error}"));
     }
-    insta::assert_snapshot!(told.join("\n"), @"");
+    insta::assert_snapshot!(told.join("\n"), @"
+    args.none == 1: there is no `none`; ask with has() first
+    args.o.none == 1: there is no `none`; ask with has() first
+    args.o[args.s] == 1: there is no member with that name; ask with `in` first
+    args.s + 1 == 2: this operator does not take values of these kinds
+    args.s > 1: a comparison does not take values of these kinds
+    args.n + 1 > 0: a number is too large
+    1 / 0 == 1: a division by zero
+    args.l[3] == 1: the list has no item with that number
+    int(args.s) == 1: a text is no number
+    args.s: the result is neither true nor false
+    args.s && true: `&&` does not take values of these kinds
+    args.l.all(x, x): `all` or `exists` does not take values of these kinds
+    args.s.all(x, true): a macro does not take values of these kinds
+    size(args.n) == 1: `size` does not take values of these kinds
+    args.l.exists(x, args.none): there is no `none`; ask with has() first
+    1 in args.s: `in` does not take values of these kinds
+    -args.s == 1: `-` does not take values of these kinds
+    args.s.size == 1: `.` does not take values of these kinds
+    ");
     let expression = Expression::parse("args.n == 1").unwrap();
     let unreadable = Err("the arguments are no object, too large, or cannot be read".to_owned());
     for arguments in ["[1]", "\"n\"", r#"{"n":1e999}"#, "{\"n\":\"\\ud800\"}"] {
@@ -148,7 +167,27 @@ fn what_is_no_expression_is_told_with_what_is_wrong() {
     ] {
         told.push(format!("{text}: {}", Expression::parse(text).expect_err(text)));
     }
-    insta::assert_snapshot!(told.join("\n"), @"");
+    insta::assert_snapshot!(told.join("\n"), @"
+        : column 1: unexpected end expecting expression
+        args.x = 1: column 8: unexpected '=' expecting the end
+        args.x ==: column 10: unexpected end expecting expression
+        argz.x == 1: unknown name `argz`; the names are principal, claims, client, view, server, tool, name, tags, hints, args
+        matches(args.x, 'a'): there are no regular expressions, and no function `matches`; the functions are size, startsWith, endsWith, contains, lowerAscii, upperAscii, string, int, double, and has, all, exists, exists_one, map, filter
+        args.x.matches('a'): there are no regular expressions, and no function `matches`; the functions are size, startsWith, endsWith, contains, lowerAscii, upperAscii, string, int, double, and has, all, exists, exists_one, map, filter
+        args.x.startsWith('a', 'b'): `startsWith` takes 1 values, not 2
+        startsWith(args.x, 'a'): `startsWith` is written x.startsWith(…)
+        '1'.int() == 1: `int` is written int(x)
+        has(args): column 5: invalid argument to has() macro
+        args.all(x): `all` is used in another way than it can be; the functions are size, startsWith, endsWith, contains, lowerAscii, upperAscii, string, int, double, and has, all, exists, exists_one, map, filter
+        [1].all(args, true): `args` means something already; use another name for the items
+        [1].all(x, [1].all(y, [1].all(z, true))): more than 2 macros like `all` inside one another
+        {'a': 1}.a == 1: objects (`{}`) cannot be written here
+        b'a' == b'a': bytes (`b'…'`) cannot be written here
+        .args.x == 1: unknown name `.args`; the names are principal, claims, client, view, server, tool, name, tags, hints, args
+        x.y == 1: unknown name `x`; the names are principal, claims, client, view, server, tool, name, tags, hints, args
+        type(args) == map: unknown function `type`; the functions are size, startsWith, endsWith, contains, lowerAscii, upperAscii, string, int, double, and has, all, exists, exists_one, map, filter
+        'abc: column 1: unterminated string literal
+        ");
 }
 
 #[test]
@@ -210,7 +249,7 @@ fn only_what_is_named_of_the_arguments_is_read() {
 fn no_work_grows_beyond_its_bounds() {
     let of = |count: usize| json!({ "l": (0..count).collect::<Vec<_>>() });
     assert_eq!(evaluated("args.l.all(x, x >= 0)", &of(1000)), Ok(true));
-    let many = Err("a comprehension over more than 1000 items".to_owned());
+    let many = Err("more than 1000 items are looked at one by one".to_owned());
     assert_eq!(evaluated("args.l.all(x, x >= 0)", &of(1001)), many);
     assert_eq!(evaluated("args.l.all(x, x >= 0) || true", &of(1001)), many);
     let wide: serde_json::Map<String, Value> = (0..1001).map(|number| (number.to_string(), json!(1))).collect();

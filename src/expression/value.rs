@@ -6,7 +6,7 @@ use std::rc::Rc;
 use serde_json::Value as Json;
 
 use super::arguments::Arguments;
-use super::evaluate::{Fault, Fuel};
+use super::steps::{Fault, Fuel};
 
 /// A value.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ mod text;
 pub use bytes::{envelope, lines, raw, sse};
 pub use config::config;
 pub use door::http;
-pub use text::{challenge, definition, headers, redact, sealed};
+pub use text::{challenge, definition, expression, headers, redact, sealed};
 
 /// Splits the bytes at positions that their first four define. Returns those four and the pieces of the rest.
 fn pieces(data: &[u8]) -> (&[u8], Vec<&[u8]>) {

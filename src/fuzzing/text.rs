@@ -1,4 +1,4 @@
-//! Header values, authentication challenges, sealed handles, definitions, and the scrubber.
+//! Header values, authentication challenges, sealed handles, definitions, conditions of rules, and the scrubber.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::pieces;
 use crate::downstream::http::fuzzing as door;
+use crate::expression::{Arguments, Budget, Values};
 use crate::protocol::Raw;
 use crate::redact::Scrubber;
 use crate::registry::fuzzing::{cursor, definitions};
@@ -76,6 +77,31 @@ pub fn sealed(data: &[u8]) {
         }
     }
     cursor(&text);
+}
+
+/// Checks that no condition of a rule (the first line) panics or hangs, whatever the arguments (the rest), and that it means
+/// the same each time.
+pub fn expression(data: &[u8]) {
+    let (text, arguments) = data.split_at(data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len()));
+    let Ok(when) = crate::config::Expression::parse(&String::from_utf8_lossy(text)) else { return };
+    let arguments = Raw::parse(&arguments.to_vec().into()).unwrap_or_else(|_| Raw::empty_object());
+    let evaluate = || {
+        let args = Arguments::new(Some(&arguments));
+        let values = Values {
+            principal: "local",
+            claims: None,
+            client: ("client", Some("1")),
+            view: "all",
+            server: "server",
+            tool: "server__tool",
+            name: "tool",
+            tags: &[],
+            hints: [None, Some(true), Some(false), None],
+            args: &args,
+        };
+        when.evaluate(&values, &mut Budget::default())
+    };
+    assert_eq!(evaluate(), evaluate());
 }
 
 /// Checks that no known value gets through, whatever surrounds it.

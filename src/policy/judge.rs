@@ -6,12 +6,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Policy;
+use super::Policy as Program;
 use super::facts::{CallFacts, Facts};
 use super::rules::{Rules, Settled};
 use super::verdict::Verdict;
 use crate::answered::FieldError;
-use crate::config::{Decision, Matcher, PolicyMode, Rule};
+use crate::config::{Decision, Matcher, Policy, PolicyMode, Rule};
 use crate::doubled;
 use crate::expression::{Arguments, Budget, Expression, Reads, Values};
 
@@ -44,7 +44,7 @@ impl Rules {
     #[cfg_attr(not(test), allow(dead_code, reason = "the router asks policies of programs"))]
     pub(crate) fn judge_with(
         rules: Option<(&Self, &Settled)>,
-        program: &dyn Policy,
+        program: &dyn Program,
         request: &Facts<'_>,
     ) -> Result<Verdict, Vec<FieldError>> {
         let said = match rules {
@@ -66,18 +66,6 @@ impl Rules {
 
     fn excepts(&self, place: usize) -> bool {
         self.live[place].excepts
-    }
-
-    /// Says of each rule that can mean the caller whether it matches the request, and why not.
-    #[cfg_attr(not(any(test, feature = "cli")), allow(dead_code, reason = "the program explains rules"))]
-    pub(crate) fn explain(&self, request: &Facts<'_>) -> Vec<(usize, Result<(), String>)> {
-        let all: Vec<usize> = (0..self.live.len()).collect();
-        let mut judging = Judging::of(request);
-        if let Ok(checked) = Judging::new(self, &all, request) {
-            judging = checked;
-        }
-        let explain = |place: usize| (self.live[place].at, judging.explain(self.rule(place), self.excepts(place)));
-        all.into_iter().map(explain).collect()
     }
 }
 
@@ -224,11 +212,14 @@ impl<'a> Judging<'a> {
     }
 
     /// Says why a rule does not match, or that it does.
-    fn explain(&mut self, rule: &Rule, excepts: bool) -> Result<(), String> {
-        let (action, subject) = (self.request.action, self.request.subject);
+    fn explain(&mut self, rule: &Rule) -> Result<(), String> {
+        let (action, subject, caller) = (self.request.action, self.request.subject, self.request.caller);
         let strict = rule.verdict > Decision::Allow;
+        if !caller.is_meant(&rule.matches) {
+            return Err("it is for other clients, or another view".to_owned());
+        }
         if !subject.is_named(action, &rule.matches) {
-            return Err("it names other tools, prompts, resources, or actions".to_owned());
+            return Err("it is for something else".to_owned());
         }
         match self.part(&rule.matches) {
             Ok(true) => {}
@@ -236,7 +227,8 @@ impl<'a> Judging<'a> {
             Err(_) if strict => {}
             Err(error) => return Err(format!("`when` fails: {error}")),
         }
-        match rule.unless.as_ref().filter(|_| excepts).map(|unless| self.is_excepted(unless)) {
+        let unless = rule.unless.as_ref().filter(|unless| caller.is_meant(unless));
+        match unless.map(|unless| self.is_excepted(unless)) {
             None | Some(Ok(false)) => Ok(()),
             Some(Err(_)) if strict => Ok(()),
             Some(_) => Err("`unless` excepts it".to_owned()),
@@ -248,4 +240,10 @@ impl<'a> Judging<'a> {
 fn reads(rule: &Rule) -> impl Iterator<Item = &Expression> {
     let parts = std::iter::once(&rule.matches).chain(&rule.unless);
     parts.filter_map(|part| part.when.as_ref()).filter(|when| when.reads().any())
+}
+
+/// Says of each rule of a policy whether it matches the request, and why not.
+pub(crate) fn explain(policy: &Policy, request: &Facts<'_>) -> Vec<Result<(), String>> {
+    let mut judging = Judging::of(request);
+    policy.rules.iter().map(|rule| judging.explain(rule)).collect()
 }

@@ -14,6 +14,7 @@ mod judge;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod verdict;
 
 use std::fmt;
@@ -22,8 +23,9 @@ pub(crate) use self::caller::Caller;
 pub use self::facts::CallFacts;
 pub(crate) use self::facts::{Facts, Kind, Subject};
 pub(crate) use self::in_force::{Held, InForce};
-#[cfg(test)]
+pub(crate) use self::judge::explain;
 pub(crate) use self::rules::{Rules, Settled};
+pub use self::trial::Trial;
 pub use self::verdict::Verdict;
 pub use crate::config::{Action, Decision, Proof};
 

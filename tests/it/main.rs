@@ -38,7 +38,7 @@ mod mistakes;
 mod offers;
 #[cfg(all(unix, feature = "cli"))]
 mod pins;
-#[cfg(all(unix, feature = "cli"))]
+#[cfg(all(unix, feature = "cli", feature = "policy"))]
 mod policy;
 #[cfg(feature = "cli")]
 mod processes;

@@ -73,6 +73,8 @@ pub(crate) enum Command {
     Approve(Approve),
     /// Start the servers, and lock what they list in mcp-host.lock, beside the config
     Lock(Lock),
+    /// Test the rules of the config (host.policy), or say why they allow, ask about, or deny a call
+    Policy(Policy),
     /// Show the servers and clients of a running `serve`
     Status(Status),
     /// Show the calls that wait for your permission, and decide on them
@@ -253,6 +255,47 @@ pub(crate) struct Approve {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Policy {
+    #[command(subcommand)]
+    pub(crate) what: PolicyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Check that the rules say what the cases of a file expect; nothing is started
+    Test(PolicyTest),
+    /// Say what the rules make of one call, and of each rule why it matches or not; nothing is called
+    Explain(PolicyExplain),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PolicyTest {
+    /// The cases: a list in JSON, YAML, or TOML (docs/policy.md)
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = GIVEN)]
+pub(crate) struct PolicyExplain {
+    /// The tool, as `mcp-host tools` shows it
+    #[arg(value_name = "TOOL")]
+    pub(crate) tool: String,
+    /// Its arguments: one JSON object, or key=value, typed by the tool's schema
+    #[arg(value_name = "JSON | KEY=VALUE")]
+    pub(crate) arguments: Vec<String>,
+    /// Who calls: local, a client of host.auth.clients, or ISSUER#SUBJECT [default: local]
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) principal: Option<String>,
+    #[command(flatten)]
+    pub(crate) view: View,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Status {
     /// All about this server: its name in the config, or its alias
     #[arg(value_name = "SERVER")]
@@ -384,6 +427,7 @@ impl Command {
             Self::Stdio(args) => args.view.name.as_ref(),
             Self::Tools(args) => args.view.name.as_ref(),
             Self::Call(args) => args.view.name.as_ref(),
+            Self::Policy(Policy { what: PolicyCommand::Explain(args) }) => args.view.name.as_ref(),
             _ => None,
         }
     }
@@ -401,6 +445,8 @@ impl Command {
             Self::Prompt(args) => &args.common,
             Self::Approve(args) => &args.common,
             Self::Lock(args) => &args.common,
+            Self::Policy(Policy { what: PolicyCommand::Test(args) }) => &args.common,
+            Self::Policy(Policy { what: PolicyCommand::Explain(args) }) => &args.common,
             Self::Status(args) => &args.common,
             Self::Asks(args) => &args.common,
             Self::Auth(args) => &args.common,

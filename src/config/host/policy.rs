@@ -547,7 +547,29 @@ mod tests {
             {{ "name": "b", "verdict": "deny", "tools": [] }} ] }} }}"#
         ))
         .unwrap_err();
-        insta::assert_snapshot!(error, @"");
+        insta::assert_snapshot!(error, @r#"
+        f.json:2: host.policy.default: "block" is not one of allow, ask, deny
+        f.json:2: host.policy.modes: unknown key
+        f.json:3: host.policy.rules[0].name: a rule cannot be called that
+        f.json:3: host.policy.rules[0].verdict: "denied" is not one of allow, ask, deny
+        f.json:3: host.policy.rules[0].tool: unknown key
+        f.json:4: host.policy.rules[1]: a rule needs a name
+        f.json:4: host.policy.rules[1].tools[0]: "hint:bad" is no selector
+        f.json:4: host.policy.rules[1].actions[0]: "run" is not one of call, get, read, subscribe, complete, sample, elicit, roots
+        f.json:5: host.policy.rules[2]: a rule needs a verdict
+        f.json:5: host.policy.rules[2].unless: everything is excepted
+        f.json:6: host.policy.rules[3].unless.servers: unknown key
+        f.json:6: host.policy.rules[3].unless: everything is excepted
+        f.json:6: host.policy.rules[3].remember: only a rule that asks has this key
+        f.json:6: host.policy.rules[3].proof: only a rule that asks has this key
+        f.json:6: host.policy.rules[3].hide: only a rule that denies has this key
+        f.json:7: host.policy.rules[4].principals[0]: "a b" means nobody
+        f.json:7: host.policy.rules[4].principals: there is no client "laptop"
+        f.json:7: host.policy.rules[4].clients[0]: there is no client "laptop"
+        f.json:7: host.policy.rules[4].views[0]: there is no view "review"
+        f.json:8: host.policy.rules[5].tools: an empty list matches nothing
+        f.json:8: host.policy.rules[5]: another rule is called "b", too: host.policy.rules[4]
+        "#);
     }
 
     #[cfg(feature = "policy")]
@@ -562,7 +584,13 @@ mod tests {
             { "name": "e", "verdict": "deny", "when": 5 } ] } }"#,
         )
         .unwrap_err();
-        insta::assert_snapshot!(error, @"");
+        insta::assert_snapshot!(error, @"
+        f.json:3: host.policy.rules[0].when: column 8: unexpected '=' expecting the end
+        f.json:4: host.policy.rules[1].when: unknown name `argz`; the names are principal, claims, client, view, server, tool, name, tags, hints, args
+        f.json:5: host.policy.rules[2].when: there are no regular expressions, and no function `matches`; the functions are size, startsWith, endsWith, contains, lowerAscii, upperAscii, string, int, double, and has, all, exists, exists_one, map, filter
+        f.json:6: host.policy.rules[3].when: no variable can stand in an expression
+        f.json:7: host.policy.rules[4].when: expected a string, found a number
+        ");
         assert!(!format!("{error:?}").contains("canary"));
     }
 
@@ -575,7 +603,10 @@ mod tests {
             { "name": "c", "verdict": "deny", "principals": ["claim:groups=dev"] } ] } }"#,
         );
         let notes: Vec<String> = config.unwrap().notes.iter().map(ToString::to_string).collect();
-        insta::assert_snapshot!(notes.join("\n"), @"");
+        insta::assert_snapshot!(notes.join("\n"), @"
+            f.json:3: host.policy.rules[0].clients: nothing tells clients apart, so this matches none of them
+            f.json:5: host.policy.rules[2].principals: nothing tells clients apart: all of them are `local`
+            ");
     }
 
     #[test]

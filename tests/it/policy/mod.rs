@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod ask;
+mod program;
 mod questions;
 
 use std::net::SocketAddr;

@@ -15,6 +15,7 @@ mod list;
 mod lock;
 mod login;
 mod logout;
+mod policy;
 mod prompt;
 mod read;
 mod serve;
@@ -65,6 +66,7 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
         Command::Prompt(args) => Box::pin(prompt::run(&args, common, output)).await,
         Command::Approve(args) => approve::run(&args, common, output).await,
         Command::Lock(args) => Box::pin(lock::run(&args, common, output)).await,
+        Command::Policy(args) => Box::pin(policy::run(&args, common, output)).await,
         Command::Status(args) => status::run(&args, common, output).await,
         Command::Login(args) => Box::pin(login::run(&args, common, output)).await,
         Command::Logout(args) => Box::pin(logout::run(&args, common, output)).await,

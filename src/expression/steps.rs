@@ -1,0 +1,98 @@
+//! The steps of an evaluation, and why one has no result.
+
+use std::fmt;
+
+/// The most steps of one evaluation. They take a few milliseconds at most.
+const STEPS: usize = 100_000;
+/// How many bytes of text are read in one step.
+const BYTES: usize = 16;
+/// The most items that a comprehension looks at.
+pub(super) const ITEMS: usize = 1000;
+
+/// Why there is no result.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fault<'a> {
+    /// Something has no member with this name.
+    Missing(&'a str),
+    NoKey,
+    /// An operator or function got values of the wrong kind.
+    Kind(&'static str),
+    /// Likewise a function of this name.
+    Call(&'static str),
+    OutOfRange,
+    Overflow,
+    Zero,
+    NoNumber,
+    NoResult,
+    TooMany,
+    TooLong,
+    Unreadable,
+}
+
+impl fmt::Display for Fault<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(name) => write!(f, "there is no `{name}`; ask with has() first"),
+            Self::NoKey => f.write_str("there is no member with that name; ask with `in` first"),
+            Self::Call(name) => write!(f, "`{name}` does not take values of these kinds"),
+            Self::Kind(what) => write!(f, "{what} does not take values of these kinds"),
+            Self::OutOfRange => f.write_str("the list has no item with that number"),
+            Self::Overflow => f.write_str("a number is too large"),
+            Self::Zero => f.write_str("a division by zero"),
+            Self::NoNumber => f.write_str("a text is no number"),
+            Self::NoResult => f.write_str("the result is neither true nor false"),
+            Self::TooMany => write!(f, "more than {ITEMS} items are looked at one by one"),
+            Self::TooLong => f.write_str("it takes too many steps"),
+            Self::Unreadable => f.write_str("the arguments are no object, too large, or cannot be read"),
+        }
+    }
+}
+
+impl Fault<'_> {
+    /// Reports whether nothing makes up for it: not even the other side of `||`.
+    pub(super) fn is_final(self) -> bool {
+        matches!(self, Self::TooMany | Self::TooLong | Self::Unreadable)
+    }
+}
+
+/// The steps that are left.
+#[derive(Debug)]
+pub(super) struct Fuel(usize);
+
+impl Fuel {
+    pub(super) fn burn<'a>(&mut self, steps: usize) -> Result<(), Fault<'a>> {
+        let left = self.0.checked_sub(steps);
+        // Whoever asks for too much gets nothing more.
+        self.0 = left.unwrap_or(0);
+        left.map(|_| ()).ok_or(Fault::TooLong)
+    }
+
+    /// Pays for a text of this length.
+    pub(super) fn read<'a>(&mut self, bytes: usize) -> Result<(), Fault<'a>> {
+        self.burn(bytes / BYTES)
+    }
+}
+
+/// The steps that are left for all expressions of one request.
+#[derive(Debug)]
+pub(crate) struct Budget(usize);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(5 * STEPS)
+    }
+}
+
+impl Budget {
+    /// Takes the steps of one evaluation.
+    pub(super) fn draw(&mut self) -> Fuel {
+        let steps = STEPS.min(self.0);
+        self.0 -= steps;
+        Fuel(steps)
+    }
+
+    /// Takes back what an evaluation has left.
+    pub(super) fn give_back(&mut self, left: &Fuel) {
+        self.0 += left.0;
+    }
+}
