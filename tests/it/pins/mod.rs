@@ -12,6 +12,7 @@ use mcp_host::{Event, Host, StateName};
 use serde_json::{Value, json};
 
 mod lock;
+mod program;
 
 use crate::auth::site::{Asked, Site, Told};
 use crate::reload::until;

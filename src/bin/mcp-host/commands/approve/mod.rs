@@ -136,7 +136,8 @@ async fn revoke<'a>(
     output: &Output,
 ) -> Result<Exit, Failure> {
     let count = definitions::revoke(servers, &directory()?, args.tool.as_deref()).await?;
-    output.remark(&format!("{} wait for approval again", text::count(count, "definition")));
+    let verb = if count == 1 { "waits" } else { "wait" };
+    output.remark(&format!("{} {verb} for approval again", text::count(count, "definition")));
     Ok(Exit::Ok)
 }
 
