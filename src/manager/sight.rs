@@ -59,6 +59,8 @@ pub(super) struct Views {
     default: Chosen,
     /// What a client of an unknown view sees: nothing.
     nothing: Option<Arc<Lens>>,
+    /// Whether a view shows tools by what is said of them.
+    read_hints: bool,
 }
 
 impl Views {
@@ -80,6 +82,7 @@ impl Views {
             all: needs_lens.then(|| make(all, !all.is_empty(), before.all.as_ref())),
             named: named.collect(),
             default: Chosen::named(&settings.default_view),
+            read_hints: settings.views.values().any(View::reads_hints),
             nothing: nothing.or_else(|| Some(Arc::new(Lens::new(&plain, true, std::iter::empty(), naming)))),
         }
     }
@@ -109,6 +112,17 @@ impl Manager {
     /// Returns the view of clients that choose none.
     pub(crate) fn default_view(&self) -> Chosen {
         self.0.views.load().default.clone()
+    }
+
+    /// Reports whether a view shows tools by what is said of them.
+    pub(super) fn views_read_hints(&self) -> bool {
+        self.0.views.load().read_hints
+    }
+
+    /// Returns what a client without limits sees in the view of this name, or in that of clients that choose none.
+    pub(super) fn scope_of(&self, view: Option<&str>) -> Scope {
+        let chosen = view.map_or(Chosen::Default, Chosen::named);
+        Scope { lens: self.0.views.load().lens(&chosen), ..Scope::default() }
     }
 
     /// Returns each view that the config defines, with the scope that shows it.

@@ -12,7 +12,9 @@ use sha2::{Digest as _, Sha256};
 use super::compiled::{Schema, SchemaOf, Why, compile};
 use super::edit::ArgumentEdit;
 use super::header::{self, ParamHeader};
+use super::hints;
 use super::offer::{Definition, List};
+use crate::config::Hints;
 use crate::exposed::{UriMode, exposed_uri};
 use crate::name::ServerName;
 use crate::protocol::Raw;
@@ -144,6 +146,16 @@ impl Entry {
     pub(crate) fn schema(&self, which: SchemaOf) -> Option<&Result<Schema, Why>> {
         let compiled = || Some(compile(&self.definition().member(which.member())?));
         self.0.schemas[which as usize].get_or_init(compiled).as_ref()
+    }
+
+    /// Returns what counts of what its server says of it: no more than was approved, where that is known.
+    pub(crate) fn hints(&self) -> Hints {
+        self.source().counts.as_deref().copied().unwrap_or_else(|| hints::said(&self.source().json))
+    }
+
+    /// Returns what counts of what its server says of it, if that is less than it says.
+    pub(crate) fn lesser_hints(&self) -> Option<Hints> {
+        self.source().counts.as_deref().copied()
     }
 
     /// Returns the headers in which clients that see this definition repeat arguments.

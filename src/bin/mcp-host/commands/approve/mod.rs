@@ -67,7 +67,7 @@ pub(crate) async fn run(args: &Approve, common: &Common, output: &Output) -> Res
     let mut certificates = certificates::of(plan.config.servers.iter().filter(wanted), &kept)?;
     let glob = args.tool.as_deref();
     let (mut definitions, notes) =
-        definitions::of(&plan.config.servers, plan.config.servers.iter().filter(wanted), &directory, glob).await?;
+        definitions::of(&plan.config, plan.config.servers.iter().filter(wanted), &directory, glob).await?;
     notes.iter().for_each(|note| output.remark(note));
     if waiting.is_empty() && certificates.is_empty() && definitions.is_empty() {
         if !notes.is_empty() {
