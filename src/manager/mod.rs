@@ -23,6 +23,7 @@ mod leases;
 mod list_key;
 mod lists;
 mod looks;
+#[cfg(feature = "server")]
 mod needs;
 mod pinned;
 mod pins;
@@ -56,6 +57,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) use asked::Asked;
 pub(crate) use lease::{Chosen, Identity, Principal, Viewed, Who};
 pub(crate) use leases::{NoLease, Stay};
+#[cfg(feature = "server")]
 pub use needs::{Need, Needed};
 pub use pins::DefinitionNews;
 pub(crate) use rates::{Held, Over, RateKey, RateTable, Ticket};

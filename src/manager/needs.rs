@@ -127,7 +127,7 @@ impl Manager {
         if !servers.iter().any(|server| server.is_strict()) {
             return None;
         }
-        let all = self.0.look(scope, &self.parts(&Scope::default(), |server| Self::offer_of_any(server)));
+        let all = self.0.look(scope, &self.parts(&Scope::default(), Self::offer_of_any));
         let server = all.entry(Kind::Tools, tool)?.server().clone();
         servers.iter().find(|own| own.config.alias == server)
     }

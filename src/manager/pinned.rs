@@ -226,7 +226,7 @@ impl Pinned {
 
     /// Notes whether anything goes by the hints of tools. Returns whether the record has to be read again.
     pub(super) fn heed(&self, heeds: bool) -> bool {
-        heeds && !self.heeds.swap(heeds, Ordering::Relaxed)
+        !self.heeds.swap(heeds, Ordering::Relaxed) && heeds
     }
 
     pub(super) fn approval(&self) -> Approval {

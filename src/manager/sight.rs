@@ -120,6 +120,7 @@ impl Manager {
     }
 
     /// Returns what a client without limits sees in the view of this name, or in that of clients that choose none.
+    #[cfg(feature = "server")]
     pub(super) fn scope_of(&self, view: Option<&str>) -> Scope {
         let chosen = view.map_or(Chosen::Default, Chosen::named);
         Scope { lens: self.0.views.load().lens(&chosen), ..Scope::default() }

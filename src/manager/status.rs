@@ -309,6 +309,7 @@ fn since(server: &Server, state: StateName, upstreams: &[Arc<Upstream>]) -> Inst
 }
 
 /// Returns the last error of a server that still holds, without its secrets.
+#[cfg(feature = "server")]
 pub(super) fn last_words(server: &Server) -> Option<String> {
     let error = last_error(server, &server.upstreams()).filter(|error| error.current)?;
     Some(server.scrubber.scrub(&error.text).into_owned())

@@ -33,11 +33,11 @@ impl Key {
     }
 
     fn token(&self, issuer: &str, audience: &str, scope: &str) -> String {
-        self.token_with(issuer, audience, json!({ "sub": "ada", "scope": scope }))
+        self.token_with(issuer, audience, &json!({ "sub": "ada", "scope": scope }))
     }
 
     /// Returns a token with more claims.
-    fn token_with(&self, issuer: &str, audience: &str, more: Value) -> String {
+    fn token_with(&self, issuer: &str, audience: &str, more: &Value) -> String {
         let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
         let header = json!({ "alg": "ES256", "typ": "at+jwt", "kid": "one" });
         let mut claims = json!({ "iss": issuer, "aud": audience, "client_id": "host", "exp": now + 60 });
@@ -209,7 +209,7 @@ async fn a_view_is_for_those_whose_token_says_so() {
         (json!({ "sub": "bob", "scope": "mcp", "role": "ops" }), &["ops", "open"]),
         (json!({ "sub": "ada", "scope": "mcp" }), &["ada", "open"]),
     ] {
-        let token = key.token_with(&issuer.url, &url, claims.clone());
+        let token = key.token_with(&issuer.url, &url, &claims);
         for view in views {
             let wanted = if allowed.contains(&view) { "200" } else { "404" };
             assert_eq!(list_at(&format!("{url}/{view}"), &token).await, wanted, "{view} {claims}");

@@ -1,10 +1,14 @@
 //! Hints of tools that changed: what counts is the stricter of what was approved and what is said now.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
 use mcp_host::config::{self, Syntax, Vars};
 use mcp_host::{Config, Host};
 use serde_json::{Value, json};
 
 use super::{WAYS, Way, World, act, until_waiting};
+use crate::auth::site::{Asked, Site, Told};
 use crate::reload::until;
 
 /// The tool, with this as what it says of itself.
@@ -100,4 +104,54 @@ async fn h85_hints_count_as_they_are_said_where_nothing_is_compared() {
         assert_eq!(seen(&host, "reads").await.len(), shown);
         host.shutdown().await;
     }
+}
+
+#[tokio::test]
+async fn h85_a_call_is_sent_again_only_if_the_tool_was_approved_as_safe() {
+    let (says, calls) = (Arc::new(Mutex::new(saying(json!({})))), Arc::new(AtomicUsize::new(0)));
+    let (listed, counted) = (says.clone(), calls.clone());
+    // The connection breaks during each call.
+    let site = Site::start(move |_| {
+        move |asked: &Asked| {
+            let body: Value = serde_json::from_str(&asked.body).unwrap_or_default();
+            let result = match body["method"].as_str() {
+                Some("initialize") => json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
+                    "serverInfo": { "name": "s", "version": "1" } }),
+                Some("tools/list") => json!({ "tools": [*listed.lock().unwrap()] }),
+                Some("tools/call") => {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    return Told::Broken;
+                }
+                Some("ping") => json!({}),
+                _ if asked.method == "GET" => return Told::Answer(405, Vec::new(), String::new()),
+                _ => return Told::Answer(202, Vec::new(), String::new()),
+            };
+            Told::json(200, &json!({ "jsonrpc": "2.0", "id": body["id"], "result": result }))
+        }
+    })
+    .await;
+    let state = tempfile::tempdir().unwrap();
+    let entry = json!({ "type": "http", "url": format!("{}/mcp", site.url), "trustAnnotations": true });
+    let config = json!({ "mcpServers": { "it": entry } }).to_string();
+    let start = async || {
+        let config = config::parse_str(&config, Syntax::Json, "mcp.json", &Vars::default()).unwrap();
+        let host = Host::builder().config(config).state_directory(state.path()).start().await.unwrap();
+        host.catalog_ready().await;
+        host
+    };
+    let sent = async |host: &Host| {
+        calls.store(0, Ordering::Relaxed);
+        host.call_tool("it__act", json!({ "a": "x" })).await.unwrap_err();
+        calls.load(Ordering::Relaxed)
+    };
+    let host = start().await;
+    assert_eq!(sent(&host).await, 1, "nothing says that it is safe");
+    host.shutdown().await;
+    *says.lock().unwrap() = saying(json!({ "readOnlyHint": true }));
+    let host = start().await;
+    let waiting = until_waiting(&host, 1).await;
+    assert_eq!(sent(&host).await, 1, "it says so since its last update");
+    host.approve(&waiting).await.unwrap();
+    assert_eq!(sent(&host).await, 2);
+    host.shutdown().await;
 }
