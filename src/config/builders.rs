@@ -390,6 +390,12 @@ impl HostSettings {
         Self { approval, ..self }
     }
 
+    /// Withholds definitions with hard findings until a person has approved them.
+    #[must_use]
+    pub fn approval_strict(self) -> Self {
+        Self { approval_strict: true, ..self }
+    }
+
     /// Logs each call to a file.
     #[must_use]
     pub fn audit(self, audit: Audit) -> Self {

@@ -251,6 +251,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
         ("MCP_HOST_LIMITS__LEASES_PER_SERVER", "7"),
         ("MCP_HOST_TASKS", "false"),
         ("MCP_HOST_PARAM_HEADERS", "true"),
+        ("MCP_HOST_APPROVAL_STRICT", "true"),
         ("MCP_HOST_SSE", "false"),
         ("MCP_HOST_AUDIT__KEEP", "3"),
         ("MCP_HOST_CONFIG", "not looked at"),
@@ -279,6 +280,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
             ..crate::exposed::Naming::default()
         },
         param_headers: true,
+        approval_strict: true,
         tasks: false,
         audit: Some(Audit { file: folder.path().join("a.jsonl"), max_size: 1024, keep: 3 }),
         threads: Some(4),

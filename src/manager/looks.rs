@@ -36,10 +36,10 @@ impl Inner {
         }
         let key = Key::of(scope, parts);
         // The catalog of a client with the same view will do: its names are assigned already.
-        if let Some(catalog) = lock(&self.catalogs).get(&key, *self.world.generation.borrow()) {
+        let (generation, most) = (*self.world.generation.borrow(), self.limits.load().catalogs);
+        if let Some(catalog) = lock(&self.catalogs).get(&key, generation, most) {
             return catalog;
         }
-        let generation = *self.world.generation.borrow();
         let mut looks = lock(&self.looks);
         let owners = lock(&self.owners);
         if (looks.generation, looks.owned) != (generation, owners.count()) || looks.catalogs.len() >= MOST {

@@ -24,6 +24,9 @@ mod leases;
 mod list_key;
 mod lists;
 mod looks;
+#[cfg(feature = "server")]
+mod needs;
+mod pinned;
 mod pins;
 mod rates;
 mod reload;
@@ -56,6 +59,8 @@ pub(crate) use asked::Asked;
 pub(crate) use claims::Claims;
 pub(crate) use lease::{Chosen, Identity, Principal, Viewed, Who};
 pub(crate) use leases::{NoLease, Stay};
+#[cfg(feature = "server")]
+pub use needs::{Need, Needed};
 pub use pins::DefinitionNews;
 pub(crate) use rates::{Held, Over, RateKey, RateTable, Ticket};
 pub(crate) use reload::Calling;
@@ -137,7 +142,7 @@ pub(crate) struct Server {
     /// Whether its lists from earlier runs are kept, and read.
     kept: kept::KeptState,
     /// What of its lists may be shown.
-    pinned: pins::Pinned,
+    pinned: pinned::Pinned,
     /// Whether the server is this host itself, so that it gets no more requests.
     is_this_host: AtomicBool,
     /// Whether it speaks both eras (with sessions and without).
@@ -190,7 +195,7 @@ impl Server {
             label: config.alias.as_str().into(),
             scrubber: scrubber.into(),
             brings_credentials: config.brings_credentials(),
-            pinned: pins::Pinned::new(host.approval, &config),
+            pinned: pinned::Pinned::new(host, &config),
             config,
             naming,
             target,
@@ -552,6 +557,7 @@ impl Manager {
     fn note_rules(&self) {
         let (settings, servers) = (self.settings(), self.servers());
         self.0.rates.follow(&settings, &servers);
+        self.note_heeding();
         #[cfg(any(feature = "validate", test))]
         {
             let checks = |validate: config::Validate| validate != config::Validate::Definitions;

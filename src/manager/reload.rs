@@ -93,7 +93,6 @@ impl Manager {
         self.0.world.nature.lineage.follow(&config);
         let (settings, pending) = self.settings().with(config.host);
         let mut new = servers(config.servers, memory, &settings, &self.0.known, &self.0.keys, &self.0.presets);
-        let approval = settings.approval;
         let pending = pending.into_iter().map(str::to_owned).collect();
         let mut done = Reload { pending, ..Reload::default() };
         let mut locked = Vec::new();
@@ -129,7 +128,11 @@ impl Manager {
         self.see(new.iter().chain(&gone));
         self.recall(&fresh);
         self.recall_pins(&fresh);
-        new.iter().for_each(|server| server.pinned.choose(approval));
+        let host = self.settings();
+        let chosen: Vec<_> = new.iter().filter(|server| server.pinned.choose(&host)).cloned().collect();
+        if !chosen.is_empty() {
+            self.recall_pins(&chosen);
+        }
         locked.iter().for_each(|server| self.judge_again(server));
         self.0.servers.store(Arc::new(new));
         self.note_rules();

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::pins::{Listed, Records};
+use super::pinned::Listed;
+use super::pins::Records;
 use super::{Manager, Server, lock};
 use crate::keep;
 use crate::pins::{Error, Said, Stated, Suspicion, Waiting, pointers, suspicions};
@@ -15,10 +16,19 @@ impl Manager {
         let servers = self.servers();
         let pinned = servers.iter().filter(|server| !server.has_no_pins());
         match &keeper.records {
-            Records::Disk(pins) => pins.waiting(&pinned.map(|server| server.config.clone()).collect::<Vec<_>>()).await,
+            Records::Disk(pins) => {
+                let pins = pins.clone().strict(servers.iter().any(|server| server.pinned.is_wary()));
+                pins.waiting(&pinned.map(|server| server.config.clone()).collect::<Vec<_>>()).await
+            }
             Records::Memory(books) => {
-                let (books, nobody) = (lock(books), Neighbours::default());
-                let shown = |server: &Arc<Server>| Some(books.get(&server.config.name)?.shown(&server.config, &nobody));
+                let (books, mut neighbours) = (lock(books), Neighbours::default());
+                let book = |server: &Arc<Server>| books.get(&server.config.name);
+                for (server, book) in servers.iter().filter_map(|server| Some((server, book(server)?))) {
+                    book.tools().for_each(|tool| neighbours.add(server.config.alias.as_str(), &tool));
+                }
+                let shown = |server: &Arc<Server>| {
+                    Some(book(server)?.shown(&server.config, &neighbours, server.pinned.is_wary()))
+                };
                 Ok(pinned.filter_map(shown).flatten().collect())
             }
         }

@@ -64,6 +64,8 @@ pub(super) struct Views {
     nothing: Option<Arc<Lens>>,
     /// The rules; `None` if there are none.
     rules: Option<Arc<RulesInUse>>,
+    /// Whether a view shows tools by what is said of them.
+    read_hints: bool,
 }
 
 /// The rules of the config and of the embedding program, and the views within them.
@@ -140,6 +142,7 @@ impl Views {
             all: needs_lens.then(|| make(all, !all.is_empty(), before.all.as_ref())),
             named: named.collect(),
             default,
+            read_hints: settings.views.values().any(View::reads_hints),
             nothing: nothing.or_else(|| Some(Arc::new(Lens::new(&plain, true, std::iter::empty(), naming)))),
             rules,
         }
@@ -261,6 +264,18 @@ impl Manager {
     /// Returns the view of clients that choose none.
     pub(crate) fn default_view(&self) -> Chosen {
         self.0.views.load().default.clone()
+    }
+
+    /// Reports whether a view shows tools by what is said of them.
+    pub(super) fn views_read_hints(&self) -> bool {
+        self.0.views.load().read_hints
+    }
+
+    /// Returns what a client without limits sees in the view of this name, or in that of clients that choose none.
+    #[cfg(feature = "server")]
+    pub(super) fn scope_of(&self, view: Option<&str>) -> Scope {
+        let chosen = view.map_or(Chosen::Default, Chosen::named);
+        Scope { lens: self.0.views.load().lens(&chosen), ..Scope::default() }
     }
 
     /// Returns each view that the config defines, with the scope that shows it.

@@ -308,6 +308,13 @@ fn since(server: &Server, state: StateName, upstreams: &[Arc<Upstream>]) -> Inst
     statuses.filter(|status| status.state == state).map(|status| status.since).min().unwrap_or(server.since)
 }
 
+/// Returns the last error of a server that still holds, without its secrets.
+#[cfg(feature = "server")]
+pub(super) fn last_words(server: &Server) -> Option<String> {
+    let error = last_error(server, &server.upstreams()).filter(|error| error.current)?;
+    Some(server.scrubber.scrub(&error.text).into_owned())
+}
+
 /// The last error of a server.
 struct LastError {
     /// Whether it still holds.

@@ -1,7 +1,7 @@
 //! What one client sees and may call, within the limits of `sight.rs`: the lists of the leases it uses, and the last
 //! known lists of other servers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -44,25 +44,23 @@ pub(crate) struct View {
     pub(crate) callable: Arc<Catalog>,
 }
 
-/// How many catalogs are cached for clients with equal views.
-const CATALOGS: usize = 64;
-
 /// The catalogs of clients, shared by those with equal views. Those of the newest generation are kept for clients without
-/// a session, which come back for them; older ones live as long as a client has them.
+/// a session, which come back for them, up to `host.limits.catalogs`; others live as long as a client has them.
 #[derive(Debug, Default)]
 pub(super) struct Catalogs {
     all: HashMap<Key, Weak<Catalog>>,
     generation: u64,
-    newest: Vec<Arc<Catalog>>,
+    /// Oldest first.
+    newest: VecDeque<Arc<Catalog>>,
     #[cfg(test)]
     made: usize,
 }
 
 impl Catalogs {
     /// Returns the catalog with this key, for use in this generation.
-    pub(super) fn get(&mut self, key: &Key, generation: u64) -> Option<Arc<Catalog>> {
+    pub(super) fn get(&mut self, key: &Key, generation: u64, most: usize) -> Option<Arc<Catalog>> {
         let catalog = self.all.get(key)?.upgrade()?;
-        self.keep(generation, &catalog);
+        self.keep(generation, &catalog, most);
         Some(catalog)
     }
 
@@ -72,8 +70,8 @@ impl Catalogs {
         self.made
     }
 
-    fn put(&mut self, key: Key, generation: u64, catalog: &Arc<Catalog>) {
-        self.keep(generation, catalog);
+    fn put(&mut self, key: Key, generation: u64, most: usize, catalog: &Arc<Catalog>) {
+        self.keep(generation, catalog, most);
         self.all.retain(|_, other| other.strong_count() > 0);
         self.all.insert(key, Arc::downgrade(catalog));
         #[cfg(test)]
@@ -82,16 +80,19 @@ impl Catalogs {
         }
     }
 
-    fn keep(&mut self, generation: u64, catalog: &Arc<Catalog>) {
-        if self.generation != generation || self.newest.len() >= CATALOGS {
+    fn keep(&mut self, generation: u64, catalog: &Arc<Catalog>, most: usize) {
+        if self.generation != generation {
             self.generation = generation;
             self.newest.clear();
         }
         if !self.newest.iter().any(|other| Arc::ptr_eq(other, catalog)) {
-            self.newest.push(catalog.clone());
+            let over = (self.newest.len() + 1).saturating_sub(most);
+            self.newest.drain(..over.min(self.newest.len()));
+            self.newest.push_back(catalog.clone());
         }
     }
 }
+
 /// Upper bound of the instructions of all servers together, in bytes.
 const INSTRUCTIONS: usize = 32 * 1024;
 
@@ -102,7 +103,8 @@ impl Manager {
         let (servers, wait) = (self.shown_to(who), self.startup_wait());
         let end = Instant::now() + wait;
         // The servers are awaited side by side: a login that is slow to read delays no other server.
-        let each = servers.iter().filter(|server| known(server, who).is_none()).map(async |server| {
+        let lacks = |server: &&Arc<Server>| known(server, who).is_none() || server.lacks_record();
+        let each = servers.iter().filter(lacks).map(async |server| {
             let read = futures_util::future::join(server.kept.wait(), server.pins_read());
             let _ = tokio::time::timeout_at(end, read).await;
             if known(server, who).is_some() {
@@ -218,8 +220,8 @@ impl Manager {
         if let Some(lens) = &scope.lens {
             return self.seen_through(who, scope, lens);
         }
-        let stale = self.limits().stale_max;
-        let generation = *self.generation().borrow();
+        let (limits, generation) = (self.limits(), *self.generation().borrow());
+        let stale = limits.stale_max;
         let parts = self.parts(scope, |server| match Self::shown_by(server, who) {
             Some(upstream) if is_over(&upstream, stale) => None,
             None if is_given_up(server, stale) => None,
@@ -227,24 +229,24 @@ impl Manager {
         });
         let key = Key::of(scope, &parts);
         let mut catalogs = lock(&self.0.catalogs);
-        if let Some(catalog) = catalogs.get(&key, generation) {
+        if let Some(catalog) = catalogs.get(&key, generation, limits.catalogs) {
             return catalog;
         }
         let catalog = Arc::new(Catalog::merge(&parts, &self.0.naming, &mut lock(&self.0.owners)));
-        catalogs.put(key, generation, &catalog);
+        catalogs.put(key, generation, limits.catalogs, &catalog);
         catalog
     }
 
     /// Returns what a view shows of the whole catalog. Its names are those of the whole.
     fn seen_through(&self, who: &Who, scope: &Scope, lens: &Arc<Lens>) -> Arc<Catalog> {
-        let generation = *self.generation().borrow();
+        let (most, generation) = (self.limits().catalogs, *self.generation().borrow());
         let whole = self.catalog(who, &scope.whole());
         let key = Key::through(scope, &whole);
-        if let Some(catalog) = lock(&self.0.catalogs).get(&key, generation) {
+        if let Some(catalog) = lock(&self.0.catalogs).get(&key, generation, most) {
             return catalog;
         }
         let catalog = Arc::new(whole.through(lens));
-        lock(&self.0.catalogs).put(key, generation, &catalog);
+        lock(&self.0.catalogs).put(key, generation, most, &catalog);
         catalog
     }
 
@@ -263,11 +265,14 @@ impl Manager {
         scopes.into_iter().map(|(name, scope)| (name, self.0.look(&scope, &parts))).collect()
     }
 
-    fn all_parts(&self) -> Vec<Arc<Part>> {
-        self.parts(&Scope::default(), |server| {
-            let offers = server.upstreams().into_iter().filter_map(|upstream| upstream.offer());
-            server.passing(offers.last().or_else(|| server.last_offers.newest())?)
-        })
+    pub(super) fn all_parts(&self) -> Vec<Arc<Part>> {
+        self.parts(&Scope::default(), |server| server.passing(Self::offer_of_any(server)?))
+    }
+
+    /// Returns everything that the server listed last, whichever client it was listed to.
+    pub(super) fn offer_of_any(server: &Server) -> Option<Arc<Offer>> {
+        let offers = server.upstreams().into_iter().filter_map(|upstream| upstream.offer());
+        offers.last().or_else(|| server.last_offers.newest())
     }
 
     /// Returns the servers that have never shown this client any lists, or none of its era.
@@ -331,11 +336,11 @@ impl Manager {
     }
 
     /// Returns what all servers add to a catalog, in config order.
-    fn parts(&self, scope: &Scope, offer_of: impl Fn(&Server) -> Option<Arc<Offer>>) -> Vec<Arc<Part>> {
+    pub(super) fn parts(&self, scope: &Scope, offer_of: impl Fn(&Server) -> Option<Arc<Offer>>) -> Vec<Arc<Part>> {
         let part = |server: &Arc<Server>| {
             // Every server contributes, so that no other one takes a name with its alias.
             let offer = if scope.holds(server) { offer_of(server) } else { None };
-            let offer = offer.unwrap_or_else(|| self.0.nothing.clone());
+            let offer = server.heeding(offer.unwrap_or_else(|| self.0.nothing.clone()));
             server.parts.of(&offer.clone(), || {
                 let (alias, settings) = (server.config.alias.clone(), server.naming.clone());
                 Part::new(Contribution { server: server.id, alias, settings, offer }, &self.0.naming)
@@ -406,6 +411,25 @@ async fn listed(upstream: &Upstream, wait: Duration, end: Instant) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::Owners;
+
+    #[test]
+    fn limit_catalogs_the_oldest_goes() {
+        let key = |id: usize| Key::of(&Scope { without: [id].into(), lens: None }, &[]);
+        let catalog = || Arc::new(Catalog::merge(&[], &Arc::default(), &mut Owners::default()));
+        let mut catalogs = Catalogs::default();
+        for id in 0..3 {
+            catalogs.put(key(id), 1, 2, &catalog());
+        }
+        let held = |catalogs: &mut Catalogs| [0, 1, 2].map(|id| catalogs.get(&key(id), 1, 2).is_some());
+        assert_eq!(held(&mut catalogs), [false, true, true]);
+        // A client still has this one.
+        let used = catalog();
+        catalogs.put(key(0), 1, 2, &used);
+        assert_eq!(held(&mut catalogs), [true, false, true]);
+        catalogs.put(key(1), 1, 1, &catalog());
+        assert_eq!(held(&mut catalogs), [true, true, false], "a smaller limit counts at once");
+    }
 
     #[test]
     fn catalogs_of_the_same_offers_differ_by_their_scope() {

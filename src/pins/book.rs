@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Allowed, Waiting, What, differing, pointers, suspicions};
+use super::{Allowed, Waiting, What, differing, is_suspicious, pointers, suspicions};
 use crate::config::{Approval, Server};
 use crate::protocol::{Pointer, Raw};
 use crate::registry::{Class, DefinitionChange, Neighbours, Pin, Shingles, is_mild};
@@ -59,6 +59,9 @@ pub(crate) struct Form {
     pub(crate) pin: Pin,
     /// The definition as the server sent it.
     pub(crate) text: String,
+    /// Whether a person approved it, and not just the first sight of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) by_person: bool,
 }
 
 /// One definition of a listing.
@@ -91,7 +94,24 @@ pub(crate) struct Notice {
     pub(crate) renamed: Option<String>,
     /// Whether clients see it nevertheless.
     pub(crate) passes: bool,
+    /// Whether it is withheld because it is suspicious.
+    pub(crate) is_suspicious: bool,
 }
+
+/// One definition that waits for approval.
+#[derive(Clone, Debug)]
+pub(crate) struct Open<'a> {
+    pub(crate) what: What,
+    pub(crate) name: &'a str,
+    pub(crate) form: &'a Form,
+    /// How it differs from the last approved form, or from the locked one.
+    pub(crate) changes: Vec<DefinitionChange>,
+    /// Whether it has a hard finding, and suspicious definitions are withheld.
+    pub(crate) is_suspicious: bool,
+}
+
+/// Reports whether a definition is withheld because it is suspicious, unless a person has approved it.
+pub(crate) type Wary<'a> = &'a dyn Fn(What, &str) -> bool;
 
 /// What came of a listing.
 #[derive(Clone, Debug, Default)]
@@ -105,6 +125,14 @@ pub(crate) struct Judged {
 impl Record {
     fn knows(&self, pin: Pin) -> bool {
         self.approved.iter().any(|form| form.pin == pin)
+    }
+
+    /// Makes an approved form the newest one. Returns whether another one was.
+    fn meet(&mut self, pin: Pin) -> bool {
+        let at = self.approved.iter().position(|form| form.pin == pin);
+        let Some(at) = at.filter(|at| at + 1 < self.approved.len()) else { return false };
+        self.approved[at..].rotate_left(1);
+        true
     }
 
     fn approve(&mut self, form: Form) {
@@ -126,6 +154,25 @@ impl Record {
         self.approved.last()
     }
 
+    /// Returns what the server says now if it waits for approval, whether it is suspicious, and what it is compared with.
+    fn open(
+        &self,
+        what: What,
+        name: &str,
+        allowed: Option<&Allowed>,
+        wary: Option<Wary<'_>>,
+    ) -> Option<(&Form, bool, Option<&Form>)> {
+        let is_locked = |form: &Form| allowed.is_some_and(|allowed| allowed.has(what, name, form.pin));
+        let is_suspicious = |form: &Form| wary.is_some_and(|wary| wary(what, &form.text));
+        if let Some(now) = self.now.as_ref() {
+            return (!is_locked(now)).then(|| (now, is_suspicious(now), self.standard(what, name, allowed)));
+        }
+        // Nobody but the first sight has approved it.
+        let taken = self.last().filter(|last| wary.is_some() && !self.gone && !last.by_person && !is_locked(last))?;
+        let seen = self.approved.iter().rev().find(|form| form.by_person);
+        is_suspicious(taken).then_some((taken, true, seen))
+    }
+
     /// Returns the form that the server's next ones are compared with: the locked one, if there is a lock.
     fn standard(&self, what: What, name: &str, allowed: Option<&Allowed>) -> Option<&Form> {
         match allowed {
@@ -137,7 +184,14 @@ impl Record {
 
 impl Book {
     /// Takes what the server lists now. `before` is the record of the same server before its config entry changed.
-    pub(crate) fn judge(&mut self, listing: &Listing, approval: Approval, at: u64, before: Option<&Self>) -> Judged {
+    /// What `wary` finds suspicious does not pass.
+    pub(crate) fn judge(
+        &mut self,
+        listing: &Listing,
+        (approval, wary): (Approval, Option<Wary<'_>>),
+        at: u64,
+        before: Option<&Self>,
+    ) -> Judged {
         let mut judged = Judged::default();
         let is_first = !std::mem::replace(&mut self.is_begun, true);
         judged.is_changed = is_first;
@@ -155,18 +209,24 @@ impl Book {
             }
             if is_locked || (allowed.is_none() && record.knows(pin)) {
                 judged.is_changed |= record.now.take().is_some();
+                judged.is_changed |= record.meet(pin);
                 continue;
             }
             if record.now.as_ref().is_some_and(|now| now.pin == pin) {
                 continue;
             }
             judged.is_changed = true;
+            let is_suspicious = wary.is_some_and(|wary| wary(said.what, &said.form.text));
             if is_first && approval != Approval::Ask && allowed.is_none() {
                 record.approve(said.form.clone());
                 let known = before.and_then(|before| before.record(said.what, &said.name)?.last());
                 if let Some(before) = before.filter(|_| known.is_none_or(|known| known.pin != pin)) {
                     let differing = compare(said.what, known, &said.form, &listing.ignore);
-                    judged.notices.push(notice(said, &differing, true, former(before, said, &listed)));
+                    let renamed = former(before, said, &listed);
+                    judged.notices.push(notice(said, &differing, (!is_suspicious, is_suspicious), renamed));
+                } else if is_suspicious {
+                    let added = compare(said.what, None, &said.form, &listing.ignore);
+                    judged.notices.push(notice(said, &added, (false, true), None));
                 }
                 continue;
             }
@@ -180,7 +240,8 @@ impl Book {
                 record.now = Some(said.form.clone());
             }
             let renamed = if last.is_none() { former(&old, said, &listed) } else { None };
-            judged.notices.push(notice(said, &differing, is_mild || approval == Approval::Warn, renamed));
+            let passes = !is_suspicious && (is_mild || approval == Approval::Warn);
+            judged.notices.push(notice(said, &differing, (passes, is_suspicious), renamed));
         }
         if listing.is_everything {
             self.miss(&listed, &mut judged);
@@ -203,21 +264,23 @@ impl Book {
                 if was_shown && !moved {
                     let (what, name) = (*what, name.clone());
                     let classes = vec![Class::Removed];
-                    judged.notices.push(Notice { what, name, classes, renamed: None, passes: true });
+                    let (renamed, passes, is_suspicious) = (None, true, false);
+                    judged.notices.push(Notice { what, name, classes, renamed, passes, is_suspicious });
                 }
             }
         }
     }
 
-    /// Approves exactly these forms, as far as the server still says them. Returns how many.
+    /// Takes a person's approval of exactly these forms, as far as the server still says them. Returns how many.
     pub(crate) fn approve(&mut self, forms: &[(What, String, Pin)]) -> usize {
         let mut count = 0;
         for (what, name, pin) in forms {
             let record = self.records.get_mut(what).and_then(|records| records.get_mut(name));
             let Some(record) = record else { continue };
-            if let Some(now) = record.now.take_if(|now| now.pin == *pin) {
-                record.approve(now);
-                count += 1;
+            let taken = record.now.is_none().then(|| record.approved.pop_if(|last| last.pin == *pin)).flatten();
+            if let Some(form) = record.now.take_if(|now| now.pin == *pin).or(taken) {
+                count += usize::from(!form.by_person);
+                record.approve(Form { by_person: true, ..form });
             }
         }
         count
@@ -231,7 +294,7 @@ impl Book {
                 let Some(last) = record.approved.pop() else { continue };
                 record.approved.clear();
                 if !record.gone {
-                    record.now.get_or_insert(last);
+                    record.now.get_or_insert(Form { by_person: false, ..last });
                 }
                 count += 1;
             }
@@ -239,19 +302,18 @@ impl Book {
         count
     }
 
-    /// Returns what waits for approval: each form, and how it differs from the last approved one, or from the locked one.
+    /// Returns what waits for approval. What `wary` finds suspicious waits until a person has approved it.
     pub(crate) fn waiting(
         &self,
         ignore: &[Pointer],
         allowed: Option<&Allowed>,
-    ) -> Vec<(What, &str, &Form, Vec<DefinitionChange>)> {
+        wary: Option<Wary<'_>>,
+    ) -> Vec<Open<'_>> {
         let all = self.records.iter().flat_map(|(what, records)| records.iter().map(|(name, one)| (*what, name, one)));
         let waiting = all.filter_map(|(what, name, record)| {
-            let now = record.now.as_ref()?;
-            if allowed.is_some_and(|allowed| allowed.has(what, name, now.pin)) {
-                return None;
-            }
-            Some((what, name.as_str(), now, compare(what, record.standard(what, name, allowed), now, ignore)))
+            let (form, is_suspicious, before) = record.open(what, name, allowed, wary)?;
+            let changes = compare(what, before, form, ignore);
+            Some(Open { what, name, form, changes, is_suspicious })
         });
         waiting.collect()
     }
@@ -276,37 +338,50 @@ impl Book {
     }
 
     /// Returns what waits for approval, for people.
-    pub(crate) fn shown(&self, server: &Server, neighbours: &Neighbours) -> Vec<Waiting> {
+    pub(crate) fn shown(&self, server: &Server, neighbours: &Neighbours, is_wary: bool) -> Vec<Waiting> {
         let allowed = server.locked.as_ref().map(Allowed::of);
-        let waiting =
-            self.waiting(&pointers(server), allowed.as_ref()).into_iter().map(|(what, name, form, changes)| Waiting {
-                server: server.name.clone(),
-                what,
-                name: name.to_owned(),
-                pin: form.pin,
-                changes,
-                findings: suspicions(what, server.alias.as_str(), &form.text, neighbours),
-                text: form.text.clone(),
-            });
+        let alias = server.alias.as_str();
+        let hard = |what: What, text: &str| is_suspicious(what, alias, text, neighbours);
+        let wary: Option<Wary<'_>> = if is_wary { Some(&hard) } else { None };
+        let waiting = self.waiting(&pointers(server), allowed.as_ref(), wary).into_iter().map(|open| Waiting {
+            server: server.name.clone(),
+            what: open.what,
+            name: open.name.to_owned(),
+            pin: open.form.pin,
+            changes: open.changes,
+            findings: suspicions(open.what, alias, &open.form.text, neighbours),
+            text: open.form.text.clone(),
+        });
         waiting.collect()
     }
 
     /// Returns the tools as the server lists them now.
-    pub(super) fn tools(&self) -> impl Iterator<Item = Raw> {
+    pub(crate) fn tools(&self) -> impl Iterator<Item = Raw> {
         let records = self.records.get(&What::Tool).into_iter().flat_map(BTreeMap::values);
         let listed = records.filter(|record| !record.gone);
         listed.filter_map(|record| parsed(record.now.as_ref().or_else(|| record.last())?))
     }
 
     /// Returns all approved forms.
-    pub(crate) fn approved(&self) -> impl Iterator<Item = (What, &str, Pin)> {
-        self.records.iter().flat_map(|(what, records)| {
-            let each = |(name, record): (_, &Record)| {
-                let name: &String = name;
-                record.approved.iter().map(|form| (*what, name.as_str(), form.pin)).collect::<Vec<_>>()
-            };
-            records.iter().flat_map(each).collect::<Vec<_>>()
-        })
+    pub(crate) fn approved(&self) -> impl Iterator<Item = (What, &str, &Form)> {
+        let all = self.records.iter().flat_map(|(what, records)| records.iter().map(|(name, one)| (*what, name, one)));
+        all.flat_map(|(what, name, record)| record.approved.iter().map(move |form| (what, name.as_str(), form)))
+    }
+
+    /// Returns what the server says now if that is not approved.
+    pub(crate) fn open(&self) -> impl Iterator<Item = (What, &str, &Form)> {
+        let all = self.records.iter().flat_map(|(what, records)| records.iter().map(|(name, one)| (*what, name, one)));
+        all.filter_map(|(what, name, record)| Some((what, name.as_str(), record.now.as_ref()?)))
+    }
+
+    /// Returns the names of one kind that are known.
+    pub(crate) fn names(&self, what: What) -> impl Iterator<Item = &String> {
+        self.records.get(&what).into_iter().flat_map(BTreeMap::keys)
+    }
+
+    /// Returns the form of a tool that later ones are compared with.
+    pub(crate) fn standard(&self, name: &str, allowed: Option<&Allowed>) -> Option<&Form> {
+        self.record(What::Tool, name)?.standard(What::Tool, name, allowed)
     }
 
     fn record(&self, what: What, name: &str) -> Option<&Record> {
@@ -314,8 +389,14 @@ impl Book {
     }
 }
 
-fn notice(said: &Said, differing: &[DefinitionChange], passes: bool, renamed: Option<String>) -> Notice {
-    Notice { what: said.what, name: said.name.clone(), classes: classes(differing), renamed, passes }
+fn notice(
+    said: &Said,
+    differing: &[DefinitionChange],
+    (passes, is_suspicious): (bool, bool),
+    renamed: Option<String>,
+) -> Notice {
+    let (name, classes) = (said.name.clone(), classes(differing));
+    Notice { what: said.what, name, classes, renamed, passes, is_suspicious }
 }
 
 /// Returns the classes of changes, each once.

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use book::{Book, Form, Judged, Listing, Notice, Said, classes};
+pub(crate) use book::{Book, Form, Judged, Listing, Notice, Said, Wary, classes};
 pub(crate) use locks::Allowed;
 pub use locks::{Stated, Unlocked, compare, lock, text_in, texts};
 
@@ -127,6 +127,11 @@ pub(crate) fn suspicions(what: What, alias: &str, text: &str, neighbours: &Neigh
     raw.map(|raw| findings(what.kind(), alias, &raw, neighbours)).unwrap_or_default()
 }
 
+/// Reports whether a definition has a hard finding: whether it is nearly always an attack or a mistake.
+pub(crate) fn is_suspicious(what: What, alias: &str, text: &str, neighbours: &Neighbours) -> bool {
+    suspicions(what, alias, text, neighbours).iter().any(|finding| finding.hard)
+}
+
 /// Reports whether a definition is meant by a glob over names.
 #[must_use]
 pub fn matches(glob: &str, waiting: &Waiting) -> bool {
@@ -166,7 +171,10 @@ fn differing(what: What, before: Option<&str>, now: Option<&str>, ignore: &[Poin
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Pins(PathBuf);
+pub struct Pins {
+    folder: PathBuf,
+    is_strict: bool,
+}
 
 const VERSION: u32 = 1;
 
@@ -174,7 +182,14 @@ impl Pins {
     /// Returns the records that are kept in a state directory.
     #[must_use]
     pub fn of(state: &Path) -> Self {
-        Self(state.join("pins"))
+        Self { folder: state.join("pins"), is_strict: false }
+    }
+
+    /// Makes suspicious definitions wait until a person has approved them, also those that were there from the first
+    /// sight: what `host.approvalStrict` says.
+    #[must_use]
+    pub fn strict(self, is_strict: bool) -> Self {
+        Self { is_strict, ..self }
     }
 
     /// Returns what waits for approval at these servers, one after the other. What is suspicious in it is found among
@@ -184,6 +199,7 @@ impl Pins {
     /// If a record cannot be read.
     pub async fn waiting(&self, servers: &[Server]) -> Result<Vec<Waiting>, Error> {
         let records: Vec<(Keep, Server)> = servers.iter().map(|server| (self.keep(server), server.clone())).collect();
+        let is_strict = self.is_strict;
         keep::done(move || {
             let read = |(keep, server): (Keep, Server)| Ok((keep.read::<Book>()?, server));
             let books = records.into_iter().map(read).collect::<Result<Vec<_>, Error>>()?;
@@ -191,7 +207,7 @@ impl Pins {
             for (book, server) in &books {
                 book.tools().for_each(|tool| neighbours.add(server.alias.as_str(), &tool));
             }
-            Ok(books.iter().flat_map(|(book, server)| book.shown(server, &neighbours)).collect())
+            Ok(books.iter().flat_map(|(book, server)| book.shown(server, &neighbours, is_strict)).collect())
         })
         .await
     }
@@ -249,12 +265,12 @@ impl Pins {
         &self,
         server: &Server,
         listing: &Listing,
-        approval: Approval,
+        strictness: (Approval, Option<Wary<'_>>),
     ) -> Result<(Judged, Book), Error> {
         let before = self.former(server);
         let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         self.keep(server).revise(|book: &mut Book| {
-            let judged = book.judge(listing, approval, at, before.as_ref());
+            let judged = book.judge(listing, strictness, at, before.as_ref());
             book.server.clone_from(&server.name);
             let is_changed = judged.is_changed;
             ((judged, book.clone()), is_changed)
@@ -263,12 +279,12 @@ impl Pins {
 
     /// Returns when a record last changed: the time of the folder, in which every write replaces a file.
     pub(crate) fn changed(&self) -> Option<SystemTime> {
-        std::fs::metadata(&self.0).and_then(|folder| folder.modified()).ok()
+        std::fs::metadata(&self.folder).and_then(|folder| folder.modified()).ok()
     }
 
     fn keep(&self, server: &Server) -> Keep {
         let (name, way) = identity::identity(server);
-        Keep::new(self.0.join(format!("{name}-{way}.json")), VERSION)
+        Keep::new(self.folder.join(format!("{name}-{way}.json")), VERSION)
     }
 
     /// Returns the newest record of the server before its entry in the config changed; `None` if it has a record, or
@@ -276,7 +292,7 @@ impl Pins {
     fn former(&self, server: &Server) -> Option<Book> {
         let (name, way) = identity::identity(server);
         let own = format!("{name}-{way}.json");
-        let entries = std::fs::read_dir(&self.0).ok()?.flatten();
+        let entries = std::fs::read_dir(&self.folder).ok()?.flatten();
         let others = entries.filter_map(|entry| {
             let file = entry.file_name().into_string().ok()?;
             let is_others = file.starts_with(&name) && file.ends_with(".json") && !file.starts_with('.');
@@ -288,6 +304,6 @@ impl Pins {
         }
         files.sort();
         let (_, newest) = files.pop()?;
-        Keep::new(self.0.join(newest), VERSION).read().ok()
+        Keep::new(self.folder.join(newest), VERSION).read().ok()
     }
 }

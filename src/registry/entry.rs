@@ -12,9 +12,11 @@ use sha2::{Digest as _, Sha256};
 use super::compiled::{Schema, SchemaOf, Why, compile};
 use super::edit::ArgumentEdit;
 use super::header::{self, ParamHeader};
+use super::hints;
 use super::offer::{Definition, List};
 use super::pin::Pin;
 use super::ruled::Ruled;
+use crate::config::Hints;
 use crate::exposed::{UriMode, exposed_uri};
 use crate::name::ServerName;
 use crate::protocol::Raw;
@@ -171,6 +173,16 @@ impl Entry {
     /// Returns the hash of its definition as clients see it.
     pub(crate) fn pin(&self) -> Pin {
         Pin::of(self.definition(), &[])
+    }
+
+    /// Returns what counts of what its server says of it: no more than was approved, where that is known.
+    pub(crate) fn hints(&self) -> Hints {
+        self.source().counts.as_deref().copied().unwrap_or_else(|| hints::said(&self.source().json))
+    }
+
+    /// Returns what counts of what its server says of it, if that is less than it says.
+    pub(crate) fn lesser_hints(&self) -> Option<Hints> {
+        self.source().counts.as_deref().copied()
     }
 
     /// Returns the headers in which clients that see this definition repeat arguments.

@@ -24,8 +24,25 @@ fn flag(value: Option<&Raw>) -> Option<bool> {
     }
 }
 
-/// Returns what counts: the config's word, and where it says nothing, the server's. What a server says now and what was
-/// approved of it differ once definitions are pinned; then the stricter of both takes the place of `said`, here.
+/// Returns the stricter of what was approved of a tool and what is said of it now: the one that asks for less trust.
+/// Silence asks for less than a claim.
+pub(crate) fn stricter(approved: &Hints, said: &Hints) -> Hints {
+    let strict = |pick: fn(&Hints) -> Option<bool>, claim: bool| match (pick(approved), pick(said)) {
+        (Some(one), Some(other)) if one == claim && other == claim => Some(claim),
+        (Some(one), _) | (_, Some(one)) if one != claim => Some(one),
+        (_, Some(other)) if other != claim => Some(other),
+        _ => None,
+    };
+    let mut hints = Hints::default();
+    hints.read_only_hint = strict(|hints| hints.read_only_hint, true);
+    hints.destructive_hint = strict(|hints| hints.destructive_hint, false);
+    hints.idempotent_hint = strict(|hints| hints.idempotent_hint, true);
+    hints.open_world_hint = strict(|hints| hints.open_world_hint, false);
+    hints
+}
+
+/// Returns what counts: the config's word, and where it says nothing, the server's. Where the server changed it since it
+/// was approved, `said` is the stricter of both ([`Entry::hints`](super::Entry::hints)).
 pub(crate) fn effective(config: &Hints, said: &Hints) -> Hints {
     let mut hints = *config;
     hints.lay_over(said);
@@ -51,6 +68,26 @@ mod tests {
         assert!(has(&silent, Hint::NotReadOnly) && !has(&reads, Hint::NotReadOnly));
         assert!(has(&reads, Hint::ReadOnly) && has(&reads, Hint::ClosedWorld) && !has(&reads, Hint::Destructive));
         assert!(has(&of(r#"{"idempotentHint":true,"destructiveHint":true}"#), Hint::Idempotent));
+    }
+
+    #[test]
+    fn a_claim_counts_only_if_it_was_approved_too() {
+        let (loose, strict, silent) = (
+            r#"{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}"#,
+            r#"{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true}"#,
+            "{}",
+        );
+        for (approved, now, counts) in [
+            (loose, loose, loose),
+            (loose, strict, strict),
+            (strict, loose, strict),
+            (silent, loose, silent),
+            (loose, silent, silent),
+            (silent, strict, strict),
+            (strict, silent, strict),
+        ] {
+            assert_eq!(stricter(&of(approved), &of(now)), of(counts), "{approved} {now}");
+        }
     }
 
     #[test]

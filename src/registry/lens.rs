@@ -228,8 +228,7 @@ impl Lens {
             return Seen::Outside;
         }
         let settings = self.settings(side, entry);
-        let said = hints::said(entry.own());
-        let hints = hints::effective(&settings.annotations, &said);
+        let hints = hints::effective(&settings.annotations, &entry.hints());
         let tags: Vec<String> = settings.tags.iter().flatten().chain(&side.tags).cloned().collect();
         let facts = Facts { exposed: entry.name(), server: entry.server().as_str(), tags: &tags, hints: &hints };
         let reads = match self.view.read_only {

@@ -23,7 +23,7 @@ mod fit;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod header;
-mod hints;
+pub(crate) mod hints;
 mod lens;
 mod listing;
 mod offer;

@@ -14,6 +14,7 @@ use super::header::{ParamHeader, ParamHeaders};
 use super::through::{Passed, Through};
 use super::{Caps, Kind, Problems, quoted};
 use crate::adapt::{self, task};
+use crate::config::Hints;
 use crate::protocol::{Items, ProtocolVersion, Raw};
 
 /// Why a page is invalid, and with it the whole list.
@@ -84,6 +85,8 @@ pub(super) struct Definition {
     pub(super) links: Box<[(Range<u32>, String)]>,
     pub(super) headers: Option<Box<[ParamHeader]>>,
     pub(super) hash: u128,
+    /// What counts of what the server says of a tool, if that is less than it says.
+    pub(super) counts: Option<Box<Hints>>,
 }
 
 impl Default for Offer {
@@ -197,6 +200,24 @@ impl Offer {
             }
         }
         changed.then(|| Self::new(lists, self.failures.clone()))
+    }
+
+    /// Returns the same offer, in which of what is said of these tools only this counts. Clients see no difference.
+    pub(crate) fn with_hints(&self, less: &HashMap<Arc<str>, Hints>) -> Self {
+        let List { definitions, asked, problems, hash, .. } = &**self.list(Kind::Tools);
+        let mut mark = Sha256::new().chain_update(hash.to_be_bytes());
+        let with = |definition: &Definition| {
+            let counts = less.get(&definition.name).copied();
+            if let Some(counts) = counts {
+                mark.update(format!("{}\0{counts:?}\0", definition.name));
+            }
+            Definition { counts: counts.map(Box::new), ..definition.clone() }
+        };
+        let definitions = definitions.iter().map(with).collect();
+        let (asked, problems, differing) = (*asked, problems.clone(), Default::default());
+        let mut lists = self.lists.clone();
+        lists[Kind::Tools as usize] = Arc::new(List { definitions, asked, problems, hash: short(mark), differing });
+        Self::new(lists, self.failures.clone())
     }
 
     pub(super) fn list(&self, kind: Kind) -> &Arc<List> {
@@ -487,7 +508,7 @@ impl DraftPart {
     fn cut(self, text: &Bytes) -> Definition {
         let Self { name, json, said, name_at, links, headers, hash } = self;
         let json = Raw::trusted(text.slice(json));
-        Definition { name, json, said, name_at, links, headers, hash }
+        Definition { name, json, said, name_at, links, headers, hash, counts: None }
     }
 }
 
@@ -498,7 +519,8 @@ impl Definition {
         let (name, headers) = (Arc::clone(&self.name), self.headers.clone());
         let hash = short(Sha256::new().chain_update(&*name).chain_update([0]).chain_update(json.as_bytes()));
         let said = Some(self.as_said().clone());
-        Some(Self { name, json: json.clone(), said, name_at, links: links.into(), headers, hash })
+        let (json, links, counts) = (json.clone(), links.into(), self.counts.clone());
+        Some(Self { name, json, said, name_at, links, headers, hash, counts })
     }
 }
 

@@ -14,7 +14,7 @@ use crate::answered::NoResult;
 use crate::config::{self, Limits};
 use crate::manager::{Calling, Server, Slot, Ticket, Told};
 use crate::protocol::{Edits, Method, Raw};
-use crate::registry::Offer;
+use crate::registry::{Offer, hints};
 use crate::transport::{self, Fate};
 
 /// A client's request on its way to a server.
@@ -81,8 +81,14 @@ impl Forward {
 
     /// Reports whether the tool's annotations say that it only reads or is idempotent.
     fn is_marked_safe(&self) -> bool {
-        let entry = self.listed.entry();
-        let Some(annotations) = entry.and_then(|entry| entry.definition().member("annotations")) else { return false };
+        let Some(entry) = self.listed.entry() else { return false };
+        if let Some(counts) = entry.lesser_hints() {
+            // It claims more than was approved.
+            let own = self.server.config.tools.of(&self.target).unwrap_or_default();
+            let hints = hints::effective(&own.annotations, &counts);
+            return hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true);
+        }
+        let Some(annotations) = entry.definition().member("annotations") else { return false };
         let hints = annotations.members(["readOnlyHint", "idempotentHint"]);
         hints.into_iter().flatten().any(|hint| hint.as_bytes() == b"true")
     }

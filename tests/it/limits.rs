@@ -11,6 +11,7 @@ const LIMITS: [(&str, &str, &str); 49] = [
     ("body", "src/downstream/tests/refusals.rs", "h81_bodies_have_a_cap"),
     ("bodies", "src/downstream/tests/bodies.rs", "h103_bodies_in_receipt_have_a_cap_in_all"),
     ("callTimeout", "src/router/tests/limits.rs", "limit_call_timeout_and_max_call_time"),
+    ("catalogs", "src/manager/view.rs", "limit_catalogs_the_oldest_goes"),
     ("clientQueue", "src/downstream/tests/streams.rs", "h49_a_client_that_takes_nothing_is_cut_off"),
     ("clientQueues", "src/downstream/tests/caps.rs", "h65_what_is_kept_for_another_try_makes_way_for_what_waits"),
     ("connections", "src/downstream/tests/http.rs", "h51_connections_have_a_cap"),

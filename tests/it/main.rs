@@ -32,6 +32,8 @@ mod kept;
 mod known;
 #[cfg(feature = "cli")]
 mod limits;
+#[cfg(all(unix, feature = "cli"))]
+mod links;
 #[cfg(feature = "cli")]
 mod mistakes;
 #[cfg(all(unix, feature = "cli"))]

@@ -140,6 +140,15 @@ pub(crate) struct Check {
     /// Where `lock --definitions` wrote the texts, to show how they differ
     #[arg(long, value_name = "DIR", requires = "locked")]
     pub(crate) definitions: Option<PathBuf>,
+    /// Ask the running mcp-host whether these tools can be called; nothing is called or started
+    #[arg(long, value_name = "TOOL", value_delimiter = ',', conflicts_with_all = ["connect", "locked", "demo", "server"])]
+    pub(crate) needs: Vec<String>,
+    /// With --needs: in this view of the config (host.views) [default: host.view]
+    #[arg(long, value_name = "VIEW", requires = "needs")]
+    pub(crate) view: Option<String>,
+    /// With --needs: which daemon to ask, if several run
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address, requires = "needs")]
+    pub(crate) listen: Option<SocketAddr>,
     /// Only this server
     #[arg(value_name = "SERVER")]
     pub(crate) server: Option<String>,
@@ -513,7 +522,8 @@ mod tests {
         for command in listening {
             let name = command.get_name();
             let read = Cli::try_parse_from(["mcp-host", name, "--listen", ":8809", "x"])
-                .or_else(|_| Cli::try_parse_from(["mcp-host", name, "--listen", ":8809"]));
+                .or_else(|_| Cli::try_parse_from(["mcp-host", name, "--listen", ":8809"]))
+                .or_else(|_| Cli::try_parse_from(["mcp-host", name, "--listen", ":8809", "--needs", "x"]));
             assert!(read.is_ok(), "{name}: {read:?}");
             seen += 1;
         }

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use mcp_host::admin::{At, Owners};
-use mcp_host::config::{Era, Prefix, Roots, Secret, Server, Sharing, Stdio, Transport};
+use mcp_host::config::{Approval, Era, Prefix, Roots, Secret, Server, Sharing, Stdio, Transport};
 use mcp_host::exposed::UriMode;
 use mcp_host::protocol::Raw;
 use mcp_host::registry::Kind;
@@ -169,6 +169,8 @@ pub(crate) async fn lead(plan: &mut Plan, purpose: Purpose, patience: Option<Dur
     // The daemon shows its view already. Here every tool comes from one server, so selectors would miss them.
     plan.config.host.views.clear();
     ALL.clone_into(&mut plan.config.host.default_view);
+    // So it is with approvals: the daemon's servers have them, and the daemon is none of these.
+    plan.config.host.approval = Approval::Off;
     plan.config.host.naming.resources = UriMode::Passthrough;
     Some(Daemon { servers, status, owners })
 }

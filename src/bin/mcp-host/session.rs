@@ -26,6 +26,8 @@ pub(crate) struct Session<'a> {
     daemon: Option<Daemon>,
     /// The options that make a suggested command use the same servers.
     again: String,
+    /// The option for the view that the user named.
+    view: String,
     output: &'a Output,
 }
 
@@ -106,13 +108,14 @@ impl<'a> Session<'a> {
         // A start that hangs fails by its own timeout, which gives the reason. There may be a second attempt, so the
         // limit is twice that.
         let limit = plan.config.servers.iter().map(|server| server.start_timeout).max().unwrap_or_default() * 2 + SLACK;
+        let view = plan.view().map(|view| format!(" --view {}", quoted(view))).unwrap_or_default();
         let host = with(plan.builder()?).live_lists().start().await?;
         let ready = async {
             host.catalog_ready().await;
             let _ = tokio::time::timeout(limit, host.settled()).await;
         };
         live::until(output, &host, ready).await;
-        Ok(Self { host, daemon, again, output })
+        Ok(Self { host, daemon, again, view, output })
     }
 
     /// Returns the state of the servers: the daemon's view if a daemon replaces them and is reachable.
@@ -218,8 +221,9 @@ impl<'a> Session<'a> {
         self.warn(&self.failures());
         let Lookup { what, name, known } = asked;
         let help = question(&nearest(name, known.iter().copied()));
+        let view = if *what == "tool" { &self.view } else { "" };
         Failure::new(Exit::Usage, format!("no {what} is called `{name}`"))
-            .help(help.unwrap_or_else(|| format!("mcp-host {what}s{}", self.again)))
+            .help(help.unwrap_or_else(|| format!("mcp-host {what}s{}{view}", self.again)))
     }
 }
 

@@ -103,6 +103,9 @@ keys! {
         oauth_request: positive_time -> Duration = seconds(10),
         /// How long a person may take to sign in.
         login: positive_time -> Duration = seconds(10 * 60),
+        /// The number of merged catalogs that are kept for clients that come back. There is one for each view, and one for
+        /// each client to which a server lists something of its own.
+        catalogs: positive_count -> usize = 64,
         /// The number of views (`host.views`).
         views: positive_count -> usize = 64,
         /// The number of rules (`host.policy.rules`).

@@ -47,6 +47,7 @@ const KEYS: [&str; 26] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
+    "approvalStrict",
     "audit",
     "auth",
     "heartbeat",
@@ -114,6 +115,9 @@ pub struct HostSettings {
     pub inherit_env: Vec<String>,
     /// What happens when a server lists a definition that the user has not approved.
     pub approval: Approval,
+    /// Whether definitions that are nearly certainly an attack or a mistake are withheld until a person approves them,
+    /// unless `approval` is `off`.
+    pub approval_strict: bool,
     /// The file that says what a team has approved; `None` means `mcp-host.lock` beside the config, if there is one.
     pub lock: Option<PathBuf>,
     /// Where to log each call; `None` means nowhere.
@@ -161,6 +165,7 @@ impl Default for HostSettings {
             tasks: true,
             inherit_env: Vec::new(),
             approval: Approval::default(),
+            approval_strict: false,
             lock: None,
             audit: None,
             join: None,
@@ -263,6 +268,9 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     }
     if let Some(approval) = fields.take(&["approval"], report).and_then(|field| field.word(report)) {
         settings.approval = approval;
+    }
+    if let Some(strict) = fields.take(&["approvalStrict"], report).and_then(|field| field.flag(report)) {
+        settings.approval_strict = strict;
     }
     if let Some(field) = fields.take(&["lock"], report) {
         settings.lock = approval::lock(&field, report);

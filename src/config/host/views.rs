@@ -107,6 +107,12 @@ impl View {
         let selects = include.is_some() || !exclude.is_empty() || *read_only != ReadOnly::No;
         !selects && prompts.is_none() && resources.is_none() && tools.is_empty()
     }
+
+    /// Reports whether it shows tools by what is said of them.
+    pub(crate) fn reads_hints(&self) -> bool {
+        let mut selectors = self.include.iter().flatten().chain(&self.exclude);
+        self.read_only != ReadOnly::No || selectors.any(|selector| matches!(selector, Selector::Hint(_)))
+    }
 }
 
 /// Reports whether a view may have this name.

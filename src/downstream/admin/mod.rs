@@ -1,8 +1,9 @@
 //! The status socket: a daemon's local socket for reports, reloads, logins, and clients of the same user, and the lock
 //! that keeps two daemons off one address (`docs/hazards.md` H83, H94).
 //!
-//! A request is one line: `status`, `owners`, `asks`, `reload`, `forget SERVER`, or the JSON of a decision or of a
-//! [`SignIn`]; one line of JSON answers it (`replies.rs`). A line that introduces a client (`client.rs`) is followed by MCP. **Invariant:** only the
+//! A request is one line: `status`, `owners`, `asks`, `reload`, `forget SERVER`, `needs JSON`, or the JSON of a decision
+//! or of a [`SignIn`]; one line of JSON answers it (`replies.rs`). A line that introduces a client (`client.rs`) is
+//! followed by MCP. **Invariant:** only the
 //! user who runs the daemon gets an answer, and no request carries a config: it changes only through that user's files.
 
 mod asks;
@@ -49,6 +50,7 @@ pub use self::replies::{
 use self::unix as platform;
 use crate::hex;
 use crate::manager::Reload;
+pub use crate::manager::{Need, Needed};
 pub use crate::router::Gauges;
 use crate::router::Router;
 
@@ -198,6 +200,7 @@ impl StatusSocket {
                 request if request.starts_with(FORGET) => {
                     replies::line_of(&forgotten(router, &request[FORGET.len()..]))
                 }
+                request if request.starts_with(NEEDS) => replies::line_of(&needed(router, &request[NEEDS.len()..])),
                 request => match (serde_json::from_slice(request), serde_json::from_slice::<asks::Decision>(request)) {
                     (Ok(request), _) => replies::line_of(&sign_in(request).await),
                     (_, Ok(decision)) => replies::line_of(&decision.record(router)),
@@ -337,9 +340,9 @@ pub async fn sign_in<T: DeserializeOwned>(port: Option<u16>, request: &SignIn) -
     replies::read(&answer).map_err(AskError::Strange)
 }
 
+const NEEDS: &[u8] = b"needs ";
 const FORGET: &[u8] = b"forget ";
-const UNKNOWN: &str =
-    "unknown request; expected status, owners, asks, reload, forget SERVER, a decision, or a sign-in request";
+const UNKNOWN: &str = "unknown request; expected status, owners, asks, reload, forget SERVER, needs JSON, a decision, or a sign-in request";
 
 /// Makes a daemon forget which kinds of questions a server has asked its clients. Without a port, asks the only daemon.
 ///
@@ -348,6 +351,38 @@ const UNKNOWN: &str =
 pub async fn forget(port: Option<u16>, server: &str) -> Result<Result<AsksForgotten, Refused>, AskError> {
     let answer = platform::ask(&platform::directories(), port, &format!("forget {server}")).await?;
     replies::read(&answer).map_err(AskError::Strange)
+}
+
+/// The request `needs`: whether tools can be called.
+#[derive(Debug, serde::Deserialize, Serialize)]
+struct Needs {
+    tools: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    view: Option<String>,
+}
+
+/// Asks a daemon whether tools can be called in a view; without one, in that of clients that choose none. It calls
+/// nothing. Without a port, asks the only daemon.
+///
+/// # Errors
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
+pub async fn needs(
+    port: Option<u16>,
+    tools: &[String],
+    view: Option<&str>,
+) -> Result<Result<Vec<Needed>, Refused>, AskError> {
+    let request = replies::line(&Needs { tools: tools.to_vec(), view: view.map(str::to_owned) });
+    let answer = platform::ask(&platform::directories(), port, &format!("needs {request}")).await?;
+    replies::read(&answer).map_err(AskError::Strange)
+}
+
+fn needed(router: &Router, request: &[u8]) -> Result<Vec<Needed>, Refused> {
+    let Ok(Needs { tools, view }) = serde_json::from_slice(request) else { return Err(Refused::because(UNKNOWN)) };
+    let unknown = |views: Vec<String>| {
+        let view = view.as_deref().unwrap_or_default();
+        Refused::unknown(format!("no view {view:?}; there are: {}", views.join(", ")))
+    };
+    router.manager().needed(&tools, view.as_deref()).map_err(unknown)
 }
 
 fn forgotten(router: &Router, name: &[u8]) -> Result<AsksForgotten, Refused> {

@@ -43,4 +43,5 @@ mod support;
 #[cfg(feature = "server")]
 mod tasks;
 mod valid;
+mod views;
 mod whole;

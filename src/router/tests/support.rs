@@ -14,25 +14,25 @@ use crate::in_process::{InProcess, Invocation};
 use crate::manager::{Manager, Principal};
 use crate::protocol::{ErrorObject, Message, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
 use crate::router::route::OwnTool;
-use crate::router::{Abilities, Client, Mailbox, Named, Router};
+use crate::router::{Abilities, Client, Identity, Mailbox, Named, Router};
 use crate::upstream::Starter;
 
 impl Router {
     /// Makes a client without a handshake.
     pub(crate) fn admit(
         &self,
-        principal: Principal,
+        identity: impl Into<Identity>,
         revision: ProtocolVersion,
         profile: Profile,
         extensions: Option<Raw>,
     ) -> Arc<Client> {
         let abilities = Abilities { revision, profile, extensions };
-        self.0.clients.admit(principal, abilities, Named::default(), self.0.queues.account())
+        self.0.clients.admit(identity, abilities, Named::default(), self.0.queues.account())
     }
 
     /// The client that sends a request with these `clientCapabilities` and says nothing more of itself.
-    pub(crate) fn modern(&self, principal: Principal, capabilities: &Raw) -> Result<Arc<Client>, ErrorObject> {
-        self.0.pool.get(principal, capabilities, None)
+    pub(crate) fn modern(&self, identity: impl Into<Identity>, capabilities: &Raw) -> Result<Arc<Client>, ErrorObject> {
+        self.0.pool.get(identity, capabilities, None)
     }
 
     /// A mailbox for one modern request, with the level of log lines that it wants.

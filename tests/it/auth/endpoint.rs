@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mcp_host::config::{Config, HostAuth, HostOAuth, HostSettings, Remote, Server, Transport};
+use mcp_host::config::{Config, HostAuth, HostOAuth, HostSettings, Remote, Server, Syntax, Transport, Vars, parse_str};
 use mcp_host::{Host, StateName};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
@@ -33,11 +33,15 @@ impl Key {
     }
 
     fn token(&self, issuer: &str, audience: &str, scope: &str) -> String {
+        self.token_with(issuer, audience, &json!({ "sub": "ada", "scope": scope }))
+    }
+
+    /// Returns a token with more claims.
+    fn token_with(&self, issuer: &str, audience: &str, more: &Value) -> String {
         let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
         let header = json!({ "alg": "ES256", "typ": "at+jwt", "kid": "one" });
-        let claims = json!({
-            "iss": issuer, "aud": audience, "sub": "ada", "client_id": "host", "scope": scope, "exp": now + 60,
-        });
+        let mut claims = json!({ "iss": issuer, "aud": audience, "client_id": "host", "exp": now + 60 });
+        claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let text = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string())).join(".");
         let signature = self.0.sign(&SystemRandom::new(), text.as_bytes()).unwrap();
         format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
@@ -74,11 +78,15 @@ async fn issuer(key: &Arc<Key>) -> Site {
 
 /// An endpoint that requires tokens of this issuer, and its address.
 async fn endpoint(issuer: &str) -> (Host, String) {
+    endpoint_of(HostSettings::default(), issuer).await
+}
+
+async fn endpoint_of(settings: HostSettings, issuer: &str) -> (Host, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://127.0.0.1:{}/mcp", listener.local_addr().unwrap().port());
     let mut oauth = HostOAuth::new(issuer, &url).unwrap();
     oauth.scopes = vec!["mcp".to_owned()];
-    let settings = HostSettings::default().auth(HostAuth::OAuth(Box::new(oauth)));
+    let settings = settings.auth(HostAuth::OAuth(Box::new(oauth)));
     let host = Host::builder().config(Config { host: settings, ..Config::default() }).start().await.unwrap();
     let serving = host.open_http(listener).unwrap();
     tokio::spawn(serving.serve());
@@ -159,4 +167,54 @@ async fn a_host_signs_in_at_another() {
     assert_eq!((host.status()[0].state, user.prompts()), (StateName::Connected, 1), "{:?}", host.status());
     host.shutdown().await;
     endpoint.shutdown().await;
+}
+
+/// Lists tools at a path of the endpoint, and returns the status.
+async fn list_at(url: &str, token: &str) -> String {
+    let (authority, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let meta = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "c", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {} });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": { "_meta": meta } }).to_string();
+    let mut stream = TcpStream::connect(authority).await.unwrap();
+    let request = format!(
+        "POST /{path} HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n\
+         MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer.split(' ').nth(1).unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_view_is_for_those_whose_token_says_so() {
+    let key = Arc::new(Key::new());
+    let issuer = issuer(&key).await;
+    let ada = format!("{}#ada", issuer.url);
+    let text = json!({ "mcpServers": {}, "host": { "views": {
+        "dev": { "for": ["claim:groups=dev"] }, "ops": { "for": ["scope:ops", "claim:role=ops"] },
+        "ada": { "for": [ada] }, "open": {} } } });
+    let config = parse_str(&text.to_string(), Syntax::Json, "test.json", &Vars::default()).unwrap();
+    let (host, url) = endpoint_of(config.host, &issuer.url).await;
+    let views = ["dev", "ops", "ada", "open", "none"];
+    for (claims, allowed) in [
+        (json!({ "sub": "bob", "scope": "mcp" }), &["open"][..]),
+        (json!({ "sub": "bob", "scope": "mcp", "groups": ["x", "dev"] }), &["dev", "open"]),
+        (json!({ "sub": "bob", "scope": "mcp", "groups": "dev" }), &["dev", "open"]),
+        (json!({ "sub": "bob", "scope": "mcp", "groups": ["developers"] }), &["open"]),
+        (json!({ "sub": "bob", "scope": "mcp ops" }), &["ops", "open"]),
+        (json!({ "sub": "bob", "scope": "mcp", "role": "ops" }), &["ops", "open"]),
+        (json!({ "sub": "ada", "scope": "mcp" }), &["ada", "open"]),
+    ] {
+        let token = key.token_with(&issuer.url, &url, &claims);
+        for view in views {
+            let wanted = if allowed.contains(&view) { "200" } else { "404" };
+            assert_eq!(list_at(&format!("{url}/{view}"), &token).await, wanted, "{view} {claims}");
+        }
+        assert_eq!(list_at(&url, &token).await, "200", "{claims}");
+    }
+    host.shutdown().await;
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod clients;
+mod needs;
 mod status;
 #[cfg(target_os = "linux")]
 mod terminal;

@@ -10,6 +10,7 @@ mod losses;
 mod once;
 mod shut;
 mod start;
+mod views;
 mod who;
 
 use std::path::{Path, PathBuf};

@@ -7,12 +7,12 @@ use mcp_host::config::{LoadRequest, load};
 use mcp_host::{Config, Host};
 use serde_json::{Value, json};
 
-use super::{WAYS, Way, World, act, call, tools, until_waiting};
+use super::{SERVER, WAYS, Way, World, act, call, tools, until_waiting};
 use crate::reload::program::mcp_host;
 
 impl World {
     /// Writes the config into a file of its own folder, as in a repository.
-    fn keep_config(&self, approval: &str, more: &Value) {
+    pub(super) fn keep_config(&self, approval: &str, more: &Value) {
         self.put("mcp.json", &self.config(approval, more));
     }
 
@@ -25,7 +25,7 @@ impl World {
     }
 
     /// Runs the program in the repository, as a colleague with this home.
-    async fn run(&self, home: &Path, args: &[&str]) -> String {
+    pub(super) async fn run(&self, home: &Path, args: &[&str]) -> String {
         let file = self.path("mcp.json");
         let mut command = mcp_host(home, args);
         command.args(["--config", file.to_str().unwrap()]);
@@ -43,13 +43,13 @@ impl World {
     }
 }
 
-fn told(description: &str) -> Value {
+pub(super) fn told(description: &str) -> Value {
     let mut tool = act();
     tool["description"] = json!(description);
     tool
 }
 
-fn other(name: &str) -> Value {
+pub(super) fn other(name: &str) -> Value {
     let mut tool = act();
     tool["name"] = json!(name);
     tool
@@ -231,4 +231,35 @@ async fn h93_the_lock_of_a_project_is_approved_with_it() {
     let (exit, shown) = run(&["approve"]);
     assert_eq!(exit, 6);
     assert!(shown.contains("! mcp-host.lock says which definitions are approved: 2, "), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h93_a_new_lock_approves_no_server_that_is_disabled_or_has_changed_meanwhile() {
+    let world = World::new(Way::Stdio).await;
+    let home = world.folder.path();
+    let mut config: Value = serde_json::from_str(&world.config("warn", &json!({}))).unwrap();
+    let servers = config["mcpServers"].as_object_mut().unwrap();
+    let mut off = servers["it"].clone();
+    off["disabled"] = json!(true);
+    servers.insert("off".to_owned(), off);
+    // This server writes another entry for itself while it starts.
+    let script = format!("cp \"$0/after.json\" \"$0/mcp-host.json\"\n{SERVER}");
+    servers.insert("swap".to_owned(), json!({ "command": "sh", "args": ["-c", script, home] }));
+    world.put("mcp-host.json", &config.to_string());
+    config["mcpServers"]["swap"]["env"] = json!({ "MORE": "1" });
+    world.put("after.json", &config.to_string());
+    let run = |args: &[&str]| {
+        let output = mcp_host(home, args).output().unwrap();
+        let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+        (output.status.code().unwrap(), text)
+    };
+    for name in ["it", "swap"] {
+        let (exit, said) = run(&["approve", name, "--yes"]);
+        assert_eq!(exit, 0, "{said}");
+    }
+    let (exit, said) = run(&["lock"]);
+    assert_eq!(exit, 0, "{said}");
+    let (exit, shown) = run(&["approve"]);
+    let waits = |name: &str| shown.contains(&format!("server `{name}` of "));
+    assert_eq!((exit, ["it", "off", "swap"].map(waits)), (6, [false, true, true]), "{shown}");
 }

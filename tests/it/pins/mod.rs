@@ -11,7 +11,10 @@ use mcp_host::pins::{Class, What};
 use mcp_host::{Event, Host, StateName};
 use serde_json::{Value, json};
 
+mod hints;
 mod lock;
+mod program;
+mod strict;
 
 use crate::auth::site::{Asked, Site, Told};
 use crate::reload::until;

@@ -80,11 +80,19 @@ fn blocks(language: &str) -> Vec<(String, String)> {
     of_it.map(|block| (block.before, block.text)).collect()
 }
 
-/// Returns the blocks of these languages, in reading order.
+/// Returns the blocks of these languages, and those that the reader saves as a file, in reading order.
 #[cfg(target_os = "linux")]
-fn blocks_in_order(languages: &[&str]) -> Vec<(String, String)> {
-    let of_them = all_blocks().into_iter().filter(|block| languages.contains(&block.language.as_str()));
-    of_them.map(|block| (block.language, block.text)).collect()
+fn blocks_in_order(languages: &[&str]) -> Vec<Block> {
+    let is_one = |block: &Block| languages.contains(&block.language.as_str()) || block.file().is_some();
+    all_blocks().into_iter().filter(is_one).collect()
+}
+
+impl Block {
+    /// Returns the name of the file as which the reader saves it.
+    fn file(&self) -> Option<&str> {
+        let before = Some(&self.before).filter(|_| self.language == "json")?;
+        before.strip_prefix("Save this as `")?.strip_suffix("`:")
+    }
 }
 
 fn parse(text: &str, syntax: Syntax) -> Config {
@@ -130,6 +138,16 @@ fn the_config_shown_is_one() {
     assert_eq!(config.servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>(), ["files", "github"]);
     assert!(config.notes.is_empty(), "{:?}", config.notes);
     assert!(config.servers.iter().all(|server| server.unusable.is_none()), "{:?}", config.servers);
+}
+
+#[test]
+fn what_readers_save_are_whole_configs() {
+    let saved: Vec<Block> = all_blocks().into_iter().filter(|block| block.file().is_some()).collect();
+    assert!(saved.len() >= 4);
+    for block in saved {
+        let config = parse(&block.text, Syntax::Json);
+        assert!(config.notes.is_empty(), "{:?}: {:?}", block.file(), config.notes);
+    }
 }
 
 #[test]

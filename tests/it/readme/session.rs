@@ -124,7 +124,7 @@ impl Reader {
 
     /// Starts a daemon at a free port in place of the previous one, and returns its output until it waits for clients.
     fn serve(&mut self, line: &str) -> String {
-        self.daemon = None;
+        (self.daemon, self.code) = (None, 0);
         let mut command = self.shell(&format!("exec {line} --listen 127.0.0.1:0 2>&1"));
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let out = child.stdout.take().unwrap();
@@ -201,8 +201,14 @@ fn every_command_of_the_guide_does_what_is_shown() {
     let mut reader = Reader::new();
     let mut elsewhere = vec![false; ELSEWHERE.len()];
     let mut ran = 0;
-    for (language, block) in super::blocks_in_order(&["console", "sh"]) {
-        for (command, shown) in commands(&language, &block) {
+    for block in super::blocks_in_order(&["console", "sh"]) {
+        if let Some(name) = block.file() {
+            let file = reader.home.path().join(name);
+            std::fs::write(&file, &block.text).unwrap();
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+            continue;
+        }
+        for (command, shown) in commands(&block.language, &block.text) {
             if let Some(at) = ELSEWHERE.iter().position(|(begin, _)| command.starts_with(begin)) {
                 elsewhere[at] = true;
                 continue;

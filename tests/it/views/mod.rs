@@ -80,6 +80,10 @@ fn server(name: &'static str, tools: &[(&str, bool)], uri: &'static str) -> InPr
 async fn start(config: Config) -> (Host, SocketAddr) {
     let code = server("code", &[("get", true), ("search", false), ("delete_all", false)], "file:///a");
     let db = server("db", &[("read", true), ("write", false)], "table:x");
+    start_with(config, code, db).await
+}
+
+async fn start_with(config: Config, code: InProcess, db: InProcess) -> (Host, SocketAddr) {
     let host = Host::builder().config(config).in_process("code", code).in_process("db", db).start().await.unwrap();
     host.settled().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -210,6 +214,41 @@ async fn instructions_and_subscriptions_stay_within_the_view() {
     let outside = client.ask("resources/subscribe", json!({ "uri": "code+file:///a" })).await;
     let unknown = client.ask("resources/subscribe", json!({ "uri": "zzde+file:///a" })).await;
     assert_eq!(error(&outside, "code+file"), error(&unknown, "zzde+file"));
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_logged_and_completed_outside_of_a_view_is_not_heard_inside() {
+    let loud = |call: Invocation| {
+        async move {
+            call.log("error", json!("from code").into()).await;
+            call.notify(Method::LogMessage, json!({ "level": "error", "data": "of nobody" }).into()).await;
+            Ok(json!({ "content": [] }).into())
+        }
+        .boxed()
+    };
+    let tool = json!({ "name": "loud", "inputSchema": { "type": "object" } });
+    let code = server("code", &[], "file:///a").tool(tool.into(), loud);
+    let db = server("db", &[("read", true)], "table:x");
+    let (host, to) = start_with(config(&settings()), code, db).await;
+    let mut inside = Client::enter(&host, to, Transport::Sse, "2025-11-25", "/data").await;
+    let mut outside = Client::enter(&host, to, Transport::Sse, "2025-11-25", "").await;
+    for client in [&mut inside, &mut outside] {
+        assert_eq!(client.ask("logging/setLevel", json!({ "level": "debug" })).await["result"], json!({}));
+        client.ask("tools/call", json!({ "name": "db__read", "arguments": { "org": "o" } })).await;
+    }
+    outside.ask("tools/call", json!({ "name": "code__loud", "arguments": {} })).await;
+    assert!(outside.heard.contains("from code"), "{}", outside.heard);
+    // What was sent before this answer was heard before it.
+    inside.ask("ping", json!({})).await;
+    assert!(!inside.heard.contains("from code") && !inside.heard.contains("of nobody"), "{}", inside.heard);
+    let complete =
+        |uri: &str| json!({ "ref": { "type": "ref/resource", "uri": uri }, "argument": { "name": "a", "value": "" } });
+    let shown = inside.ask("completion/complete", complete("db+table:x")).await;
+    assert_eq!(shown["result"]["completion"]["values"], json!(["x"]), "{shown}");
+    let hidden = inside.ask("completion/complete", complete("code+file:///a")).await;
+    let unknown = inside.ask("completion/complete", complete("zzde+file:///a")).await;
+    assert_eq!(error(&hidden, "code+file"), error(&unknown, "zzde+file"));
     host.shutdown().await;
 }
 

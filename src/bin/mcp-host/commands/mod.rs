@@ -15,6 +15,7 @@ mod list;
 mod lock;
 mod login;
 mod logout;
+mod needs;
 mod policy;
 mod prompt;
 mod read;
@@ -57,6 +58,7 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
     match command {
         Command::Check(args) if args.connect => Box::pin(connect::run(&args, common, output)).await,
         Command::Check(args) if args.locked => Box::pin(lock::check(&args, common, output)).await,
+        Command::Check(args) if !args.needs.is_empty() => Box::pin(needs::run(&args, common, output)).await,
         Command::Check(args) => check::run(&args, common, output),
         Command::Tools(args) => Box::pin(tools::run(&args, common, output)).await,
         Command::Resources(args) => Box::pin(list::run(list::Kind::Resources, &args, common, output)).await,

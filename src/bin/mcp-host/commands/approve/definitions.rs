@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use mcp_host::config::Server;
+use mcp_host::config::{Approval, Config, Server};
 use mcp_host::pins::{self, DefinitionChange, Pins, Waiting, What};
 use serde::Serialize;
 
@@ -31,13 +31,14 @@ impl Item<'_> {
 /// Returns what waits at these servers, of all in the config, as far as the names match `glob`; and notes about servers
 /// with a lock, which decides in the user's place.
 pub(super) async fn of<'a>(
-    all: &[Server],
+    config: &'a Config,
     servers: impl Iterator<Item = &'a Server>,
     state: &Path,
     glob: Option<&str>,
 ) -> Result<(Vec<Item<'a>>, Vec<String>), Failure> {
     // A tool may pretend to be one of a server that is not asked about.
-    let waiting = Pins::of(state).waiting(all).await.map_err(failed)?;
+    let is_strict = config.host.approval_strict && config.host.approval != Approval::Off;
+    let waiting = Pins::of(state).strict(is_strict).waiting(&config.servers).await.map_err(failed)?;
     let (locked, servers): (Vec<&Server>, Vec<&Server>) = servers.partition(|server| server.locked.is_some());
     let note = |server: &&Server| {
         let count = waiting.iter().filter(|shown| shown.server == server.name).count();

@@ -67,7 +67,7 @@ pub(crate) async fn run(args: &Approve, common: &Common, output: &Output) -> Res
     let mut certificates = certificates::of(plan.config.servers.iter().filter(wanted), &kept)?;
     let glob = args.tool.as_deref();
     let (mut definitions, notes) =
-        definitions::of(&plan.config.servers, plan.config.servers.iter().filter(wanted), &directory, glob).await?;
+        definitions::of(&plan.config, plan.config.servers.iter().filter(wanted), &directory, glob).await?;
     notes.iter().for_each(|note| output.remark(note));
     if waiting.is_empty() && certificates.is_empty() && definitions.is_empty() {
         if !notes.is_empty() {
@@ -136,7 +136,8 @@ async fn revoke<'a>(
     output: &Output,
 ) -> Result<Exit, Failure> {
     let count = definitions::revoke(servers, &directory()?, args.tool.as_deref()).await?;
-    output.remark(&format!("{} wait for approval again", text::count(count, "definition")));
+    let verb = if count == 1 { "waits" } else { "wait" };
+    output.remark(&format!("{} {verb} for approval again", text::count(count, "definition")));
     Ok(Exit::Ok)
 }
 

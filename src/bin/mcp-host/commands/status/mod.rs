@@ -111,7 +111,11 @@ fn cells(row: &Row) -> [Cell; 8] {
 /// Returns a line for each server that lists what was not approved.
 fn unapproved(servers: &[Row]) -> Vec<String> {
     let line = |row: &Row| {
-        let withheld = if row.withheld > 0 { ", which clients do not see" } else { "" };
+        let withheld = match row.withheld {
+            0 => String::new(),
+            all if all == row.changed.len() as u64 => ", which clients do not see".to_owned(),
+            some => format!(", {some} of which clients do not see"),
+        };
         let count = text::count(row.changed.len(), "definition");
         let name = text::line(&row.name);
         format!("{name}: {count} new or changed since approved{withheld}: mcp-host approve {}", quoted(&row.name))

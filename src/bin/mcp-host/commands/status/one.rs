@@ -66,7 +66,8 @@ fn lines(row: &Row, paint: Paint) -> Vec<String> {
         say("dropped", vec![dropped], Tone::Plain);
     }
     say("problems", row.problems.clone(), Tone::Warn);
-    say(if row.withheld > 0 { "withheld" } else { "not approved" }, row.changed.clone(), Tone::Warn);
+    let are_all_withheld = row.withheld == row.changed.len() as u64;
+    say(if are_all_withheld { "withheld" } else { "not approved" }, row.changed.clone(), Tone::Warn);
     if !row.changed.is_empty() {
         say("to see how", vec![format!("mcp-host approve {}", quoted(&row.name))], Tone::Plain);
     }
