@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -47,11 +47,20 @@ pub(crate) struct Begun<'a> {
     pub(crate) params: Option<&'a Raw>,
     /// Filled in while the request is routed.
     pub(crate) subject: Arc<Subject>,
+    /// Why the host makes the call for a client that made another one: `fallback`; `None` if the client made it.
+    pub(crate) via: Option<&'static str>,
 }
 
-/// The server that a request went to, and what it named there (its target); empty until the request is routed.
+/// What becomes known of a call while it is made.
 #[derive(Debug, Default)]
-pub(crate) struct Subject(OnceLock<At>);
+pub(crate) struct Subject {
+    /// The server that it went to, and what it named there (its target); empty until it is routed.
+    at: OnceLock<At>,
+    /// Whether its answer was given before, and kept.
+    is_kept: AtomicBool,
+    /// How and when it ended, if its client gets another answer.
+    ended: OnceLock<(Answered, Instant)>,
+}
 
 /// A server, and the target of a request there.
 #[derive(Debug)]
@@ -68,7 +77,17 @@ impl Subject {
     /// Records the server and target of the request. Only the first call has an effect.
     pub(crate) fn is(&self, server: &Arc<str>, target: &Arc<str>, scrubber: &Arc<Scrubber>) {
         let at = At { server: server.clone(), target: target.clone(), scrubber: scrubber.clone() };
-        let _ = self.0.set(at);
+        let _ = self.at.set(at);
+    }
+
+    /// Records that its answer was given before, and kept.
+    pub(crate) fn was_kept(&self) {
+        self.is_kept.store(true, Ordering::Relaxed);
+    }
+
+    /// Records how the call ended, since its client gets another answer. Only the first call has an effect.
+    pub(crate) fn ended(&self, answered: &Answered) {
+        let _ = self.ended.set((answered.clone(), Instant::now()));
     }
 }
 
@@ -87,6 +106,8 @@ pub(crate) struct Ended<'a> {
     pub(crate) took: Duration,
     /// The server and target, if the call was routed.
     pub(crate) at: Option<&'a At>,
+    /// Whether the answer was given before, and kept.
+    pub(crate) cached: bool,
 }
 
 /// How a call ends.
@@ -229,6 +250,13 @@ impl Observed<'_> {
         self.close(answered);
     }
 
+    /// Makes it a call that the host makes for a client's, which is counted already.
+    pub(crate) fn uncounted(self) -> Self {
+        let mut call = self;
+        call.observer = None;
+        call
+    }
+
     fn close(&mut self, answered: Option<&Answered>) {
         if let Some(observer) = self.observer.take() {
             observer.count(answered);
@@ -247,6 +275,8 @@ impl Drop for Observed<'_> {
 
 impl Told {
     fn end(self, answered: Option<&Answered>) {
+        let ended = self.subject.ended.get();
+        let answered = ended.map(|(own, _)| own).or(answered);
         let (end, bytes_out) = match answered {
             Some(Ok(result)) => (End::of_result(result), result.as_bytes().len()),
             Some(Err(NoResult::Error(error))) => {
@@ -261,8 +291,10 @@ impl Told {
             Some(Err(NoResult::Error(error))) => (None, Some(error.code)),
             Some(Ok(_)) | None => (None, None),
         };
-        let (bytes_in, took, at) = (self.bytes_in, self.begun.elapsed(), self.subject.0.get());
-        let ended = Ended { end, kind, code, bytes_in, bytes_out, took, at };
+        let took = ended.map_or_else(Instant::now, |(_, at)| *at).saturating_duration_since(self.begun);
+        let (bytes_in, at) = (self.bytes_in, self.subject.at.get());
+        let cached = self.subject.is_kept.load(Ordering::Relaxed);
+        let ended = Ended { end, kind, code, bytes_in, bytes_out, took, at, cached };
         self.pending.into_iter().for_each(|pending| pending.end(&ended));
     }
 }
@@ -317,7 +349,7 @@ mod tests {
     fn begin<'a>(observer: &'a Observer, method: &Method) -> Result<Observed<'a>, Failed> {
         let params = Raw::trusted(r#"{"name":"x"}"#.into());
         let subject = Arc::default();
-        let about = || Begun { principal: "p", client: None, method, params: Some(&params), subject };
+        let about = || Begun { principal: "p", client: None, method, params: Some(&params), subject, via: None };
         observer.begin(method, about)
     }
 

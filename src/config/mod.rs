@@ -16,6 +16,7 @@ mod contents;
 mod credentials;
 mod dialect;
 mod expand;
+mod fallback;
 mod fields;
 mod habits;
 mod helper;
@@ -60,12 +61,13 @@ use url::Url;
 
 pub use self::contents::Contents;
 pub(crate) use self::contents::Watcher;
+pub use self::fallback::{BadPattern, Fallback, FallbackOn};
 pub use self::helper::Helper;
 pub(crate) use self::helper::is_own_header;
 pub(crate) use self::host::ALL_VIEW;
 pub use self::host::{
-    Approval, Audience, Audit, BearerClient, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, ReadOnly,
-    SecretKey, Secrets, StoreKind, View,
+    AnswerCache, Approval, Audience, Audit, BearerClient, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits,
+    ReadOnly, SecretKey, Secrets, StoreKind, View,
 };
 pub(crate) use self::inherit::passes as inherits;
 #[cfg(feature = "keyring")]

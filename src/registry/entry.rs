@@ -12,7 +12,9 @@ use sha2::{Digest as _, Sha256};
 use super::compiled::{Schema, SchemaOf, Why, compile};
 use super::edit::ArgumentEdit;
 use super::header::{self, ParamHeader};
+use super::hints;
 use super::offer::{Definition, List};
+use super::pin::Pin;
 use crate::exposed::{UriMode, exposed_uri};
 use crate::name::ServerName;
 use crate::protocol::Raw;
@@ -130,6 +132,23 @@ impl Entry {
             self.write(&mut text);
             Raw::trusted(text.into())
         })
+    }
+
+    /// Reports whether the tool is said to only read, by the config or by its server.
+    pub(crate) fn is_read_only(&self) -> bool {
+        hints::said(self.definition()).read_only_hint == Some(true)
+    }
+
+    /// Reports whether both are the same tool of the same server.
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        self.server() == other.server() && self.raw_name() == other.raw_name()
+    }
+
+    /// Reports whether results of another tool can stand for those of this one: a client may check them against the
+    /// output schema of this one.
+    pub(crate) fn can_be_replaced_by(&self, other: Option<&Self>) -> bool {
+        let schema = |entry: &Self| entry.definition().member("outputSchema").map(|schema| Pin::of(&schema, &[]));
+        schema(self).is_none_or(|own| other.and_then(schema) == Some(own))
     }
 
     /// Reports whether a schema of it is compiled.

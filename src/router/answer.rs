@@ -116,7 +116,6 @@ impl Failure {
     }
 
     /// The arguments do not fit the tool's schema.
-    #[cfg(any(feature = "validate", test))]
     pub(super) fn invalid_arguments(name: &str, errors: Vec<FieldError>, said: &str) -> Self {
         let text = format!("did not get the call: the arguments of {} are wrong: {said}", Theirs(name));
         Self { errors: errors.into(), ..Self::new(Kind::InvalidArguments, text) }

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::background::Background;
 use super::call::Forwarder;
 use super::clients::Clients;
+use super::fallback::Fallbacks;
 use super::find::Routes;
 use super::finish::Finish;
 use super::gauges::Meter;
@@ -23,6 +24,7 @@ use super::subscribe::Listens;
 use super::tasks::{self, Tasks};
 use super::{Inner, Router};
 use crate::manager::{Manager, News};
+use crate::observe::Observer;
 use crate::protocol::Raw;
 use crate::queues::Queues;
 
@@ -65,6 +67,7 @@ impl Router {
             invitations: Invitations { connector: connector.clone(), sealer: sealer.clone() },
             sealer,
             finish: finish.clone(),
+            joined: Arc::default(),
         });
         let listens = Arc::new(Listens {
             manager: manager.clone(),
@@ -85,13 +88,22 @@ impl Router {
             doors: Default::default(),
         };
         let listings = Listings { manager: manager.clone(), finish: finish.clone(), background: background.clone() };
-        let observer = Arc::default();
+        let observer = Arc::<Observer>::default();
+        let fallbacks = Fallbacks {
+            manager: manager.clone(),
+            routes: routes.clone(),
+            tasks: tasks.clone(),
+            calls: calls.clone(),
+            observer: observer.clone(),
+            told: Default::default(),
+        };
         let router = Self(Arc::new(Inner {
             manager,
             clients,
             pool,
             routes,
             calls,
+            fallbacks,
             tasks,
             listings,
             listens,
