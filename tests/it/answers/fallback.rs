@@ -8,22 +8,26 @@ use futures_util::FutureExt as _;
 use mcp_host::in_process::InProcess;
 use mcp_host::{CallResult, Host};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::{Seen, config, said, server, tool, until};
 
-/// A server that tells how often it was called, and with what.
-fn backup(calls: &Arc<AtomicUsize>) -> InProcess {
+/// A server that tells how often it was called, and with what. A call with `wait` waits until its progress was heard.
+fn backup(calls: &Arc<AtomicUsize>, heard: &Arc<Notify>) -> InProcess {
     let mut server = InProcess::new("b", "1");
     for (name, more) in [
         ("get", json!({})),
         ("put", json!({})),
         ("shaped", json!({ "outputSchema": { "type": "object", "properties": { "a": {} } } })),
     ] {
-        let calls = calls.clone();
+        let (calls, heard) = (calls.clone(), heard.clone());
         server = server.tool(tool(name, &more), move |call| {
-            let count = calls.fetch_add(1, Ordering::SeqCst) + 1;
+            let (count, heard) = (calls.fetch_add(1, Ordering::SeqCst) + 1, heard.clone());
             async move {
                 call.progress(1.0, None, "backup").await;
+                if call.arguments.member("wait").is_some() {
+                    heard.notified().await;
+                }
                 Ok(said(&format!("backup {count} {}", call.arguments)))
             }
             .boxed()
@@ -36,17 +40,18 @@ struct Stage {
     host: Host,
     seen: Arc<Seen>,
     calls: Arc<AtomicUsize>,
+    heard: Arc<Notify>,
 }
 
 impl Stage {
     async fn of(tools: &Value, more: &Value) -> Self {
-        let (seen, calls) = (Arc::<Seen>::default(), Arc::<AtomicUsize>::default());
+        let (seen, calls, heard) = (Arc::<Seen>::default(), Arc::<AtomicUsize>::default(), Arc::<Notify>::default());
         let mut settings = json!({ "views": { "all": { "tools": tools } } });
         settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let builder = Host::builder().config(config(&settings)).in_process("it", server(&seen));
-        let host = builder.in_process("b", backup(&calls)).start().await.unwrap();
+        let host = builder.in_process("b", backup(&calls, &heard)).start().await.unwrap();
         host.settled().await;
-        Self { host, seen, calls }
+        Self { host, seen, calls, heard }
     }
 
     fn calls(&self) -> usize {
@@ -110,9 +115,9 @@ async fn there_is_one_step_only() {
     };
     let two = InProcess::new("it", "1").tool(tool("fail", &json!({})), fails("first"));
     let two = two.tool(tool("fail2", &json!({})), fails("second"));
-    let calls = Arc::<AtomicUsize>::default();
+    let (calls, heard) = (Arc::<AtomicUsize>::default(), Arc::<Notify>::default());
     let config = config(&json!({ "views": { "all": { "tools": tools } } }));
-    let builder = Host::builder().config(config).in_process("it", two).in_process("b", backup(&calls));
+    let builder = Host::builder().config(config).in_process("it", two).in_process("b", backup(&calls, &heard));
     let host = builder.start().await.unwrap();
     host.settled().await;
     let result = host.call_tool("it__fail", json!({})).await.unwrap();
@@ -146,9 +151,9 @@ async fn a_tool_with_another_output_schema_is_no_fallback_and_status_says_so() {
     for name in ["one", "two", "three"] {
         server = server.tool(tool(name, &shaped), fails);
     }
-    let calls = Arc::<AtomicUsize>::default();
+    let (calls, heard) = (Arc::<AtomicUsize>::default(), Arc::<Notify>::default());
     let config = config(&json!({ "views": { "all": { "tools": tools } } }));
-    let builder = Host::builder().config(config).in_process("it", server).in_process("b", backup(&calls));
+    let builder = Host::builder().config(config).in_process("it", server).in_process("b", backup(&calls, &heard));
     let host = builder.start().await.unwrap();
     host.settled().await;
     until(|| host.status_of("it").is_some_and(|status| status.problems.len() == 3)).await;
@@ -181,8 +186,8 @@ async fn a_server_that_is_down_or_full_is_replaced_and_an_unknown_outcome_is_not
     let text = json!({ "mcpServers": entries }).to_string();
     let vars = mcp_host::config::Vars::from_process();
     let config = mcp_host::config::parse_str(&text, mcp_host::config::Syntax::Json, "test.json", &vars).unwrap();
-    let calls = Arc::<AtomicUsize>::default();
-    let host = Host::builder().config(config).in_process("b", backup(&calls)).start().await.unwrap();
+    let (calls, heard) = (Arc::<AtomicUsize>::default(), Arc::<Notify>::default());
+    let host = Host::builder().config(config).in_process("b", backup(&calls, &heard)).start().await.unwrap();
     host.settled().await;
     let call = |name: &str| host.call_tool(name, json!({}));
     let marked = |result: &CallResult| mark(result)["why"].clone();
@@ -238,14 +243,14 @@ async fn the_audit_has_a_line_for_each_of_both_calls_and_says_what_was_kept() {
     let tools = json!({ "it__get": { "fallback": "b__get", "cache": "1h" } });
     let more = json!({ "rates": { "server": "1/hour" }, "audit": { "file": file.to_str().unwrap() } });
     let stage = Stage::of(&tools, &more).await;
-    let told = Arc::<AtomicUsize>::default();
-    let steps = told.clone();
-    for path in ["a", "b"] {
-        let steps = steps.clone();
-        let call = stage.host.call_tool("it__get", json!({ "path": path }));
-        call.on_progress(move |_| drop(steps.fetch_add(1, Ordering::SeqCst))).await.unwrap();
-    }
-    assert_eq!(told.load(Ordering::SeqCst), 1, "progress of the other tool comes, too");
+    stage.host.call_tool("it__get", json!({})).await.unwrap();
+    let heard = stage.heard.clone();
+    let call = stage.host.call_tool("it__get", json!({ "wait": true }));
+    let call = call.on_progress(move |step| {
+        assert_eq!(step.message.as_deref(), Some("backup"));
+        heard.notify_one();
+    });
+    assert_eq!(mark(&call.await.unwrap()), why("rate_limited"));
     stage.host.shutdown().await;
     assert_eq!(
         lines(&file).await,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use mcp_host::config::{AnswerCache, Server, Stdio};
-use mcp_host::{ErrorKind, Host, Raw};
+use mcp_host::{Host, Raw};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -162,7 +162,6 @@ async fn h37_arguments_that_readers_may_take_differently_are_refused() {
     for arguments in [r#"{"path":1,"path":2}"#, r#"{"Path":1}"#, r#"{"x":{"a":1,"\u0061":2}}"#] {
         let arguments = Raw::parse(&arguments.to_owned().into()).unwrap();
         let refused = host.call_tool("it__get", arguments).await.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Answer, "{refused}");
         assert!(refused.to_string().contains("did not get the call"), "{refused}");
     }
     assert_eq!(seen.count("get"), 0);
