@@ -420,7 +420,7 @@ mod tests {
             r#"{ "*": { "cache": "1h" }, "get_*": { "cache": "1m" }, "get_me": { "cache": "5s" }, "get_it": { "title": "it" },
                  "get_now": { "cache": "0s" } }"#,
         );
-        let minutes = |minutes| Duration::from_secs(minutes * 60);
+        let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
         for (name, said) in [
             ("put", (minutes(60), false)),
             ("get_you", (minutes(1), false)),
