@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -47,14 +47,22 @@ pub(crate) struct Begun<'a> {
     pub(crate) params: Option<&'a Raw>,
     /// Filled in while the request is routed.
     pub(crate) subject: Arc<Subject>,
+    /// Why the host makes the call for a client that made another one: `fallback`; `None` if the client made it.
+    pub(crate) via: Option<&'static str>,
 }
 
-/// The server that a request went to, and what it named there (its target); empty until the request is routed. Also what
-/// rules say of the request, if there are any for it.
+/// What becomes known of a call while it is made.
 #[derive(Debug, Default)]
 pub(crate) struct Subject {
+    /// The server that it went to, and what it named there (its target); empty until it is routed.
     at: OnceLock<At>,
+    /// Whether its answer was given before, and kept.
+    is_kept: AtomicBool,
+    /// How and when it ended, if its client gets another answer.
+    ended: OnceLock<(Answered, Instant)>,
+    /// What rules say of it, if there are any for it.
     judged: OnceLock<Judged>,
+    /// What became of asking a person.
     asked: OnceLock<&'static str>,
 }
 
@@ -96,6 +104,16 @@ impl Subject {
     pub(crate) fn asked(&self, what: &'static str) {
         let _ = self.asked.set(what);
     }
+
+    /// Records that its answer was given before, and kept.
+    pub(crate) fn was_kept(&self) {
+        self.is_kept.store(true, Ordering::Relaxed);
+    }
+
+    /// Records how the call ended, since its client gets another answer. Only the first call has an effect.
+    pub(crate) fn ended(&self, answered: &Answered) {
+        let _ = self.ended.set((answered.clone(), Instant::now()));
+    }
 }
 
 /// A call that has ended.
@@ -117,6 +135,8 @@ pub(crate) struct Ended<'a> {
     pub(crate) judged: Option<&'a Judged>,
     /// What became of asking a person before it was sent: `yes`, `no`, or `nobody`; `None` if none was asked.
     pub(crate) asked: Option<&'static str>,
+    /// Whether the answer was given before, and kept.
+    pub(crate) cached: bool,
 }
 
 /// How a call ends.
@@ -259,6 +279,13 @@ impl Observed<'_> {
         self.close(answered);
     }
 
+    /// Makes it a call that the host makes for a client's, which is counted already.
+    pub(crate) fn uncounted(self) -> Self {
+        let mut call = self;
+        call.observer = None;
+        call
+    }
+
     fn close(&mut self, answered: Option<&Answered>) {
         if let Some(observer) = self.observer.take() {
             observer.count(answered);
@@ -277,6 +304,8 @@ impl Drop for Observed<'_> {
 
 impl Told {
     fn end(self, answered: Option<&Answered>) {
+        let ended = self.subject.ended.get();
+        let answered = ended.map(|(own, _)| own).or(answered);
         let (end, bytes_out) = match answered {
             Some(Ok(result)) => (End::of_result(result), result.as_bytes().len()),
             Some(Err(NoResult::Error(error))) => {
@@ -291,9 +320,11 @@ impl Told {
             Some(Err(NoResult::Error(error))) => (None, Some(error.code)),
             Some(Ok(_)) | None => (None, None),
         };
-        let (bytes_in, took, at) = (self.bytes_in, self.begun.elapsed(), self.subject.at.get());
+        let took = ended.map_or_else(Instant::now, |(_, at)| *at).saturating_duration_since(self.begun);
+        let (bytes_in, at) = (self.bytes_in, self.subject.at.get());
+        let cached = self.subject.is_kept.load(Ordering::Relaxed);
         let (judged, asked) = (self.subject.judged.get(), self.subject.asked.get().copied());
-        let ended = Ended { end, kind, code, bytes_in, bytes_out, took, at, judged, asked };
+        let ended = Ended { end, kind, code, bytes_in, bytes_out, took, at, cached, judged, asked };
         self.pending.into_iter().for_each(|pending| pending.end(&ended));
     }
 }
@@ -349,7 +380,7 @@ mod tests {
     fn begin<'a>(observer: &'a Observer, method: &Method) -> Result<Observed<'a>, Failed> {
         let params = Raw::trusted(r#"{"name":"x"}"#.into());
         let subject = Arc::default();
-        let about = || Begun { principal: "p", client: None, method, params: Some(&params), subject };
+        let about = || Begun { principal: "p", client: None, method, params: Some(&params), subject, via: None };
         observer.begin(method, about)
     }
 

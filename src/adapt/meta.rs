@@ -23,10 +23,10 @@ impl Trace {
     }
 }
 
-/// Returns the `_meta` that a client's request carries to a server: without the protocol's own keys and `baggage`, with
-/// `token` (JSON) as the progress token, and with the trace continued under our span. A related task passes only if
-/// `both_legacy`, because it has a meaning only then. `trace` is called only if the client sends a trace. Returns
-/// `None` if nothing is left.
+/// Returns the `_meta` that a client's request carries to a server: without the protocol's own keys, `baggage`, and what
+/// it says to the host's cache, with `token` (JSON) as the progress token, and with the trace continued under our span.
+/// A related task passes only if `both_legacy`, because it has a meaning only then. `trace` is called only if the
+/// client sends a trace. Returns `None` if nothing is left.
 pub(crate) fn request_meta(
     meta: Option<&Raw>,
     token: Option<&str>,
@@ -52,7 +52,7 @@ pub(crate) fn request_meta(
                 .as_ref()
                 .filter(|(_, is_valid)| *is_valid && value.get().starts_with('"'))
                 .map(|_| value.get().to_owned()),
-            "baggage" => None,
+            "baggage" | meta::CACHE => None,
             meta::RELATED_TASK if both_legacy => Some(value.get().to_owned()),
             key if key.starts_with(meta::PREFIX) => None,
             _ => Some(value.get().to_owned()),

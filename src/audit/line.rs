@@ -39,6 +39,17 @@ pub(super) struct Line {
     bytes_in: usize,
     bytes_out: usize,
     duration_ms: u64,
+    /// Whether the answer was given before, and kept (`cache`).
+    #[serde(skip_serializing_if = "is_false")]
+    cached: bool,
+    /// Why the host made the call for a client that had made another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    via: Option<&'static str>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 /// What rules say of a call.
@@ -74,6 +85,8 @@ impl Line {
             bytes_in: 0,
             bytes_out: 0,
             duration_ms: 0,
+            cached: false,
+            via: call.via,
         }
     }
 
@@ -92,6 +105,7 @@ impl Line {
         self.outcome = ended.end.word();
         self.kind = ended.kind.map(Kind::word);
         self.code = ended.code;
+        self.cached = ended.cached;
         self.bytes_in = ended.bytes_in;
         self.bytes_out = ended.bytes_out;
         self.duration_ms = u64::try_from(ended.took.as_millis()).unwrap_or(u64::MAX);

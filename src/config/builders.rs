@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    Approval, Audit, Auth, Config, Era, Helper, HostAuth, HostSettings, HostTls, Join, Limits, Manifest, Prefix, Rates,
-    Remote, Restart, Roots, Secret, Secrets, Server, Sharing, Start, Stdio, Tls, ToolSettings, Transport, Validate,
+    AnswerCache, Approval, Audit, Auth, Config, Era, Helper, HostAuth, HostSettings, HostTls, Join, Limits, Manifest,
+    Prefix, Rates, Remote, Restart, Roots, Secret, Secrets, Server, Sharing, Start, Stdio, Tls, ToolSettings,
+    Transport, Validate,
 };
 use crate::exposed::Naming;
 
@@ -319,6 +320,12 @@ impl HostSettings {
     #[must_use]
     pub fn rates(self, rates: Rates) -> Self {
         Self { rates, ..self }
+    }
+
+    /// Sets how much is kept of the answers that calls may be given again.
+    #[must_use]
+    pub fn cache(self, cache: AnswerCache) -> Self {
+        Self { cache, ..self }
     }
 
     /// Sets how clients of the endpoint authenticate.

@@ -17,6 +17,7 @@ mod contents;
 mod credentials;
 mod dialect;
 mod expand;
+mod fallback;
 mod fields;
 mod habits;
 mod helper;
@@ -62,12 +63,13 @@ use url::Url;
 pub use self::cases::{Case, Target};
 pub use self::contents::Contents;
 pub(crate) use self::contents::Watcher;
+pub use self::fallback::{BadPattern, Fallback, FallbackOn};
 pub use self::helper::Helper;
 pub(crate) use self::helper::is_own_header;
 pub(crate) use self::host::{ALL_VIEW, ClaimsRead};
 pub use self::host::{
-    Action, Approval, Audience, Audit, BearerClient, Decision, HostAuth, HostOAuth, HostSettings, HostTls, Join,
-    Limits, Matcher, Policy, PolicyMode, Proof, ReadOnly, Rule, SecretKey, Secrets, StoreKind, View,
+    Action, AnswerCache, Approval, Audience, Audit, BearerClient, Decision, HostAuth, HostOAuth, HostSettings, HostTls,
+    Join, Limits, Matcher, Policy, PolicyMode, Proof, ReadOnly, Rule, SecretKey, Secrets, StoreKind, View,
 };
 pub(crate) use self::inherit::passes as inherits;
 #[cfg(feature = "keyring")]

@@ -9,7 +9,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
+use super::fallback::Fallback;
 use super::fields::Field;
 pub(super) use super::fields::refuse_rest;
 use super::keys::keys;
@@ -100,6 +102,10 @@ layered! {
         rate: some_rate -> Option<Rate>,
         /// What is checked against its schemas.
         validate: some_validation -> Option<Validate>,
+        /// For how long an equal call gets the same answer again; 0 means never.
+        cache: some_time -> Option<Duration>,
+        /// The tool that gets a call which this one did not serve.
+        fallback: some_fallback -> Option<Fallback>,
         /// Arguments to hide, preset, rename, or describe, by the server's own names.
         arguments: arguments -> BTreeMap<String, Argument>,
     }
@@ -221,6 +227,30 @@ impl ToolRules {
         self.0.iter().any(|(_, settings)| settings.validate.is_some_and(checks))
     }
 
+    /// Returns for how long answers of the tool with this name are kept, and whether a rule says so that names the tool
+    /// exactly; `None` if no rule says anything.
+    pub(crate) fn cache_of(&self, name: &str) -> Option<(Duration, bool)> {
+        let said = self.0.iter().filter_map(|(glob, settings)| Some((glob, settings.cache?)));
+        let mut said = said.filter(|(glob, _)| glob::is_match(glob, name));
+        said.next().map(|(glob, time)| (time, is_exact(glob)))
+    }
+
+    /// Reports whether answers of any tool are kept.
+    pub(crate) fn have_caches(&self) -> bool {
+        self.0.iter().any(|(_, settings)| settings.cache.is_some_and(|time| !time.is_zero()))
+    }
+
+    /// Returns the tool that gets calls which the tool with this name did not serve; `None` if no rule says so.
+    pub(crate) fn fallback_of(&self, name: &str) -> Option<&Fallback> {
+        let said = self.0.iter().filter(|(_, settings)| settings.fallback.is_some());
+        said.filter(|(glob, _)| glob::is_match(glob, name)).find_map(|(_, settings)| settings.fallback.as_ref())
+    }
+
+    /// Reports whether any tool has a fallback.
+    pub(crate) fn have_fallbacks(&self) -> bool {
+        self.0.iter().any(|(_, settings)| settings.fallback.is_some())
+    }
+
     /// Reports whether any tool has a rate.
     pub(crate) fn have_rates(&self) -> bool {
         self.0.iter().any(|(_, settings)| settings.rate.is_some())
@@ -252,7 +282,12 @@ impl ToolRules {
 /// Orders globs: exact names are the strongest, then longer globs. The text decides among equals, so that the order in
 /// a file means nothing.
 fn strength(glob: &str) -> (bool, usize, &str) {
-    (!glob.contains(['*', '?']), glob.chars().count(), glob)
+    (is_exact(glob), glob.chars().count(), glob)
+}
+
+/// Reports whether a glob is one name.
+fn is_exact(glob: &str) -> bool {
+    !glob.contains(['*', '?'])
 }
 
 /// Reports whether a variable in the field at `path` stands in what an argument is preset to.
@@ -267,6 +302,10 @@ const DEEPEST: usize = 8;
 impl Field<'_> {
     fn known_flag(&self, report: &mut Report) -> Option<Option<bool>> {
         self.flag(report).map(Some)
+    }
+
+    fn some_time(&self, report: &mut Report) -> Option<Option<Duration>> {
+        self.time(report).map(Some)
     }
 
     pub(super) fn hints(&self, report: &mut Report) -> Option<Hints> {
@@ -373,6 +412,25 @@ mod tests {
         let argument = &settings.arguments["a"];
         assert_eq!((argument.hide, argument.value.as_ref().map(Preset::json)), (Some(true), Some("1")));
         assert_eq!(rules.of("put").unwrap().title.as_deref(), Some("all"));
+    }
+
+    #[test]
+    fn a_cache_says_whether_it_is_for_this_tool_alone() {
+        let rules = rules(
+            r#"{ "*": { "cache": "1h" }, "get_*": { "cache": "1m" }, "get_me": { "cache": "5s" }, "get_it": { "title": "it" },
+                 "get_now": { "cache": "0s" } }"#,
+        );
+        let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+        for (name, said) in [
+            ("put", (minutes(60), false)),
+            ("get_you", (minutes(1), false)),
+            ("get_it", (minutes(1), false)),
+            ("get_me", (Duration::from_secs(5), true)),
+            ("get_now", (Duration::ZERO, true)),
+        ] {
+            assert_eq!(rules.cache_of(name), Some(said), "{name}");
+        }
+        assert!(rules.have_caches() && !self::rules(r#"{ "*": { "cache": "0s" } }"#).have_caches());
     }
 
     #[test]

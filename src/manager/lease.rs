@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::asked::Asked;
 use super::claims::Claims;
 use super::told::Told;
-use crate::config::{ALL_VIEW, Roots, Sharing};
+use crate::config::{ALL_VIEW, HostSettings, Roots, Sharing};
 use crate::protocol::{Era, Profile};
 use crate::upstream::Owner;
 
@@ -118,6 +118,15 @@ impl Chosen {
     /// Returns the view with this name.
     pub(crate) fn named(name: &str) -> Self {
         if name == ALL_VIEW { Self::All } else { Self::Named(name.into()) }
+    }
+
+    /// Returns the name of the view under these settings.
+    pub(crate) fn name<'a>(&'a self, settings: &'a HostSettings) -> &'a str {
+        match self {
+            Self::All => ALL_VIEW,
+            Self::Named(name) => name,
+            Self::Default => &settings.default_view,
+        }
     }
 }
 

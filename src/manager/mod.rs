@@ -11,6 +11,7 @@
 //! **Invariant:** a failed or slow server does not affect other servers, and no list request waits for it longer than
 //! `startupWait`. Start reading at `lease.rs` (who may share), then `leases.rs` (the table).
 
+mod answers;
 mod asked;
 mod claims;
 mod eras;
@@ -55,6 +56,8 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+pub use answers::CacheStatus;
+pub(crate) use answers::{Answers, Kept, Key as AnswerKey, Writes, Writing};
 pub(crate) use asked::Asked;
 pub(crate) use claims::Claims;
 pub(crate) use lease::{Chosen, Identity, Principal, Viewed, Who};
@@ -317,6 +320,8 @@ struct Inner {
     pins: OnceLock<Arc<pins::Keeper>>,
     /// The counts of calls against their rates.
     rates: Arc<RateTable>,
+    /// What was answered before, and is kept.
+    answers: Arc<Answers>,
     /// Whether calls of any tool are checked against its schemas.
     #[cfg(any(feature = "validate", test))]
     validates: AtomicBool,
@@ -400,6 +405,7 @@ impl Manager {
             known,
             pins: OnceLock::new(),
             rates: Arc::new(RateTable::load(state)),
+            answers: Arc::default(),
             #[cfg(any(feature = "validate", test))]
             validates: AtomicBool::new(false),
             kept: OnceLock::new(),
@@ -558,6 +564,7 @@ impl Manager {
         let (settings, servers) = (self.settings(), self.servers());
         self.0.rates.follow(&settings, &servers);
         self.note_heeding();
+        self.0.answers.follow(&settings, &servers);
         #[cfg(any(feature = "validate", test))]
         {
             let checks = |validate: config::Validate| validate != config::Validate::Definitions;
@@ -572,25 +579,6 @@ impl Manager {
     #[cfg(any(feature = "validate", test))]
     pub(crate) fn validates(&self) -> bool {
         self.0.validates.load(Ordering::Relaxed)
-    }
-
-    /// The counts of calls against their rates.
-    pub(crate) fn rates(&self) -> &Arc<RateTable> {
-        &self.0.rates
-    }
-
-    /// Returns what is at the limit of its rate now.
-    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
-    pub(crate) fn limited(&self) -> Vec<Over> {
-        let (rates, servers) = (self.settings().rates, self.servers());
-        self.0.rates.limited(|key| match (&key.server, &key.tool) {
-            (Some(label), Some(tool)) => {
-                let server = servers.iter().find(|server| server.label == *label)?;
-                server.config.tools.rate_of(tool).copied()
-            }
-            (Some(_), None) => rates.server,
-            (None, _) => rates.principal,
-        })
     }
 
     /// Returns how long a client that wants progress may hear nothing; 0 if it gets no heartbeats.

@@ -17,8 +17,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::Server;
 use super::lease::Principal;
+use super::{Manager, Server};
 use crate::config::{HostSettings, OnLimit, Per, Rate};
 use crate::keep::{Behind, Keep};
 use crate::lock::lock;
@@ -196,6 +196,27 @@ impl RateTable {
         let mut all: Vec<Over> = lock(&self.paid).iter().filter_map(over).collect();
         all.sort_by_key(|over| std::cmp::Reverse(over.after));
         all
+    }
+}
+
+impl Manager {
+    /// The counts of calls against their rates.
+    pub(crate) fn rates(&self) -> &Arc<RateTable> {
+        &self.0.rates
+    }
+
+    /// Returns what is at the limit of its rate now.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
+    pub(crate) fn limited(&self) -> Vec<Over> {
+        let (rates, servers) = (self.settings().rates, self.servers());
+        self.0.rates.limited(|key| match (&key.server, &key.tool) {
+            (Some(label), Some(tool)) => {
+                let server = servers.iter().find(|server| server.label == *label)?;
+                server.config.tools.rate_of(tool).copied()
+            }
+            (Some(_), None) => rates.server,
+            (None, _) => rates.principal,
+        })
     }
 }
 

@@ -9,10 +9,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use tokio::time::Instant;
 
 use super::{Manager, Server};
-use crate::config::ITSELF;
+use crate::config::{Fallback, ITSELF};
 use crate::name::ServerName;
 use crate::protocol::{ProtocolVersion, Raw, Theirs};
-use crate::registry::{Catalog, Kind};
+use crate::registry::{Catalog, Entry, Kind};
 use crate::upstream::{StateName, Upstream};
 
 /// One server as `mcp-host status` shows it.
@@ -167,7 +167,46 @@ fn add_views(problems: &mut Vec<String>, views: &[(String, Arc<Catalog>)], alias
     }
 }
 
+/// Returns why fallbacks of a server's tools in this catalog cannot be used. `of` gives the fallback of a tool.
+fn idle_fallbacks<'a>(
+    catalog: &Catalog,
+    alias: &ServerName,
+    of: impl Fn(&Entry) -> Option<&'a Fallback>,
+) -> BTreeSet<String> {
+    let own = catalog.each(Kind::Tools).filter(|tool| tool.server() == alias);
+    let problem = |tool: &Entry| {
+        let to = &of(tool)?.tool;
+        let other = catalog.entry(Kind::Tools, to);
+        let why = match other {
+            None => "no server lists that tool",
+            Some(other) if other.is_as(tool) => "it is the tool itself",
+            Some(_) if !tool.can_be_replaced_by(other) => "its `outputSchema` is another one",
+            Some(_) => return None,
+        };
+        Some(format!("tool {}: its fallback {} is not used: {why}", Theirs(tool.raw_name()), Theirs(to)))
+    };
+    own.filter_map(problem).collect()
+}
+
 impl Manager {
+    /// Returns why fallbacks of a server's tools cannot be used, as far as that is known.
+    fn fallback_problems(&self, server: &Server, catalog: &Catalog, views: &[(String, Arc<Catalog>)]) -> Vec<String> {
+        if !self.answers().falls_back() || self.is_any_on_its_way() {
+            return Vec::new();
+        }
+        let (settings, alias) = (self.settings(), &server.config.alias);
+        let of_server = |tool: &Entry| server.config.tools.fallback_of(tool.raw_name());
+        let mut problems: Vec<String> = idle_fallbacks(catalog, alias, of_server).into_iter().collect();
+        for (name, catalog) in views {
+            let rules = settings.tools_in(name);
+            let of = |tool: &Entry| rules.and_then(|rules| rules.fallback_of(tool.name())).or_else(|| of_server(tool));
+            let own = idle_fallbacks(catalog, alias, of).into_iter().filter(|problem| !problems.contains(problem));
+            let own: Vec<String> = own.map(|problem| format!("view {name}: {problem}")).collect();
+            problems.extend(own);
+        }
+        problems
+    }
+
     /// Returns the status of all servers, in config order.
     pub(crate) fn status(&self) -> Vec<ServerStatus> {
         let catalogs = (self.hint(), self.hints_of_views());
@@ -233,6 +272,7 @@ impl Manager {
         let last_error = last_error(server, &upstreams);
         let mut problems = catalog.problems(&server.config.alias);
         add_views(&mut problems, views, &server.config.alias);
+        problems.extend(self.fallback_problems(server, catalog, views));
         let count = |kind| catalog.count(kind, &server.config.alias);
         ServerStatus {
             name: server.config.name.clone(),

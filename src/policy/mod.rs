@@ -23,8 +23,8 @@ pub(crate) use self::caller::Caller;
 pub use self::facts::CallFacts;
 pub(crate) use self::facts::{Facts, Kind, Subject};
 pub(crate) use self::in_force::{Held, InForce};
-pub(crate) use self::judge::explain;
-pub(crate) use self::rules::{Rules, Settled};
+#[cfg(test)]
+pub(crate) use self::rules::Rules;
 pub use self::trial::Trial;
 pub use self::verdict::Verdict;
 pub use crate::config::{Action, Decision, Proof};

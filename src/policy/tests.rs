@@ -6,6 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
+use super::judge::explain;
 use super::*;
 use crate::config::{self, Hints, Syntax, Vars, parse_str};
 use crate::protocol::Raw;

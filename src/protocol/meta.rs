@@ -30,6 +30,10 @@ pub(crate) const HOST_ID: &str = "mcp-host/id";
 pub(crate) const HOST_PATH: &str = "mcp-host/path";
 /// Marks a heartbeat: progress of the host itself. Tells how long the server has been silent.
 pub(crate) const HEARTBEAT: &str = "mcp-host/heartbeat";
+/// In a result: how old the answer is, which the host gave before. In a request, `"bypass"`: the answer must be new.
+pub(crate) const CACHE: &str = "mcp-host/cache";
+/// In a result: which tool answered in place of the called one, and why.
+pub(crate) const FALLBACK: &str = "mcp-host/fallback";
 /// The key that a server wants its question to have in `inputRequests`: the only key of ours that servers may send.
 pub(crate) const INPUT_KEY: &str = "mcp-host/inputKey";
 /// A word with which a client separates itself from other clients of the same person.

@@ -3,6 +3,7 @@
 //! A list is written straight from the servers' definitions (`listing.rs`). Only a definition that somebody looks at by
 //! itself, such as that of a called tool, is kept in this form.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -19,7 +20,7 @@ use super::ruled::Ruled;
 use crate::config::Hints;
 use crate::exposed::{UriMode, exposed_uri};
 use crate::name::ServerName;
-use crate::protocol::Raw;
+use crate::protocol::{Raw, object};
 
 /// One definition as clients see it. Cheap to clone.
 ///
@@ -156,6 +157,23 @@ impl Entry {
         })
     }
 
+    /// Reports whether the tool is said to only read, by the config or by its server.
+    pub(crate) fn is_read_only(&self) -> bool {
+        hints::said(self.definition()).read_only_hint == Some(true)
+    }
+
+    /// Reports whether both are the same tool of the same server.
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        self.server() == other.server() && self.raw_name() == other.raw_name()
+    }
+
+    /// Reports whether results of another tool can stand for those of this one: a client may check them against the
+    /// output schema of this one.
+    pub(crate) fn can_be_replaced_by(&self, other: Option<&Self>) -> bool {
+        let schema = |entry: &Self| entry.definition().member("outputSchema").map(|schema| Pin::of(&schema, &[]));
+        schema(self).is_none_or(|own| other.and_then(schema) == Some(own))
+    }
+
     /// Reports whether a schema of it is compiled.
     #[cfg(any(feature = "validate", test))]
     pub(crate) fn is_compiled(&self, which: SchemaOf) -> bool {
@@ -168,6 +186,13 @@ impl Entry {
     pub(crate) fn schema(&self, which: SchemaOf) -> Option<&Result<Schema, Why>> {
         let compiled = || Some(compile(&self.definition().member(which.member())?));
         self.0.schemas[which as usize].get_or_init(compiled).as_ref()
+    }
+
+    /// Returns the names of the arguments that the tool lists, as clients know them.
+    pub(crate) fn argument_names(&self) -> BTreeSet<String> {
+        let properties = self.definition().member("inputSchema").and_then(|schema| schema.member("properties"));
+        let names = properties.as_ref().and_then(|properties| object(properties.as_value())).unwrap_or_default();
+        names.into_iter().map(|(name, _)| name.into_owned()).collect()
     }
 
     /// Returns the hash of its definition as clients see it.

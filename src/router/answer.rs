@@ -23,6 +23,9 @@ pub(super) struct Failure {
     rule: Option<Box<str>>,
 }
 
+/// The most mistakes in arguments that an answer names.
+pub(super) const MOST: usize = 20;
+
 /// Says the first mistake in words, and how many more there are.
 pub(super) fn said(errors: &[FieldError]) -> String {
     let Some((FieldError { field, error }, more)) = errors.split_first() else { return String::new() };

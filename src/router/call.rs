@@ -28,6 +28,7 @@ use super::forward::{Course, Forward, outgoing};
 use super::heart::Wait;
 #[cfg(feature = "server")]
 use super::invite::{Invitations, Invited};
+use super::joined::Joined;
 use super::judge::{ToAsk, judge};
 use super::limit::admit;
 use super::park::ParkedCalls;
@@ -45,7 +46,7 @@ use super::valid::{check_arguments, check_result};
 use super::verdict::{Bench, Verdict};
 use crate::answered::{Answered, NoResult, reworded};
 use crate::config;
-use crate::manager::{Asked, Manager, Server, Slot, Slots, Stay};
+use crate::manager::{Asked, Manager, Server, Slot, Slots, Stay, Ticket, Writing};
 use crate::protocol::{ErrorObject, Outcome, ProtocolVersion, Raw};
 use crate::transport;
 use crate::upstream::{Connection, Exchange, Terms, Upstream};
@@ -63,6 +64,7 @@ pub(super) struct Forwarder {
     pub(super) invitations: Invitations,
     pub(super) sealer: Arc<Sealer>,
     pub(super) finish: Arc<Finish>,
+    pub(super) joined: Arc<Joined>,
 }
 
 impl Forwarder {
@@ -71,10 +73,24 @@ impl Forwarder {
     pub(super) async fn forward(
         self: &Arc<Self>,
         client: &Arc<Client>,
-        mut forward: Box<Forward>,
+        forward: Box<Forward>,
         leg: &Arc<Mailbox>,
     ) -> Answered {
         leg.concerns(&forward.server, &forward.target);
+        // A client that wants progress says so in `_meta`.
+        let heartbeat = if forward.meta.is_some() { self.manager.heartbeat() } else { Duration::ZERO };
+        let mut toward = Toward::leg(client, leg).beating(heartbeat);
+        self.forward_on(client, forward, leg, &mut toward).await
+    }
+
+    /// Does the same as [`Forwarder::forward`] for a request whose client may have got progress before.
+    pub(super) async fn forward_on(
+        self: &Arc<Self>,
+        client: &Arc<Client>,
+        mut forward: Box<Forward>,
+        leg: &Arc<Mailbox>,
+        toward: &mut Toward<'_>,
+    ) -> Answered {
         forward.arrange()?;
         forward.shown = shown_before(&self.manager, client, &forward);
         #[cfg(any(feature = "validate", test))]
@@ -84,42 +100,52 @@ impl Forwarder {
             Box::pin(check_arguments(&self.manager, &forward)).await?;
         }
         let to_ask = judge(&self.manager, client, &forward, leg)?;
-        // A client that wants progress says so in `_meta`.
-        let heartbeat = if forward.meta.is_some() { self.manager.heartbeat() } else { Duration::ZERO };
-        let mut toward = Toward::leg(client, leg).beating(heartbeat);
         if client.revision().is_modern()
             && forward.method.may_ask()
-            && let Some(result) = self.take_up(client, &mut forward, (leg, to_ask.as_ref()), &mut toward).await?
+            && let Some(result) = self.take_up(client, &mut forward, (leg, to_ask.as_ref()), toward).await?
         {
             return Ok(result);
         }
-        let ticket = admit(&self.manager, client, &forward, &mut toward).await?;
+        let ticket = admit(&self.manager, client, &forward, toward).await?;
         if let Some(to_ask) = &to_ask {
-            let permitting = self.permissions.permit(client, &forward, &mut toward, to_ask);
+            let permitting = self.permissions.permit(client, &forward, toward, to_ask);
             if let Some(question) = Box::pin(permitting).await? {
                 return Ok(question);
             }
-        }
-        let server = &forward.server;
-        let calling = server.calling();
-        let slot = match &server.slots {
-            Some(slots) => {
-                let waiting = pin!(slot(&self.parked.table, client, (server, slots)));
-                let slot = beating(&mut toward, &forward, Wait::Turn, waiting).await;
-                Some(slot.map_err(|failure| failure.of(server))?)
-            }
-            None => None,
-        };
-        if let Some(to_ask) = &to_ask {
             forward.permit = self.permissions.spend(client, &forward, to_ask)?.or(forward.permit);
         }
-        let course = Course::begin(&forward.server.config, calling, slot, ticket);
-        let answered = self.go_on(client, &forward, &mut toward, course).await;
+        let answered = if self.manager.answers().is_on() {
+            Box::pin(self.kept(client, &forward, toward, ticket)).await
+        } else {
+            self.run(client, &forward, toward, (ticket, None)).await
+        };
         #[cfg(any(feature = "validate", test))]
         if let (true, Ok(result)) = (validates, &answered) {
             Box::pin(check_result(&self.manager, &forward, result)).await?;
         }
         answered
+    }
+
+    /// Waits for a slot of the server, and runs the call.
+    pub(super) async fn run(
+        self: &Arc<Self>,
+        client: &Arc<Client>,
+        forward: &Forward,
+        toward: &mut Toward<'_>,
+        counted: (Option<Ticket>, Option<Writing>),
+    ) -> Answered {
+        let server = &forward.server;
+        let calling = server.calling();
+        let slot = match &server.slots {
+            Some(slots) => {
+                let waiting = pin!(slot(&self.parked.table, client, (server, slots)));
+                let slot = beating(toward, forward, Wait::Turn, waiting).await;
+                Some(slot.map_err(|failure| failure.of(server))?)
+            }
+            None => None,
+        };
+        let course = Course::begin(&server.config, calling, slot, counted);
+        self.go_on(client, forward, toward, course).await
     }
 
     /// Takes up a request of a client without a session, during which the server may ask the client something. The
@@ -250,7 +276,12 @@ impl Forwarder {
                 server.note_answer(&on.upstream, &on.connection);
             }
             return Ok(match bench.judge(outcome) {
-                Verdict::Over(outcome) => self.finish.adapted(client, forward, version, outcome),
+                Verdict::Over(outcome) => {
+                    if let Some(heard) = &forward.heard {
+                        heard.note((&on.upstream, &on.connection), version, &outcome);
+                    }
+                    self.finish.adapted(client, forward, version, outcome)
+                }
                 Verdict::TaskOver(result) => {
                     let answered = self.finish.adapted(client, forward, version, Ok(result));
                     reworded(answered, |outcome| self.tasks.over_at_once(client, forward, outcome))

@@ -6,13 +6,14 @@ use tokio::time::Instant;
 
 use super::answer::Failure;
 use super::driver::Driver;
+use super::heard::Heard;
 use super::plan::Plan;
 use super::route::{Listed, One, Wanted};
 use super::state;
 use crate::adapt;
 use crate::answered::NoResult;
 use crate::config::{self, Limits};
-use crate::manager::{Calling, Server, Slot, Ticket, Told};
+use crate::manager::{Calling, Server, Slot, Ticket, Told, Writing};
 use crate::protocol::{Edits, Method, Raw};
 use crate::registry::{Offer, hints};
 use crate::transport::{self, Fate};
@@ -46,6 +47,8 @@ pub(super) struct Forward {
     /// The offer of the server (its tools and prompts) that the client was shown; `None` if the client saw the list of
     /// its own lease.
     pub(super) shown: Option<Arc<Offer>>,
+    /// Where the server's answer is noted, if others may get it, too.
+    pub(super) heard: Option<Arc<Heard>>,
 }
 
 impl Forward {
@@ -67,6 +70,7 @@ impl Forward {
             task: Plan::default(),
             roots: None,
             shown: None,
+            heard: None,
         }
     }
 
@@ -199,13 +203,20 @@ pub(super) struct Course {
     pub(super) repeats: Repeats,
     /// Its count against its rates, if it has any.
     ticket: Option<Ticket>,
+    /// Notes that the call may change what its server answers.
+    _writing: Option<Writing>,
     _calling: Calling,
     _slot: Option<Slot>,
 }
 
 impl Course {
     /// Makes the state of a new call, whose deadlines count from now.
-    pub(super) fn begin(config: &config::Server, calling: Calling, slot: Option<Slot>, ticket: Option<Ticket>) -> Self {
+    pub(super) fn begin(
+        config: &config::Server,
+        calling: Calling,
+        slot: Option<Slot>,
+        (ticket, writing): (Option<Ticket>, Option<Writing>),
+    ) -> Self {
         let now = Instant::now();
         Self {
             driver: Driver::default(),
@@ -215,6 +226,7 @@ impl Course {
             invites: true,
             repeats: Repeats { until: now + config.call_timeout, refused: true, lost: true },
             ticket,
+            _writing: writing,
             _calling: calling,
             _slot: slot,
         }

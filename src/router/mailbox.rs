@@ -8,9 +8,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use tokio::sync::Notify;
 
 use super::level::Level;
@@ -33,7 +34,7 @@ pub(crate) struct Mailbox {
     /// log messages for them.
     level: Option<Level>,
     /// The server and target that its request goes to, if an observer (`observe.rs`) wants to know.
-    subject: OnceLock<Arc<Subject>>,
+    subject: ArcSwapOption<Subject>,
 }
 
 #[derive(Debug)]
@@ -70,7 +71,7 @@ impl Mailbox {
             limits,
             account,
             level: None,
-            subject: OnceLock::new(),
+            subject: ArcSwapOption::empty(),
         }
     }
 
@@ -98,12 +99,19 @@ impl Mailbox {
     /// Returns the record of which server the request goes to, for an observer. The record is kept from the first call
     /// on.
     pub(super) fn observed(&self) -> Arc<Subject> {
-        self.subject.get_or_init(Arc::default).clone()
+        self.subject.load_full().unwrap_or_else(|| self.observe_anew())
+    }
+
+    /// Makes another record, for another request that the host makes for the client's.
+    pub(super) fn observe_anew(&self) -> Arc<Subject> {
+        let subject = Arc::<Subject>::default();
+        self.subject.store(Some(subject.clone()));
+        subject
     }
 
     /// Returns that record, or `None` if no observer asked for it.
-    pub(super) fn subject(&self) -> Option<&Subject> {
-        self.subject.get().map(|subject| &**subject)
+    pub(super) fn subject(&self) -> Option<Arc<Subject>> {
+        self.subject.load_full()
     }
 
     pub(super) fn level(&self) -> Option<Level> {

@@ -28,6 +28,7 @@ mod ask_roots;
 mod asks;
 mod background;
 mod beating;
+mod cache;
 mod call;
 mod changed;
 mod client;
@@ -35,15 +36,18 @@ mod clients;
 mod clocks;
 mod driver;
 mod extensions;
+mod fallback;
 mod find;
 mod finish;
 mod forward;
 #[cfg_attr(not(feature = "server"), allow(dead_code, unreachable_pub, reason = "only the status asks"))]
 mod gauges;
 mod greeting;
+mod heard;
 mod heart;
 #[cfg(feature = "server")]
 mod invite;
+mod joined;
 mod judge;
 mod level;
 mod limit;
@@ -69,6 +73,7 @@ mod roots;
 mod roster;
 mod route;
 mod running;
+mod shared;
 mod standing;
 mod start;
 mod state;
@@ -110,6 +115,7 @@ use background::Background;
 use call::Forwarder;
 use client::{Guard, RequestRefused};
 use clients::{Clients, InFlight};
+use fallback::Fallbacks;
 use find::Routes;
 use finish::Finish;
 use forward::Forward;
@@ -132,6 +138,7 @@ struct Inner {
     pool: Arc<Pool>,
     routes: Arc<Routes>,
     calls: Arc<Forwarder>,
+    fallbacks: Fallbacks,
     tasks: Arc<Tasks>,
     listings: Listings,
     /// The change streams (`subscriptions/listen`) of clients without a session.
@@ -312,7 +319,10 @@ impl Router {
 
     async fn serve(&self, client: &Arc<Client>, routed: Routed, leg: &Arc<Mailbox>) -> Answered {
         match self.way(client, routed, leg)? {
-            Way::Forward(forward) => self.0.calls.forward(client, forward, leg).await,
+            Way::Forward(forward) => match self.0.fallbacks.of(client, &forward) {
+                Some(fallback) => Box::pin(self.0.fallbacks.call(client, (forward, fallback), leg)).await,
+                None => self.0.calls.forward(client, forward, leg).await,
+            },
             Way::Answered(result) => Ok(result),
             Way::Other(answer) => answer.await,
         }
@@ -393,7 +403,10 @@ impl Router {
                 tasks.get_to_know(client, &mut one, &name).await;
                 let mut forward = Box::new(Forward::new(one, wanted, limits));
                 tasks.plan(client, &mut forward, task.as_ref());
-                calls.forward(client, forward, leg).await
+                match self.0.fallbacks.of(client, &forward) {
+                    Some(fallback) => self.0.fallbacks.call(client, (forward, fallback), leg).await,
+                    None => calls.forward(client, forward, leg).await,
+                }
             }
             Method::ResourcesRead => calls.read_resource(client, Forward::new(one, wanted, limits), &name, leg).await,
             Method::ResourcesSubscribe => {

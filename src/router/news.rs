@@ -100,6 +100,7 @@ impl Herald {
             Relayed::Updated(params) => {
                 let params = adapt::notice(params);
                 let Some(raw) = params.text("uri") else { return };
+                self.manager.answers().updated(server.id, &raw);
                 let params = expose_target(&params, &server.config.alias, server.uris);
                 self.listens.tell(upstream, &raw, &params);
                 let notice = Notification { method: Method::ResourceUpdated, params: Some(params) };

@@ -20,6 +20,20 @@ pub(super) fn begin<'a>(
     request: &Request,
     leg: &Mailbox,
 ) -> Result<Observed<'a>, Failed> {
+    begin_by(observer, client, request, leg, None)
+}
+
+/// Does the same as [`begin`] for a request that the host makes for the client's. `via` says why.
+///
+/// # Errors
+/// When an observer forbids the request, because it could not record it.
+pub(super) fn begin_by<'a>(
+    observer: &'a Observer,
+    client: &Client,
+    request: &Request,
+    leg: &Mailbox,
+    via: Option<&'static str>,
+) -> Result<Observed<'a>, Failed> {
     observer.begin(&request.method, || {
         let params = request.params.as_ref();
         // Without a session, each request states the name of its sender in `_meta`.
@@ -31,6 +45,7 @@ pub(super) fn begin<'a>(
             method: &request.method,
             params,
             subject: leg.observed(),
+            via,
         }
     })
 }
@@ -64,6 +79,13 @@ impl Mailbox {
     pub(super) fn concerns(&self, server: &Server, target: &Arc<str>) {
         if let Some(subject) = self.subject() {
             subject.is(&server.label, target, &server.scrubber);
+        }
+    }
+
+    /// Records that its request gets an answer that was given before.
+    pub(super) fn was_kept(&self) {
+        if let Some(subject) = self.subject() {
+            subject.was_kept();
         }
     }
 }

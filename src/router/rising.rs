@@ -48,6 +48,11 @@ impl Rising {
         Self { token: self.token.as_ref().map(Raw::detached), ..self }
     }
 
+    /// Forgets what the server reported: another one begins anew, and what it reports is lifted above what was sent.
+    pub(super) fn another_server(&mut self) {
+        self.theirs = None;
+    }
+
     /// Returns how many bytes the token holds.
     pub(super) fn weight(&self) -> usize {
         self.token.as_ref().map_or(0, |token| token.as_bytes().len())
@@ -150,6 +155,17 @@ mod tests {
         assert!(lifted > last && lifted < 1.001, "{lifted} after {last}");
         assert_eq!(step(&mut rising, 1.000_000_1), None, "the server repeats itself");
         assert_eq!(step(&mut rising, 2.0), Some(2.0));
+    }
+
+    #[test]
+    fn another_server_begins_anew_and_its_progress_rises() {
+        let mut rising = Rising::new(Some(Raw::trusted("1".into())));
+        assert_eq!(step(&mut rising, 5.0), Some(5.0));
+        rising.another_server();
+        let lifted = step(&mut rising, 1.0).expect("it is its first");
+        assert!(lifted > 5.0 && lifted < 5.001, "{lifted}");
+        assert_eq!(step(&mut rising, 1.0), None);
+        assert_eq!(step(&mut rising, 6.0), Some(6.0));
     }
 
     #[test]

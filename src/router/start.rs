@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::background::Background;
 use super::call::Forwarder;
 use super::clients::Clients;
+use super::fallback::Fallbacks;
 use super::find::Routes;
 use super::finish::Finish;
 use super::gauges::Meter;
@@ -24,6 +25,7 @@ use super::subscribe::Listens;
 use super::tasks::{self, Tasks};
 use super::{Inner, Router};
 use crate::manager::{Manager, News};
+use crate::observe::Observer;
 use crate::protocol::Raw;
 use crate::queues::Queues;
 
@@ -67,6 +69,7 @@ impl Router {
             permissions: Permissions::new(manager.clone(), sealer.clone()),
             sealer,
             finish: finish.clone(),
+            joined: Arc::default(),
         });
         let listens = Arc::new(Listens {
             manager: manager.clone(),
@@ -87,13 +90,22 @@ impl Router {
             doors: Default::default(),
         };
         let listings = Listings { manager: manager.clone(), finish: finish.clone(), background: background.clone() };
-        let observer = Arc::default();
+        let observer = Arc::<Observer>::default();
+        let fallbacks = Fallbacks {
+            manager: manager.clone(),
+            routes: routes.clone(),
+            tasks: tasks.clone(),
+            calls: calls.clone(),
+            observer: observer.clone(),
+            told: Default::default(),
+        };
         let router = Self(Arc::new(Inner {
             manager,
             clients,
             pool,
             routes,
             calls,
+            fallbacks,
             tasks,
             listings,
             listens,

@@ -92,6 +92,13 @@ impl<'a> Toward<'a> {
         }
     }
 
+    /// Says that progress comes from another server from now on.
+    pub(super) fn another_server(&mut self) {
+        if let Self::Leg(leg) = self {
+            leg.progress.another_server();
+        }
+    }
+
     /// Takes the progress state out. From now on no progress is sent to this stream.
     pub(super) fn take_progress(&mut self) -> Rising {
         match self {

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::answer::{Failure, said};
+use super::answer::{Failure, MOST, said};
 use super::forward::Forward;
 use crate::answered::{FieldError, NoResult};
 use crate::config::Validate;
@@ -21,8 +21,6 @@ use crate::protocol::raw::object;
 use crate::protocol::{ErrorObject, Method, Raw};
 use crate::registry::{Entry, SchemaOf};
 
-/// The most mistakes that an answer names.
-const MOST: usize = 20;
 /// A value of more bytes is read on a thread that may block.
 const LARGE: usize = 16 * 1024;
 
@@ -81,7 +79,7 @@ pub(super) async fn check_result(manager: &Manager, forward: &Forward, result: &
 /// Checks a value against a schema of a tool, which is compiled first if nobody did. Returns what is wrong.
 async fn checked(server: &Arc<Server>, entry: &Entry, which: SchemaOf, value: Raw) -> Vec<FieldError> {
     let check = move |entry: &Entry, server: &Server, value: &Raw| {
-        let names = if which == SchemaOf::Input { known(entry) } else { BTreeSet::new() };
+        let names = if which == SchemaOf::Input { entry.argument_names() } else { BTreeSet::new() };
         let mut errors = Vec::new();
         doubled::find(value.as_value(), &names, MOST, &mut errors);
         if !errors.is_empty() {
@@ -104,13 +102,6 @@ async fn checked(server: &Arc<Server>, entry: &Entry, which: SchemaOf, value: Ra
     }
     let (entry, server) = (entry.clone(), server.clone());
     keep::done(move || check(&entry, &server, &value)).await
-}
-
-/// Returns the names of the arguments that a tool knows.
-fn known(entry: &Entry) -> BTreeSet<String> {
-    let properties = entry.definition().member("inputSchema").and_then(|schema| schema.member("properties"));
-    let names = properties.as_ref().and_then(|properties| object(properties.as_value())).unwrap_or_default();
-    names.into_iter().map(|(name, _)| name.into_owned()).collect()
 }
 
 /// Checks the arguments of a prompt against its list of them. A prompt without a list takes none.

@@ -30,7 +30,7 @@ pub(super) fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -
         pending_cap: limits.pending_per_server,
         queue: limits.server_queue,
         depth: limits.depth,
-        stays: if settings.daemon { &[meta::HOST_ERROR, meta::HEARTBEAT] } else { &[] },
+        stays: if settings.daemon { &[meta::HOST_ERROR, meta::HEARTBEAT, meta::CACHE, meta::FALLBACK] } else { &[] },
         users: upstream.users.clone(),
         tasks: tasks.clone(),
         stop: CancellationToken::new(),

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 /// A limit and its test: file and name.
-const LIMITS: [(&str, &str, &str); 49] = [
+const LIMITS: [(&str, &str, &str); 50] = [
     ("answer", "src/router/tests/limits.rs", "limit_answer_of_a_person_stops_both_clocks"),
     ("body", "src/downstream/tests/refusals.rs", "h81_bodies_have_a_cap"),
     ("bodies", "src/downstream/tests/bodies.rs", "h103_bodies_in_receipt_have_a_cap_in_all"),

@@ -1,6 +1,8 @@
 //! Tests. Without the feature `cli` there is no program, so only those of the crate run.
 
 #[cfg(feature = "cli")]
+mod answers;
+#[cfg(feature = "cli")]
 mod asked;
 #[cfg(feature = "cli")]
 mod auth;

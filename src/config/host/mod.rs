@@ -4,6 +4,7 @@
 mod access;
 mod approval;
 mod audit;
+mod cache;
 mod join;
 mod layers;
 mod limits;
@@ -23,6 +24,7 @@ use url::Url;
 pub use self::access::{BearerClient, HostAuth, HostTls};
 pub use self::approval::Approval;
 pub use self::audit::Audit;
+pub use self::cache::AnswerCache;
 pub use self::join::Join;
 use self::layers::Layers;
 pub use self::limits::Limits;
@@ -43,13 +45,14 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 26] = [
+const KEYS: [&str; 28] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
     "approvalStrict",
     "audit",
     "auth",
+    "cache",
     "heartbeat",
     "idleExit",
     "inheritEnv",
@@ -136,6 +139,8 @@ pub struct HostSettings {
     pub validate: Validate,
     /// How often tools may be called.
     pub rates: Rates,
+    /// How much is kept of the answers that calls may be given again.
+    pub cache: AnswerCache,
     /// The views, by name. The view `all` exists even if it is not among them.
     pub views: BTreeMap<String, View>,
     /// The view of clients that choose none.
@@ -174,6 +179,7 @@ impl Default for HostSettings {
             secrets: Secrets::default(),
             validate: Validate::default(),
             rates: Rates::default(),
+            cache: AnswerCache::default(),
             views: BTreeMap::new(),
             default_view: ALL_VIEW.to_owned(),
             policy: Policy::default(),
@@ -286,6 +292,9 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     }
     if let Some(field) = fields.take(&["rates"], report) {
         settings.rates = rate::rates(&field, report);
+    }
+    if let Some(field) = fields.take(&["cache"], report) {
+        settings.cache.read(&field, report);
     }
     if let Some(field) = fields.take(&["limits"], report) {
         settings.limits.read(&field, report);

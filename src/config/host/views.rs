@@ -221,6 +221,11 @@ impl HostSettings {
         name == ALL || self.views.contains_key(name)
     }
 
+    /// Returns the settings of tools in the view with this name.
+    pub(crate) fn tools_in(&self, view: &str) -> Option<&ToolRules> {
+        self.views.get(view).map(|view| &view.tools).filter(|tools| !tools.is_empty())
+    }
+
     /// Adds a view.
     #[must_use]
     pub fn view(mut self, name: &str, view: View) -> Self {

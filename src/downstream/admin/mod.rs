@@ -49,6 +49,7 @@ pub use self::replies::{
 #[cfg(unix)]
 use self::unix as platform;
 use crate::hex;
+pub use crate::manager::CacheStatus;
 use crate::manager::Reload;
 pub use crate::manager::{Need, Needed};
 pub use crate::router::Gauges;
@@ -223,6 +224,7 @@ impl StatusSocket {
             gauges: router.meter().gauges(),
             limits: router.meter().usage().into_iter().map(LimitUsage::from).collect(),
             limited: router.manager().limited().into_iter().map(AtRate::from).collect(),
+            cache: router.manager().answers().status(),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::{Holding, Keeping, Kept};
-use crate::manager::{ConfigStatus, Over, RateKey, Reload, ServerStatus};
+use crate::manager::{CacheStatus, ConfigStatus, Over, RateKey, Reload, ServerStatus};
 use crate::router::{ClientStatus, Gauges, Usage};
 
 /// Everything a daemon reports about itself.
@@ -49,6 +49,9 @@ pub struct DaemonStatus {
     /// What is at the limit of its rate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub limited: Vec<AtRate>,
+    /// How much is kept of the answers that calls may be given again; `None` if nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheStatus>,
 }
 
 /// A client, server, or tool that is at the limit of its rate: calls are refused, or wait.

@@ -1,6 +1,7 @@
 //! The router over in-process servers, on a paused clock: parked calls, and the races around them.
 
 mod again;
+mod answers;
 #[cfg(feature = "server")]
 mod apart;
 #[cfg(feature = "server")]

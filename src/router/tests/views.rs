@@ -14,7 +14,7 @@ use crate::router::Client;
 
 /// The local user in this view.
 fn at(view: &str) -> Identity {
-    Identity { principal: Principal::local(), view: Viewed { name: Chosen::named(view), is_private: false } }
+    Identity { view: Viewed { name: Chosen::named(view), is_private: false }, ..Principal::local().into() }
 }
 
 /// Two views that show everything.

@@ -93,6 +93,10 @@ pub(crate) struct Connection {
     table: Mutex<Table>,
     salt: RandomState,
     peer: OnceLock<Peer>,
+    /// A number that no other connection has.
+    serial: u64,
+    /// How often the server said that a list has changed.
+    changes: AtomicU64,
     /// The lists that the server says have changed, one bit per kind.
     dirty: AtomicU8,
     dirtied: Notify,
@@ -157,7 +161,10 @@ const VERSION: usize = 200;
 
 impl Connection {
     pub(super) fn new(parts: Parts) -> Arc<Self> {
+        static SERIALS: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
+            serial: SERIALS.fetch_add(1, Ordering::Relaxed),
+            changes: AtomicU64::new(0),
             parts,
             instead: OnceLock::new(),
             table: Mutex::default(),
@@ -184,6 +191,11 @@ impl Connection {
     /// before the handshake is done.
     pub(crate) fn is_modern(&self) -> bool {
         self.peer.get().is_some_and(|peer| peer.version.is_modern())
+    }
+
+    /// Returns a value that is another one after each connection, and after each change of a list.
+    pub(crate) fn epoch(&self) -> (u64, u64) {
+        (self.serial, self.changes.load(Ordering::Relaxed))
     }
 
     /// Parses a message from the server.

@@ -288,6 +288,7 @@ impl Connection {
 
     /// Notes that lists have changed, by their dirty bits.
     pub(in crate::upstream) fn mark(&self, kind: u8) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
         self.dirty.fetch_or(kind, Ordering::Relaxed);
         self.dirtied.notify_one();
     }

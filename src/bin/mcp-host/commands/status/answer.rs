@@ -14,6 +14,16 @@ pub(super) struct DaemonStatus {
     pub(super) clients: Vec<Client>,
     pub(super) limits: Vec<Limit>,
     pub(super) limited: Vec<AtRate>,
+    pub(super) cache: Option<Cache>,
+}
+
+/// How much is kept of the answers that calls may be given again.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Cache {
+    pub(super) entries: u64,
+    pub(super) bytes: u64,
+    pub(super) size: u64,
 }
 
 /// What is at the limit of its rate.

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use mcp_host::Raw;
 use mcp_host::admin::{self, AskError};
 
-use self::answer::{AtRate, Client, Config, DaemonStatus, Limit, Row};
+use self::answer::{AtRate, Cache, Client, Config, DaemonStatus, Limit, Row};
 use super::callers::word;
 use crate::args::{Common, Status};
 use crate::nearest::{nearest, question};
@@ -43,6 +43,7 @@ pub(crate) async fn run(args: &Status, common: &Common, output: &Output) -> Resu
     lines.extend(clients(&answer.clients, output));
     lines.extend(limits(&answer.limits));
     lines.extend(limited(&answer.limited));
+    lines.extend(answer.cache.as_ref().map(cache));
     output.lines(lines)?;
     Ok(Exit::Ok)
 }
@@ -184,6 +185,13 @@ fn limits(limits: &[Limit]) -> Vec<String> {
         lines.insert(0, String::new());
     }
     lines
+}
+
+/// Describes how much is kept of answers.
+fn cache(cache: &Cache) -> String {
+    let Cache { entries, bytes, size } = cache;
+    let word = if *entries == 1 { "answer" } else { "answers" };
+    format!("cache: {entries} {word}, {} of {} KiB", bytes.div_ceil(1024), size / 1024)
 }
 
 /// Describes what is at the limit of its rate.
