@@ -39,6 +39,12 @@ fn begun(stage: &Stage) -> usize {
     stage.script.begun.load(Ordering::SeqCst)
 }
 
+/// Lets a client list the tools: what is not listed yet is not kept.
+async fn list(stage: &Stage, client: &Arc<Client>) {
+    request(&stage.router, client, Method::ToolsList, &json!({})).answer().await;
+    rest().await;
+}
+
 /// Waits until everything else rests.
 async fn rest() {
     sleep(Duration::from_millis(1)).await;
@@ -83,10 +89,12 @@ async fn each_principal_has_answers_of_its_own_unless_all_are_one_to_the_server(
 async fn those_who_wait_get_progress_and_signs_of_life_under_their_own_tokens() {
     let stage = caching().await;
     let (ann, bob) = (of(&stage, "ann"), of(&stage, "ann"));
+    list(&stage, &ann).await;
     let held = |token: &str| json!({ "name": "held", "arguments": {}, "_meta": { "progressToken": token } });
     let (one, two) = (stage.call(&ann, &held("one")), stage.call(&bob, &held("two")));
     let silent = stage.call(&bob, &call("held"));
-    stage.until(|script| script.begun.load(Ordering::SeqCst) == 1).await;
+    rest().await;
+    assert_eq!(begun(&stage), 1);
     sleep(Duration::from_secs(16)).await;
     let told = |running: &Running| -> Vec<String> {
         let mut told = Vec::new();
@@ -111,9 +119,10 @@ async fn those_who_wait_get_progress_and_signs_of_life_under_their_own_tokens() 
 async fn a_client_that_cancels_leaves_the_others_and_the_last_one_ends_the_request() {
     let stage = caching().await;
     let clients: Vec<_> = (0..100).map(|_| of(&stage, "ann")).collect();
+    list(&stage, &clients[0]).await;
     let mut calls: Vec<_> = clients.iter().map(|client| stage.call(client, &call("held"))).collect();
-    stage.until(|script| script.begun.load(Ordering::SeqCst) == 1).await;
     rest().await;
+    assert_eq!(begun(&stage), 1);
     let last = calls.pop().unwrap();
     for (client, running) in clients.iter().zip(calls) {
         // The first one is that whose request was sent; its whole session ends.
@@ -127,13 +136,13 @@ async fn a_client_that_cancels_leaves_the_others_and_the_last_one_ends_the_reque
     let last = &clients[99];
     let params = json!({ "name": "held", "arguments": { "other": 1 } });
     let calls: Vec<_> = (0..100).map(|_| stage.call(last, &params)).collect();
-    stage.until(|script| script.begun.load(Ordering::SeqCst) == 2).await;
     rest().await;
+    assert_eq!(begun(&stage), 2);
     for running in calls {
         running.drop().await;
     }
-    stage.until(|script| script.cancelled.load(Ordering::SeqCst) == 1).await;
-    assert_eq!(begun(&stage), 2);
+    rest().await;
+    assert_eq!((begun(&stage), stage.script.cancelled.load(Ordering::SeqCst)), (2, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,6 +150,7 @@ async fn a_question_during_a_request_is_for_its_first_client_alone() {
     let stage = caching().await;
     let ask = |profile| stage.router.admit(Principal::named("ann"), ProtocolVersion::V2025_11_25, profile, None);
     let (ann, bob) = (ask(Profile::ELICITATION_FORM), ask(Profile::ELICITATION_FORM));
+    list(&stage, &ann).await;
     let answer = |client: &Arc<Client>, question: &crate::protocol::Request, name: &str| {
         let outcome = Ok(Raw::from_value(&json!({ "action": "accept", "content": { "name": name } })));
         client.answer(crate::protocol::Response { id: Some(question.id.clone()), outcome });
