@@ -60,6 +60,8 @@ pub struct DefinitionNews {
 #[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) records: Records,
+    /// Held while a record is read and taken over, so that no older one replaces a newer one.
+    turn: Mutex<()>,
     due: Mutex<Due>,
     news: Notify,
     told: broadcast::Sender<DefinitionNews>,
@@ -82,7 +84,13 @@ const NEWS: usize = 256;
 impl Keeper {
     fn new(state: Option<&Path>) -> Self {
         let records = state.map_or_else(|| Records::Memory(Mutex::default()), |state| Records::Disk(Pins::of(state)));
-        Self { records, due: Mutex::default(), news: Notify::new(), told: broadcast::Sender::new(NEWS) }
+        Self {
+            records,
+            turn: Mutex::default(),
+            due: Mutex::default(),
+            news: Notify::new(),
+            told: broadcast::Sender::new(NEWS),
+        }
     }
 
     fn put(&self, server: &Arc<Server>, listing: Listed) {
@@ -101,6 +109,7 @@ impl Keeper {
 
     /// Judges all listings that wait. `servers` are all of the host. Blocks.
     fn judge(&self, due: Due, servers: &[Arc<Server>]) -> Vec<(Arc<Server>, Vec<Notice>)> {
+        let _turn = lock(&self.turn);
         let mut neighbours = self.neighbours(servers);
         if let Some(neighbours) = &mut neighbours {
             for (server, listings) in due.values() {
@@ -133,7 +142,7 @@ impl Keeper {
         }
         if neighbours.is_some() {
             // A tool of one server can make a definition of another one suspicious.
-            self.read(servers, servers);
+            self.take_over(servers, servers);
         }
         all
     }
@@ -152,6 +161,11 @@ impl Keeper {
 
     /// Reads the records of these servers; `all` are those of the host. Blocks.
     fn read(&self, servers: &[Arc<Server>], all: &[Arc<Server>]) {
+        let _turn = lock(&self.turn);
+        self.take_over(servers, all);
+    }
+
+    fn take_over(&self, servers: &[Arc<Server>], all: &[Arc<Server>]) {
         let neighbours = self.neighbours(all);
         for server in servers.iter().filter(|server| !server.has_no_pins()) {
             match self.records.read(server) {
