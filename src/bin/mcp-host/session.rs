@@ -71,12 +71,12 @@ impl<'a> Session<'a> {
         if daemon.is_none() {
             plan = plan.alone()?;
         }
-        Self::look_by(plan, daemon, again, output).await
+        Box::pin(Self::look_by(plan, daemon, again, output)).await
     }
 
     /// Like [`Session::look`], but never uses a daemon.
     pub(crate) async fn look_alone(plan: Plan, again: String, output: &'a Output) -> Result<Self, Failure> {
-        Self::look_by(plan, None, again, output).await
+        Box::pin(Self::look_by(plan, None, again, output)).await
     }
 
     async fn look_by(
