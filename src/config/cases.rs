@@ -362,6 +362,9 @@ mod tests {
         cases.json:8: cases[6]: expected an object, found a number
         "#);
         let error = config().cases("{ \"case\": [] }", Syntax::Json, "cases.json").unwrap_err();
-        insta::assert_snapshot!(error, @"");
+        insta::assert_snapshot!(error, @"
+        cases.json:1: case: unknown key
+        cases.json:1: cases: is missing
+        ");
     }
 }

@@ -192,7 +192,8 @@ impl<'a> Machine<'a> {
                 Ok(false)
             }
             (Value::Map(map), Value::Text(key)) => Ok(self.look_up(map, key.as_str())?.is_some()),
-            (Value::Map(_), _) => Ok(false),
+            // Keys of these kinds exist in CEL, and not in JSON.
+            (Value::Map(_), Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_)) => Ok(false),
             _ => Err(Fault::Kind("`in`")),
         }
     }

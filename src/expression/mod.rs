@@ -27,6 +27,7 @@ pub(crate) use self::steps::Budget;
 use self::tree::Node;
 
 /// The names that an expression may use.
+#[cfg(feature = "policy")]
 pub(crate) const VARIABLES: [&str; 10] =
     ["principal", "claims", "client", "view", "server", "tool", "name", "tags", "hints", "args"];
 
@@ -61,6 +62,7 @@ struct Compiled {
 
 /// Which arguments of a call an expression looks at.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(not(feature = "policy"), allow(dead_code, reason = "only what is parsed has parts"))]
 pub(crate) enum Reads {
     /// None.
     Nothing,

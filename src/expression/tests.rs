@@ -300,7 +300,7 @@ fn expression() -> impl Strategy<Value = String> {
         "[ab]{0,2}".prop_map(|text| format!("'{text}'")),
     ];
     leaf.prop_recursive(4, 24, 3, |inner| {
-        let one = inner.clone();
+        let one = inner;
         let binary = prop::sample::select(vec!["==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "&&", "||", "in"]);
         let method = prop::sample::select(vec!["startsWith", "endsWith", "contains"]);
         let fold = prop::sample::select(vec!["all", "exists", "exists_one", "map", "filter"]);

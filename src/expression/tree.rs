@@ -33,6 +33,7 @@ pub(super) enum Node {
 
 /// A variable, other than the arguments of a comprehension.
 #[derive(Debug, Clone, Copy)]
+#[cfg_attr(not(feature = "policy"), allow(dead_code, reason = "only what is parsed has parts"))]
 pub(super) enum Variable {
     Principal,
     Claims,
