@@ -470,28 +470,6 @@ impl Manager {
         self.0.settings.store(Arc::new(settings));
     }
 
-    /// Makes the views of the current settings ready for these servers.
-    fn see<'a>(&self, servers: impl Iterator<Item = &'a Arc<Server>>) {
-        let servers: Vec<_> = servers.collect();
-        let before = self.0.views.load_full();
-        let settings = self.settings();
-        let policy = (&*settings, self.0.program.get());
-        self.0.views.store(Arc::new(sight::Views::new(policy, &servers, &self.0.naming, &before)));
-    }
-
-    /// Lets the embedding program judge requests, too. Only the first call has an effect.
-    pub(crate) fn judge_by(&self, program: sight::Program) {
-        if self.0.program.set(program).is_ok() {
-            self.see(self.servers().iter());
-            self.touch();
-        }
-    }
-
-    /// Reports whether the embedding program judges requests.
-    pub(crate) fn is_judged_by_program(&self) -> bool {
-        self.0.program.get().is_some()
-    }
-
     /// Returns the host id in our responses, by which a host that connects to itself notices it.
     pub(crate) fn host_id(&self) -> Option<&HostId> {
         self.0.world.nature.lineage.id()

@@ -142,7 +142,9 @@ impl Views {
             all: needs_lens.then(|| make(all, !all.is_empty(), before.all.as_ref())),
             named: named.collect(),
             default,
-            read_hints: settings.views.values().any(View::reads_hints),
+            read_hints: settings.views.values().any(View::reads_hints)
+                || settings.policy.reads_hints()
+                || program.is_some(),
             nothing: nothing.or_else(|| Some(Arc::new(Lens::new(&plain, true, std::iter::empty(), naming)))),
             rules,
         }
@@ -259,6 +261,28 @@ impl Manager {
     /// Runs `judge` with a client as rules see it; `None` if there are no rules.
     pub(crate) fn as_caller<T>(&self, who: &Who, judge: impl FnOnce(Caller<'_>) -> T) -> Option<T> {
         self.0.views.load().rules.as_ref().map(|rules| judge(rules.caller(who)))
+    }
+
+    /// Makes the views of the current settings ready for these servers.
+    pub(super) fn see<'a>(&self, servers: impl Iterator<Item = &'a Arc<Server>>) {
+        let servers: Vec<_> = servers.collect();
+        let before = self.0.views.load_full();
+        let settings = self.settings();
+        let policy = (&*settings, self.0.program.get());
+        self.0.views.store(Arc::new(Views::new(policy, &servers, &self.0.naming, &before)));
+    }
+
+    /// Lets the embedding program judge requests, too. Only the first call has an effect.
+    pub(crate) fn judge_by(&self, program: Program) {
+        if self.0.program.set(program).is_ok() {
+            self.see(self.servers().iter());
+            self.touch();
+        }
+    }
+
+    /// Reports whether the embedding program judges requests.
+    pub(crate) fn is_judged_by_program(&self) -> bool {
+        self.0.program.get().is_some()
     }
 
     /// Returns the view of clients that choose none.
