@@ -8,7 +8,7 @@ impl Host {
     /// (`host.policy`); oldest first.
     #[must_use]
     pub fn asks(&self) -> Vec<OpenAsk> {
-        self.0.router.asks()
+        self.0.router.clients().asks().list()
     }
 
     /// Records a person's decision about a waiting request. Returns false if nothing with this number waits: somebody
@@ -25,6 +25,6 @@ impl Host {
     /// # }
     /// ```
     pub fn decide(&self, id: u64, decided: Decided) -> bool {
-        self.0.router.decide(id, decided)
+        self.0.router.clients().asks().decide(id, decided)
     }
 }

@@ -87,7 +87,7 @@ pub(super) struct Scope {
 
 /// Questions to people, and the decisions that count.
 #[derive(Debug, Default)]
-pub(super) struct Asks(Mutex<Table>);
+pub(crate) struct Asks(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
@@ -104,8 +104,10 @@ struct Entry {
     digest: String,
     shown: OpenAsk,
     since: Instant,
-    /// Until when a decision counts.
+    /// Until when it may be decided on, and then until when the decision counts.
     until: Instant,
+    /// How long a decision counts.
+    life: Duration,
     remember: Option<Duration>,
     state: watch::Sender<State>,
 }
@@ -192,15 +194,21 @@ impl Asks {
         let (id, now) = (table.last, Instant::now());
         let shown = OpenAsk { id, remember_secs: remember.map(|time| time.as_secs()), ..shown };
         let (state, receiver) = watch::channel(State::Open);
-        let entry = Entry { scope, digest: digest.to_owned(), shown, since: now, until: now + life, remember, state };
+        let entry =
+            Entry { scope, digest: digest.to_owned(), shown, since: now, until: now + life, life, remember, state };
         table.open.insert(id, entry);
         (id, receiver)
     }
 
+    /// Returns for how long a yes to the question may count, if for more than one request.
+    pub(super) fn remember(&self, id: u64) -> Option<Duration> {
+        self.table().open.get(&id)?.remember
+    }
+
     /// Records a decision. Returns false if the question is not open.
-    pub(super) fn decide(&self, id: u64, decided: Decided) -> bool {
+    pub(crate) fn decide(&self, id: u64, decided: Decided) -> bool {
         let mut table = self.table();
-        let Some(entry) = table.open.get(&id).filter(|entry| *entry.state.borrow() == State::Open) else {
+        let Some(entry) = table.open.get_mut(&id).filter(|entry| *entry.state.borrow() == State::Open) else {
             return false;
         };
         if decided == Decided::No {
@@ -212,6 +220,8 @@ impl Asks {
         }
         let remembered = entry.remember.filter(|_| decided == Decided::Remember);
         let scope = entry.scope.clone();
+        // A late yes counts as long as one in time.
+        entry.until = Instant::now() + entry.life;
         entry.state.send_replace(State::Yes);
         if let Some(time) = remembered {
             table.granted.insert(scope, Instant::now() + time);
@@ -232,7 +242,7 @@ impl Asks {
     }
 
     /// Lists the open questions, oldest first.
-    pub(super) fn list(&self) -> Vec<OpenAsk> {
+    pub(crate) fn list(&self) -> Vec<OpenAsk> {
         let table = self.table();
         let open = table.open.values().filter(|entry| *entry.state.borrow() == State::Open);
         open.map(|entry| OpenAsk { waits_secs: entry.since.elapsed().as_secs(), ..entry.shown.clone() }).collect()

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 
 use super::Mailbox;
+use super::asks::Asks;
 use super::client::{Abilities, Client, RequestRefused};
 use super::level::{DEFAULT_LEVEL, LEVELS};
 use super::presence::Named;
@@ -27,12 +28,14 @@ pub(crate) struct Clients {
     load: Arc<AtomicUsize>,
     /// The clients as status pages and events show them to people.
     roster: Roster,
+    /// The questions to people about requests of clients.
+    asks: Asks,
 }
 
 impl Clients {
     pub(super) fn new(manager: Manager, closing: CancellationToken) -> Self {
-        let (table, count, load) = Default::default();
-        Self { manager, table, count, load, roster: Roster::new(closing) }
+        let (table, count, load, asks) = Default::default();
+        Self { manager, table, count, load, asks, roster: Roster::new(closing) }
     }
 
     /// Adds a client. Messages that wait for it count for `account`.
@@ -70,6 +73,11 @@ impl Clients {
     /// The clients as status pages and events show them to people.
     pub(crate) fn roster(&self) -> &Roster {
         &self.roster
+    }
+
+    /// The questions to people about requests of clients.
+    pub(crate) fn asks(&self) -> &Asks {
+        &self.asks
     }
 
     /// Lists the clients that people are shown, oldest first.

@@ -132,7 +132,7 @@ impl Fallbacks {
         let mut wanted = Wanted::tool(Some(given.params.clone())).ok()?;
         let found = self.routes.find(client, What::Tool, &given.fallback.tool).await;
         let Ok(Route::One(mut one)) = found else {
-            self.tell(format!("the fallback of {from} is not used: its client may call no tool {to}"));
+            self.tell(&format!("the fallback of {from} is not used: its client may call no tool {to}"));
             return None;
         };
         self.tasks.get_to_know(client, &mut one, &given.fallback.tool).await;
@@ -143,20 +143,20 @@ impl Fallbacks {
         if exposed(&second) == given.from
             || entry.zip(given.entry.as_ref()).is_some_and(|(one, other)| one.is_as(other))
         {
-            self.tell(format!("the fallback of {from} is not used: it is the tool itself"));
+            self.tell(&format!("the fallback of {from} is not used: it is the tool itself"));
             return None;
         }
         if given.entry.as_ref().is_some_and(|called| !called.can_be_replaced_by(entry)) {
-            self.tell(format!("the fallback of {from} is not used: the `outputSchema` of {to} is another one"));
+            self.tell(&format!("the fallback of {from} is not used: the `outputSchema` of {to} is another one"));
             return None;
         }
         Some(second)
     }
 
     /// Logs a problem, once.
-    fn tell(&self, problem: String) {
+    fn tell(&self, problem: &str) {
         let mut told = lock(&self.told);
-        if told.len() < TOLD && told.insert(problem.clone()) {
+        if told.len() < TOLD && told.insert(problem.to_owned()) {
             drop(told);
             tracing::warn!("{problem}");
         }

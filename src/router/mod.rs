@@ -253,16 +253,6 @@ impl Router {
         }
     }
 
-    /// Lists what waits for a person's permission, oldest first.
-    pub(crate) fn asks(&self) -> Vec<OpenAsk> {
-        self.0.calls.permissions.list()
-    }
-
-    /// Records a person's decision. Returns false if nothing with this number waits for one.
-    pub(crate) fn decide(&self, id: u64, decided: Decided) -> bool {
-        self.0.calls.permissions.decide(id, decided)
-    }
-
     /// Waits for an answer. If `ending` is cancelled first, drops the request and returns a host failure as its answer.
     pub(crate) fn until<F: Future<Output = Option<Outcome>> + Send>(
         &self,

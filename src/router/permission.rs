@@ -20,6 +20,7 @@ use super::answer::Failure;
 use super::asks::{Asks, Decided, OpenAsk, Scope, State as AskState};
 use super::beating::beating;
 use super::client::Client;
+use super::clients::Clients;
 use super::forward::Forward;
 use super::heart::Wait;
 use super::judge::{CANNOT_ASK, ToAsk};
@@ -47,7 +48,7 @@ const LATE: u32 = 2;
 /// Asks people before requests are sent.
 #[derive(Debug)]
 pub(super) struct Permissions {
-    asks: Asks,
+    clients: Arc<Clients>,
     manager: Manager,
     sealer: Arc<Sealer>,
     /// The rules that the decisions were made for.
@@ -55,25 +56,19 @@ pub(super) struct Permissions {
 }
 
 impl Permissions {
-    pub(super) fn new(manager: Manager, sealer: Arc<Sealer>) -> Self {
+    pub(super) fn new(manager: Manager, clients: Arc<Clients>, sealer: Arc<Sealer>) -> Self {
         let policy = Mutex::new(manager.settings().policy.clone());
-        Self { asks: Asks::default(), manager, sealer, policy }
+        Self { clients, manager, sealer, policy }
     }
 
-    /// Lists the open questions, oldest first.
-    pub(super) fn list(&self) -> Vec<OpenAsk> {
-        self.asks.list()
-    }
-
-    /// Records a person's decision. Returns false if the question is not open.
-    pub(super) fn decide(&self, id: u64, decided: Decided) -> bool {
-        self.asks.decide(id, decided)
+    fn asks(&self) -> &Asks {
+        self.clients.asks()
     }
 
     /// Reports whether a person has allowed the request.
     pub(super) fn has_yes(&self, client: &Client, forward: &Forward, to_ask: &ToAsk) -> bool {
         let scope = scope(client, forward, to_ask);
-        self.asks.is_granted(&scope) || self.goes_on(forward, &scope) || self.asks.has_yes(&scope, forward.digest())
+        self.asks().is_granted(&scope) || self.goes_on(forward, &scope) || self.asks().has_yes(&scope, forward.digest())
     }
 
     /// Uses up the yes for a request that is about to be sent. Returns the number of the yes, if one is used up.
@@ -82,10 +77,10 @@ impl Permissions {
     /// If there is none any more: an equal request has used it.
     pub(super) fn spend(&self, client: &Client, forward: &Forward, to_ask: &ToAsk) -> Result<Option<u64>, NoResult> {
         let scope = scope(client, forward, to_ask);
-        if self.asks.is_granted(&scope) || self.goes_on(forward, &scope) {
+        if self.asks().is_granted(&scope) || self.goes_on(forward, &scope) {
             return Ok(None);
         }
-        match self.asks.use_yes(&scope, forward.digest()) {
+        match self.asks().use_yes(&scope, forward.digest()) {
             Some(id) => Ok(Some(id)),
             None => {
                 Err(Failure::not_permitted(&to_ask.rule, "the yes was used by an equal request").of(&forward.server))
@@ -132,9 +127,9 @@ impl Permissions {
     pub(super) fn answered(&self, forward: &Forward, leg: &Mailbox, (id, rule): (u64, &str)) -> Result<(), NoResult> {
         let answer = forward.params.member("inputResponses").and_then(|answers| answers.member(KEY));
         // A person may have decided meanwhile. That counts, and this answer does not.
-        match answer.as_ref().map(decision) {
+        match answer.as_ref().map(|answer| decision(answer, self.asks().remember(id))) {
             Some(decided) => {
-                self.asks.decide(id, decided);
+                self.asks().decide(id, decided);
                 if let Some(subject) = leg.subject() {
                     subject.asked(if decided == Decided::No { "no" } else { "yes" });
                 }
@@ -153,21 +148,21 @@ impl Permissions {
         let mut policy = lock(&self.policy);
         if *policy != settings.policy {
             *policy = settings.policy.clone();
-            self.asks.clear();
+            self.asks().clear();
         }
     }
 
     /// Gives back the yes that a request used up which did not reach its server.
     pub(super) fn give_back(&self, forward: &Forward) {
         if let Some(id) = forward.permit.filter(|_| !forward.answers) {
-            self.asks.give_back(id);
+            self.asks().give_back(id);
         }
     }
 
     /// Reports whether the request goes on with one that was allowed and sent: it brings answers to its server.
     fn goes_on(&self, forward: &Forward, scope: &Scope) -> bool {
         let permit = forward.permit.filter(|_| forward.answers);
-        permit.is_some_and(|id| self.asks.is_allowed(id, scope, forward.digest()))
+        permit.is_some_and(|id| self.asks().is_allowed(id, scope, forward.digest()))
     }
 
     /// Answers a request without a session with the question.
@@ -202,7 +197,7 @@ impl Permissions {
         let form = form(client, forward, to_ask);
         let (ask, answer) = Ask::gathered(KEY, client.revision(), Method::Elicit, Some(form));
         let (id, mut state) = self.open(client, forward, (to_ask, scope), 1);
-        let open = Open { asks: &self.asks, id };
+        let open = Open { asks: self.asks(), id };
         let _taken_back = AskGuard::new(client, call);
         client.ask(ask, Some((call, &leg)), None);
         let asked = pin!(timeout(forward.limits.answer, async {
@@ -210,7 +205,7 @@ impl Permissions {
                 biased;
                 decided = decided(&mut state) => decided,
                 answer = answer => match answer {
-                    Ok(Ok(answer)) => Some(decision(&answer)),
+                    Ok(Ok(answer)) => Some(decision(&answer, to_ask.remember)),
                     Ok(Err(_)) | Err(_) => Some(Decided::No),
                 },
             }
@@ -220,7 +215,7 @@ impl Permissions {
         let why = match decided {
             Ok(Some(Decided::No)) => "the answer was no",
             Ok(Some(yes)) => {
-                self.asks.decide(id, yes);
+                self.asks().decide(id, yes);
                 open.keep();
                 return Ok(());
             }
@@ -238,7 +233,7 @@ impl Permissions {
         toward: &mut Toward<'_>,
         (to_ask, scope): (&ToAsk, Scope),
     ) -> Result<(), NoResult> {
-        let open = self.asks.find(&scope, forward.digest());
+        let open = self.asks().find(&scope, forward.digest());
         let is_new = open.is_none();
         let (id, mut state) = open.unwrap_or_else(|| self.open(client, forward, (to_ask, scope), LATE));
         if is_new {
@@ -284,7 +279,7 @@ impl Permissions {
             waits_secs: 0,
             person_only: to_ask.proof == Proof::Person,
         };
-        self.asks.open(scope, forward.digest(), (shown, to_ask.remember), forward.limits.answer * lives)
+        self.asks().open(scope, forward.digest(), (shown, to_ask.remember), forward.limits.answer * lives)
     }
 }
 
@@ -391,13 +386,13 @@ fn for_a_while(time: Duration) -> String {
 }
 
 /// Reads the answer to the question. Everything that is no plain yes is a no.
-fn decision(answer: &Raw) -> Decided {
+fn decision(answer: &Raw, remember: Option<Duration>) -> Decided {
     if answer.text("action").as_deref() != Some("accept") {
         return Decided::No;
     }
     match answer.member("content").and_then(|content| content.text("answer")).as_deref() {
         Some(ONCE) => Decided::Once,
-        Some(text) if text.starts_with("for ") => Decided::Remember,
+        Some(text) if remember.is_some_and(|time| text == for_a_while(time)) => Decided::Remember,
         _ => Decided::No,
     }
 }

@@ -66,7 +66,7 @@ impl Router {
             parked,
             #[cfg(feature = "server")]
             invitations: Invitations { connector: connector.clone(), sealer: sealer.clone() },
-            permissions: Permissions::new(manager.clone(), sealer.clone()),
+            permissions: Permissions::new(manager.clone(), clients.clone(), sealer.clone()),
             sealer,
             finish: finish.clone(),
             joined: Arc::default(),

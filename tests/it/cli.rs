@@ -61,6 +61,7 @@ fn no_arguments_show_the_next_steps() {
       lock       Start the servers, and lock what they list in mcp-host.lock, beside the config
       policy     Test the rules of the config (host.policy), or say why they allow, ask about, or deny a call
       status     Show the servers and clients of a running `serve`
+      asks       Show the calls that wait for your permission, and decide on them
       login      Sign in to a server, for a running `serve` and all that start later
       logout     Forget the login of a server and revoke it
       auth       List the logins; no token is shown

@@ -52,7 +52,7 @@ impl Decision {
     /// Records the decision.
     pub(super) fn record(&self, router: &Router) -> Result<DecidedOn, Refused> {
         let Of { ask, verdict } = self.decide;
-        if router.decide(ask, verdict) {
+        if router.clients().asks().decide(ask, verdict) {
             return Ok(DecidedOn { decided: ask });
         }
         Err(Refused::unknown(format!("nothing with the number {ask} waits for a decision")))

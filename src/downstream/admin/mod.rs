@@ -195,7 +195,7 @@ impl StatusSocket {
         let answer = |request: Vec<u8>| async move {
             match request.trim_ascii() {
                 b"status" => replies::line(&self.status(router)),
-                b"asks" => replies::line(&OpenAsks { asks: router.asks() }),
+                b"asks" => replies::line(&OpenAsks { asks: router.clients().asks().list() }),
                 b"owners" => replies::line(&Owners::of(&router.manager().hint())),
                 b"reload" => replies::line(&Reloaded::from(reload().await)),
                 request if request.starts_with(FORGET) => {

@@ -110,6 +110,7 @@ async fn a_yes_for_a_while_counts_for_the_session_the_tool_and_the_rule() {
     shop.host.shutdown().await;
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a test makes it for this call")]
 fn retry(asked: &Value, answer: Value) -> Value {
     let (_, mut params) = call("db__write", json!({ "database": "a" }));
     params["requestState"] = asked["result"]["requestState"].clone();

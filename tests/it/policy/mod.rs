@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use mcp_host::config::{Config, Syntax, Vars, parse_str};
 use mcp_host::in_process::InProcess;
 use mcp_host::policy::{CallFacts, Policy, Verdict};
+use mcp_host::protocol::Method;
 use mcp_host::{Host, Raw};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -54,13 +55,13 @@ fn database(calls: &Arc<AtomicUsize>) -> InProcess {
     }
     let read = |_| Box::pin(async { Ok(Raw::from(json!({ "contents": [{ "uri": "table:x", "text": "x" }] }))) }) as _;
     let said = json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": "p" } }] });
-    server.resource(json!({ "uri": "table:x", "name": "x" }).into(), read).prompt(
-        json!({ "name": "ask", "arguments": [{ "name": "a" }] }).into(),
-        move |_| {
+    server
+        .resource(json!({ "uri": "table:x", "name": "x" }).into(), read)
+        .method(Method::Complete, |_| Box::pin(async { Ok(json!({ "completion": { "values": ["x"] } }).into()) }))
+        .prompt(json!({ "name": "ask", "arguments": [{ "name": "a" }] }).into(), move |_| {
             let said = said.clone();
             Box::pin(async move { Ok(said.into()) })
-        },
-    )
+        })
 }
 
 async fn open(config: Config, program: Option<Fridays>) -> Shop {
@@ -77,6 +78,7 @@ async fn open(config: Config, program: Option<Fridays>) -> Shop {
     Shop { host, calls, to }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a test makes it for this call")]
 fn call(name: &str, arguments: Value) -> (&'static str, Value) {
     ("tools/call", json!({ "name": name, "arguments": arguments }))
 }

@@ -50,10 +50,10 @@ const INNER: &[(&str, &[&[&str]])] = &[
         "src/router/",
         &[
             &[
+                "asks.rs",
                 "answer.rs",
                 "background.rs",
                 "clocks.rs",
-                "doubled.rs",
                 "heard.rs",
                 "heart.rs",
                 "joined.rs",
@@ -74,8 +74,8 @@ const INNER: &[(&str, &[&[&str]])] = &[
             &["ask_roots.rs", "driver.rs", "running.rs"],
             // Calls on their way, and as tasks.
             &["beating.rs", "forward.rs", "reach.rs"],
-            &["changed.rs", "find.rs", "finish.rs", "limit.rs", "relay.rs", "tasks/", "valid.rs"],
-            &["invite.rs", "park.rs"],
+            &["changed.rs", "find.rs", "finish.rs", "judge.rs", "limit.rs", "relay.rs", "tasks/", "valid.rs"],
+            &["invite.rs", "park.rs", "permission.rs"],
             &["call.rs"],
             &["cache.rs", "shared.rs"],
             // What else is dispatched to, what is measured, and what is told.
