@@ -78,8 +78,19 @@ impl Manager {
             return Err(all.chain(settings.views.keys().filter(|name| *name != ALL_VIEW).cloned()).collect());
         }
         let scope = self.scope_of(view);
-        let known = self.0.look(&scope, &self.all_parts());
-        Ok(tools.iter().map(|tool| self.need(tool, &scope, &known)).collect())
+        let parts = self.all_parts();
+        let known = self.0.look(&scope, &parts);
+        let allowed = self.scope_within_rules(view).map(|scope| self.0.look(&scope, &parts));
+        let is_denied =
+            |tool: &str| allowed.as_ref().is_some_and(|allowed| !matches!(allowed.tool(tool), Resolution::Found(_)));
+        let need = |tool: &String| match self.need(tool, &scope, &known) {
+            Needed { need: Need::Callable | Need::Login | Need::Down, server: Some(server), .. } if is_denied(tool) => {
+                let why = Some("a rule of `host.policy` denies it".to_owned());
+                Needed { tool: tool.clone(), need: Need::Denied, server: Some(server), why, nearest: Vec::new() }
+            }
+            needed => needed,
+        };
+        Ok(tools.iter().map(need).collect())
     }
 
     fn need(&self, tool: &str, scope: &Scope, known: &Catalog) -> Needed {

@@ -302,6 +302,20 @@ impl Manager {
         Scope { lens: self.0.views.load().lens(&chosen), ..Scope::default() }
     }
 
+    /// Returns what the local user sees in that view; `None` if no rule can match that user.
+    #[cfg(feature = "server")]
+    pub(super) fn scope_within_rules(&self, view: Option<&str>) -> Option<Scope> {
+        let views = self.0.views.load();
+        let (rules, local) = (views.rules.as_ref()?, Principal::local());
+        let chosen = view.map_or_else(|| views.default.clone(), Chosen::named);
+        let name = if let Chosen::Named(name) = &chosen { name } else { ALL_VIEW };
+        let (principal, scopes) = (local.as_str(), &[][..]);
+        let caller = Caller { principal, client: None, subject: None, claims: None, scopes, view: name };
+        let within = InForce::of(&rules.policy, rules.program.as_ref(), &caller)?;
+        let lens = views.lens(&chosen).unwrap_or_else(|| rules.plain.clone()).within(within);
+        Some(Scope { lens: Some(Arc::new(lens)), ..Scope::default() })
+    }
+
     /// Returns each view that the config defines, with the scope that shows it.
     pub(super) fn view_scopes(&self) -> Vec<(String, Scope)> {
         let views = self.0.views.load();

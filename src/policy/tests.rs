@@ -165,7 +165,7 @@ fn kinds_and_actions_that_a_rule_does_not_name_are_as_the_paper_says() {
         ("complete", Action::Complete, prompt),
         ("read", Action::Read, resource),
         ("subscribe", Action::Subscribe, resource),
-        ("sample", Action::Sample, tool("db__t", &SILENT)),
+        ("sample", Action::Sample, nothing),
         ("elicit", Action::Elicit, nothing),
         ("roots", Action::Roots, nothing),
     ];
@@ -178,7 +178,7 @@ fn kinds_and_actions_that_a_rule_does_not_name_are_as_the_paper_says() {
         (r#", "tools": ["server:db"], "prompts": ["x"], "resources": ["*"]"#, "call read subscribe"),
         (r#", "actions": ["get", "sample"]"#, "get sample"),
         (r#", "actions": ["elicit", "roots", "sample"], "tools": ["server:db"]"#, "sample elicit roots"),
-        (r#", "actions": ["elicit", "sample"], "tools": ["db__*"]"#, "sample"),
+        (r#", "actions": ["elicit", "sample"], "tools": ["server:web"]"#, ""),
         (r#", "actions": ["elicit", "sample"], "unless": { "tools": ["server:db"] }"#, ""),
         (r#", "actions": ["elicit", "call"], "unless": { "actions": ["call"] }"#, "elicit"),
     ] {

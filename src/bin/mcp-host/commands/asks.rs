@@ -59,7 +59,10 @@ const BRIEF: usize = 160;
 fn shown(ask: &OpenAsk, whole: bool) -> [String; 3] {
     let OpenAsk { id, server, name, rule, principal, .. } = ask;
     let who = ask.client.as_deref().map(|client| format!(" ({client})")).unwrap_or_default();
-    let waits = text::duration(ask.waits_secs.saturating_mul(1000));
+    let waits = match ask.waits_secs {
+        0 => "just now".to_owned(),
+        secs => format!("{} ago", text::duration(secs.saturating_mul(1000))),
+    };
     let left = ask.arguments.chars().count().saturating_sub(BRIEF);
     let arguments = match left {
         left if whole || left == 0 => ask.arguments.clone(),
@@ -74,7 +77,7 @@ fn shown(ask: &OpenAsk, whole: bool) -> [String; 3] {
     };
     let line = |line: String| text::line(&line).into_owned();
     [
-        line(format!("{id}: {} {name} of {server}, for {principal}{who}, rule {rule}, {waits} ago", ask.method)),
+        line(format!("{id}: {} {name} of {server}, for {principal}{who}, rule {rule}, {waits}", ask.method)),
         line(format!("   {arguments}")),
         line(format!("   mcp-host asks {id} --yes{remember} | --no")),
     ]

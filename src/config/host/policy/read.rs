@@ -9,7 +9,7 @@ use super::super::{Audience, HostAuth, HostSettings};
 use super::{Decision, Matcher, Policy, Rule};
 use crate::config::fields::{Field, Fields, refuse_rest};
 use crate::config::report::Report;
-use crate::config::selector;
+use crate::config::selector::{self, Selector};
 use crate::config::syntax::{Origin, Value};
 use crate::expression::Expression;
 
@@ -135,6 +135,10 @@ fn rule(item: &Field<'_>, settings: &HostSettings, report: &mut Report) -> Optio
             problem.help("remove it, or change `verdict`");
         }
     }
+    if !names_servers_alone(&matches) {
+        let problem = report.problem(item.at, &item.path, "a rule about what servers ask names servers only");
+        problem.help("write \"tools\": [\"server:ALIAS\"], or no tools; what clients ask for needs a rule of its own");
+    }
     refuse_rest(fields, &RULE, report);
     Some(Rule {
         name: name?,
@@ -146,6 +150,14 @@ fn rule(item: &Field<'_>, settings: &HostSettings, report: &mut Report) -> Optio
         matches,
         unless,
     })
+}
+
+/// Reports whether a rule about what servers ask, which nothing of theirs belongs to, names nothing but servers.
+fn names_servers_alone(matches: &Matcher) -> bool {
+    let Matcher { tools, prompts, resources, actions, .. } = matches;
+    let is_theirs = actions.iter().flatten().any(|action| action.is_servers());
+    let only_servers = tools.iter().flatten().all(|tool| matches!(tool, Selector::Server(_)));
+    !is_theirs || only_servers && prompts.is_none() && resources.is_none()
 }
 
 /// Reads what a rule, or its `unless`, matches.
@@ -307,7 +319,7 @@ mod tests {
             r#"{{ "auth": {{ "type": "bearer", "clients": {{ "ci": {{ "hash": "{TOKEN}" }} }} }}, "views": {{ "review": {{}} }},
             "policy": {{ "mode": "report", "default": "ask", "proof": "person", "rules": [
               {{ "name": "no-prod", "verdict": "deny", "hide": false, "report": true, "tools": ["server:db", "tag:x"],
-                 "prompts": ["p*"], "resources": ["file:*"], "actions": ["call", "sample"], "views": ["review", "all"],
+                 "prompts": ["p*"], "resources": ["file:*"], "actions": ["call", "subscribe"], "views": ["review", "all"],
                  "principals": ["local", "ci", "scope:x"] }},
               {{ "name": "writes", "verdict": "ask", "tools": ["hint:not-read-only"], "unless": {{ "clients": ["ci"] }},
                  "remember": "15m", "proof": "client" }} ] }} }}"#
@@ -323,7 +335,7 @@ mod tests {
         );
         let audience = vec![Audience::Local, Audience::Client("ci".to_owned()), Audience::Scope("x".to_owned())];
         assert_eq!(prod.matches.principals, Some(audience));
-        assert_eq!(prod.matches.actions, Some(vec![Action::Call, Action::Sample]));
+        assert_eq!(prod.matches.actions, Some(vec![Action::Call, Action::Subscribe]));
         assert_eq!(prod.matches.tools.as_ref().map(Vec::len), Some(2));
         assert_eq!((writes.remember, writes.proof), (Some(Duration::from_secs(900)), Some(Proof::Client)));
         let unless = writes.unless.as_ref().and_then(|unless| unless.clients.clone());

@@ -1,0 +1,59 @@
+//! `mcp-host asks`: a person decides on a call of a running daemon; and the audit of what was decided.
+
+use std::io::Read as _;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use super::{daemon, run};
+use crate::reload::program::mcp_host;
+
+#[test]
+fn a_person_decides_on_calls_of_a_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path();
+    let rules = json!([{ "name": "no-ask", "verdict": "deny", "tools": ["echo__ask"] }, { "name": "careful", "verdict": "ask", "tools": ["echo__echo"], "proof": "person", "remember": "1h" }]);
+    let echo = json!({ "command": env!("CARGO_BIN_EXE_mcp-host"), "args": ["__demo-server"] });
+    let host = json!({ "policy": { "rules": rules }, "audit": { "file": "audit.jsonl" } });
+    let daemon = daemon(home, &json!({ "host": host, "mcpServers": { "echo": echo } }));
+    daemon.hears("✓ echo");
+    assert_eq!(run(home, &["asks"]), "exit 0\nnothing waits for your permission\n");
+    let needs = run(home, &["check", "--needs", "echo__echo,echo__ask"]);
+    assert!(needs.starts_with("exit 6\n") && needs.contains("echo__echo: callable\necho__ask: denied"), "{needs}");
+    let unknown = run(home, &["asks", "7", "--yes"]);
+    assert!(unknown.starts_with("exit 2\n") && unknown.contains("nothing with the number 7 waits"), "{unknown}");
+    for (answer, code) in [("--no", 1), ("--yes", 0), ("--remember", 0)] {
+        let args = ["call", "echo__echo", r#"{"text":"hi\u001b[31m"}"#];
+        let mut call = mcp_host(home, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let ask = loop {
+            let output = mcp_host(home, &["asks", "--json"]).output().unwrap();
+            let asks: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+            if let Some(ask) = asks.get(0) {
+                break ask.clone();
+            }
+        };
+        assert_eq!(
+            (&ask["rule"], &ask["server"], &ask["personOnly"]),
+            (&json!("careful"), &json!("echo"), &json!(true))
+        );
+        let listed = run(home, &["asks"]);
+        let id = ask["id"].to_string();
+        assert!(listed.contains(&format!("{id}: tools/call echo of echo, for local")), "{listed}");
+        assert!(listed.contains(&format!("mcp-host asks {id} --yes | --remember (1 h 0 min) | --no")), "{listed}");
+        assert!(!listed.contains('\u{1b}'), "{listed}");
+        let done = if answer == "--no" { "refused" } else { "allowed" };
+        assert_eq!(run(home, &["asks", &id, answer]), format!("exit 0\n{id}: {done}\n"));
+        let mut said = String::new();
+        call.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(call.wait().unwrap().code(), Some(code), "{answer}: {said}");
+    }
+    // The permission counts for an hour.
+    assert!(run(home, &["call", "echo__echo", r#"{"text":"again"}"#]).starts_with("exit 0\n"));
+    drop(daemon);
+    let audit = std::fs::read_to_string(home.join("audit.jsonl")).unwrap();
+    let lines = audit.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let verdicts: Vec<Value> =
+        lines.filter(|line| line["method"] == "tools/call").map(|line| line["verdict"].clone()).collect();
+    let verdict = |asked: &Value| json!({ "verdict": "ask", "rule": "careful", "enforced": true, "asked": asked });
+    assert_eq!(verdicts, [json!("no"), json!("yes"), json!("yes"), Value::Null].map(|asked| verdict(&asked)));
+}
