@@ -66,7 +66,9 @@ pub(crate) use self::contents::Watcher;
 pub use self::fallback::{BadPattern, Fallback, FallbackOn};
 pub use self::helper::Helper;
 pub(crate) use self::helper::is_own_header;
-pub(crate) use self::host::{ALL_VIEW, ClaimsRead};
+pub(crate) use self::host::ALL_VIEW;
+#[cfg(feature = "server")]
+pub(crate) use self::host::ClaimsRead;
 pub use self::host::{
     Action, AnswerCache, Approval, Audience, Audit, BearerClient, Decision, HostAuth, HostOAuth, HostSettings, HostTls,
     Join, Limits, Matcher, Policy, PolicyMode, Proof, ReadOnly, Rule, SecretKey, Secrets, StoreKind, View,

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+#[cfg(feature = "server")]
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -58,6 +59,7 @@ pub(crate) struct Kept {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
+#[cfg(feature = "server")]
 pub struct CacheStatus {
     /// The number of answers.
     pub entries: usize,
@@ -195,6 +197,7 @@ impl Answers {
     }
 
     /// Returns how much is kept; `None` if nothing may be.
+    #[cfg(feature = "server")]
     pub(crate) fn status(&self) -> Option<CacheStatus> {
         let store = lock(&self.store);
         let (entries, bytes, size) = (store.entries.len(), store.bytes, store.size);

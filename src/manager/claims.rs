@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+#[cfg(feature = "server")]
 use crate::config::ClaimsRead;
 
 /// What a client's access token claims. Empty without a token of an issuer, and if no rule reads any claim.
@@ -15,6 +16,7 @@ use crate::config::ClaimsRead;
 pub(crate) struct Claims(Option<Arc<Claimed>>);
 
 #[derive(Debug)]
+#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only doors make one"))]
 struct Claimed {
     all: Map<String, Value>,
     scopes: Vec<String>,
@@ -23,6 +25,7 @@ struct Claimed {
 }
 
 /// The claims that differ from token to token of the same user.
+#[cfg(feature = "server")]
 const OF_ONE_TOKEN: [&str; 10] = ["aio", "at_hash", "auth_time", "c_hash", "exp", "iat", "jti", "nbf", "nonce", "uti"];
 
 impl Claims {

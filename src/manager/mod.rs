@@ -56,6 +56,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+#[cfg(feature = "server")]
 pub use answers::CacheStatus;
 pub(crate) use answers::{Answers, Kept, Key as AnswerKey, Writes, Writing};
 pub(crate) use asked::Asked;

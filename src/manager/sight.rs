@@ -281,6 +281,7 @@ impl Manager {
     }
 
     /// Reports whether the embedding program judges requests.
+    #[cfg(feature = "server")]
     pub(crate) fn is_judged_by_program(&self) -> bool {
         self.0.program.get().is_some()
     }

@@ -103,8 +103,10 @@ pub use roster::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStat
 
 use crate::answered::{Answered, NoResult};
 use crate::config;
+#[cfg(feature = "server")]
+pub(crate) use crate::manager::Claims;
 use crate::manager::Manager;
-pub(crate) use crate::manager::{Chosen, Claims, Identity, Principal, Viewed};
+pub(crate) use crate::manager::{Chosen, Identity, Principal, Viewed};
 use crate::observe::Observer;
 use crate::protocol::{
     ErrorObject, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Theirs, code,

@@ -29,6 +29,7 @@ pub use self::join::Join;
 use self::layers::Layers;
 pub use self::limits::Limits;
 pub use self::oauth::HostOAuth;
+#[cfg(feature = "server")]
 pub(crate) use self::policy::ClaimsRead;
 pub use self::policy::{Action, Decision, Matcher, Policy, PolicyMode, Proof, Rule};
 pub use self::secrets::{SecretKey, Secrets, StoreKind};

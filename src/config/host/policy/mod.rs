@@ -2,6 +2,7 @@
 
 mod read;
 
+#[cfg(feature = "server")]
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -182,6 +183,7 @@ impl HostSettings {
 }
 
 /// The claims of tokens that rules read.
+#[cfg(feature = "server")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ClaimsRead {
     /// Those with these names.
@@ -197,6 +199,7 @@ impl Policy {
     }
 
     /// Returns which claims of tokens it reads; `None` if it reads neither claims nor scopes.
+    #[cfg(feature = "server")]
     pub(crate) fn claims_read(&self) -> Option<ClaimsRead> {
         let parts = || self.rules.iter().flat_map(|rule| std::iter::once(&rule.matches).chain(&rule.unless));
         if parts().any(|part| part.when.as_ref().is_some_and(|when| when.as_str().contains("claims"))) {
