@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-#[cfg(feature = "server")]
+#[cfg(any(feature = "server", test))]
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -59,7 +59,8 @@ pub(crate) struct Kept {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-#[cfg(feature = "server")]
+#[cfg(any(feature = "server", test))]
+#[cfg_attr(not(feature = "server"), allow(unreachable_pub, reason = "only a door tells it"))]
 pub struct CacheStatus {
     /// The number of answers.
     pub entries: usize,
@@ -197,7 +198,7 @@ impl Answers {
     }
 
     /// Returns how much is kept; `None` if nothing may be.
-    #[cfg(feature = "server")]
+    #[cfg(any(feature = "server", test))]
     pub(crate) fn status(&self) -> Option<CacheStatus> {
         let store = lock(&self.store);
         let (entries, bytes, size) = (store.entries.len(), store.bytes, store.size);

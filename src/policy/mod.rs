@@ -12,7 +12,7 @@ mod facts;
 mod in_force;
 mod judge;
 mod rules;
-#[cfg(test)]
+#[cfg(all(test, feature = "policy"))]
 mod tests;
 mod trial;
 mod verdict;
@@ -23,7 +23,7 @@ pub(crate) use self::caller::Caller;
 pub use self::facts::CallFacts;
 pub(crate) use self::facts::{Facts, Kind, Subject};
 pub(crate) use self::in_force::{Held, InForce};
-#[cfg(test)]
+#[cfg(all(test, feature = "policy"))]
 pub(crate) use self::rules::Rules;
 pub use self::trial::Trial;
 pub use self::verdict::Verdict;

@@ -44,5 +44,6 @@ mod support;
 #[cfg(feature = "server")]
 mod tasks;
 mod valid;
+#[cfg(feature = "server")]
 mod views;
 mod whole;
