@@ -51,7 +51,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -159,7 +159,7 @@ pub(crate) struct Server {
     /// `maxConcurrent`: calls above it wait, first come first served.
     pub(crate) slots: Option<Slots>,
     /// The rules about what it may ask clients, if there are any.
-    questions: ArcSwapOption<sight::RulesInUse>,
+    questions: sight::Questions,
     /// The schemas of its tools that cannot be used to check calls: of which tool, which one, and why.
     unchecked: Mutex<BTreeMap<(String, &'static str), String>>,
 }
@@ -216,7 +216,7 @@ impl Server {
             since: Instant::now(),
             calls: AtomicU64::new(0),
             calling: AtomicUsize::new(0),
-            questions: ArcSwapOption::empty(),
+            questions: sight::Questions::default(),
             unchecked: Mutex::default(),
         }
     }

@@ -6,7 +6,10 @@
 //! config does not have shows nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwapOption;
 
 use super::lease::{Chosen, Who};
 use super::{Claims, Manager, Principal, Server, lock};
@@ -84,6 +87,21 @@ pub(super) struct RulesInUse {
     refused: Mutex<HashMap<(Asker, usize), Profile>>,
 }
 
+/// The rules about what a server may ask clients.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    /// Whether there are any: a look at this costs each call next to nothing.
+    are_ruled: AtomicBool,
+    rules: ArcSwapOption<RulesInUse>,
+}
+
+impl Questions {
+    fn follow(&self, rules: Option<&Arc<RulesInUse>>) {
+        self.rules.store(rules.cloned());
+        self.are_ruled.store(rules.is_some(), Ordering::Release);
+    }
+}
+
 /// The policy of the embedding program.
 pub(crate) type Program = Arc<dyn crate::policy::Policy>;
 
@@ -137,7 +155,7 @@ impl Views {
             })
         });
         let questions = rules.as_ref().filter(|_| settings.policy.judges_servers());
-        servers.iter().for_each(|server| server.questions.store(questions.cloned()));
+        servers.iter().for_each(|server| server.questions.follow(questions));
         Self {
             all: needs_lens.then(|| make(all, !all.is_empty(), before.all.as_ref())),
             named: named.collect(),
@@ -359,9 +377,10 @@ impl Manager {
 impl Server {
     /// Returns what the server may not ask a client.
     pub(super) fn refused(&self, who: &Who) -> Profile {
-        match &*self.questions.load() {
-            Some(rules) => rules.refused(self, who),
-            None => Profile::EMPTY,
+        // Nearly every call ends here.
+        if !self.questions.are_ruled.load(Ordering::Acquire) {
+            return Profile::EMPTY;
         }
+        self.questions.rules.load().as_ref().map_or(Profile::EMPTY, |rules| rules.refused(self, who))
     }
 }

@@ -12,7 +12,8 @@ mod facts;
 mod in_force;
 mod judge;
 mod rules;
-#[cfg(all(test, feature = "policy"))]
+#[cfg(test)]
+#[cfg(feature = "policy")]
 mod tests;
 mod trial;
 mod verdict;
