@@ -1,7 +1,7 @@
 //! Policy: which requests are allowed, asked about, and denied, by the rules of `host.policy`.
 //!
-//! In: the rules, and who asks ([`Caller`]); then what is asked for ([`Subject`]), which is settled once for each entry of
-//! a catalog ([`Rules::settle`]); then one request ([`Facts`]). Out: a [`Verdict`]. Most rules are done with before any
+//! In: the rules, and who asks (`Caller`); then what is asked for (`Subject`), which is settled once for each entry of
+//! a catalog (`Rules::settle`); then one request (`Facts`). Out: a [`Verdict`]. Most rules are done with before any
 //! request: a call is judged only by rules that have a `when` and can match its tool.
 //!
 //! **Invariant:** the strictest verdict of all rules that match counts, whatever their order, and a rule whose `when` fails
