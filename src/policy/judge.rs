@@ -6,8 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Policy as Program;
-use super::facts::{CallFacts, Facts};
+use super::facts::Facts;
 use super::rules::{Rules, Settled};
 use super::verdict::Verdict;
 use crate::answered::FieldError;
@@ -35,26 +34,6 @@ impl Rules {
             }
         }
         Ok(said.verdict(self))
-    }
-
-    /// Judges one request, also by the policy of the embedding program.
-    ///
-    /// # Errors
-    /// As for [`Rules::judge`].
-    #[cfg_attr(not(test), allow(dead_code, reason = "the router asks policies of programs"))]
-    pub(crate) fn judge_with(
-        rules: Option<(&Self, &Settled)>,
-        program: &dyn Program,
-        request: &Facts<'_>,
-    ) -> Result<Verdict, Vec<FieldError>> {
-        let said = match rules {
-            Some((rules, rest)) => rules.judge(rest, request)?,
-            None => Verdict::allow(),
-        };
-        if said.decision == Decision::Deny {
-            return Ok(said);
-        }
-        Ok(said.and(program.judge(&CallFacts::new(*request))))
     }
 
     /// The rules that match always and those that remain, in the order of the policy.

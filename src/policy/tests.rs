@@ -373,10 +373,11 @@ fn a_program_adds_one_more_rule() {
     let request =
         Facts { subject, action: Action::Call, caller: ci(), client: ("Editor", None), arguments: Some(&arguments) };
     let asks = rules(r#"{ "name": "ours", "verdict": "ask", "remember": "1m" }"#);
-    let rules = Rules::of(&asks, &ci()).unwrap();
-    let settled = rules.settle(Action::Call, &subject);
+    let none = Arc::new(config::Policy::default());
     let judge = |verdict, with: bool| {
-        let verdict = Rules::judge_with(with.then_some((&rules, &settled)), &Own(verdict), &request).unwrap();
+        let program: Arc<dyn Policy> = Arc::new(Own(verdict));
+        let force = InForce::of(if with { &asks } else { &none }, Some(&program), &ci()).unwrap();
+        let verdict = force.about(Action::Call, &subject).unwrap().judge(&request).unwrap();
         (verdict.decision, verdict.rule.map(|rule| rule.to_string()))
     };
     assert_eq!(judge(Verdict::allow(), false), (Decision::Allow, None));

@@ -8,7 +8,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
@@ -19,7 +18,7 @@ use super::beating::beating;
 use super::client::Client;
 use super::forward::{Course, Forward};
 use super::heart::Wait;
-use super::put::AskGuard;
+use super::put::{AskGuard, own_number};
 use super::reach::Connector;
 use super::relay::input_required;
 use super::state::{Sealer, State};
@@ -177,9 +176,7 @@ async fn signed_in(
     (leg, toward): (&Arc<Mailbox>, &mut Toward<'_>),
     invitation: &Invitation,
 ) -> Stands {
-    /// The numbers made from this are smaller than all ids of requests to servers, so they belong to no call.
-    static ASKED: AtomicU64 = AtomicU64::new(0);
-    let call = ASKED.fetch_add(1, Ordering::Relaxed) & 0xf_ffff;
+    let call = own_number();
     let mut random = [0; 16];
     if getrandom::fill(&mut random).is_err() {
         return Stands::Over;

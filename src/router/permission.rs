@@ -7,7 +7,6 @@
 //! **Invariant:** nothing is sent before a yes, and a yes sends one request (`asks.rs`).
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ use super::forward::Forward;
 use super::heart::Wait;
 use super::judge::{CANNOT_ASK, ToAsk};
 use super::limit::in_words;
-use super::put::AskGuard;
+use super::put::{AskGuard, own_number};
 use super::relay::input_required;
 use super::state::{Sealer, State};
 use super::toward::Toward;
@@ -187,13 +186,11 @@ impl Permissions {
         toward: &mut Toward<'_>,
         (to_ask, scope): (&ToAsk, Scope),
     ) -> Result<(), NoResult> {
-        /// The numbers made from this are smaller than all ids of requests to servers, so they belong to no call.
-        static ASKED: AtomicU64 = AtomicU64::new(0);
         let Toward::Leg(leg) = &*toward else {
             return Err(Failure::not_permitted(&to_ask.rule, CANNOT_ASK).of(&forward.server));
         };
         let leg = leg.mailbox().clone();
-        let call = (1 << 20) | (ASKED.fetch_add(1, Ordering::Relaxed) & 0xf_ffff);
+        let call = own_number();
         let form = form(client, forward, to_ask);
         let (ask, answer) = Ask::gathered(KEY, client.revision(), Method::Elicit, Some(form));
         let (id, mut state) = self.open(client, forward, (to_ask, scope), 1);

@@ -1,6 +1,7 @@
 //! Puts questions from servers to clients with a session, and takes open questions back when their call ends.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
@@ -33,6 +34,13 @@ pub(super) fn put(
     if let Some(ask) = question::reword(server, ask, client.revision()) {
         client.ask(ask, call, answered);
     }
+}
+
+/// Returns a number for a question of the host itself, in place of the number of a call. It is smaller than all ids of
+/// requests to servers, so it belongs to no call.
+pub(super) fn own_number() -> u64 {
+    static ASKED: AtomicU64 = AtomicU64::new(0);
+    ASKED.fetch_add(1, Ordering::Relaxed) & 0xf_ffff
 }
 
 /// Takes a call's open questions back when dropped, so this happens however the call ends.
