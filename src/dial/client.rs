@@ -33,6 +33,10 @@ const PROBES: u32 = 3;
 #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
+/// The bytes that a connection reads at once. Each turn of a stream takes as long as this much takes to copy, twice, and
+/// every other call waits meanwhile: by default hyper reads three times as much.
+const BUFFER: usize = 128 * 1024;
+
 /// An HTTP client. Clones share its connections; without TLS, those of each thread (`host.threads`) are its own.
 #[derive(Clone, Debug)]
 pub(crate) enum Client {
@@ -95,6 +99,7 @@ impl Client {
         connector.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
+        builder.http1_max_buf_size(BUFFER);
         builder.build(InTime(connector))
     }
 
