@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Notify, broadcast};
@@ -64,7 +64,8 @@ pub(super) struct Keeper {
     turn: Mutex<()>,
     due: Mutex<Due>,
     news: Notify,
-    told: broadcast::Sender<DefinitionNews>,
+    /// Exists once somebody listens: its queue takes 32 KiB.
+    told: OnceLock<broadcast::Sender<DefinitionNews>>,
 }
 
 /// The listings that wait to be judged, by the ids of their servers.
@@ -84,13 +85,7 @@ const NEWS: usize = 256;
 impl Keeper {
     fn new(state: Option<&Path>) -> Self {
         let records = state.map_or_else(|| Records::Memory(Mutex::default()), |state| Records::Disk(Pins::of(state)));
-        Self {
-            records,
-            turn: Mutex::default(),
-            due: Mutex::default(),
-            news: Notify::new(),
-            told: broadcast::Sender::new(NEWS),
-        }
+        Self { records, turn: Mutex::default(), due: Mutex::default(), news: Notify::new(), told: OnceLock::new() }
     }
 
     fn put(&self, server: &Arc<Server>, listing: Listed) {
@@ -244,7 +239,8 @@ impl Manager {
 
     /// Subscribes to definitions that change.
     pub(crate) fn definition_news(&self) -> Option<broadcast::Receiver<DefinitionNews>> {
-        self.0.pins.get().map(|keeper| keeper.told.subscribe())
+        let keeper = self.0.pins.get()?;
+        Some(keeper.told.get_or_init(|| broadcast::Sender::new(NEWS)).subscribe())
     }
 
     /// Reads the records, then judges listings and follows changes of the records.
@@ -380,6 +376,8 @@ fn tell(keeper: &Keeper, server: &Server, notices: Vec<Notice>) {
     for Notice { what, name: own, classes, renamed, passes, .. } in notices {
         let news = DefinitionNews { server: name.clone(), what, name: own, classes, renamed, withheld: !passes };
         // There may be no listener.
-        let _ = keeper.told.send(news);
+        if let Some(told) = keeper.told.get() {
+            let _ = told.send(news);
+        }
     }
 }
