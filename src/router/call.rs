@@ -68,6 +68,14 @@ pub(super) struct Forwarder {
 }
 
 impl Forwarder {
+    /// Returns where the messages go that a request's server sends before its answer: into `leg`, the mailbox of the
+    /// request.
+    pub(super) fn toward<'a>(&self, client: &'a Arc<Client>, forward: &Forward, leg: &'a Arc<Mailbox>) -> Toward<'a> {
+        // A client that wants progress says so in `_meta`.
+        let heartbeat = if forward.meta.is_some() { self.manager.heartbeat() } else { Duration::ZERO };
+        Toward::leg(client, leg).beating(heartbeat)
+    }
+
     /// Sends a request to its server and returns the answer. What the server says before it goes into `leg`, the
     /// mailbox of the request.
     pub(super) async fn forward(
@@ -76,14 +84,11 @@ impl Forwarder {
         forward: Box<Forward>,
         leg: &Arc<Mailbox>,
     ) -> Answered {
-        leg.concerns(&forward.server, &forward.target);
-        // A client that wants progress says so in `_meta`.
-        let heartbeat = if forward.meta.is_some() { self.manager.heartbeat() } else { Duration::ZERO };
-        let mut toward = Toward::leg(client, leg).beating(heartbeat);
+        let mut toward = self.toward(client, &forward, leg);
         self.forward_on(client, forward, leg, &mut toward).await
     }
 
-    /// Does the same as [`Forwarder::forward`] for a request whose client may have got progress before.
+    /// Does the same for a request whose client may have got progress before.
     pub(super) async fn forward_on(
         self: &Arc<Self>,
         client: &Arc<Client>,
@@ -91,6 +96,7 @@ impl Forwarder {
         leg: &Arc<Mailbox>,
         toward: &mut Toward<'_>,
     ) -> Answered {
+        leg.concerns(&forward.server, &forward.target);
         forward.arrange()?;
         forward.shown = shown_before(&self.manager, client, &forward);
         #[cfg(any(feature = "validate", test))]
@@ -117,7 +123,8 @@ impl Forwarder {
         let answered = if self.manager.answers().is_on() {
             Box::pin(self.kept(client, &forward, toward, ticket)).await
         } else {
-            self.run(client, &forward, toward, (ticket, None)).await
+            let course = self.course(client, &forward, toward, (ticket, None)).await?;
+            self.go_on(client, &forward, toward, course).await
         };
         #[cfg(any(feature = "validate", test))]
         if let (true, Ok(result)) = (validates, &answered) {
@@ -134,6 +141,18 @@ impl Forwarder {
         toward: &mut Toward<'_>,
         counted: (Option<Ticket>, Option<Writing>),
     ) -> Answered {
+        let course = self.course(client, forward, toward, counted).await?;
+        self.go_on(client, forward, toward, course).await
+    }
+
+    /// Waits for a slot of the server, and begins the course of a call.
+    async fn course(
+        &self,
+        client: &Arc<Client>,
+        forward: &Forward,
+        toward: &mut Toward<'_>,
+        counted: (Option<Ticket>, Option<Writing>),
+    ) -> Result<Course, NoResult> {
         let server = &forward.server;
         let calling = server.calling();
         let slot = match &server.slots {
@@ -144,8 +163,7 @@ impl Forwarder {
             }
             None => None,
         };
-        let course = Course::begin(&server.config, calling, slot, counted);
-        self.go_on(client, forward, toward, course).await
+        Ok(Course::begin(&server.config, calling, slot, counted))
     }
 
     /// Takes up a request of a client without a session, during which the server may ask the client something. The

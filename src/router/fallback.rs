@@ -10,7 +10,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use super::Mailbox;
 use super::call::Forwarder;
@@ -22,7 +21,6 @@ use super::plan::Plan;
 use super::route::{Route, Wanted, What};
 use super::state;
 use super::tasks::Tasks;
-use super::toward::Toward;
 use crate::answered::{Answered, Kind, NoResult};
 use crate::config::{Fallback, FallbackOn};
 use crate::lock::lock;
@@ -82,17 +80,14 @@ impl Fallbacks {
         (forward, fallback): (Box<Forward>, Fallback),
         leg: &Arc<Mailbox>,
     ) -> Answered {
-        let heartbeat = if forward.meta.is_some() { self.manager.heartbeat() } else { Duration::ZERO };
-        let mut toward = Toward::leg(client, leg).beating(heartbeat);
+        let mut toward = self.calls.toward(client, &forward, leg);
         let given = Given::of(&forward, fallback);
         if self.is_answer(client, &given)
             && let Some(second) = self.second(client, &given, leg).await
         {
-            leg.concerns(&second.server, &second.target);
             let answered = self.calls.forward_on(client, second, leg, &mut toward).await;
             return answered.map(|result| given.marked(&result, ANSWERS));
         }
-        leg.concerns(&forward.server, &forward.target);
         let answered = self.calls.forward_on(client, forward, leg, &mut toward).await;
         let Some(why) = given.why(&answered) else { return answered };
         let Some(second) = self.second(client, &given, leg).await else { return answered };
@@ -105,7 +100,6 @@ impl Fallbacks {
             Request { id: RequestId::Number(0), method: Method::ToolsCall, params: Some(second.params.clone()) };
         let observed = observed::begin_by(&self.observer, client, &request, leg, Some("fallback"));
         let observed = observed.map_err(NoResult::from)?.uncounted();
-        leg.concerns(&second.server, &second.target);
         toward.another_server();
         let other = self.calls.forward_on(client, second, leg, &mut toward).await;
         observed.finish(Some(&other));

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use tokio::sync::Notify;
 
 use super::level::Level;
 use crate::config::Limits;
+use crate::lock::lock;
 use crate::observe::Subject;
 use crate::protocol::{Message, Method};
 use crate::queues::{Account, Share};
@@ -34,7 +34,7 @@ pub(crate) struct Mailbox {
     /// log messages for them.
     level: Option<Level>,
     /// The server and target that its request goes to, if an observer (`observe.rs`) wants to know.
-    subject: ArcSwapOption<Subject>,
+    subject: Mutex<Option<Arc<Subject>>>,
 }
 
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl Mailbox {
             limits,
             account,
             level: None,
-            subject: ArcSwapOption::empty(),
+            subject: Mutex::default(),
         }
     }
 
@@ -99,19 +99,19 @@ impl Mailbox {
     /// Returns the record of which server the request goes to, for an observer. The record is kept from the first call
     /// on.
     pub(super) fn observed(&self) -> Arc<Subject> {
-        self.subject.load_full().unwrap_or_else(|| self.observe_anew())
+        lock(&self.subject).get_or_insert_default().clone()
     }
 
     /// Makes another record, for another request that the host makes for the client's.
     pub(super) fn observe_anew(&self) -> Arc<Subject> {
         let subject = Arc::<Subject>::default();
-        self.subject.store(Some(subject.clone()));
+        *lock(&self.subject) = Some(subject.clone());
         subject
     }
 
     /// Returns that record, or `None` if no observer asked for it.
     pub(super) fn subject(&self) -> Option<Arc<Subject>> {
-        self.subject.load_full()
+        lock(&self.subject).clone()
     }
 
     pub(super) fn level(&self) -> Option<Level> {

@@ -313,7 +313,11 @@ impl Router {
         match self.way(client, routed, leg)? {
             Way::Forward(forward) => match self.0.fallbacks.of(client, &forward) {
                 Some(fallback) => Box::pin(self.0.fallbacks.call(client, (forward, fallback), leg)).await,
-                None => self.0.calls.forward(client, forward, leg).await,
+                None => {
+                    // Nearly every call ends here: a function in between would cost it time.
+                    let mut toward = self.0.calls.toward(client, &forward, leg);
+                    self.0.calls.forward_on(client, forward, leg, &mut toward).await
+                }
             },
             Way::Answered(result) => Ok(result),
             Way::Other(answer) => answer.await,

@@ -127,7 +127,7 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
         // Where no token is needed, a connection is proven only by the work of sending a request, so the request must
         // arrive whole.
         let needs_all = rules.authentication.wants_peer();
-        let (asked, rules) = match self.ask(rules, headers) {
+        let (asked, mut rules) = match self.ask(rules, headers) {
             (AuthProgress::Done(Err(refused)), _) if !route.is_some_and(Endpoint::is_open) => {
                 return at_once(answer(Refusal::from(refused).into_response()));
             }
@@ -148,15 +148,30 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
                 // A health check does not wait for an issuer.
                 _ if route == Some(Endpoint::Healthz) => None,
                 AuthProgress::Done(asker) => Some(asker),
-                AuthProgress::Pending(asker) => {
-                    let asker = service.known(asker, rules, request.headers()).await;
-                    if is_closed && asker.is_ok() {
+                AuthProgress::Pending(pending) => {
+                    let known;
+                    (known, rules) = service.known(pending, rules, request.headers()).await;
+                    if is_closed && known.is_ok() {
                         service.wire.proves();
                     }
-                    Some(asker)
+                    Some(known)
                 }
             };
-            Ok(answer(serve(&service.door, &service.wire, route, asker, request).await))
+            let (door, wire) = (&service.door, &service.wire);
+            // Nearly every request ends here, at its handler: each function in between would move it once more.
+            let served = match (route, asker) {
+                (Some(Endpoint::Mcp), Some(Ok(proven))) => {
+                    match chosen::choose(&rules, Endpoint::of(request.uri().path()).1, request.headers(), &proven) {
+                        Ok(identity) if request.method() == Method::POST => {
+                            post::post(door, wire, &Asker { proven, identity }, request).await
+                        }
+                        Ok(identity) => mcp(door, wire, &Asker { proven, identity }, &request),
+                        Err(refused) => Err(refused),
+                    }
+                }
+                (route, asker) => Box::pin(serve((door, &rules), wire, route, asker, request)).await,
+            };
+            Ok(answer(served.unwrap_or_else(Refusal::into_response)))
         }))
     }
 }
@@ -179,8 +194,8 @@ impl Service {
     }
 
     /// Finishes an authentication that must fetch keys first. The result is by the access rules that hold when it is
-    /// done.
-    async fn known(&self, mut asker: PendingAuth, mut rules: Arc<Now>, headers: &HeaderMap) -> AuthResult {
+    /// done, which are returned, too.
+    async fn known(&self, mut asker: PendingAuth, mut rules: Arc<Now>, headers: &HeaderMap) -> (AuthResult, Arc<Now>) {
         loop {
             let known = asker.await;
             if let Ok(proven) = &known {
@@ -188,10 +203,10 @@ impl Service {
             }
             let now = self.door.rules();
             if Arc::ptr_eq(&now, &rules) {
-                return known;
+                return (known, rules);
             }
             match self.ask(now, headers) {
-                (AuthProgress::Done(known), _) => return known,
+                (AuthProgress::Done(known), now) => return (known, now),
                 (AuthProgress::Pending(again), now) => (asker, rules) = (again, now),
             }
         }
@@ -203,34 +218,27 @@ fn cut(response: Response, head_only: bool) -> Response {
     if head_only { response.map(|_| Body::Empty) } else { response }
 }
 
+/// Serves a request at any path but `/mcp`.
 async fn serve(
-    door: &Arc<Door>,
+    (door, rules): (&Arc<Door>, &Now),
     wire: &HttpWire,
     route: Option<Endpoint>,
     asker: Option<AuthResult>,
     request: Request,
-) -> Response {
-    let Some(asker) = asker else {
-        return only_read(request.method(), answer::text([], "ok\n")).unwrap_or_else(Refusal::into_response);
-    };
-    let answer = match (route, &door.sse, asker) {
+) -> Result<Response, Refusal> {
+    let Some(asker) = asker else { return only_read(request.method(), answer::text([], "ok\n")) };
+    match (route, &door.sse, asker) {
         (Some(Endpoint::Readyz), _, asker) => only_read(request.method(), readyz(door, asker.is_ok())),
         (_, _, Err(refused)) => Err(refused.into()),
         (Some(Endpoint::Page), _, Ok(_)) => {
-            let is_tls = door.rules().tls.is_some();
+            let is_tls = rules.tls.is_some();
             let (head, page) = page::page(is_tls, request.uri(), request.headers());
             only_read(request.method(), answer::text(head, page))
-        }
-        (Some(Endpoint::Mcp), _, Ok(proven)) => {
-            match chosen::choose(&door.rules(), Endpoint::of(request.uri().path()).1, request.headers(), &proven) {
-                Ok(identity) => mcp(door, wire, Asker { proven, identity }, request).await,
-                Err(refused) => Err(refused),
-            }
         }
         (Some(Endpoint::Sse), Some(table), Ok(proven)) => match *request.method() {
             Method::GET => {
                 let path = Endpoint::of(request.uri().path()).1;
-                chosen::choose(&door.rules(), path, request.headers(), &proven)
+                chosen::choose(rules, path, request.headers(), &proven)
                     .and_then(|identity| sse::get(door, table, &Asker { proven, identity }, request.headers(), wire))
             }
             // A client that tries Streamable HTTP first learns from this status that it is not served at this path.
@@ -241,14 +249,13 @@ async fn serve(
             _ => Err(Refusal::only("POST")),
         },
         _ => Err(Refusal::new(StatusCode::NOT_FOUND, "there is nothing here; the endpoint is /mcp")),
-    };
-    answer.unwrap_or_else(Refusal::into_response)
+    }
 }
 
-async fn mcp(door: &Arc<Door>, wire: &HttpWire, asker: Asker, request: Request) -> Result<Response, Refusal> {
+/// Serves a request at `/mcp` that is no POST.
+fn mcp(door: &Arc<Door>, wire: &HttpWire, asker: &Asker, request: &Request) -> Result<Response, Refusal> {
     match *request.method() {
-        Method::POST => post::post(door, wire, &asker, request).await,
-        Method::GET => get::get(door, &asker, request.headers(), wire),
+        Method::GET => get::get(door, asker, request.headers(), wire),
         Method::DELETE => get::delete(door, &asker.identity, request.headers()),
         _ if door.eras == Eras::Modern => Err(Refusal::post_only()),
         _ => Err(Refusal::method()),
