@@ -58,6 +58,8 @@ struct Compiled {
     reads: Reads,
     /// The names of members that the expression looks up anywhere.
     names: BTreeSet<String>,
+    /// Whether it is the same for all requests of a caller.
+    of_caller: bool,
 }
 
 /// Which arguments of a call an expression looks at.
@@ -116,7 +118,8 @@ impl Expression {
                 return Err(format!("it has {} bytes; {LONGEST} at most", text.len()));
             }
             let (node, reads, names) = compile::compile(text)?;
-            Ok(Self(Arc::new(Compiled { text: text.into(), node, reads, names })))
+            let of_caller = !node.has(&|variable| !variable.is_of_caller());
+            Ok(Self(Arc::new(Compiled { text: text.into(), node, reads, names, of_caller })))
         }
         #[cfg(not(feature = "policy"))]
         {
@@ -139,6 +142,11 @@ impl Expression {
     /// Returns the names of all members that it looks up, at any depth.
     pub(crate) fn names(&self) -> &BTreeSet<String> {
         &self.0.names
+    }
+
+    /// Reports whether it is the same for all requests of a caller: it looks at `principal`, `claims`, and `view` only.
+    pub(crate) fn is_of_caller(&self) -> bool {
+        self.0.of_caller
     }
 
     /// Evaluates it, and takes its steps from the budget of the request.

@@ -31,6 +31,41 @@ pub(super) enum Node {
     Fold(Box<Fold>),
 }
 
+#[cfg(feature = "policy")]
+impl Node {
+    /// Reports whether any variable in it is of this kind.
+    pub(super) fn has(&self, of_kind: &impl Fn(Variable) -> bool) -> bool {
+        match self {
+            Self::Null
+            | Self::Bool(_)
+            | Self::Int(_)
+            | Self::Uint(_)
+            | Self::Double(_)
+            | Self::Text(_)
+            | Self::Item(_) => false,
+            Self::Variable(variable) => of_kind(*variable),
+            Self::Argument(_) | Self::HasArgument(_) => of_kind(Variable::Args),
+            Self::Select(one, _) | Self::Has(one, _) | Self::Not(one) | Self::Negate(one) => one.has(of_kind),
+            Self::And(one, other) | Self::Or(one, other) => one.has(of_kind) || other.has(of_kind),
+            Self::If(all) => all.iter().any(|one| one.has(of_kind)),
+            Self::Binary(_, both) => both.iter().any(|one| one.has(of_kind)),
+            Self::List(all) | Self::Call(_, all) => all.iter().any(|one| one.has(of_kind)),
+            Self::Fold(fold) => {
+                let parts = [Some(&fold.range), fold.filter.as_ref(), Some(&fold.body)];
+                parts.into_iter().flatten().any(|one| one.has(of_kind))
+            }
+        }
+    }
+}
+
+impl Variable {
+    /// Reports whether it is the same for all requests of a caller.
+    #[cfg(feature = "policy")]
+    pub(super) fn is_of_caller(self) -> bool {
+        matches!(self, Self::Principal | Self::Claims | Self::View)
+    }
+}
+
 /// A variable, other than the arguments of a comprehension.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(not(feature = "policy"), allow(dead_code, reason = "only what is parsed has parts"))]

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::config::{Audience, Matcher};
+use crate::expression::{Arguments, Budget, Values};
 
 /// Who asks. This does not change as long as a client uses one token and one view.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +29,26 @@ impl Caller<'_> {
         principals.as_ref().is_none_or(|all| all.iter().any(|one| self.is(one)))
             && clients.as_ref().is_none_or(|all| all.iter().any(|name| self.client == Some(name)))
             && views.as_ref().is_none_or(|all| all.iter().any(|name| self.view == name))
+    }
+
+    /// Reports whether the condition of a rule is false for all requests of this caller.
+    pub(super) fn is_ruled_out(&self, matcher: &Matcher) -> bool {
+        let Some(when) = matcher.when.as_ref().filter(|when| when.is_of_caller()) else { return false };
+        let arguments = Arguments::new(None);
+        let values = Values {
+            principal: self.principal,
+            claims: self.claims,
+            client: ("", None),
+            view: self.view,
+            server: "",
+            tool: "",
+            name: "",
+            tags: &[],
+            hints: [None; 4],
+            args: &arguments,
+        };
+        // An error counts as the stricter of both, for each request.
+        when.evaluate(&values, &mut Budget::default()) == Ok(false)
     }
 
     fn is(&self, one: &Audience) -> bool {

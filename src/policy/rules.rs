@@ -174,7 +174,7 @@ fn part_of_unless(unless: &Matcher, action: Action, subject: &Subject<'_>) -> Ma
 fn live(policy: &Policy, at: usize, rule: &Rule, caller: &Caller<'_>) -> Option<Live> {
     // What is allowed by default needs no rule that allows it.
     let is_needless = rule.verdict == Decision::Allow && policy.default == Decision::Allow && !rule.report;
-    if is_needless || !caller.is_meant(&rule.matches) {
+    if is_needless || !caller.is_meant(&rule.matches) || caller.is_ruled_out(&rule.matches) {
         return None;
     }
     let excepts = rule.unless.as_ref().is_some_and(|unless| caller.is_meant(unless));

@@ -241,6 +241,23 @@ fn callers_for_whom_the_same_rules_can_match_are_equal() {
 }
 
 #[test]
+fn a_condition_about_the_caller_alone_rules_out_a_rule_before_any_request() {
+    let live = |when: &str| {
+        let policy = rules(&format!(r#"{{ "name": "r", "verdict": "deny", "when": "{when}" }}"#));
+        Rules::of(&policy, &caller(Some("laptop"), "review")).is_some()
+    };
+    for never in ["view == 'all'", "principal == 'somebody'", "[1, 2].all(x, x > 1 && view == 'review')", "false"] {
+        assert!(!live(never), "{never}");
+    }
+    // What is true, what fails, and what may depend on the request.
+    for maybe in
+        ["view == 'review'", "claims.team == 'db'", "view == 'all' && args.x == 1", "tool == 'x' || view == ''"]
+    {
+        assert!(live(maybe), "{maybe}");
+    }
+}
+
+#[test]
 fn a_condition_that_fails_matches_what_denies_and_asks_and_nothing_else() {
     let of = |verdict: &str, rest: &str| {
         policy(&format!(r#""default": "deny", "rules": [{{ "name": "r", "verdict": "{verdict}"{rest} }}]"#))
