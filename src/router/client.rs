@@ -50,8 +50,9 @@ pub(super) struct Counts {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(super) who: Who,
-    /// The principal, as handles that this client keeps are bound to it and to the view.
-    bound: Principal,
+    /// The principal, as handles that this client keeps are bound to it and to the view; `None` if the view changes
+    /// nothing about it. Behind a pointer, since few clients use a view and each session costs memory.
+    bound: Option<Box<Principal>>,
     revision: ProtocolVersion,
     /// Those of its `capabilities.extensions` that the host passes on to servers.
     extensions: Option<Raw>,
@@ -147,6 +148,7 @@ impl State {
 impl Client {
     pub(super) fn new(who: Who, bound: Principal, abilities: Abilities, mailbox: Mailbox, named: Named) -> Self {
         let Abilities { revision, extensions, .. } = abilities;
+        let bound = (bound != who.principal).then(|| Box::new(bound));
         Self {
             who,
             bound,
@@ -161,7 +163,7 @@ impl Client {
 
     /// Returns the principal as handles are bound to it that are valid in this client's view alone.
     pub(super) fn bound(&self) -> &Principal {
-        &self.bound
+        self.bound.as_deref().unwrap_or(&self.who.principal)
     }
 
     /// Returns the view that it uses.
@@ -253,7 +255,7 @@ impl Client {
         self.who.owner
     }
 
-    pub(super) fn principal(&self) -> &Principal {
+    pub(crate) fn principal(&self) -> &Principal {
         &self.who.principal
     }
 

@@ -28,7 +28,6 @@ pub(super) struct Key([u8; 32]);
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) key: Key,
-    principal: Principal,
     pub(super) client: Arc<Client>,
     streams: Mutex<Streams>,
     /// How many calls are running and streams are open.
@@ -144,7 +143,7 @@ impl Sessions {
     pub(super) fn reserve(&self, principal: &Principal) -> Result<(SessionPlace, Option<Arc<Session>>), Full> {
         let mut table = self.lock();
         let mut places = lock(&self.places);
-        let is_own = |session: &&Arc<Session>| session.principal == *principal;
+        let is_own = |session: &&Arc<Session>| session.principal() == principal;
         let own = || table.values().filter(is_own).count() + places.get(principal).copied().unwrap_or_default();
         let own_full = !principal.is_local() && own() >= self.caps.of_one;
         let mut evicted = None;
@@ -165,7 +164,6 @@ impl Sessions {
     pub(super) fn add(&self, key: Key, place: SessionPlace, client: Arc<Client>) {
         let session = Arc::new(Session {
             key: key.clone(),
-            principal: place.principal.clone(),
             client,
             streams: Mutex::default(),
             active: AtomicUsize::new(0),
@@ -184,7 +182,7 @@ impl Sessions {
     pub(super) fn find(&self, key: &Key, identity: &Identity) -> Option<Use> {
         let table = self.lock();
         let is_its = |session: &&Arc<Session>| {
-            session.principal == identity.principal
+            *session.principal() == identity.principal
                 && *session.client.chosen() == identity.view.name
                 && *session.client.claims() == identity.claims
         };
@@ -228,7 +226,7 @@ impl Sessions {
         let table = self.lock();
         let mut of_each = lock(&self.places).clone();
         for session in table.values() {
-            *of_each.entry(session.principal.clone()).or_default() += 1;
+            *of_each.entry(session.principal().clone()).or_default() += 1;
         }
         drop(table);
         let proven = of_each.iter().filter(|(principal, _)| !principal.is_local());
@@ -248,7 +246,7 @@ impl Sessions {
 impl Session {
     /// Returns the principal that owns the session.
     pub(super) fn principal(&self) -> &Principal {
-        &self.principal
+        self.client.principal()
     }
 
     /// Records that the session was used for more than its handshake.
