@@ -509,7 +509,7 @@ mod tests {
     fn settings_that_are_made_are_those_that_a_file_says() {
         let host = json!({
             "listen": "127.0.0.1:9000", "startupWait": "1s", "heartbeat": "5s", "insecureHttp": true,
-            "allowedHosts": ["a"], "rates": { "principal": "3/minute" }, "validate": "full",
+            "allowedHosts": ["a"], "rates": { "principal": "3/minute", "view": "3/minute" }, "validate": "full",
             "allowedOrigins": ["https://b"], "sse": false, "paramHeaders": true, "tasks": false,
             "inheritEnv": ["LANG"], "join": "never", "idleExit": "4s", "threads": 2, "naming": { "separator": "__", "maxLength": 64 },
             "limits": { "sessions": 3 },
@@ -526,7 +526,8 @@ mod tests {
             .param_headers();
         let made = made.without_tasks().inherit_env(["LANG"]).join(Join::Never).idle_exit(seconds(4));
         let rate = crate::config::Rate::new(3, crate::config::Per::Minute);
-        let made = made.validate(Validate::Full).rates(Rates { principal: Some(rate), server: None });
+        let made =
+            made.validate(Validate::Full).rates(Rates { principal: Some(rate), view: Some(rate), ..Rates::default() });
         let made = made.naming(naming).limits(limits).threads(2);
         assert_eq!(parsed(&json!({ "mcpServers": {}, "host": host })).host, made);
     }

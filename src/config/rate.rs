@@ -59,7 +59,7 @@ words! {
 /// ```
 /// use mcp_host::config::{HostSettings, Per, Rate, Rates};
 ///
-/// let rates = Rates { principal: Some(Rate::new(60, Per::Minute)), server: None };
+/// let rates = Rates { principal: Some(Rate::new(60, Per::Minute)), ..Rates::default() };
 /// let settings = HostSettings::default().rates(rates);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -68,6 +68,8 @@ pub struct Rates {
     pub principal: Option<Rate>,
     /// How often the tools of each server may be called, by all clients together.
     pub server: Option<Rate>,
+    /// How often tools may be called in each view, by all its clients together.
+    pub view: Option<Rate>,
 }
 
 impl Rate {
@@ -101,7 +103,8 @@ pub(super) fn rates(field: &Field<'_>, report: &mut Report) -> Rates {
     let Some(mut fields) = field.fields(report) else { return rates };
     rates.principal = fields.take(&["principal"], report).and_then(|field| field.rate(report));
     rates.server = fields.take(&["server"], report).and_then(|field| field.rate(report));
-    refuse_rest(fields, &["principal", "server"], report);
+    rates.view = fields.take(&["view"], report).and_then(|field| field.rate(report));
+    refuse_rest(fields, &["principal", "server", "view"], report);
     rates
 }
 
@@ -172,12 +175,12 @@ mod tests {
 
     #[test]
     fn a_rate_is_a_text_or_an_object() {
-        let host = r#"{ "principal": "60 / minute", "server": { "limit": 5, "per": "second", "burst": 9, "onLimit": "wait" } }"#;
+        let host = r#"{ "principal": "60 / minute", "server": { "limit": 5, "per": "second", "burst": 9, "onLimit": "wait" }, "view": "1000/day" }"#;
         let tools = r#"{ "*": { "rate": "100/day", "title": "t" }, "create_*": { "rate": "10/hour" }, "create_it": { "title": "it" } }"#;
         let (rates, tools) = read(host, tools).unwrap();
         assert_eq!(rates.principal, Some(Rate::new(60, Per::Minute)));
         let whole = Rate { limit: 5, per: Per::Second, burst: 9, on_limit: OnLimit::Wait };
-        assert_eq!(rates.server, Some(whole));
+        assert_eq!((rates.server, rates.view), (Some(whole), Some(Rate::new(1000, Per::Day))));
         for (name, rate) in [("list", Rate::new(100, Per::Day)), ("create_it", Rate::new(10, Per::Hour))] {
             assert_eq!(tools.rate_of(name), Some(&rate), "{name}");
         }
@@ -189,7 +192,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_told_with_what_to_write() {
-        let host = r#"{ "principal": "10", "server": { "limit": 0, "per": "week" }, "tool": "1/day" }"#;
+        let host = r#"{ "principal": "10", "server": { "limit": 0, "per": "week" }, "tool": "1/day", "view": "many" }"#;
         let tools = r#"{ "a": { "rate": 3 }, "b": { "rate": { "limit": 1 } }, "c": { "rate": "0/day" }, "d": { "rate": { "limit": 1, "per": "day", "bust": 2 } } }"#;
         insta::assert_snapshot!(read(host, tools).unwrap_err(), @r#"
         f.json:1: server "a": tools.a.rate: expected a string, found a number
@@ -198,6 +201,7 @@ mod tests {
         f.json:1: server "a": tools.d.rate.bust: unknown key
         f.json:1: host.rates.principal: "10" is not a rate
         f.json:1: host.rates.server.limit: must be more than zero
+        f.json:1: host.rates.view: "many" is not a rate
         f.json:1: host.rates.tool: unknown key
         "#);
     }

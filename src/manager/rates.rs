@@ -1,7 +1,7 @@
 //! Counts calls against rates (`host.rates`, and `rate` of a tool).
 //!
 //! In: the rates that hold for a call, and the time. Out: whether the call may go, when, or which rate it is over. A
-//! key says what is counted: one principal, one server, or one tool of one principal; never a session. The count of a
+//! key says what is counted: one principal, one server, one view, or one tool of one principal; never a session. The count of a
 //! key is one moment (GCRA): when the calls so far will have been paid for. A key whose moment has passed is as good as
 //! new and needs no place.
 //!
@@ -19,16 +19,17 @@ use tokio::time::Instant;
 
 use super::lease::Principal;
 use super::{Manager, Server};
-use crate::config::{HostSettings, OnLimit, Per, Rate};
+use crate::config::{HostSettings, OnLimit, Per, Rate, Rates};
 use crate::keep::{Behind, Keep};
 use crate::lock::lock;
 
-/// What is counted: calls of a principal, at a server, or of a tool.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// What is counted: calls of a principal, at a server, of a tool, or in a view.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RateKey {
     pub(crate) principal: Option<Principal>,
     pub(crate) server: Option<Arc<str>>,
     pub(crate) tool: Option<Arc<str>>,
+    pub(crate) view: Option<Arc<str>>,
 }
 
 /// A rate that holds for a call.
@@ -56,7 +57,7 @@ pub(crate) struct RateTable {
     file: Option<Arc<Behind<Days>>>,
 }
 
-/// The counts of days, as they are on disk: microseconds since 1970, by principal, server, and tool.
+/// The counts of days, as they are on disk: microseconds since 1970, by principal, server, tool, and view.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Days {
     #[serde(default)]
@@ -100,7 +101,7 @@ impl RateTable {
 
     /// Notes whether the config has any rate.
     pub(super) fn follow(&self, settings: &HostSettings, servers: &[Arc<Server>]) {
-        let of_host = settings.rates.principal.is_some() || settings.rates.server.is_some();
+        let of_host = settings.rates != Rates::default();
         let is_on = of_host || servers.iter().any(|server| server.config.tools.have_rates());
         self.is_on.store(is_on, Ordering::Relaxed);
     }
@@ -215,6 +216,7 @@ impl Manager {
                 server.config.tools.rate_of(tool).copied()
             }
             (Some(_), None) => rates.server,
+            (None, _) if key.view.is_some() => rates.view,
             (None, _) => rates.principal,
         })
     }
@@ -242,17 +244,22 @@ impl Drop for Ticket {
 
 impl RateKey {
     fn text(&self) -> String {
-        let Self { principal, server, tool } = self;
-        serde_json::json!([principal.as_ref().map(Principal::as_str), server.as_deref(), tool.as_deref()]).to_string()
+        let Self { principal, server, tool, view } = self;
+        let mut parts = vec![principal.as_ref().map(Principal::as_str), server.as_deref(), tool.as_deref()];
+        // Keys without a view stay as earlier versions wrote them, so that their counts survive an update.
+        parts.extend(view.as_deref().map(Some));
+        serde_json::json!(parts).to_string()
     }
 
     fn parse(text: &str) -> Option<Self> {
-        type Parts = (Option<String>, Option<String>, Option<String>);
-        let (principal, server, tool) = serde_json::from_str::<Parts>(text).ok()?;
+        let mut parts = serde_json::from_str::<Vec<Option<String>>>(text).ok()?;
+        parts.resize((3..=4).contains(&parts.len()).then_some(4)?, None);
+        let [principal, server, tool, view] = <[Option<String>; 4]>::try_from(parts).ok()?;
         Some(Self {
             principal: principal.as_deref().map(Principal::recalled),
             server: server.map(Into::into),
             tool: tool.map(Into::into),
+            view: view.map(Into::into),
         })
     }
 }
@@ -311,7 +318,7 @@ mod tests {
     const NEVER: Duration = Duration::ZERO;
 
     fn key(name: &str) -> RateKey {
-        RateKey { principal: Some(Principal::named(name)), server: None, tool: None }
+        RateKey { principal: Some(Principal::named(name)), ..RateKey::default() }
     }
 
     fn held(name: &str, rate: Rate) -> Vec<Held> {
@@ -417,5 +424,20 @@ mod tests {
         let half = Duration::from_secs(12 * 60 * 60);
         assert!(after <= half && after > half - Duration::from_secs(60), "{after:?}");
         assert_eq!(call(&table, both("given back"), NEVER), Ok(NEVER));
+    }
+
+    #[test]
+    fn a_key_is_read_as_it_was_written_by_this_version_or_an_earlier_one() {
+        let view = RateKey { view: Some("review".into()), ..RateKey::default() };
+        for key in [key("a"), view.clone(), RateKey { server: Some("s".into()), tool: Some("t".into()), ..key("a") }] {
+            assert_eq!(RateKey::parse(&key.text()), Some(key));
+        }
+        assert_eq!(
+            (key("a").text(), view.text()),
+            (r#"["a",null,null]"#.into(), r#"[null,null,null,"review"]"#.into())
+        );
+        for text in ["[]", r#"["a"]"#, "[null,null,null,null,null]", "{}", "[1,2,3]"] {
+            assert_eq!(RateKey::parse(text), None, "{text}");
+        }
     }
 }

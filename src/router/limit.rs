@@ -1,5 +1,5 @@
-//! Admits a tool call if its rates allow it: `rate` of the tool, `host.rates.principal`, and `host.rates.server`. All of
-//! them must. A call that is over a rate waits if that rate says so, or is refused and told when to call again.
+//! Admits a tool call if its rates allow it: `rate` of the tool, and `principal`, `server`, and `view` of `host.rates`.
+//! All of them must. A call that is over a rate waits if that rate says so, or is refused and told when to call again.
 //!
 //! A retry that brings the client's answers to a modern server is another request there, and counts again.
 
@@ -47,14 +47,20 @@ pub(super) async fn admit(
 fn rates_of(manager: &Manager, client: &Client, forward: &Forward) -> Vec<Held> {
     let Forward { server, target, .. } = forward;
     let (principal, label) = (Some(client.principal().clone()), Some(server.label.clone()));
-    let rates = manager.settings().rates;
+    let settings = manager.settings();
+    let rates = settings.rates;
     let of_tool = server.config.tools.rate_of(target).map(|rate| {
-        let key = RateKey { principal: principal.clone(), server: label.clone(), tool: Some(target.clone()) };
+        let tool = Some(target.clone());
+        let key = RateKey { principal: principal.clone(), server: label.clone(), tool, view: None };
         Held { key, rate: *rate }
     });
-    let of_principal = rates.principal.map(|rate| Held { key: RateKey { principal, server: None, tool: None }, rate });
-    let of_server = rates.server.map(|rate| Held { key: RateKey { principal: None, server: label, tool: None }, rate });
-    of_tool.into_iter().chain(of_principal).chain(of_server).collect()
+    let of_principal = rates.principal.map(|rate| Held { key: RateKey { principal, ..RateKey::default() }, rate });
+    let of_server = rates.server.map(|rate| Held { key: RateKey { server: label, ..RateKey::default() }, rate });
+    let of_view = rates.view.map(|rate| {
+        let view = Some(client.who.view.name.name(&settings).into());
+        Held { key: RateKey { view, ..RateKey::default() }, rate }
+    });
+    of_tool.into_iter().chain(of_principal).chain(of_server).chain(of_view).collect()
 }
 
 /// Returns the answer to a call that is over a rate: which rate, and when to call again.
@@ -74,6 +80,12 @@ fn refusal(over: &Over, forward: &Forward) -> NoResult {
                 "did not get the call: it takes {often} from all clients together (host.rates.server); call again in {again}"
             );
             Failure::rate_limited(text, *after).of(&forward.server)
+        }
+        (None, _) if let Some(view) = &key.view => {
+            let text = format!(
+                "view \"{view}\" takes {often} from all its clients together (host.rates.view); call again in {again}"
+            );
+            Failure::rate_limited(text, *after).of_host()
         }
         (None, _) => {
             let text = format!("one client may make {often} (host.rates.principal); call again in {again}");

@@ -21,7 +21,7 @@ fn said(text: &str) -> Raw {
 
 async fn host(state: &Path) -> Host {
     let server = InProcess::new("it", "1").tool(tool("act"), |_| Box::pin(async { Ok(said("done")) }));
-    let rates = Rates { principal: Some(Rate::new(2, Per::Day)), server: None };
+    let rates = Rates { principal: Some(Rate::new(2, Per::Day)), ..Rates::default() };
     let config = Config::default().host(HostSettings::default().rates(rates));
     Host::builder().config(config).in_process("it", server).state_directory(state).start().await.unwrap()
 }

@@ -54,7 +54,7 @@ pub struct DaemonStatus {
     pub cache: Option<CacheStatus>,
 }
 
-/// A client, server, or tool that is at the limit of its rate: calls are refused, or wait.
+/// A client, server, tool, or view that is at the limit of its rate: calls are refused, or wait.
 ///
 /// ```
 /// let reply: mcp_host::admin::AtRate = serde_json::from_str(r#"{"server":"github","retryAfterMs":1500}"#)?;
@@ -74,17 +74,21 @@ pub struct AtRate {
     /// The server's own name of the tool; `None` if the calls of all tools are counted together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
+    /// The view; `None` if calls are counted whatever view they are made in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub view: Option<String>,
     /// In how many milliseconds one more call may be made.
     pub retry_after_ms: u64,
 }
 
 impl From<Over> for AtRate {
     fn from(Over { held, after }: Over) -> Self {
-        let RateKey { principal, server, tool } = held.key;
+        let RateKey { principal, server, tool, view } = held.key;
         Self {
             principal: principal.map(|principal| principal.as_str().to_owned()),
             server: server.map(|server| server.to_string()),
             tool: tool.map(|tool| tool.to_string()),
+            view: view.map(|view| view.to_string()),
             retry_after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
         }
     }

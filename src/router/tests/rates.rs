@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, advance, sleep};
 
 use super::support::*;
-use crate::config::{OnLimit, Per, Rate, ToolSettings};
-use crate::manager::Principal;
+use crate::config::{OnLimit, Per, Rate, ToolSettings, View};
+use crate::manager::{Chosen, Identity, Principal, RateKey, Viewed};
 use crate::protocol::{Method, Profile, ProtocolVersion};
 use crate::router::Client;
 
@@ -87,6 +87,38 @@ async fn the_rate_of_a_server_counts_all_clients_and_only_calls_of_tools() {
     assert_eq!(details(&refused)["retryAfterMs"], 500);
     let list = request(&stage.router, &ann, Method::ToolsList, &json!({})).answer().await;
     assert!(list["tools"].is_array());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rate_of_a_view_counts_all_clients_in_it() {
+    let stage = stage_of(|config| {
+        config.host.rates.view = Some(Rate::new(2, Per::Minute));
+        config.host.views.insert("review".to_owned(), View::default());
+        config.host.default_view = "review".to_owned();
+    })
+    .await;
+    let at = |name: &str, view: Chosen| {
+        let view = Viewed { name: view, is_private: false };
+        let who = Identity { view, ..Principal::named(name).into() };
+        stage.router.admit(who, ProtocolVersion::V2025_11_25, Profile::EMPTY, None)
+    };
+    let (ann, bob) = (at("ann", Chosen::named("review")), at("bob", Chosen::Default));
+    for client in [&ann, &bob] {
+        assert_eq!(stage.answer(client, &call("echo")).await["isError"], Value::Null);
+    }
+    for client in [&ann, &bob] {
+        let refused = stage.answer(client, &call("echo")).await;
+        assert_eq!(
+            text(&refused),
+            "view \"review\" takes 2 calls a minute from all its clients together (host.rates.view); call again in 30 s"
+        );
+        assert_eq!(details(&refused)["retryAfterMs"], 30_000);
+    }
+    let elsewhere = at("ann", Chosen::All);
+    assert_eq!(stage.answer(&elsewhere, &call("echo")).await["isError"], Value::Null, "another view counts for itself");
+    let key = RateKey { view: Some("review".into()), ..RateKey::default() };
+    let limited = stage.router.manager().limited();
+    assert_eq!(limited.into_iter().map(|over| over.held.key).collect::<Vec<_>>(), [key]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,6 +33,7 @@ pub(super) struct AtRate {
     pub(super) principal: Option<String>,
     pub(super) server: Option<String>,
     pub(super) tool: Option<String>,
+    pub(super) view: Option<String>,
     pub(super) retry_after_ms: u64,
 }
 

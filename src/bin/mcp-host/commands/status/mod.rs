@@ -198,7 +198,11 @@ fn cache(cache: &Cache) -> String {
 fn limited(limited: &[AtRate]) -> Vec<String> {
     let line = |at: &AtRate| {
         let tool = at.tool.as_deref().map(|tool| format!("{tool} of "));
-        let server = at.server.as_deref().map_or("all tools".to_owned(), |server| format!("server {server}"));
+        let server = match (&at.server, &at.view) {
+            (Some(server), _) => format!("server {server}"),
+            (None, Some(view)) => format!("view {view}"),
+            (None, None) => "all tools".to_owned(),
+        };
         let client = at.principal.as_deref().map_or("all clients".to_owned(), |client| format!("client {client}"));
         let (tool, seconds) = (tool.unwrap_or_default(), at.retry_after_ms.div_ceil(1000));
         text::line(&format!("rate: {tool}{server}, {client}: one more call in {seconds} s")).into_owned()
@@ -251,13 +255,15 @@ mod tests {
     fn what_is_at_its_rate_is_told() {
         let line = r#"{"limited": [
             {"principal": "local", "server": "git", "tool": "push", "retryAfterMs": 5400},
-            {"principal": "bearer:ci", "retryAfterMs": 1}, {"server": "git", "retryAfterMs": 1000}]}"#;
+            {"principal": "bearer:ci", "retryAfterMs": 1}, {"server": "git", "retryAfterMs": 1000},
+            {"view": "review", "retryAfterMs": 2000}]}"#;
         let answer = DaemonStatus::read(line).ok().unwrap();
         let expected = [
             "",
             "rate: push of server git, client local: one more call in 6 s",
             "rate: all tools, client bearer:ci: one more call in 1 s",
             "rate: server git, all clients: one more call in 1 s",
+            "rate: view review, all clients: one more call in 2 s",
         ];
         assert_eq!(limited(&answer.limited), expected);
         assert_eq!(limited(&[]), Vec::<String>::new());
