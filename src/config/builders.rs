@@ -100,6 +100,21 @@ impl Server {
         Self { max_concurrent, queue_timeout, ..self }
     }
 
+    /// Lets clients that share a connection have up to this many, 1 to 16, while all of them are busy. This has no effect
+    /// with [`Sharing::Session`], nor once the server asks its clients something.
+    ///
+    /// ```
+    /// use mcp_host::config::{Server, Stdio};
+    ///
+    /// let server = Server::new("pdf", Stdio::new("pdf-server"))?.pool(4);
+    /// assert_eq!(server.pool, 4);
+    /// # Ok::<_, mcp_host::name::Error>(())
+    /// ```
+    #[must_use]
+    pub fn pool(self, pool: usize) -> Self {
+        Self { pool: pool.clamp(1, 16), ..self }
+    }
+
     /// Lets calls of these tools (by the server's own names) be repeated after a lost connection.
     #[must_use]
     pub fn repeatable(self, tools: impl IntoIterator<Item = impl Into<String>>) -> Self {
@@ -463,7 +478,7 @@ mod tests {
     fn a_server_that_is_made_is_the_one_that_a_file_says() {
         let entry = json!({
             "command": "npx", "args": ["-y", "notes"], "env": { "MODE": "x" }, "cwd": "/srv", "inheritEnv": ["LANG"],
-            "sharing": "session", "start": "lazy", "idleStop": "5s", "manifest": "off", "required": true,
+            "sharing": "profile", "pool": 3, "start": "lazy", "idleStop": "5s", "manifest": "off", "required": true,
             "era": "modern", "startTimeout": "7s", "callTimeout": "2h", "maxConcurrent": 3, "queueTimeout": "9s",
             "repeatable": ["read"], "trustAnnotations": true,
             "restart": { "maxRetries": 1, "minDelay": "1s", "maxDelay": "2s" },
@@ -473,7 +488,7 @@ mod tests {
         let program = Stdio::new("npx").args(["-y", "notes"]).env("MODE", "x").cwd("/srv").forward_env(["LANG"]);
         let restart = Restart { max_retries: 1, min_delay: seconds(1), max_delay: seconds(2) };
         let made = Server::new("notes", program).expect("a name");
-        let made = made.sharing(Sharing::Session).lazy().idle_stop(seconds(5)).without_manifest().required();
+        let made = made.sharing(Sharing::Profile).pool(3).lazy().idle_stop(seconds(5)).without_manifest().required();
         let made = made.era(Era::Modern).start_timeout(seconds(7)).call_timeout(seconds(7200));
         let made = made.max_concurrent(3, seconds(9)).repeatable(["read"]).trust_annotations().restart(restart);
         let made = made.include_tools(["a*"]).exclude_tools(["ab"]).rename("ac", "c").roots(Roots::None);

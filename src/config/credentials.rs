@@ -26,6 +26,7 @@ impl Server {
             call_timeout: _,
             max_call_time: _,
             max_concurrent: _,
+            pool: _,
             queue_timeout: _,
             repeatable: _,
             trust_annotations: _,

@@ -197,6 +197,17 @@ impl<'a> Field<'a> {
         self.positive(count, report)
     }
 
+    /// Reads the size of a pool of connections.
+    pub(super) fn pool_size(&self, report: &mut Report) -> Option<usize> {
+        const MOST: usize = 16;
+        let count = self.positive_count(report)?;
+        if count > MOST {
+            report.problem(self.at, &self.path, format!("{count} connections: {MOST} at most"));
+            return None;
+        }
+        Some(count)
+    }
+
     /// Reads a nesting depth. It cannot exceed the depth to which this program reads any JSON.
     pub(super) fn nesting(&self, report: &mut Report) -> Option<usize> {
         let count = self.positive_count(report)?;

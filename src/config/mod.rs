@@ -207,6 +207,9 @@ keys! {
         max_concurrent: count -> usize = 0,
         /// How long a call may wait for its turn under `max_concurrent`.
         queue_timeout: time -> Duration = Duration::from_secs(30),
+        /// How many connections clients that share one have together while all are busy, 1 to 16. It stays 1 for a server
+        /// that asks its clients something.
+        pool: pool_size -> usize = 1,
         /// Tools, by the server's own names, whose calls may be repeated after a lost connection.
         repeatable: list -> Vec<String> = Vec::new(),
         /// JSON pointers to parts of definitions that change all the time: a change there needs no approval.

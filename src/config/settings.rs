@@ -10,7 +10,7 @@ use super::report::{Place, Report};
 use super::shape::Flavor;
 use super::syntax::Value;
 use super::tools::ToolRules;
-use super::{Roots, Server, Start, transport};
+use super::{Roots, Server, Sharing, Start, transport};
 use crate::protocol::Pointer;
 
 /// Keys of other clients that are suggested, like our own keys, for a misspelled key.
@@ -74,6 +74,7 @@ pub(super) fn fill(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor,
     }
     server.fill(fields, report);
     delays(server, &given, report);
+    pool(server, &given, report);
     if flavor == Flavor::Gemini {
         // A tool filter may also name arguments, as in `run(git status)`; only the tool's name counts here.
         for tool in server.include_tools.iter_mut().chain(&mut server.exclude_tools) {
@@ -108,6 +109,7 @@ struct SetKeys {
     max_call_time: Option<Place>,
     restart: Option<Place>,
     max_delay: bool,
+    pool: Option<Place>,
 }
 
 impl SetKeys {
@@ -119,6 +121,7 @@ impl SetKeys {
             call_timeout: at("callTimeout").is_some(),
             max_call_time: at("maxCallTime"),
             restart: at("restart"),
+            pool: at("pool"),
             max_delay: longest.is_some_and(|delay| delay.value != Value::Null),
         }
     }
@@ -161,6 +164,17 @@ fn delays(server: &mut Server, given: &SetKeys, report: &mut Report) {
         && restart.max_delay < restart.min_delay
     {
         report.problem(at, "restart", "maxDelay is shorter than minDelay");
+    }
+}
+
+/// Makes sure that only connections that clients share are pooled.
+fn pool(server: &mut Server, given: &SetKeys, report: &mut Report) {
+    if server.pool > 1
+        && server.sharing == Sharing::Session
+        && let Some(at) = given.pool
+    {
+        let message = "with `sharing: \"session\"` each client has a connection of its own";
+        report.problem(at, "pool", message).help("remove `pool`, or share connections: \"auto\"");
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::held::{Counted, LeaseCounts, Unserved};
 use super::lease::{Candidate, Key, Rules};
 use super::list_key::ListKey;
+use super::pool::Pooled;
 use super::starts::GRACE;
 use super::{Manager, Principal, Server, Who, lock};
 use crate::config::{self, HostSettings, ITSELF, Prefix, Sharing, Start};
@@ -37,6 +38,7 @@ pub(super) struct Entry {
     pub(super) eager: bool,
     /// Whether no more clients are given the lease, because it declares less than a new lease would.
     pub(super) outdated: bool,
+    pub(super) pooled: Pooled,
     _counted: Counted,
 }
 
@@ -54,7 +56,7 @@ pub(super) struct Table {
     pub(super) entries: Vec<Entry>,
     pub(super) unserved: Unserved,
     /// Whether the server has left the config, so that no more leases are opened.
-    closed: bool,
+    pub(super) closed: bool,
     /// Whether a background task is waiting to end the unused leases.
     pub(super) lingers: bool,
 }
@@ -382,7 +384,7 @@ impl Manager {
         self.0.tasks.spawn(async move { stop.run_until_cancelled(put).await });
     }
 
-    fn settings_of(&self, server: &Arc<Server>, key: &Key, era: config::Era) -> (u64, Settings) {
+    pub(super) fn settings_of(&self, server: &Arc<Server>, key: &Key, era: config::Era) -> (u64, Settings) {
         let inner = &self.0;
         let config = &server.config;
         let (target, memory) = server.opened_in(era);
@@ -406,7 +408,7 @@ impl Manager {
 }
 
 impl Entry {
-    fn new(upstream: Arc<Upstream>, principal: Principal, key: Key, counted: Counted) -> Self {
+    pub(super) fn new(upstream: Arc<Upstream>, principal: Principal, key: Key, counted: Counted) -> Self {
         let (users, used) = (BTreeMap::new(), Instant::now());
         Self {
             upstream,
@@ -419,6 +421,7 @@ impl Entry {
             beside: None,
             eager: false,
             outdated: false,
+            pooled: Pooled::default(),
             _counted: counted,
         }
     }
@@ -426,15 +429,16 @@ impl Entry {
     /// Reports whether no call is running on it or about to be sent.
     pub(super) fn is_idle(&self) -> bool {
         match self.upstream.connection() {
+            _ if self.pooled.calls > 0 => false,
             Some(connection) => connection.running() == 0 && self.upstream.lane().available_permits() > 0,
             // Some client waits for a lease that is starting.
             None => !self.upstream.status().state.is_starting(),
         }
     }
 
-    /// Reports whether it was opened in this era.
+    /// Reports whether it was opened in this era, and not as an extra lease of a pool, which no client is given.
     pub(super) fn is_in(&self, era: config::Era) -> bool {
-        self.upstream.era() == era
+        self.upstream.era() == era && self.pooled.extra.is_none()
     }
 
     pub(super) fn has_users(&self) -> bool {

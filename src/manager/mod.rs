@@ -29,6 +29,7 @@ mod looks;
 mod needs;
 mod pinned;
 mod pins;
+mod pool;
 mod rates;
 mod reload;
 mod review;
@@ -36,6 +37,7 @@ mod room;
 mod sharing;
 mod sight;
 mod slots;
+mod spread;
 mod starts;
 mod status;
 mod supervisor;
@@ -66,6 +68,7 @@ pub(crate) use leases::{NoLease, Stay};
 #[cfg(feature = "server")]
 pub use needs::{Need, Needed};
 pub use pins::DefinitionNews;
+pub(crate) use pool::Pool;
 pub(crate) use rates::{Held, Over, RateKey, RateTable, Ticket};
 pub(crate) use reload::Calling;
 pub use reload::{ConfigStatus, Reload};
@@ -73,6 +76,7 @@ pub(crate) use room::{Parking, Waiting, share};
 #[cfg(test)]
 pub(crate) use sight::{Scope, Sight};
 pub(crate) use slots::{Slot, Slots};
+pub(crate) use spread::Berth;
 pub use status::ServerStatus;
 pub(crate) use told::Told;
 pub(crate) use view::View;
@@ -158,6 +162,8 @@ pub(crate) struct Server {
     calls: AtomicU64,
     /// `maxConcurrent`: calls above it wait, first come first served.
     pub(crate) slots: Option<Slots>,
+    /// `pool`: several leases of one key, if it may have them.
+    pub(crate) pool: Option<Pool>,
     /// The rules about what it may ask clients, if there are any.
     questions: sight::Questions,
     /// The schemas of its tools that cannot be used to check calls: of which tool, which one, and why.
@@ -195,6 +201,7 @@ impl Server {
         Self {
             id: IDS.fetch_add(1, Ordering::Relaxed),
             slots,
+            pool: Pool::of(&config),
             uris: if config.prefix == config::Prefix::Never { UriMode::Passthrough } else { resources },
             label: config.alias.as_str().into(),
             scrubber: scrubber.into(),

@@ -102,6 +102,26 @@ impl Manager {
         }
     }
 
+    /// Counts one more lease of this principal, if there is room without taking a lease from anyone and without passing
+    /// the principal's share.
+    pub(super) fn room_to_spare(&self, table: &mut Table, principal: &Principal) -> Option<Counted> {
+        let limits = self.limits();
+        let (limit, in_all) = (limits.leases_per_server, limits.leases);
+        table.unserved.forget();
+        let has_share = |counts: &HashMap<Principal, usize>, limit: usize, others: bool| {
+            others && counts.get(principal).copied().unwrap_or_default() >= share(limit)
+        };
+        let others = table.is_used_beside(principal) || table.unserved.beside(principal);
+        if table.entries.len() >= limit || has_share(&count(&table.entries), limit, others) {
+            return None;
+        }
+        let counts = self.0.leases.by_principal();
+        if has_share(&counts, in_all, counts.keys().any(|other| other != principal)) {
+            return None;
+        }
+        LeaseCounts::add(&self.0.leases, Some(principal), in_all)
+    }
+
     /// Ends the lease that ranks lowest in `here` and, if `but` is given, at all servers but that one, whose table the
     /// caller has locked. Returns false if no lease may end.
     fn make_way(&self, crowd: &Crowd<'_>, here: &mut Vec<Entry>, but: Option<&Arc<Server>>) -> bool {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use super::lease::Rules;
-use super::{Asked, Server, Told, Who, known, lock};
+use super::{Asked, Pool, Server, Told, Who, known, lock};
 use crate::config::{Roots, Sharing, Transport};
 use crate::protocol::{Method, Profile};
 use crate::upstream::{Ask, Connection, Upstream};
@@ -81,8 +81,11 @@ impl Server {
         // A server in this process with `sharing: profile` is told exactly its clients' capabilities, and its questions
         // name the calls that they belong to.
         let is_told_all = self.traits.key.is_none() && self.config.sharing == Sharing::Profile;
-        if asks.is_empty() || self.config.sharing == Sharing::Host || is_told_all {
+        if asks.is_empty() || self.config.sharing == Sharing::Host {
             return;
+        }
+        if is_told_all {
+            return self.note_asked_by_result();
         }
         let before = Asked::from_bits(self.traits.asks.fetch_or(asks.bits(), Ordering::AcqRel));
         if before.has(asks) && !asks.has(Asked::ROOTS) {
@@ -93,6 +96,13 @@ impl Server {
         }
         if !before.has(asks) {
             self.redeclare();
+        }
+    }
+
+    /// Notes that a result of the server asked its client something, which changes nothing about who shares.
+    pub(crate) fn note_asked_by_result(&self) {
+        if let Some(pool) = &self.pool {
+            pool.note_asked();
         }
     }
 
@@ -123,6 +133,7 @@ impl Server {
     pub(crate) fn forget_asks(&self) -> Asked {
         let before = Asked::from_bits(self.traits.asks.swap(0, Ordering::AcqRel));
         self.traits.shows_ui.store(false, Ordering::Release);
+        self.pool.iter().for_each(Pool::forget_asked);
         if let Some(key) = &self.traits.key {
             self.known.forget(key);
         }

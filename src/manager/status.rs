@@ -52,6 +52,9 @@ pub struct ServerStatus {
     pub server_info: Option<Raw>,
     /// The number of its connections (processes, sessions).
     pub leases: usize,
+    /// How many connections the same clients may have now, if its config has a `pool`: 1 if it asks them something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<usize>,
     /// What it is known to ask clients, and why it has so many connections, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sharing: Vec<String>,
@@ -285,6 +288,7 @@ impl Manager {
             both_eras: server.speaks_both(),
             server_info: peer.map(|peer| hidden(server, &peer.info)),
             leases: upstreams.iter().filter(|upstream| upstream.connection().is_some()).count(),
+            pool: server.pool_size(),
             unchecked: server.unchecked_in_words(),
             sharing: if server.fixed.is_none() { server.sharing_in_words() } else { Vec::new() },
             calls: server.calls.load(Ordering::Relaxed),

@@ -13,6 +13,7 @@ impl Server {
         if self.shows_ui() && self.config.sharing != Sharing::Host {
             words.push("lists tools for MCP Apps: clients without MCP Apps have other connections".to_owned());
         }
+        words.extend(self.pool_size().map(pool));
         let table = lock(&self.leases);
         words.extend(table.entries.iter().map(|entry| self.connection_in_words(entry, asks)));
         words
@@ -34,6 +35,7 @@ impl Server {
     fn connection_in_words(&self, entry: &Entry, asks: Asked) -> String {
         let process = entry.upstream.connection().and_then(|connection| connection.pid());
         let what = process.map_or_else(|| "a connection".to_owned(), |pid| format!("process {pid}"));
+        let more = if entry.pooled.extra.is_some() { "one more, while all are busy, " } else { "" };
         let of = if entry.principal.is_local() { String::new() } else { format!(" of {:?}", entry.principal.as_str()) };
         let on_it = match entry.user_count() {
             0 => "nobody is on it now".to_owned(),
@@ -43,7 +45,7 @@ impl Server {
         let old =
             if entry.outdated { "; not given to other clients: its declared capabilities are outdated" } else { "" };
         let era = if self.is_for_sessions(&entry.upstream) { ", with a session" } else { "" };
-        format!("{what}: for {}{of}{era}; {on_it}{old}", self.whom_in_words(entry, asks))
+        format!("{what}: {more}for {}{of}{era}; {on_it}{old}", self.whom_in_words(entry, asks))
     }
 
     fn whom_in_words(&self, entry: &Entry, asks: Asked) -> String {
@@ -64,6 +66,14 @@ impl Server {
             _ if asks.is_empty() => "lists, and all clients".to_owned(),
             _ => "lists, and clients that cannot answer what it asks".to_owned(),
         }
+    }
+}
+
+/// Says how many connections the same clients may have.
+fn pool(most: usize) -> String {
+    match most {
+        1 => "pool: 1 connection for the same clients, because it asks them something".to_owned(),
+        _ => format!("pool: up to {most} connections for the same clients, while all are busy"),
     }
 }
 

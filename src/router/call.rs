@@ -35,7 +35,7 @@ use super::park::ParkedCalls;
 use super::parked::{Parked, Table};
 use super::permission::Permissions;
 use super::plan::Plan;
-use super::reach::{Connector, Reached};
+use super::reach::{Connector, Hold, Reached};
 use super::relay::{Continuation, relay_questions, visits_required};
 use super::running::{Attempt, Running};
 use super::state::Sealer;
@@ -46,7 +46,7 @@ use super::valid::{check_arguments, check_result};
 use super::verdict::{Bench, Verdict};
 use crate::answered::{Answered, NoResult, reworded};
 use crate::config;
-use crate::manager::{Asked, Manager, Server, Slot, Slots, Stay, Ticket, Writing};
+use crate::manager::{Asked, Manager, Server, Slot, Slots, Ticket, Writing};
 use crate::protocol::{ErrorObject, Outcome, ProtocolVersion, Raw};
 use crate::transport;
 use crate::upstream::{Connection, Exchange, Terms, Upstream};
@@ -314,15 +314,20 @@ impl Forwarder {
                     server.note_asked(Asked::ELICITATION, None);
                     visits_required(&self.sealer, client, forward, error)
                 }
-                Verdict::Relay(result) => relay_questions(&self.sealer, client, forward, &result),
-                Verdict::Ask(result) => match Box::pin(ask(client, forward, toward, course, (&on, id, &result))).await?
-                {
-                    Next::Again(params) => {
-                        course.answers = Some(params);
-                        continue;
+                Verdict::Relay(result) => {
+                    server.note_asked_by_result();
+                    relay_questions(&self.sealer, client, forward, &result)
+                }
+                Verdict::Ask(result) => {
+                    server.note_asked_by_result();
+                    match Box::pin(ask(client, forward, toward, course, (&on, id, &result))).await? {
+                        Next::Again(params) => {
+                            course.answers = Some(params);
+                            continue;
+                        }
+                        Next::Over(outcome) => outcome.map_err(NoResult::from),
                     }
-                    Next::Over(outcome) => outcome.map_err(NoResult::from),
-                },
+                }
                 Verdict::Malformed(what) => return Err(Attempt::Failed(Failure::malformed(&what)).into()),
             });
         }
@@ -338,8 +343,8 @@ impl Forwarder {
     ) -> Result<On, Stop> {
         let server = &forward.server;
         let parked = toward.parked().cloned();
-        let connecting = self.connector.connect_call(client, server, parked.as_ref(), forward.roots.as_ref());
-        let Reached { upstream, connection, lane, stay } =
+        let connecting = self.connector.connect_call(client, forward, parked.as_ref());
+        let Reached { upstream, connection, lane, hold } =
             beating(toward, forward, Wait::Server, pin!(connecting)).await?;
         if let Some(failure) = changed(forward, &upstream) {
             return Err(Attempt::Failed(failure).into());
@@ -360,7 +365,7 @@ impl Forwarder {
             client.drop_lease(server.id);
             return Err(Attempt::Lost(transport::Error::Unwritten).into());
         }
-        Ok(On { upstream, connection, version, plan, terms, _lane: lane, _stay: stay })
+        Ok(On { upstream, connection, version, plan, terms, _lane: lane, _hold: hold })
     }
 
     /// Sends the request once, with the client's answers so far, and waits for the server's answer.
@@ -470,7 +475,7 @@ struct On {
     plan: Plan,
     terms: Terms,
     _lane: Option<OwnedSemaphorePermit>,
-    _stay: Option<Stay>,
+    _hold: Option<Hold>,
 }
 
 /// One request to the server for a call, and its outcome.

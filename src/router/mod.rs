@@ -74,6 +74,7 @@ mod roster;
 mod route;
 mod running;
 mod shared;
+mod spread;
 mod standing;
 mod start;
 mod state;

@@ -15,9 +15,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::answer::Failure;
 use super::client::Client;
 use super::clients::Clients;
+use super::forward::Forward;
 use super::parked::{Parked, Table};
 use super::running::Attempt;
-use crate::manager::{Manager, NoLease, Server, Stay, Told};
+use crate::manager::{Berth, Manager, NoLease, Server, Stay, Told};
 use crate::upstream::{Connection, Offers, Upstream};
 
 /// Finds the lease and the connection for a request.
@@ -29,12 +30,21 @@ pub(super) struct Connector {
 }
 
 /// The lease and connection for a call, and what the call holds on to meanwhile: the lane, if it needs the lease alone,
-/// or its place (`stay`) on a lease beside the main one.
+/// or its place on a lease beside the main one or in a pool (`hold`).
 pub(super) struct Reached {
     pub(super) upstream: Arc<Upstream>,
     pub(super) connection: Arc<Connection>,
     pub(super) lane: Option<OwnedSemaphorePermit>,
-    pub(super) stay: Option<Stay>,
+    pub(super) hold: Option<Hold>,
+}
+
+/// The place of a call on a lease, until dropped.
+#[expect(dead_code, reason = "only held")]
+pub(super) enum Hold {
+    /// On a lease beside its client's main one.
+    Beside(Stay),
+    /// On a lease of a pool.
+    Pooled(Berth),
 }
 
 /// How long a call waits for the lane of its lease before it gets a second lease beside that one.
@@ -132,22 +142,28 @@ impl Connector {
     pub(super) async fn connect_call(
         &self,
         client: &Arc<Client>,
-        server: &Arc<Server>,
+        forward: &Forward,
         parked: Option<&Arc<Parked>>,
-        roots: Option<&Arc<Told>>,
     ) -> Result<Reached, Attempt> {
+        let (server, roots) = (&forward.server, forward.roots.as_ref());
+        if let Some(pool) = &server.pool
+            && server.spreads()
+        {
+            // Boxed, since few servers have a pool.
+            return Box::pin(self.connect_pooled(client, forward, pool, parked)).await;
+        }
         let (mut upstream, mut connection) = self.connect(client, server, roots).await.map_err(Attempt::Failed)?;
         let Some(parked) = parked else {
-            return Ok(Reached { upstream, connection, lane: None, stay: None });
+            return Ok(Reached { upstream, connection, lane: None, hold: None });
         };
         self.parked.runs_on(parked, &upstream);
         // On a shared lease no lane is needed: questions that name no call are refused there.
         let is_own = upstream.bound_to() == Some(client.owner());
         if connection.tells_whose() || !is_own || server.asks().is_empty() {
-            return Ok(Reached { upstream, connection, lane: None, stay: None });
+            return Ok(Reached { upstream, connection, lane: None, hold: None });
         }
         let patience = if self.parked.is_held_by_nobody(&upstream) { Duration::ZERO } else { LANE };
-        let (lane, stay) = match timeout(patience, upstream.lane().clone().acquire_owned()).await {
+        let (lane, hold) = match timeout(patience, upstream.lane().clone().acquire_owned()).await {
             Ok(lane) => (lane.ok(), None),
             // The client may wait for this very call before it answers the questions of the call that holds the lane.
             Err(_) => {
@@ -159,15 +175,15 @@ impl Connector {
                 upstream = beside.upstream;
                 connection = upstream.ready().await.map_err(|why| Attempt::Failed(Failure::unavailable(&why)))?;
                 self.parked.runs_on(parked, &upstream);
-                (None, Some(beside.stay))
+                (None, Some(Hold::Beside(beside.stay)))
             }
         };
-        Ok(Reached { upstream, connection, lane, stay })
+        Ok(Reached { upstream, connection, lane, hold })
     }
 }
 
 /// Asks for a lease until there is one, or until [`PATIENCE`] is over.
-async fn in_time<T>(mut ask: impl FnMut() -> Result<T, NoLease>) -> Result<T, Failure> {
+pub(super) async fn in_time<T>(mut ask: impl FnMut() -> Result<T, NoLease>) -> Result<T, Failure> {
     let end = Instant::now() + PATIENCE;
     loop {
         match ask() {

@@ -616,9 +616,12 @@ fn refused() {
     wrong-types.json:8: server "files": maxConcurrent: -1 is not a whole number
     wrong-types.json:9: server "files": sharing: "everyone" is not one of auto, profile, session, host
     wrong-types.json:10: server "files": roots[0]: a root is a file:// URI
-    wrong-types.json:12: server "nothing": neither `command` nor `url` is given
+    wrong-types.json:12: server "many": pool: 17 connections: 16 at most
+    wrong-types.json:13: server "own": pool: with `sharing: "session"` each client has a connection of its own
+      remove `pool`, or share connections: "auto"
+    wrong-types.json:14: server "nothing": neither `command` nor `url` is given
       give `command`, a program to start, or `url`, an endpoint to connect to
-    wrong-types.json:13: server "text": expected an object, found a string
+    wrong-types.json:15: server "text": expected an object, found a string
       write an object with `command`, a program to start, or `url`, an endpoint to connect to
     "#);
 }

@@ -31,6 +31,7 @@ mod marks;
 mod news;
 mod observed;
 mod parked;
+mod pool;
 mod races;
 mod rates;
 #[cfg(feature = "server")]
