@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 /// A limit and its test: file and name.
-const LIMITS: [(&str, &str, &str); 50] = [
+const LIMITS: [(&str, &str, &str); 51] = [
     ("answer", "src/router/tests/limits.rs", "limit_answer_of_a_person_stops_both_clocks"),
     ("body", "src/downstream/tests/refusals.rs", "h81_bodies_have_a_cap"),
     ("bodies", "src/downstream/tests/bodies.rs", "h103_bodies_in_receipt_have_a_cap_in_all"),
@@ -43,6 +43,7 @@ const LIMITS: [(&str, &str, &str); 50] = [
     ("pending", "src/router/tests/limits.rs", "limit_pending_of_all_clients"),
     ("pendingPerClient", "src/router/tests/limits.rs", "limit_pending_per_client"),
     ("pendingPerServer", "src/router/tests/limits.rs", "limit_pending_per_server_and_h51_half_of_it_where_others_are"),
+    ("pool", "src/router/tests/pool.rs", "limit_pool_one_less_as_many_and_one_more"),
     ("queueTimeout", "src/router/tests/limits.rs", "limit_max_concurrent_and_queue_timeout"),
     ("rateKeys", "src/manager/rates.rs", "limit_rate_keys_the_idlest_goes"),
     ("redirects", "tests/it/auth/limits.rs", "limit_redirects"),
@@ -64,10 +65,11 @@ const LIMITS: [(&str, &str, &str); 50] = [
 ];
 
 /// Settings of a server that are limits, too.
-const OF_SERVERS: [&str; 7] = [
+const OF_SERVERS: [&str; 8] = [
     "callTimeout",
     "maxCallTime",
     "maxConcurrent",
+    "pool",
     "queueTimeout",
     "restart.maxRetries",
     "restart.minDelay",

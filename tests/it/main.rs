@@ -44,6 +44,8 @@ mod offers;
 mod pins;
 #[cfg(all(unix, feature = "cli", feature = "policy"))]
 mod policy;
+#[cfg(all(unix, feature = "cli"))]
+mod pool;
 #[cfg(feature = "cli")]
 mod processes;
 mod rates;

@@ -74,7 +74,17 @@ const INNER: &[(&str, &[&[&str]])] = &[
             &["ask_roots.rs", "driver.rs", "running.rs"],
             // Calls on their way, and as tasks.
             &["beating.rs", "forward.rs", "reach.rs"],
-            &["changed.rs", "find.rs", "finish.rs", "judge.rs", "limit.rs", "relay.rs", "tasks/", "valid.rs"],
+            &[
+                "changed.rs",
+                "find.rs",
+                "finish.rs",
+                "judge.rs",
+                "limit.rs",
+                "relay.rs",
+                "spread.rs",
+                "tasks/",
+                "valid.rs",
+            ],
             &["invite.rs", "park.rs", "permission.rs"],
             &["call.rs"],
             &["cache.rs", "shared.rs"],
