@@ -168,7 +168,7 @@ fn delays(server: &mut Server, given: &SetKeys, report: &mut Report) {
 }
 
 /// Makes sure that only connections that clients share are pooled.
-fn pool(server: &mut Server, given: &SetKeys, report: &mut Report) {
+fn pool(server: &Server, given: &SetKeys, report: &mut Report) {
     if server.pool > 1
         && server.sharing == Sharing::Session
         && let Some(at) = given.pool

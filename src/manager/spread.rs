@@ -65,6 +65,12 @@ impl Server {
         self.pool.as_ref().map(|pool| pool.most(self.asks()))
     }
 
+    /// Counts the places that calls have on its leases.
+    #[cfg(test)]
+    pub(crate) fn berths(&self) -> usize {
+        lock(&self.leases).entries.iter().map(|entry| entry.pooled.calls).sum()
+    }
+
     /// Reports whether an extra lease beside this one can serve a call now.
     pub(crate) fn has_extra(&self, first: &Upstream) -> bool {
         let table = lock(&self.leases);

@@ -57,7 +57,9 @@ fn serial(seen: &Arc<Seen>, number: usize, meeting: &Arc<Barrier>) -> InProcess 
                 seen.calls.lock().unwrap().push(number);
                 match name {
                     "work" => sleep(Duration::from_secs(1)).await,
-                    "meet" => drop(meeting.wait().await),
+                    "meet" => {
+                        meeting.wait().await;
+                    }
                     _ => {
                         let schema = json!({ "type": "object", "properties": {} });
                         let params = json!({ "message": "?", "requestedSchema": schema });

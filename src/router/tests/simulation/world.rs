@@ -179,6 +179,8 @@ impl World {
         let mut config = Config::default();
         let mut starters = HashMap::new();
         for shape in &self.servers {
+            let pools = self.chance_of(&shape.name, 0);
+            let pool = if pools.one_in(4) { 2 + usize::try_from(pools.below(3)).unwrap() } else { 1 };
             let sharing = *chance.pick(&[Sharing::Auto, Sharing::Auto, Sharing::Session, Sharing::Host]);
             let shape = Shape { for_all: sharing == Sharing::Host, ..shape.clone() };
             let entry = self.add(&mut config, &mut starters, shape.clone(), sharing);
@@ -186,6 +188,7 @@ impl World {
             // Abandoned calls keep their slots: a client that abandons two takes both.
             entry.max_concurrent = if few && !self.has_greed() { 2 } else { 0 };
             entry.queue_timeout = Duration::from_secs(10);
+            entry.pool = pool;
             entry.era = match chance.below(3) {
                 0 if shape.revision.is_modern() => config::Era::Modern,
                 0 => config::Era::Legacy,
@@ -272,6 +275,9 @@ impl World {
         for server in router.manager().servers().iter() {
             if server.slots.as_ref().is_some_and(|slots| slots.count() != (0, 0)) {
                 self.tale.fault(format!("{}: a slot is not given back", server.label));
+            }
+            if server.berths() > 0 {
+                self.tale.fault(format!("{}: {} places in its pool are not given back", server.label, server.berths()));
             }
             for upstream in server.upstreams() {
                 let state = upstream.status().state;
