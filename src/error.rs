@@ -74,7 +74,7 @@ pub enum ErrorKind {
     Unreachable,
     /// The server answered with an error.
     Answer,
-    /// A policy forbids the request.
+    /// A rule forbids the request, or its tool waits for approval.
     Denied,
     /// The request timed out.
     Timeout,
@@ -179,9 +179,8 @@ impl From<Failed> for Error {
             Kind::OutcomeUnknown
             | Kind::TooLarge
             | Kind::Malformed
-            | Kind::InvalidArguments
-            | Kind::NeedsApproval
-            | Kind::Denied => ErrorKind::Internal,
+            | Kind::InvalidArguments => ErrorKind::Internal,
+            Kind::NeedsApproval | Kind::Denied => ErrorKind::Denied,
         };
         let retryable = failed.retryable;
         let error = Self { retryable, ..Self::new(kind, failed.text).of(failed.server.map(Into::into)) };

@@ -230,14 +230,21 @@ fn help_for(kind: ErrorKind, text: &str, server: Option<&str>) -> String {
         (ErrorKind::Unreachable, None) => "mcp-host check --connect -v".to_owned(),
         (ErrorKind::Answer, Some(name)) => format!("that is what `{name}` answered; -vv shows every message"),
         (ErrorKind::Answer, None) => "that is what the server answered; -vv shows every message".to_owned(),
-        (ErrorKind::Denied, _) => {
-            "mcp-host approve shows what the host would start, and asks you to allow it".to_owned()
-        }
+        (ErrorKind::Denied, _) => refused(text, &quoted(name), ""),
         (ErrorKind::Cancelled, _) => "run it again".to_owned(),
         _ if text.contains("(host.limits.message)") => {
             "raise it in your config: \"host\": { \"limits\": { \"message\": \"64MiB\" } }".to_owned()
         }
         _ => "run it again with -vv: the log shows what happened before".to_owned(),
+    }
+}
+
+/// Returns help for a request that the host refused. It depends on whether the refusal says that somebody can approve it.
+pub(crate) fn refused(refusal: &str, server: &str, again: &str) -> String {
+    if refusal.contains("mcp-host approve") {
+        format!("mcp-host approve {server}{again} shows what has changed, and asks whether you approve it")
+    } else {
+        "mcp-host policy explain TOOL ARGUMENTS says which rule decides, and why".to_owned()
     }
 }
 
@@ -269,6 +276,14 @@ mod tests {
         let key = "http://a wants a token: …; put a token into `headers` or `auth` of its entry; if it has a login: mcp-host login a";
         assert!(credentials(key, "a").starts_with("put a token for it into `headers`"));
         assert!(!help[1].contains("login") && help[1].ends_with("mcp-host check --connect -v a"), "{help:?}");
+    }
+
+    #[test]
+    fn approval_is_offered_where_something_waits_for_it() {
+        let refusals = ["it has changed; a person can run `mcp-host approve a`", r#"the rule "r" denies it"#];
+        let help = refusals.map(|refusal| refused(refusal, "a", " --config x"));
+        assert!(help[0].starts_with("mcp-host approve a --config x shows"), "{help:?}");
+        assert!(help[1].starts_with("mcp-host policy explain"), "{help:?}");
     }
 
     #[test]

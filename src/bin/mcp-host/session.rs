@@ -14,7 +14,7 @@ use crate::joined::{self, Daemon, Purpose};
 use crate::live::{self, Bar};
 use crate::nearest::{nearest, question};
 use crate::output::Output;
-use crate::report::{Exit, Failure, credentials};
+use crate::report::{Exit, Failure, credentials, refused};
 use crate::servers::{Plan, Selection};
 use crate::text::{self, quoted};
 
@@ -208,6 +208,11 @@ impl<'a> Session<'a> {
                 let name = error.server().map(|server| format!("{}{}", quoted(server), self.again));
                 let help = name.map(|name| credentials(&error.to_string(), &name));
                 Failure::from(error).maybe_help(help)
+            }
+            ErrorKind::Denied => {
+                let server = quoted(error.server().unwrap_or("SERVER"));
+                let help = refused(&error.to_string(), &server, &self.again);
+                Failure::from(error).help(help)
             }
             ErrorKind::Answer if !asked.known.contains(&asked.name) => {
                 let near = question(&nearest(asked.name, asked.known.iter().copied()));

@@ -22,7 +22,7 @@ fn a_person_decides_on_calls_of_a_daemon() {
     assert!(needs.starts_with("exit 6\n") && needs.contains("echo__echo: callable\necho__ask: denied"), "{needs}");
     let unknown = run(home, &["asks", "7", "--yes"]);
     assert!(unknown.starts_with("exit 2\n") && unknown.contains("nothing with the number 7 waits"), "{unknown}");
-    for (answer, code) in [("--no", 1), ("--yes", 0), ("--remember", 0)] {
+    for (answer, code) in [("--no", 6), ("--yes", 0), ("--remember", 0)] {
         let args = ["call", "echo__echo", r#"{"text":"hi\u001b[31m"}"#];
         let mut call = mcp_host(home, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let ask = loop {

@@ -62,9 +62,9 @@ async fn h85_the_program_approves_what_it_shows_and_a_running_host_follows() {
     help: mcp-host approve it --yes approves what is shown, without being asked
     "#);
     assert_snapshot!(world.run(home, &["call", "it__act", "a=x"]).await, @r#"
-    exit 1
+    exit 6
     error: server "it" has a tool it__act that is new or has changed since it was approved; a person can run `mcp-host approve it`
-    help: run it again with -vv: the log shows what happened before
+    help: mcp-host approve it --config ~/mcp.json shows what has changed, and asks whether you approve it
     "#);
     let status = world.run(home, &["status"]).await;
     assert!(status.contains("it: 2 definitions new or changed since approved, which clients do not see"), "{status}");
@@ -105,4 +105,23 @@ async fn h85_the_program_approves_what_it_shows_and_a_running_host_follows() {
     exit 0
     nothing to approve: no definition has changed, and only configs found in the working directory need approval
     ");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_of_what_waits_for_approval_ends_with_6_without_a_daemon_too() {
+    for way in super::WAYS {
+        let world = World::new(way).await;
+        world.keep_config("ask", &json!({}));
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path();
+        assert_snapshot!(world.run(home, &["call", "it__act", "a=x"]).await, @r#"
+        exit 6
+        error: server "it" has a tool it__act that is new or has changed since it was approved; a person can run `mcp-host approve it`
+        help: mcp-host approve it --config ~/mcp.json shows what has changed, and asks whether you approve it
+        "#);
+        assert_eq!(world.calls(), 0);
+        assert!(world.run(home, &["approve", "it", "--yes"]).await.starts_with("exit 0\n"));
+        assert_eq!(world.run(home, &["call", "it__act", "a=x"]).await, "exit 0\ndone\n");
+        assert_eq!(world.calls(), 1);
+    }
 }
