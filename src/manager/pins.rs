@@ -253,8 +253,8 @@ impl Manager {
             tokio::select! {
                 () = keeper.news.notified() => {
                     tokio::time::sleep(TOGETHER).await;
+                    // What it writes counts as a change like any other: somebody may have changed a record meanwhile.
                     self.judge_due(keeper).await;
-                    seen = keeper.records.changed();
                 }
                 _ = look.tick() => {
                     let now = keeper.records.changed();
