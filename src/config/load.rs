@@ -102,16 +102,21 @@ impl LoadRequest {
         if let Some(file) = here.iter().find(|place| place.exists()) {
             return Ok((vec![file.clone()], true));
         }
+        let users = self.users();
+        match users.iter().find(|place| place.exists()) {
+            Some(file) => Ok((vec![file.clone()], false)),
+            None => Err(Error::NotFound { places: here.into_iter().chain(users).collect() }),
+        }
+    }
+
+    /// Returns the places where the user's own config may be.
+    fn users(&self) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> = self.config_home.iter().cloned().collect();
         if cfg!(target_os = "macos") {
             folders.extend(self.home.as_ref().map(|home| home.join("Library/Application Support")));
         }
         let names = ["mcp-host/config.json", "mcp-host/config.toml"];
-        let users: Vec<_> = folders.iter().flat_map(|folder| names.map(|name| folder.join(name))).collect();
-        match users.iter().find(|place| place.exists()) {
-            Some(file) => Ok((vec![file.clone()], false)),
-            None => Err(Error::NotFound { places: here.into_iter().chain(users).collect() }),
-        }
+        folders.iter().flat_map(|folder| names.map(|name| folder.join(name))).collect()
     }
 }
 
@@ -137,6 +142,9 @@ pub fn load(request: &LoadRequest) -> Result<Config, Error> {
             loader.add(&text, Syntax::of(&file), &file);
         }
         loader.files.push(file);
+    }
+    if project && let Some(file) = request.users().into_iter().find(|place| place.exists()) {
+        loader.read_host(&file);
     }
     loader.finish(&request.flags)
 }
@@ -216,6 +224,30 @@ impl<'a> Loader<'a> {
         let problem = self.report.problem(at, "", format!("cannot be read: {}", place::reason(&error)));
         problem.help = place::help(file, &error);
         None
+    }
+
+    /// Reads the settings of the host in the user's own file, and nothing else of it. A project's config does not switch
+    /// them off.
+    fn read_host(&mut self, file: &Path) {
+        let Some(text) = self.read_file(file) else { return };
+        let number = self.report.add_file(file);
+        let Some(root) = syntax::parse(&text, Syntax::of(file), number, &mut self.report) else { return };
+        let file = &*place::absolute(file);
+        let Some(shape) = shape::read(&root, file, self.stand, &mut self.report) else { return };
+        let Some(host) = shape.host else { return };
+        let reads = std::mem::take(&mut self.reads);
+        let scope = Scope {
+            vars: self.vars,
+            home: self.home,
+            file,
+            base: None,
+            inputs: &shape.inputs,
+            dialect: super::dialect::Dialect::Dollar,
+            reads: &reads,
+            keyring: None,
+        };
+        self.add_host(host, &scope);
+        self.reads = reads;
     }
 
     /// Reads the lock: the one that the config names, else the one beside its first file.
