@@ -176,10 +176,7 @@ impl From<Failed> for Error {
             Kind::Timeout => ErrorKind::Timeout,
             Kind::Unavailable | Kind::Overloaded | Kind::ShuttingDown | Kind::RateLimited => ErrorKind::Unreachable,
             Kind::AuthRequired => ErrorKind::Unauthorized,
-            Kind::OutcomeUnknown
-            | Kind::TooLarge
-            | Kind::Malformed
-            | Kind::InvalidArguments => ErrorKind::Internal,
+            Kind::OutcomeUnknown | Kind::TooLarge | Kind::Malformed | Kind::InvalidArguments => ErrorKind::Internal,
             Kind::NeedsApproval | Kind::Denied => ErrorKind::Denied,
         };
         let retryable = failed.retryable;

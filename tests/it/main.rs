@@ -69,3 +69,5 @@ mod tidy;
 mod tls;
 #[cfg(all(unix, feature = "cli"))]
 mod views;
+#[cfg(all(unix, feature = "cli", feature = "policy"))]
+mod withheld;

@@ -112,17 +112,9 @@ impl Client {
     pub(crate) async fn ask(&mut self, method: &str, mut params: Value) -> Value {
         self.count += 1;
         let id = self.count;
-        let mut more = String::new();
+        let more = self.headers(method, &params);
         if self.is_modern() {
-            params["_meta"] = json!({
-                "io.modelcontextprotocol/protocolVersion": self.revision,
-                "io.modelcontextprotocol/clientInfo": { "name": "client", "version": "1" },
-                "io.modelcontextprotocol/clientCapabilities": self.capabilities,
-            });
-            more = format!("mcp-protocol-version: {}\r\nmcp-method: {method}\r\n", self.revision);
-            if let Some(name) = params["name"].as_str().or(params["uri"].as_str()) {
-                more += &format!("mcp-name: {name}\r\n");
-            }
+            params["_meta"] = self.meta();
         }
         let body = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string();
         let answer = tokio::time::timeout(PATIENCE, self.say(id, &body, &more));
@@ -131,12 +123,36 @@ impl Client {
         answer
     }
 
+    /// Returns what a request without a session says of its sender.
+    fn meta(&self) -> Value {
+        json!({
+            "io.modelcontextprotocol/protocolVersion": self.revision,
+            "io.modelcontextprotocol/clientInfo": { "name": "client", "version": "1" },
+            "io.modelcontextprotocol/clientCapabilities": self.capabilities,
+        })
+    }
+
+    /// Returns the headers that repeat what a request without a session says.
+    fn headers(&self, method: &str, params: &Value) -> String {
+        if !self.is_modern() {
+            return String::new();
+        }
+        let name = params["name"].as_str().or(params["uri"].as_str());
+        let name = name.map_or(String::new(), |name| format!("mcp-name: {name}\r\n"));
+        format!("mcp-protocol-version: {}\r\nmcp-method: {method}\r\n{name}", self.revision)
+    }
+
     /// Returns the answer to a request with these params, as they are written.
     pub(crate) async fn ask_raw(&mut self, method: &str, params: &str) -> Value {
         self.count += 1;
-        let id = self.count;
+        let (id, mut params) = (self.count, params.to_owned());
+        let more = self.headers(method, &serde_json::from_str(&params).unwrap());
+        if self.is_modern() {
+            params = format!(r#"{{"_meta":{},{}"#, self.meta(), &params[1..]);
+        }
         let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
-        self.say(id, &body, "").await
+        let answer = tokio::time::timeout(PATIENCE, self.say(id, &body, &more));
+        answer.await.unwrap_or_else(|_| panic!("no answer to {body}"))
     }
 
     async fn say(&mut self, id: u64, body: &str, more: &str) -> Value {
