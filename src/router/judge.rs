@@ -160,13 +160,17 @@ fn rule_of(verdict: &Verdict) -> Arc<str> {
     verdict.rule.clone().unwrap_or_else(|| "default".into())
 }
 
-/// Records a verdict for the audit.
+/// Records a verdict for listeners such as the audit. Of a request that is sent anyway, that is the strictest one that is
+/// only reported.
 fn note(leg: &Mailbox, verdict: &Verdict) {
-    if let Some(subject) = leg.subject() {
-        subject.judged(Judged {
-            verdict: verdict.decision.word(),
-            rule: verdict.rule.clone(),
-            enforced: verdict.enforced,
-        });
-    }
+    let Some(subject) = leg.subject() else { return };
+    let strictest = verdict.reported.iter().max_by_key(|(decision, _)| *decision);
+    let reported = strictest.filter(|(decision, _)| verdict.decision == Decision::Allow && *decision > Decision::Allow);
+    subject.judged(match reported {
+        Some((decision, rule)) => Judged { verdict: decision.word(), rule: Some(rule.clone()), enforced: false },
+        None => {
+            let (rule, enforced) = (verdict.rule.clone(), verdict.enforced);
+            Judged { verdict: verdict.decision.word(), rule, enforced }
+        }
+    });
 }
