@@ -69,8 +69,8 @@ pub use error::{Error, ErrorKind};
 #[cfg(any(feature = "schemas", test))]
 pub use host::InvalidSchema;
 pub use host::{
-    Call, CallResult, ClientHandler, Completion, ElicitAnswer, Elicitation, Event, Events, Host, HostBuilder,
-    ListsChange, Progress, Root, SampleAnswer, Sampling, Session, Updates,
+    Asked, Call, CallResult, ClientHandler, Completion, ElicitAnswer, Elicitation, Event, Events, Host, HostBuilder,
+    LimitedNews, ListsChange, Progress, Root, SampleAnswer, Sampling, Session, Updates, VerdictNews,
 };
 #[cfg(feature = "server")]
 pub use host::{HttpEndpoint, SocketEndpoint};

@@ -124,6 +124,8 @@ pub(crate) struct Ended<'a> {
     pub(crate) kind: Option<Kind>,
     /// The code of the JSON-RPC error; `None` unless the answer is one that is not a failure of the host.
     pub(crate) code: Option<i64>,
+    /// When the call may be made again, if it failed and that is known.
+    pub(crate) retry_after: Option<Duration>,
     /// The size of the params in bytes.
     pub(crate) bytes_in: usize,
     /// The size of the answer in bytes.
@@ -315,16 +317,16 @@ impl Told {
             Some(Err(NoResult::Failed(failed))) => (End::HostError, failed.text.len()),
             None => (End::Cancelled, 0),
         };
-        let (kind, code) = match answered {
-            Some(Err(NoResult::Failed(failed))) => (Some(failed.kind), None),
-            Some(Err(NoResult::Error(error))) => (None, Some(error.code)),
-            Some(Ok(_)) | None => (None, None),
+        let (kind, retry_after, code) = match answered {
+            Some(Err(NoResult::Failed(failed))) => (Some(failed.kind), failed.retry_after, None),
+            Some(Err(NoResult::Error(error))) => (None, None, Some(error.code)),
+            Some(Ok(_)) | None => (None, None, None),
         };
         let took = ended.map_or_else(Instant::now, |(_, at)| *at).saturating_duration_since(self.begun);
         let (bytes_in, at) = (self.bytes_in, self.subject.at.get());
         let cached = self.subject.is_kept.load(Ordering::Relaxed);
         let (judged, asked) = (self.subject.judged.get(), self.subject.asked.get().copied());
-        let ended = Ended { end, kind, code, bytes_in, bytes_out, took, at, cached, judged, asked };
+        let ended = Ended { end, kind, code, retry_after, bytes_in, bytes_out, took, at, cached, judged, asked };
         self.pending.into_iter().for_each(|pending| pending.end(&ended));
     }
 }

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::conversation::Conversation;
+use super::decisions::Decisions;
 use super::handler::Answers;
 use super::reload::Configured;
 use super::{ClientHandler, Host, Inner};
@@ -20,6 +21,7 @@ use crate::in_process::{InProcess, Running};
 use crate::keep;
 use crate::lineage::{self, Lineage};
 use crate::manager::Manager;
+use crate::observe::Listener;
 use crate::policy::Policy;
 use crate::protocol::Raw;
 use crate::router::{Chosen, Router};
@@ -248,9 +250,9 @@ impl HostBuilder {
         }
         let router = Router::start(manager.clone(), news, info);
         let own = Conversation::begin(&router, self.handler, &name, Chosen::Default);
-        if let Some(audit) = audit {
-            router.observer().tell(vec![Arc::new(audit)]);
-        }
+        let decisions = Arc::<Decisions>::default();
+        let audit = audit.map(|audit| Arc::new(audit) as Arc<dyn Listener>);
+        router.observer().tell(audit.into_iter().chain([decisions.clone() as Arc<dyn Listener>]).collect());
         let configured = Arc::new(Configured::new(manager.clone(), memory, config));
         let host = Host(Arc::new(Inner {
             manager,
@@ -258,6 +260,7 @@ impl HostBuilder {
             own,
             name,
             configured,
+            decisions,
             eras: self.eras,
             #[cfg(feature = "server")]
             logins: super::sign_in::Logins::default(),

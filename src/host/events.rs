@@ -3,6 +3,7 @@
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::conversation::ListsChange;
+use super::decisions::{LimitedNews, News, VerdictNews};
 use crate::manager::{DefinitionNews, StateChange};
 use crate::transport::{LogMessage, Spoken, StderrLine};
 
@@ -18,6 +19,8 @@ use crate::transport::{LogMessage, Spoken, StderrLine};
 ///         Event::State(change) => println!("{} is {}", change.server, change.to),
 ///         Event::Lists(lists) if lists.tools => println!("the tools have changed"),
 ///         Event::Definition(news) => println!("{} of {} has changed", news.name, news.server),
+///         Event::Verdict(news) if !news.enforced => println!("{:?} would say {:?}", news.rule, news.decision),
+///         Event::Limited(news) => println!("{} gets too many calls", news.server),
 ///         Event::Log(message) => println!("{}: {}", message.server, message.data),
 ///         Event::Stderr(line) => println!("{}: {}", line.server, line.text),
 ///         _ => {}
@@ -35,6 +38,10 @@ pub enum Event {
     Lists(ListsChange),
     /// A server lists a definition that was not approved.
     Definition(DefinitionNews),
+    /// Rules said something of a request, and it has ended.
+    Verdict(VerdictNews),
+    /// A call was refused because it was over a rate. A call that waited for its rate is none.
+    Limited(LimitedNews),
     /// A server sent a log message.
     Log(LogMessage),
     /// The process of a server wrote a line to standard error.
@@ -59,6 +66,8 @@ pub struct Events {
     /// `None` if nothing is compared.
     definitions: Option<broadcast::Receiver<DefinitionNews>>,
     /// `None` if only changes are wanted.
+    decided: Option<broadcast::Receiver<News>>,
+    /// `None` if only changes are wanted.
     spoken: Option<broadcast::Receiver<Spoken>>,
 }
 
@@ -67,9 +76,9 @@ impl Events {
         states: broadcast::Receiver<StateChange>,
         lists: broadcast::Receiver<ListsChange>,
         definitions: Option<broadcast::Receiver<DefinitionNews>>,
-        spoken: Option<broadcast::Receiver<Spoken>>,
+        (decided, spoken): (Option<broadcast::Receiver<News>>, Option<broadcast::Receiver<Spoken>>),
     ) -> Self {
-        Self { states, lists, definitions, spoken }
+        Self { states, lists, definitions, decided, spoken }
     }
 
     /// Waits for the next event; returns `None` once the host is gone.
@@ -83,6 +92,7 @@ impl Events {
                 change = self.states.recv() => change.map(Event::State),
                 lists = self.lists.recv() => lists.map(Event::Lists),
                 news = heard(&mut self.definitions) => news.map(Event::Definition),
+                decided = heard(&mut self.decided) => decided.map(Event::from),
                 spoken = heard(&mut self.spoken) => spoken.map(Event::from),
             };
             match received {
@@ -98,6 +108,15 @@ async fn heard<T: Clone>(from: &mut Option<broadcast::Receiver<T>>) -> Result<T,
     match from {
         Some(from) => from.recv().await,
         None => std::future::pending().await,
+    }
+}
+
+impl From<News> for Event {
+    fn from(news: News) -> Self {
+        match news {
+            News::Verdict(news) => Self::Verdict(news),
+            News::Limited(news) => Self::Limited(news),
+        }
     }
 }
 
@@ -118,7 +137,7 @@ mod tests {
     #[tokio::test]
     async fn a_flood_of_lines_hides_no_change_of_lists() {
         let (states, lists, spoken) = (broadcast::Sender::new(4), broadcast::Sender::new(4), Listeners::default());
-        let mut events = Events::new(states.subscribe(), lists.subscribe(), None, Some(spoken.subscribe()));
+        let mut events = Events::new(states.subscribe(), lists.subscribe(), None, (None, Some(spoken.subscribe())));
         let announcer = Announcer::new("a", spoken);
         lists.send(ListsChange { tools: true, ..ListsChange::default() }).unwrap();
         (0..2000).for_each(|line| announcer.stderr(&line.to_string()));

@@ -10,6 +10,7 @@ mod asks;
 mod builder;
 mod call;
 mod conversation;
+mod decisions;
 mod defaults;
 #[cfg(feature = "server")]
 mod endpoint;
@@ -31,12 +32,14 @@ mod socket;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::broadcast::Receiver;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use builder::HostBuilder;
 pub use call::{Call, Completion, Progress};
 pub use conversation::ListsChange;
+pub use decisions::{Asked, LimitedNews, VerdictNews};
 #[cfg(feature = "server")]
 pub use endpoint::HttpEndpoint;
 pub use events::{Event, Events};
@@ -49,6 +52,7 @@ pub use session::{Session, Updates};
 pub use socket::SocketEndpoint;
 
 use conversation::Conversation;
+use decisions::Decisions;
 use reload::Configured;
 
 use crate::config::{self, Config};
@@ -56,6 +60,7 @@ use crate::downstream;
 use crate::error::{Error, ErrorKind};
 use crate::manager::{ConfigStatus, Manager, Reload, ServerStatus};
 use crate::router::{ClientEvents, ClientStatus, Router};
+use crate::transport::Spoken;
 
 /// All servers of a config behind one handle; cheap to clone.
 ///
@@ -79,6 +84,8 @@ struct Inner {
     /// The client name that the host's sessions give to servers.
     name: String,
     configured: Arc<Configured>,
+    /// Tells what rules and rates decided, while somebody listens.
+    decisions: Arc<Decisions>,
     eras: downstream::Eras,
     #[cfg(feature = "server")]
     logins: sign_in::Logins,
@@ -130,11 +137,11 @@ impl Host {
         self.0.manager.status_by_name(server)
     }
 
-    /// Subscribes, from now on, to changes of server states and of tool, prompt and resource lists, to log messages,
-    /// and to lines that servers write to standard error.
+    /// Subscribes, from now on, to changes of server states and of tool, prompt and resource lists, to what rules and
+    /// rates decide, to log messages, and to lines that servers write to standard error.
     #[must_use]
     pub fn events(&self) -> Events {
-        self.events_with(Some(self.0.manager.spoken()))
+        self.events_with((Some(self.0.decisions.subscribe()), Some(self.0.manager.spoken())))
     }
 
     /// Subscribes, from now on, to changes of server states and of lists, and to nothing that servers say: that would
@@ -142,12 +149,12 @@ impl Host {
     #[doc(hidden)]
     #[must_use]
     pub fn changes(&self) -> Events {
-        self.events_with(None)
+        self.events_with((None, None))
     }
 
-    fn events_with(&self, spoken: Option<tokio::sync::broadcast::Receiver<crate::transport::Spoken>>) -> Events {
+    fn events_with(&self, more: (Option<Receiver<decisions::News>>, Option<Receiver<Spoken>>)) -> Events {
         let manager = &self.0.manager;
-        Events::new(manager.events(), self.0.own.lists.subscribe(), manager.definition_news(), spoken)
+        Events::new(manager.events(), self.0.own.lists.subscribe(), manager.definition_news(), more)
     }
 
     /// Returns the clients at the doors of this host, the oldest first. The embedding program is not one of them.

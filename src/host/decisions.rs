@@ -1,0 +1,184 @@
+//! Tells embedders what rules said of requests, and which calls were over a rate.
+//!
+//! In: the end of each request, from `observe.rs`. Out: [`Event::Verdict`](super::Event::Verdict) and
+//! [`Event::Limited`](super::Event::Limited). **Invariant:** a request of which no one wants to know is not observed for
+//! this, and nothing says who made it.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::broadcast;
+
+use crate::answered::{Failed, Kind};
+use crate::config::Words as _;
+use crate::observe::{Begun, Ended, Listener, Pending};
+use crate::policy::Decision;
+use crate::protocol::Method;
+
+/// What rules said of one request. It comes when the request has ended.
+///
+/// ```
+/// # fn tell(news: &mcp_host::VerdictNews) {
+/// use mcp_host::policy::Decision;
+///
+/// if news.decision == Decision::Deny && !news.enforced {
+///     println!("{} of {} would be denied by {:?}", news.method.as_str(), news.server, news.rule);
+/// }
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VerdictNews {
+    /// The server's name in the config.
+    pub server: String,
+    /// The method of the request.
+    pub method: Method,
+    /// The strictest verdict.
+    pub decision: Decision,
+    /// The rule that decided; of several that ask, all their names with commas between. `None` if it is
+    /// `host.policy.default`.
+    pub rule: Option<String>,
+    /// Whether the decision counts, or is only reported.
+    pub enforced: bool,
+    /// What became of asking a person; `None` if nobody was asked.
+    pub asked: Option<Asked>,
+}
+
+/// What became of asking a person for permission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Asked {
+    /// The answer was yes.
+    Yes,
+    /// The answer was no.
+    No,
+    /// Nobody answered.
+    Nobody,
+}
+
+/// A call that was refused because it was over a rate.
+///
+/// ```
+/// # fn tell(news: &mcp_host::LimitedNews) {
+/// println!("{}: too many calls; again in {:?}", news.server, news.retry_after);
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LimitedNews {
+    /// The server's name in the config.
+    pub server: String,
+    /// When the call may be made again.
+    pub retry_after: Option<Duration>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum News {
+    Verdict(VerdictNews),
+    Limited(LimitedNews),
+}
+
+/// The listeners to decisions. The room for what they have not heard yet is made when the first one comes.
+#[derive(Debug, Default)]
+pub(super) struct Decisions(OnceLock<broadcast::Sender<News>>);
+
+/// How many decisions a slow listener may be behind before it misses some.
+const BEHIND: usize = 256;
+
+impl Decisions {
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<News> {
+        self.0.get_or_init(|| broadcast::Sender::new(BEHIND)).subscribe()
+    }
+}
+
+impl Listener for Decisions {
+    fn wants(&self, method: &Method) -> bool {
+        let is_heard = self.0.get().is_some_and(|listeners| listeners.receiver_count() > 0);
+        is_heard
+            && matches!(
+                method,
+                Method::ToolsCall
+                    | Method::PromptsGet
+                    | Method::ResourcesRead
+                    | Method::ResourcesSubscribe
+                    | Method::Complete
+            )
+    }
+
+    fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed> {
+        let listeners = self.0.get_or_init(|| broadcast::Sender::new(BEHIND)).clone();
+        Ok(Box::new(Decided { method: call.method.clone(), listeners }))
+    }
+
+    fn finish(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// One request in flight.
+#[derive(Debug)]
+struct Decided {
+    method: Method,
+    listeners: broadcast::Sender<News>,
+}
+
+impl Pending for Decided {
+    fn end(self: Box<Self>, ended: &Ended<'_>) {
+        let Some(at) = ended.at else { return };
+        let server = || at.server.as_ref().to_owned();
+        let decision = ended.judged.and_then(|judged| {
+            Decision::WORDS.iter().find(|(word, _)| *word == judged.verdict).map(|(_, decision)| (*decision, judged))
+        });
+        // Where no rule matches and nothing happens by default, nothing was decided.
+        let decided = decision.filter(|(decision, judged)| *decision > Decision::Allow || judged.rule.is_some());
+        // Those who listened may have left meanwhile.
+        if let Some((decision, judged)) = decided {
+            let _ = self.listeners.send(News::Verdict(VerdictNews {
+                server: server(),
+                method: self.method,
+                decision,
+                rule: judged.rule.as_deref().map(str::to_owned),
+                enforced: judged.enforced,
+                asked: ended.asked.map(|asked| match asked {
+                    "yes" => Asked::Yes,
+                    "no" => Asked::No,
+                    _ => Asked::Nobody,
+                }),
+            }));
+        }
+        if ended.kind == Some(Kind::RateLimited) {
+            let limited = LimitedNews { server: server(), retry_after: ended.retry_after };
+            let _ = self.listeners.send(News::Limited(limited));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::observe::Observer;
+
+    #[test]
+    fn a_request_of_which_nobody_wants_to_know_is_not_observed() {
+        let (decisions, observer) = (Arc::<Decisions>::default(), Observer::default());
+        observer.tell(vec![decisions.clone()]);
+        let observed = || {
+            let mut is_observed = false;
+            let begun = observer.begin(&Method::ToolsCall, || {
+                is_observed = true;
+                let subject = Arc::default();
+                Begun { principal: "p", client: None, method: &Method::ToolsCall, params: None, subject, via: None }
+            });
+            drop(begun);
+            is_observed
+        };
+        assert!(!observed());
+        let heard = decisions.subscribe();
+        assert!(observed());
+        drop(heard);
+        assert!(!observed());
+    }
+}
