@@ -221,6 +221,63 @@ while read -r line; do
   esac
 done"#;
 
+/// A server that starts once: `fails` is over quota, `die` ends it.
+const ONCE: &str = r#"
+[ -e "$0" ] && exit 1
+: > "$0"
+reply() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; };
+while read -r line; do
+  id=$(printf %s "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([0-9]*\),.*/\1/p')
+  case $line in
+    *'"initialize"'*) reply '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
+    *'"tools/list"'*) reply '{"tools":[{"name":"get","inputSchema":{"type":"object"}},{"name":"die","inputSchema":{"type":"object"}}]}' ;;
+    *'"name":"die"'*) exit 1 ;;
+    *'"name":"get"'*) reply '{"isError":true,"content":[{"type":"text","text":"Quota exceeded: 5 of 5"}]}' ;;
+  esac
+done"#;
+
+#[cfg(unix)]
+#[tokio::test]
+async fn clients_of_both_eras_get_the_answer_of_the_other_tool_by_text_and_while_the_first_server_is_down() {
+    use crate::views::clients::{Client, Transport};
+
+    let folder = tempfile::tempdir().unwrap();
+    let fallback = json!({ "tool": "b__get", "match": "(?i)quota" });
+    let entry = json!({ "command": "sh", "args": ["-c", ONCE, folder.path().join("ran")],
+        "restart": { "maxRetries": 0 }, "tools": { "get": { "fallback": fallback } } });
+    let text = json!({ "mcpServers": { "it": entry } }).to_string();
+    let vars = mcp_host::config::Vars::from_process();
+    let config = mcp_host::config::parse_str(&text, mcp_host::config::Syntax::Json, "test.json", &vars).unwrap();
+    let (calls, heard) = (Arc::<AtomicUsize>::default(), Arc::<Notify>::default());
+    let host = Host::builder().config(config).in_process("b", backup(&calls, &heard)).start().await.unwrap();
+    host.catalog_ready().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = listener.local_addr().unwrap();
+    tokio::spawn(host.open_http(listener).unwrap().serve());
+    let mut clients = Vec::new();
+    for (transport, revision) in
+        [(Transport::Pipe, "2025-11-25"), (Transport::Sse, "2024-11-05"), (Transport::Http, "2026-07-28")]
+    {
+        clients.push(Client::enter(&host, to, transport, revision, "").await);
+    }
+    for why in ["match", "unavailable"] {
+        for client in &mut clients {
+            let before = calls.load(Ordering::SeqCst);
+            let answer = client.ask("tools/call", json!({ "name": "it__get", "arguments": { "path": "a" } })).await;
+            let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{why}: {answer}"));
+            assert_eq!(text, format!(r#"backup {} {{"path":"a"}}"#, before + 1), "{why}");
+            let mark = json!({ "from": "it__get", "to": "b__get", "why": why });
+            assert_eq!(answer["result"]["_meta"]["mcp-host/fallback"], mark, "{answer}");
+            assert_eq!(calls.load(Ordering::SeqCst) - before, 1);
+        }
+        if why == "match" {
+            host.call_tool("it__die", json!({})).await.unwrap_err();
+            until(|| host.status_of("it").is_some_and(|status| status.state == mcp_host::StateName::Failed)).await;
+        }
+    }
+    host.shutdown().await;
+}
+
 /// The members of the audit's lines that tell what became of a call.
 async fn lines(file: &Path) -> Vec<Value> {
     let text = tokio::fs::read_to_string(file).await.unwrap();

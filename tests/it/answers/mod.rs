@@ -6,6 +6,7 @@
 mod fallback;
 mod joined;
 mod kept;
+mod modern;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

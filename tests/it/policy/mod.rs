@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod ask;
+mod events;
 mod program;
 mod questions;
+mod ways;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

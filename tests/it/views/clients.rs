@@ -27,7 +27,7 @@ pub(crate) struct Client {
     count: u64,
     way: Way,
     capabilities: Value,
-    /// Its answer to whatever it is asked, over a pipe; and what it was asked.
+    /// Its answer to whatever it is asked but roots, over a pipe and over SSE; and what it was asked.
     pub(crate) answer: Value,
     pub(crate) asked: Vec<Value>,
     /// Everything that it got.
@@ -175,6 +175,14 @@ impl Client {
                     if let Some(answer) = of(&line, id) {
                         return answer;
                     }
+                    let message = line.strip_prefix("data: ").and_then(|data| serde_json::from_str::<Value>(data).ok());
+                    if let Some(asked) =
+                        message.filter(|message| message["method"].is_string() && !message["id"].is_null())
+                    {
+                        let reply = reply(&asked, &self.answer);
+                        send(*to, "POST", post, "", &reply).await;
+                        self.asked.push(asked);
+                    }
                 }
             }
             Way::Pipe { reader, writer } => {
@@ -186,7 +194,7 @@ impl Client {
                     let message: Value = serde_json::from_str(&line).unwrap();
                     if message["method"].is_string() {
                         if !message["id"].is_null() {
-                            let reply = json!({ "jsonrpc": "2.0", "id": message["id"], "result": self.answer });
+                            let reply = reply(&message, &self.answer);
                             writer.write_all(format!("{reply}\n").as_bytes()).await.unwrap();
                             self.asked.push(message);
                         }
@@ -197,6 +205,13 @@ impl Client {
             }
         }
     }
+}
+
+/// The text of the response to a question.
+fn reply(asked: &Value, answer: &Value) -> String {
+    let roots = json!({ "roots": [{ "uri": "file:///of-the-client" }] });
+    let result = if asked["method"] == "roots/list" { &roots } else { answer };
+    json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }).to_string()
 }
 
 async fn line(stream: &mut BufReader<OwnedReadHalf>, heard: &mut String) -> String {

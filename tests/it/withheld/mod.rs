@@ -5,7 +5,7 @@
 
 mod project;
 mod retry;
-mod server;
+pub(crate) mod server;
 
 use std::net::SocketAddr;
 

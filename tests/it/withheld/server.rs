@@ -10,13 +10,13 @@ use crate::auth::site::{Asked, Site, Told};
 
 /// How the server is reached, and which era it speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Stdio,
     Http,
     ModernHttp,
 }
 
-pub(super) const KINDS: [Kind; 3] = [Kind::Stdio, Kind::Http, Kind::ModernHttp];
+pub(crate) const KINDS: [Kind; 3] = [Kind::Stdio, Kind::Http, Kind::ModernHttp];
 
 /// A shell server. `$0` is the folder of its files: `lists` has what it answers to list requests, a line a method.
 const SERVER: &str = r#"
@@ -45,7 +45,7 @@ while read -r line; do
 done"#;
 
 /// The server of one host, and what it got.
-pub(super) struct Server {
+pub(crate) struct Server {
     kind: Kind,
     folder: tempfile::TempDir,
     site: Site,
@@ -135,7 +135,7 @@ fn answer(body: &Value, is_modern: bool) -> Option<Value> {
 }
 
 impl Server {
-    pub(super) async fn new(kind: Kind) -> Self {
+    pub(crate) async fn new(kind: Kind) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let lines: String = lists().iter().map(|list| format!("{list}\n")).collect();
         fs::write(folder.path().join("lists"), lines).unwrap();
@@ -161,7 +161,7 @@ impl Server {
     }
 
     /// Returns its entry in a config.
-    pub(super) fn entry(&self) -> Value {
+    pub(crate) fn entry(&self) -> Value {
         match self.kind {
             Kind::Stdio => json!({ "command": "sh", "args": ["-c", SERVER, self.folder.path()] }),
             Kind::Http | Kind::ModernHttp => json!({ "type": "http", "url": format!("{}/mcp", self.site.url) }),
@@ -173,7 +173,7 @@ impl Server {
     }
 
     /// Returns what it got for clients since it was last asked.
-    pub(super) fn got(&self) -> Vec<Value> {
+    pub(crate) fn got(&self) -> Vec<Value> {
         let mut all = std::mem::take(&mut *self.seen.lock().unwrap());
         let file = fs::read_to_string(self.got_file()).unwrap_or_default();
         all.extend(file.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
