@@ -178,6 +178,9 @@ impl Forwarder {
         match forward.open_state(&self.sealer, client)? {
             Continuation::Ready => {}
             Continuation::Parked { call, round } => {
+                if let Some(to_ask) = to_ask {
+                    self.permissions.still(client, forward, to_ask, self.parked.permit_of(call))?;
+                }
                 let leg = (leg, toward.take_progress());
                 return Box::pin(self.parked.resume(client, (call, round), forward, leg)).await.map(Some);
             }

@@ -71,6 +71,7 @@ impl ParkedCalls {
             bound: client.bound().clone(),
             digest: forward.digest().to_owned(),
             server: forward.server.clone(),
+            permit: forward.permit,
             declared: forward.server.declared(&client.who),
             who: client.who_with(forward.roots.clone()),
             inner: Mutex::new(Inner::of(&account)),
@@ -86,6 +87,11 @@ impl ParkedCalls {
         parked.lock().early = forward.params.member("inputResponses");
         let attending = parked.enter(0, client, &leg, progress.under(forward.token()));
         Ok((parked, guard, attending))
+    }
+
+    /// Returns the number of the yes that a parked call was sent by; `None` if nobody was asked, or it is gone.
+    pub(super) fn permit_of(&self, number: u64) -> Option<u64> {
+        self.table.lock().get(&number)?.permit
     }
 
     /// Continues a parked call with the answers in the client's new request, and waits for the result of its next

@@ -40,6 +40,8 @@ pub(super) struct Parked {
     pub(super) bound: Principal,
     pub(super) digest: String,
     pub(super) server: Arc<Server>,
+    /// The number of the yes that it was sent by; `None` if nobody was asked.
+    pub(super) permit: Option<u64>,
     /// The kinds of questions that its client can be asked.
     pub(super) declared: Profile,
     /// The client that it runs for, whose lease (connection) it uses.

@@ -87,6 +87,26 @@ impl Permissions {
         }
     }
 
+    /// Checks that a call which was sent already may go on. `permit` is the number of the yes that it was sent by.
+    ///
+    /// # Errors
+    /// With the refusal, if that yes does not count any more, or nobody was asked about the call.
+    pub(super) fn still(
+        &self,
+        client: &Client,
+        forward: &Forward,
+        to_ask: &ToAsk,
+        permit: Option<u64>,
+    ) -> Result<(), NoResult> {
+        self.forget_others();
+        let scope = scope(client, forward, to_ask);
+        let is_allowed = permit.is_some_and(|id| self.asks().is_allowed(id, &scope, forward.digest()));
+        if is_allowed || self.asks().is_granted(&scope) {
+            return Ok(());
+        }
+        Err(Failure::not_permitted(&to_ask.rule, "it began without a yes to that").of(&forward.server))
+    }
+
     /// Asks a person whether a request may be sent, unless that was decided already. Returns the answer for the client
     /// if that is what asks it.
     ///
