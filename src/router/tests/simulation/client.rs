@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::chance::Chance;
 use super::crowd::{mark_of, roots_of};
+use super::guarded;
 use super::server::LATE;
 use super::tale::End;
 use super::world::World;
@@ -61,6 +62,8 @@ pub(super) struct Person {
     /// The session; `None` since 2026-07-28.
     session: Option<Arc<Client>>,
     ids: AtomicI64,
+    /// The number of the next call.
+    marks: AtomicI64,
     gone: CancellationToken,
 }
 
@@ -105,8 +108,9 @@ impl Person {
         world.tale.tell(&format!("client {number} is {revision}, {principal:?}, can: {can:?}"));
         world.tale.comes(number, principal.as_str());
         let (world, router) = (world.clone(), router.clone());
-        let (ids, gone, spark) = (AtomicI64::new(0), CancellationToken::new(), Arc::default());
-        Arc::new(Self { world, router, number, chance, kind, principal, can, spark, session, ids, gone })
+        let (ids, marks) = (AtomicI64::new(0), AtomicI64::new(0));
+        let (gone, spark) = (CancellationToken::new(), Arc::default());
+        Arc::new(Self { world, router, number, chance, kind, principal, can, spark, session, ids, marks, gone })
     }
 
     /// Runs the client from start to end.
@@ -131,7 +135,9 @@ impl Person {
             self.chance.wait().await;
             let person = self.clone();
             let server = self.chance.pick(&self.world.servers).name.clone();
+            let has_rules = !self.world.has_greed();
             match self.chance.below(10) {
+                7.. if has_rules => deeds.spawn(async move { person.guarded(server).await }),
                 0 => deeds.spawn(async move { person.list().await }),
                 1 => deeds.spawn(async move { drop(person.call(Method::PromptsGet, "read", &server, true).await) }),
                 _ => {
@@ -232,10 +238,21 @@ impl Person {
 
     /// Makes a request, with all rounds of questions, and returns how it ended.
     pub(super) async fn call(&self, method: Method, tool: &str, server: &str, fickle: bool) -> String {
-        let mark = format!("{}.{}", self.number, self.ids.load(Ordering::Relaxed));
-        self.world.tale.begin(&mark, server, method == Method::ToolsCall);
+        self.call_about(method, tool, (server, None), fickle).await
+    }
+
+    /// Makes a request whose arguments are its own mark, or `key`, which others may have as well.
+    pub(super) async fn call_about(
+        &self,
+        method: Method,
+        tool: &str,
+        (server, key): (&str, Option<&str>),
+        fickle: bool,
+    ) -> String {
+        let mark = format!("{}.{}", self.number, self.marks.fetch_add(1, Ordering::Relaxed));
+        self.world.tale.begin(&mark, server, method == Method::ToolsCall && key.is_none());
         let name = format!("{server}__{tool}");
-        let mut params = json!({ "name": name, "arguments": { "mark": mark } });
+        let mut params = json!({ "name": name, "arguments": { "mark": key.unwrap_or(&mark) } });
         let chance = self.world.chance_of(&mark, 1000);
         let takes_back = (fickle && chance.one_in(5)).then(|| Duration::from_millis(chance.below(4000)));
         let takes_back = async {
@@ -306,8 +323,13 @@ impl Person {
                     return mark;
                 }
                 None => {
-                    let end = self.world.tale.read(&mark, &outcome);
+                    let end = self.world.tale.read(&mark, key, &outcome);
                     self.world.tale.end(&mark, end);
+                    if tool == "guarded" && chance.one_in(2) && params["requestState"].is_string() {
+                        // The same yes once more: nothing may come of it, which the tale sees.
+                        let (_, _leg, answer) = self.open(method.clone(), &params);
+                        drop(tokio::time::timeout(BOUND, answer).await);
+                    }
                     return mark;
                 }
             }
@@ -322,11 +344,11 @@ impl Person {
             return None;
         }
         let questions = result["inputRequests"].as_object().unwrap();
-        let mut responses = json!({});
+        let mut replies = Vec::new();
         for (key, question) in questions {
             let kind = Method::parse(question["method"].as_str().unwrap_or_default());
             self.check_question(Some(mark), &kind, &question["params"]);
-            responses[key] = self.reply(&kind, mark);
+            replies.push((key, kind, question["params"].clone()));
         }
         let chance = self.world.chance_of(mark, 1001);
         if chance.one_in(8) || self.kind == Kind::Greedy {
@@ -334,10 +356,16 @@ impl Person {
             return Some(None);
         }
         chance.wait().await;
+        let responses: Value =
+            replies.iter().map(|(key, kind, params)| ((*key).clone(), self.reply(kind, mark, params))).collect();
+        replies.iter().for_each(|(key, _, _)| guarded::note(&self.world, mark, &responses[key.as_str()]));
         Some(Some(json!({ "inputResponses": responses, "requestState": result["requestState"] })))
     }
 
-    fn reply(&self, kind: &Method, mark: &str) -> Value {
+    fn reply(&self, kind: &Method, mark: &str, params: &Value) -> Value {
+        if params["message"].as_str().and_then(guarded::asked_about).is_some() {
+            return self.permits(mark);
+        }
         let word = format!("word of {mark}");
         match (kind, self.world.chance_of(mark, 1002).below(6)) {
             (Method::RootsList, _) => json!({ "roots": [{ "uri": roots_of(&self.world, self.number) }] }),
@@ -397,10 +425,12 @@ impl Person {
                 let Some(session) = self.session.clone() else {
                     return self.world.tale.fault(format!("client {} is asked by a request", self.number));
                 };
-                let reply = Ok(Raw::from_value(&self.reply(&request.method, &of)));
-                let pause = Duration::from_millis(chance.below(3000));
+                let reply = self.reply(&request.method, &of, &params);
+                let (pause, world) = (Duration::from_millis(chance.below(3000)), self.world.clone());
                 tokio::spawn(async move {
                     tokio::time::sleep(pause).await;
+                    guarded::note(&world, &of, &reply);
+                    let reply = Ok(Raw::from_value(&reply));
                     session.answer(Response { id: Some(request.id), outcome: reply });
                 });
             }

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use super::chance::Chance;
 use super::client::{Character, Kind, Person};
+use super::guarded;
 use super::server::{Life, Shape};
 use super::tale::End;
 use super::world::World;
@@ -179,7 +180,8 @@ pub(super) fn mark_of(kind: &Method, params: &Value) -> Option<String> {
         Method::CreateMessage => &params["messages"][0]["content"]["text"],
         _ => return None,
     };
-    Some(text.as_str().unwrap_or_default().to_owned())
+    let text = text.as_str().unwrap_or_default();
+    Some(guarded::asked_about(text).unwrap_or_else(|| text.to_owned()))
 }
 
 /// Returns the clients of the shared server.

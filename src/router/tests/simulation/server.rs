@@ -216,6 +216,7 @@ impl Life {
             Method::ToolsList => self.tools(),
             Method::PromptsList => json!({ "prompts": [{ "name": "read" }], "ttlMs": 3_600_000 }),
             Method::Listen => return self.listen(&id).await,
+            Method::ToolsCall if params["name"] == "look" => return self.look(&id, &params).await,
             Method::ToolsCall | Method::PromptsGet => return self.serve(id, method, params).await,
             _ => return self.answer(&id, Err(ErrorObject::method_not_found(method.as_str()))).await,
         };
@@ -223,10 +224,13 @@ impl Life {
     }
 
     fn tools(&self) -> Value {
-        let names = ["do", "slow", "ask", "never", "more"];
-        let shown = if self.grown.load(Ordering::Relaxed) { 5 } else { 4 };
-        let tools: Vec<Value> =
-            names[..shown].iter().map(|name| json!({ "name": name, "inputSchema": { "type": "object" } })).collect();
+        let names = ["do", "slow", "ask", "never", "guarded", "witnessed", "look", "more"];
+        let shown = if self.grown.load(Ordering::Relaxed) { 8 } else { 7 };
+        let tool = |name: &&str| {
+            let reads = *name == "look";
+            json!({ "name": name, "inputSchema": { "type": "object" }, "annotations": { "readOnlyHint": reads } })
+        };
+        let tools: Vec<Value> = names[..shown].iter().map(tool).collect();
         json!({ "tools": tools, "ttlMs": 3_600_000 })
     }
 
@@ -237,6 +241,25 @@ impl Life {
             json!({ "notifications": { "toolsListChanged": true }, "_meta": { meta::SUBSCRIPTION_ID: number } });
         self.notify(Some(number), Method::Acknowledged, &params).await;
         self.listens.lock().unwrap().push(number);
+    }
+
+    /// Answers a call that has no effect, and whose answer may be for others as well.
+    async fn look(self: &Arc<Self>, id: &RequestId, params: &Value) {
+        let key = params["arguments"]["mark"].as_str().unwrap();
+        let life = format!("{}/{}", self.shape.name, self.number);
+        self.world.tale.looks(&format!("{key} at {life}"));
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        let chance = self.world.chance_of(&format!("{life}{key}"), count);
+        for step in 1..=chance.below(4) {
+            let told = json!({ "progressToken": params["_meta"]["progressToken"], "progress": step });
+            self.notify(during(id), Method::Progress, &told).await;
+            self.world.wait(&chance).await;
+        }
+        if chance.one_in(40) && self.die() {
+            return self.world.wait(&chance).await;
+        }
+        let text = format!("{key}|{}|{life}", self.shape.name);
+        self.answer(id, Ok(Raw::from_value(&json!({ "content": [{ "type": "text", "text": text }] })))).await;
     }
 
     /// Serves a call, which has an effect, or a prompt, which has none.
@@ -347,6 +370,9 @@ impl Life {
             return Ok(Raw::from_value(&result));
         }
         self.world.tale.done(mark, &self.shape.name);
+        if matches!(params["name"].as_str(), Some("guarded" | "witnessed")) {
+            self.world.tale.needs_yes(mark);
+        }
         if chance.one_in(12) {
             let level = json!({ "level": "error", "data": mark });
             self.notify(during(id), Method::LogMessage, &level).await;

@@ -1,7 +1,7 @@
 //! Records what happens in a world, in order, and finds violations: joins the ledger of what servers did with what
 //! clients were told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
 use serde_json::Value;
@@ -32,6 +32,12 @@ struct Inner {
     served: BTreeMap<String, String>,
     faults: Vec<String>,
     beats: u64,
+    /// The calls to which somebody said yes.
+    allowed: BTreeSet<String>,
+    /// How often a server looked something up, for how many calls, and how many got a kept answer.
+    looks: [u64; 3],
+    /// Calls over a rate.
+    limited: u64,
 }
 
 /// One request of a client.
@@ -142,8 +148,54 @@ impl Tale {
         }
     }
 
-    /// Reads a response; its content must belong to this call.
-    pub(super) fn read(&self, mark: &str, outcome: &Outcome) -> End {
+    /// Records that somebody says yes to a call.
+    pub(super) fn allows(&self, mark: &str) {
+        self.lock().allowed.insert(mark.to_owned());
+    }
+
+    /// Records that a server got a call that somebody has to say yes to.
+    pub(super) fn needs_yes(&self, mark: &str) {
+        if !self.lock().allowed.contains(mark) {
+            self.fault(format!("{mark} was sent before a yes"));
+        }
+    }
+
+    /// Records that a server looks something up, which may be for several calls.
+    pub(super) fn looks(&self, what: &str) {
+        self.tell(&format!("looks up {what}"));
+        self.lock().looks[0] += 1;
+    }
+
+    /// Returns how many calls got a kept answer, joined another one, were over a rate, and were allowed by a person.
+    pub(super) fn met(&self) -> [u64; 4] {
+        let inner = self.lock();
+        let [sent, calls, kept] = inner.looks;
+        [kept, calls.saturating_sub(sent + kept), inner.limited, inner.allowed.len() as u64]
+    }
+
+    /// Reads the answer to a look-up: it must be that of this server and this question, and, where a life of the server
+    /// is of one principal, of this one.
+    fn read_look(&self, mark: &str, (server, key): (&str, &str), result: &Value) -> End {
+        let text = result["content"][0]["text"].as_str().unwrap_or_default();
+        let parts: Vec<&str> = text.split('|').collect();
+        let number = mark.split('.').next().and_then(|number| number.parse::<u64>().ok()).unwrap_or_default();
+        let mut inner = self.lock();
+        inner.looks[1] += 1;
+        inner.looks[2] += u64::from(result["_meta"]["mcp-host/cache"].is_object());
+        let is_its = parts
+            .get(2)
+            .and_then(|life| inner.served.get(*life))
+            .is_none_or(|owner| inner.principals.get(&number).is_some_and(|principal| principal == owner));
+        drop(inner);
+        if parts.len() != 3 || parts[0] != key || parts[1] != server || !is_its {
+            self.fault(format!("{mark} asked {server} for {key} and got {text:?}"));
+            return End::Other;
+        }
+        End::Answered
+    }
+
+    /// Reads a response; its content must belong to this call, or be about `key`.
+    pub(super) fn read(&self, mark: &str, key: Option<&str>, outcome: &Outcome) -> End {
         let server = self.lock().calls.get(mark).map(|call| call.server.clone()).unwrap_or_default();
         let result: Value = match outcome {
             Ok(result) => result.read().unwrap(),
@@ -166,11 +218,15 @@ impl Tale {
         let own = &result["_meta"]["mcp-host/error"];
         if own.is_object() {
             // A client may have too many requests in flight, across servers.
-            let of_host = own["server"].is_null() && own["kind"] == "overloaded";
+            let of_host = own["server"].is_null() && (own["kind"] == "overloaded" || own["kind"] == "rate_limited");
             if own["server"] != server.as_str() && !of_host {
                 self.fault(format!("{mark} got an error of {}", own["server"]));
             }
+            self.lock().limited += u64::from(own["kind"] == "rate_limited");
             return End::Failed(own["kind"].as_str().unwrap_or_default().to_owned(), own["sent"] == true);
+        }
+        if let Some(key) = key {
+            return self.read_look(mark, (&server, key), &result);
         }
         let text = result["content"][0]["text"].as_str().or(result["messages"][0]["content"]["text"].as_str());
         let Some(text) = text else { return End::Other };
@@ -212,7 +268,7 @@ impl Tale {
                 Some(End::Failed(kind, sent)) => {
                     let known = match kind.as_str() {
                         "outcome_unknown" | "timeout" | "malformed" => *sent,
-                        "unavailable" | "overloaded" => !*sent,
+                        "unavailable" | "overloaded" | "rate_limited" | "denied" => !*sent,
                         _ => false,
                     };
                     if !known {

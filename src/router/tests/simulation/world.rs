@@ -14,6 +14,7 @@ use super::chance::Chance;
 use super::client::Person;
 use super::crowd::{self, Crowd};
 use super::greedy;
+use super::guarded;
 use super::server::{Life, Shape};
 use super::tale::Tale;
 use crate::config::{self, Config, OnLimit, Per, Rate, Sharing, Stdio, Transport};
@@ -46,6 +47,8 @@ pub(super) struct Verdict {
     pub(super) faults: Vec<String>,
     /// How many heartbeats clients got.
     pub(super) beats: u64,
+    /// How many calls got a kept answer, joined another one, were over a rate, and were allowed by a person.
+    pub(super) met: [u64; 4],
     /// How long it lasted, on its own clock.
     pub(super) lasted: Duration,
 }
@@ -73,7 +76,15 @@ pub(super) fn run(seed: u64) -> Verdict {
             world.tale.fault(format!("{left} tasks are left"));
         }
         let (faults, hash) = (world.tale.judge(), world.tale.hash());
-        Verdict { faults, hash, beats: world.tale.beats_so_far(), lasted: begun.elapsed(), lines: world.tale.lines() }
+        let met = world.tale.met();
+        Verdict {
+            faults,
+            hash,
+            met,
+            beats: world.tale.beats_so_far(),
+            lasted: begun.elapsed(),
+            lines: world.tale.lines(),
+        }
     })
 }
 
@@ -137,6 +148,7 @@ impl World {
     async fn turn(self: Arc<Self>) {
         let router = self.start();
         let chance = self.chance_of("persons", 0);
+        let person = tokio::spawn(guarded::decide(self.clone(), router.clone()));
         let mut persons: Vec<_> = (0..2 + chance.below(5)).map(|number| Person::new(&self, &router, number)).collect();
         if self.has_greed() {
             persons.extend(greedy::persons(&self, &router));
@@ -157,6 +169,8 @@ impl World {
             crowd::settle(&self, &router, &self.crowd, &members).await;
         }
         tokio::time::sleep(SETTLED).await;
+        person.abort();
+        guarded::check(&self, &router);
         self.check(&router, &persons);
         self.crowd.check(&self);
         for person in persons.iter().chain([&last]) {
@@ -198,6 +212,9 @@ impl World {
                 entry.era = config::Era::Auto;
             }
             entry.restart.max_retries = if chance.one_in(4) { 1 } else { 1000 };
+            if !self.has_greed() {
+                guarded::settings(entry, &self.chance_of(&shape.name, 1020));
+            }
         }
         if !self.has_greed() {
             let chance = self.chance_of("crowd", 0);
@@ -211,6 +228,7 @@ impl World {
             let rate = Rate { burst: 1, on_limit: OnLimit::Wait, ..Rate::new(4, Per::Second) };
             config.host.rates.principal = Some(rate);
         }
+        guarded::rules(&mut config);
         let limits = &mut config.host.limits;
         limits.answer = Duration::from_secs(20);
         limits.session_idle = Duration::from_secs(60);
