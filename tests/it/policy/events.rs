@@ -16,9 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 async fn next(events: &mut Events) -> Event {
     let found = async {
         loop {
-            match events.next().await.expect("the host is there") {
-                event @ (Event::Verdict(_) | Event::Limited(_)) => return event,
-                _ => {}
+            let event = events.next().await.expect("the host is there");
+            if matches!(event, Event::Verdict(_) | Event::Limited(_)) {
+                return event;
             }
         }
     };

@@ -65,7 +65,7 @@ fn h93_the_settings_of_the_host_are_those_of_the_users_own_file_in_a_project_too
     let request = LoadRequest {
         vars: Vars::default(),
         config_home: Some(own.clone()),
-        working_directory: Some(project.clone()),
+        working_directory: Some(project),
         ..LoadRequest::default()
     };
     let config = load(&request).unwrap();

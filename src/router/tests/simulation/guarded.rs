@@ -36,12 +36,11 @@ pub(super) fn rules(config: &mut Config) {
 
 /// Sets how long answers of a server are kept, and its rate, if it has one.
 pub(super) fn settings(entry: &mut config::Server, chance: &Chance) {
-    let mut look = ToolSettings::default();
-    look.cache = Some(Duration::from_millis(1 + chance.below(3000)));
+    let kept = Duration::from_millis(1 + chance.below(3000));
+    let look = ToolSettings { cache: Some(kept), ..ToolSettings::default() };
     entry.tools = std::mem::take(&mut entry.tools).with("look", look);
     if chance.one_in(3) {
-        let mut slow = ToolSettings::default();
-        slow.rate = Some(Rate::new(1, Per::Minute));
+        let slow = ToolSettings { rate: Some(Rate::new(1, Per::Minute)), ..ToolSettings::default() };
         entry.tools = std::mem::take(&mut entry.tools).with("slow", slow);
     }
 }
