@@ -88,11 +88,14 @@ def features_directly(world: World, report: Report) -> None:
 SAME_BEFORE = [("rmcp", "any")]
 
 
-def features(world: World, report: Report, host: Host) -> None:
-    """Every client, over HTTP at both kinds of server, and over stdio; two over HTTP+SSE, on either side and on both."""
+def features(world: World, report: Report, host: Host, compared: bool) -> None:
+    """Every client, over HTTP at both kinds of server, and over stdio; two over HTTP+SSE, on either side and on both.
+    `compared`: the stage `same` used the servers before. Its client without a session has the capabilities of the Python SDK;
+    if the server asked during a call of it, the server goes on with its roots."""
+    before = [*SAME_BEFORE, *([("python", "any")] if compared else [])]
     for who, (kind, era) in enumerate(CLIENTS):
         for alias in ("everything", "remote"):
-            given = options(alias, era, who, LATER if (kind, era) in SAME_BEFORE else FEATURES)
+            given = options(alias, era, who, LATER if (kind, era) in before else FEATURES)
             label = f"{kind} over http, {era}, {alias}"
             alone(world, report, label, kind, given, ["--url", host.url], f"{kind}-{era}-{alias}")
     mark = f"{host.mark}-stdio"

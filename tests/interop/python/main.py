@@ -47,7 +47,7 @@ def hosted(world: World, report: Report, stages: set[str]) -> None:
         if "same" in stages:
             compare.through(world, report, host)
         if "features" in stages:
-            clients.features(world, report, host)
+            clients.features(world, report, host, "same" in stages)
         if "pairs" in stages:
             for alias in ("everything", "remote"):
                 clients.pairs(world, report, host.url, alias, f"through the host, {alias}")
