@@ -131,13 +131,13 @@ impl Person {
             Kind::Member => return self.crowd().await,
         }
         let mut deeds = JoinSet::new();
-        for _ in 0..2 + self.chance.below(5) {
+        for deed in 0..2 + self.chance.below(5) {
             self.chance.wait().await;
             let person = self.clone();
             let server = self.chance.pick(&self.world.servers).name.clone();
             let has_rules = !self.world.has_greed();
             match self.chance.below(10) {
-                7.. if has_rules => deeds.spawn(async move { person.guarded(server).await }),
+                7.. if has_rules => deeds.spawn(async move { person.guarded(deed, server).await }),
                 0 => deeds.spawn(async move { person.list().await }),
                 1 => deeds.spawn(async move { drop(person.call(Method::PromptsGet, "read", &server, true).await) }),
                 _ => {
@@ -238,18 +238,19 @@ impl Person {
 
     /// Makes a request, with all rounds of questions, and returns how it ended.
     pub(super) async fn call(&self, method: Method, tool: &str, server: &str, fickle: bool) -> String {
-        self.call_about(method, tool, (server, None), fickle).await
+        let mark = format!("{}.{}", self.number, self.marks.fetch_add(1, Ordering::Relaxed));
+        self.call_as(mark, method, tool, (server, None), fickle).await
     }
 
-    /// Makes a request whose arguments are its own mark, or `key`, which others may have as well.
-    pub(super) async fn call_about(
+    /// Makes a request under this mark. Its arguments are the mark, or `key`, which others may have as well.
+    pub(super) async fn call_as(
         &self,
+        mark: String,
         method: Method,
         tool: &str,
         (server, key): (&str, Option<&str>),
         fickle: bool,
     ) -> String {
-        let mark = format!("{}.{}", self.number, self.marks.fetch_add(1, Ordering::Relaxed));
         self.world.tale.begin(&mark, server, method == Method::ToolsCall && key.is_none());
         let name = format!("{server}__{tool}");
         let mut params = json!({ "name": name, "arguments": { "mark": key.unwrap_or(&mark) } });

@@ -95,22 +95,20 @@ pub(super) fn check(world: &World, router: &Router) {
 }
 
 impl Person {
-    /// Makes a call that a rule asks about, or of which the answer may be another's.
-    pub(super) async fn guarded(self: Arc<Self>, server: String) {
-        match self.chance.below(5) {
-            0 => drop(self.call(Method::ToolsCall, "guarded", &server, true).await),
-            1 => drop(self.call(Method::ToolsCall, "witnessed", &server, true).await),
-            2 => {
-                for _ in 0..3 {
-                    self.call(Method::ToolsCall, "slow", &server, true).await;
-                }
-            }
-            _ => {
-                for _ in 0..1 + self.chance.below(4) {
-                    let key = format!("look{}", self.chance.below(LOOKS));
-                    self.call_about(Method::ToolsCall, "look", (&server, Some(&key)), true).await;
-                }
-            }
+    /// Makes calls that a rule asks about, that have a rate, or of which the answer may be another's. What it does depends
+    /// on nothing that others do at the same moment.
+    pub(super) async fn guarded(self: Arc<Self>, deed: u64, server: String) {
+        let chance = self.world.chance_of("guarded", self.number * 100 + deed);
+        let (tool, count) = match chance.below(5) {
+            0 => ("guarded", 1),
+            1 => ("witnessed", 1),
+            2 => ("slow", 3),
+            _ => ("look", 1 + chance.below(4)),
+        };
+        for round in 0..count {
+            let key = (tool == "look").then(|| format!("look{}", chance.below(LOOKS)));
+            let mark = format!("{}.{deed}-{round}", self.number);
+            self.call_as(mark, Method::ToolsCall, tool, (&server, key.as_deref()), true).await;
         }
     }
 

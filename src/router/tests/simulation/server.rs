@@ -248,8 +248,7 @@ impl Life {
         let key = params["arguments"]["mark"].as_str().unwrap();
         let life = format!("{}/{}", self.shape.name, self.number);
         self.world.tale.looks(&format!("{key} at {life}"));
-        let count = self.count.fetch_add(1, Ordering::Relaxed);
-        let chance = self.world.chance_of(&format!("{life}{key}"), count);
+        let chance = self.world.chance_of(&format!("{life}{key}"), 0);
         for step in 1..=chance.below(4) {
             let told = json!({ "progressToken": params["_meta"]["progressToken"], "progress": step });
             self.notify(during(id), Method::Progress, &told).await;
