@@ -101,6 +101,9 @@ def main() -> int:
             (direct if options.direct else hosted)(world, report, stages)
     except SystemExit as error:
         report.line("the whole run", str(error))
+    # Once more, where they are found: the lines of a whole run are many.
+    if report.faults:
+        print("failed:", *report.faults, sep="\n")
     print(f"{report.passed} passed, {report.failed} failed")
     return 1 if report.failed or not report.passed else 0
 

@@ -45,6 +45,7 @@ class Report:
     def __init__(self) -> None:
         self.passed = 0
         self.failed = 0
+        self.faults: list[str] = []
 
     def line(self, name: str, fault: str | None = None) -> None:
         if fault is None:
@@ -52,7 +53,8 @@ class Report:
             print(f"ok   {name}", flush=True)
         else:
             self.failed += 1
-            print(f"FAIL {name}: {' '.join(fault.split())[:900]}", flush=True)
+            self.faults.append(f"FAIL {name}: {' '.join(fault.split())[:900]}")
+            print(self.faults[-1], flush=True)
 
     @contextlib.contextmanager
     def check(self, name: str) -> Iterator[None]:
