@@ -230,9 +230,8 @@ impl<'a> Loader<'a> {
     /// them off.
     fn read_host(&mut self, file: &Path) {
         let Some(text) = self.read_file(file) else { return };
-        let number = self.report.add_file(file);
-        let Some(root) = syntax::parse(&text, Syntax::of(file), number, &mut self.report) else { return };
-        let file = &*place::absolute(file);
+        let Some((_, root, file)) = self.parse(&text, Syntax::of(file), file) else { return };
+        let file = &*file;
         let Some(shape) = shape::read(&root, file, self.stand, &mut self.report) else { return };
         let Some(host) = shape.host else { return };
         let reads = std::mem::take(&mut self.reads);
@@ -272,11 +271,17 @@ impl<'a> Loader<'a> {
         self.reads = reads;
     }
 
-    fn add_reading(&mut self, text: &str, syntax: Syntax, file: &Path, reads: &Reads) {
+    /// Parses a file. Returns its number in the report, its content, and its whole path.
+    fn parse(&mut self, text: &str, syntax: Syntax, file: &Path) -> Option<(usize, Node, PathBuf)> {
         let number = self.report.add_file(file);
-        let Some(root) = syntax::parse(text, syntax, number, &mut self.report) else { return };
+        let root = syntax::parse(text, syntax, number, &mut self.report)?;
+        Some((number, root, place::absolute(file)))
+    }
+
+    fn add_reading(&mut self, text: &str, syntax: Syntax, file: &Path, reads: &Reads) {
         let given = file;
-        let file = &*place::absolute(file);
+        let Some((number, root, file)) = self.parse(text, syntax, file) else { return };
+        let file = &*file;
         let Some(mut shape) = shape::read(&root, file, self.stand, &mut self.report) else { return };
         if self.approved.is_some() {
             inputs::forget_defaults(&mut shape.inputs);

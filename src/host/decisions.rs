@@ -41,11 +41,11 @@ pub struct VerdictNews {
     pub rule: Option<String>,
     /// Whether the decision counts, or is only reported.
     pub enforced: bool,
-    /// What became of asking a person; `None` if nobody was asked.
+    /// How a person answered who was asked for permission; `None` if the request needed no permission.
     pub asked: Option<Asked>,
 }
 
-/// What became of asking a person for permission.
+/// How a person answered who was asked for permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Asked {
@@ -53,7 +53,7 @@ pub enum Asked {
     Yes,
     /// The answer was no.
     No,
-    /// Nobody answered.
+    /// No answer came in time.
     Nobody,
 }
 

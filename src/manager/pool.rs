@@ -4,8 +4,8 @@
 //! The lease that clients share is the *first*; those opened beside it while all are busy are *extra* ones. Clients list,
 //! subscribe, and run tasks on the first lease alone. The lease with the fewest calls gets the next call.
 //!
-//! **Invariant:** a server that is known to ask its clients something gets all calls on the first lease, because what it
-//! asks decides who shares a lease (`lease.rs`). `spread.rs` acts on what is decided here.
+//! **Invariant:** a server that is known to ask its clients something gets all calls on the first lease: its questions
+//! decide which clients may share a lease (`lease.rs`). `spread.rs` carries out the choices.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,9 +1,9 @@
 //! Counts calls against rates (`host.rates`, and `rate` of a tool).
 //!
-//! In: the rates that hold for a call, and the time. Out: whether the call may go, when, or which rate it is over. A
-//! key says what is counted: one principal, one server, one view, or one tool of one principal; never a session. The count of a
-//! key is one moment (GCRA): when the calls so far will have been paid for. A key whose moment has passed is as good as
-//! new and needs no place.
+//! In: the rates that hold for a call, and the time. Out: whether the call may go, when, or which rate it is over. Calls
+//! are counted by principal, by server, by view, or by tool and principal, and never by session. The count of a key is
+//! one moment (GCRA): when the calls so far will have been paid for. A key whose moment has passed is as good as new and
+//! needs no place.
 //!
 //! **Invariants:** a call counts for all of its rates or for none. A call that was not sent counts for none ([`Ticket`]).
 //! Counts of a day are on disk a moment later, and no runtime's thread waits for that.
@@ -23,7 +23,7 @@ use crate::config::{HostSettings, OnLimit, Per, Rate, Rates};
 use crate::keep::{Behind, Keep};
 use crate::lock::lock;
 
-/// What is counted: calls of a principal, at a server, of a tool, or in a view.
+/// The calls that are counted together: those of a principal, at a server, of a tool, or in a view.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RateKey {
     pub(crate) principal: Option<Principal>,

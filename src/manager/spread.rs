@@ -1,8 +1,8 @@
 //! Spreads calls over the leases of a pool (`pool.rs`): gives each call a place on one of them, opens one more while all
 //! are busy, and ends extra ones that idle for a minute.
 //!
-//! **Invariants:** an extra lease is given to no client as its own: nobody lists, subscribes, or runs a task there. It
-//! takes no lease from anyone (`room.rs`), and its loss is a loss of its own calls only.
+//! **Invariants:** an extra lease only serves calls: clients list, subscribe, and run tasks on the first lease. It takes
+//! no lease from anyone (`room.rs`). If it is lost, only the calls on it fail.
 
 use std::sync::Arc;
 
