@@ -6,7 +6,7 @@
 //! ```
 //!
 //! runs that one and prints everything that happens in it. `MCP_HOST_SIM_SEEDS=10000` runs as many, from
-//! `MCP_HOST_SIM_FROM` on.
+//! `MCP_HOST_SIM_FROM` on, or as many of them as begin within `MCP_HOST_SIM_MINUTES`.
 //!
 //! Servers die, forget, answer late, twice, or to nothing, ask, change their lists, and come back in another era. In a
 //! third of the worlds a greedy principal floods and never reads, and a modest client must not be refused for a minute
@@ -31,6 +31,7 @@ mod world;
 use std::panic::catch_unwind;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use world::Verdict;
 
@@ -50,7 +51,7 @@ fn run(seed: u64) -> Verdict {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         let faults = vec![format!("panicked: {}", text.unwrap_or_default())];
-        Verdict { hash: (0, 0), beats: 0, met: [0; 4], faults, lasted: std::time::Duration::ZERO, lines: Vec::new() }
+        Verdict { hash: (0, 0), beats: 0, met: [0; 4], faults, lasted: Duration::ZERO, lines: Vec::new() }
     })
 }
 
@@ -83,8 +84,14 @@ fn every_world_holds() {
     let (failed, events, beats) = (Mutex::new(Vec::new()), AtomicU64::new(0), AtomicU64::new(0));
     let met: [AtomicU64; 4] = Default::default();
     let from = number("MCP_HOST_SIM_FROM").unwrap_or(0);
+    let end = number("MCP_HOST_SIM_MINUTES").map(|minutes| Instant::now() + Duration::from_secs(60 * minutes));
+    let ran = AtomicU64::new(0);
     all(from..from + count, |seed| {
+        if end.is_some_and(|end| Instant::now() > end) {
+            return;
+        }
         let verdict = run(seed);
+        ran.fetch_add(1, Ordering::Relaxed);
         events.fetch_add(verdict.hash.1 as u64, Ordering::Relaxed);
         beats.fetch_add(verdict.beats, Ordering::Relaxed);
         met.iter().zip(verdict.met).for_each(|(all, more)| _ = all.fetch_add(more, Ordering::Relaxed));
@@ -94,6 +101,7 @@ fn every_world_holds() {
     });
     let mut failed = failed.into_inner().unwrap();
     failed.sort();
+    let count = ran.into_inner();
     let beats = beats.into_inner();
     eprintln!("{count} worlds, {} events, {beats} heartbeats, {} failed", events.into_inner(), failed.len());
     let met = met.map(AtomicU64::into_inner);
@@ -123,15 +131,16 @@ fn alone(seed: u64) {
     assert!(verdict.faults.is_empty(), "seed {seed}: {:?}", verdict.faults);
 }
 
-/// A seed leaves open only the order of events of one moment; many worlds have no such moment.
+/// A seed leaves open the order in which waiters of one `watch` wake. In about a quarter of the worlds nothing depends on
+/// it: they are the same each time. With any other randomness, none would be.
 #[test]
 fn a_seed_is_the_same_world_each_time() {
     let same = AtomicU64::new(0);
-    all(0..20, |seed| {
+    all(0..40, |seed| {
         if run(seed).hash == run(seed).hash {
             same.fetch_add(1, Ordering::Relaxed);
         }
     });
     let same = same.into_inner();
-    assert!(same > 5, "{same} of 20 seeds make the same world twice");
+    assert!(same > 3, "{same} of 40 seeds make the same world twice");
 }
