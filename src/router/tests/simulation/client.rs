@@ -325,8 +325,10 @@ impl Person {
                 }
                 None => {
                     let end = self.world.tale.read(&mark, key, &outcome);
+                    // A call that was not sent gives its yes back, so another try may be sent.
+                    let is_used = !matches!(end, End::Failed(_, false));
                     self.world.tale.end(&mark, end);
-                    if tool == "guarded" && chance.one_in(2) && params["requestState"].is_string() {
+                    if is_used && tool == "guarded" && chance.one_in(2) && params["requestState"].is_string() {
                         // The same yes once more: nothing may come of it, which the tale sees.
                         let (_, _leg, answer) = self.open(method.clone(), &params);
                         drop(tokio::time::timeout(BOUND, answer).await);
