@@ -101,6 +101,7 @@ impl Crowd {
             mute: !chance.one_in(3),
             turns: None,
             for_all: false,
+            idles: false,
         }
     }
 

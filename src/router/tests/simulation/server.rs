@@ -31,6 +31,8 @@ pub(super) struct Shape {
     pub(super) turns: Option<ProtocolVersion>,
     /// Whether all clients share one life.
     pub(super) for_all: bool,
+    /// Whether the host stops it while nobody uses it.
+    pub(super) idles: bool,
 }
 
 /// One life of a server, as a lease sees it.
@@ -109,7 +111,12 @@ impl Life {
                 }
                 message = input.recv() => match message {
                     Some(message) => self.hear(message),
-                    None => break,
+                    None => {
+                        if self.shape.idles {
+                            self.world.tale.stops();
+                        }
+                        break;
+                    }
                 }
             }
         }

@@ -38,6 +38,8 @@ struct Inner {
     looks: [u64; 3],
     /// Calls over a rate.
     limited: u64,
+    /// How often the host closed a server that it stops while nobody uses it.
+    stops: u64,
 }
 
 /// One request of a client.
@@ -166,11 +168,17 @@ impl Tale {
         self.lock().looks[0] += 1;
     }
 
-    /// Returns how many calls got a kept answer, joined another one, were over a rate, and were allowed by a person.
-    pub(super) fn met(&self) -> [u64; 4] {
+    /// Counts that the host closed a server that it stops while nobody uses it.
+    pub(super) fn stops(&self) {
+        self.lock().stops += 1;
+    }
+
+    /// Returns how many calls got a kept answer, joined another one, were over a rate, and were allowed by a person; and
+    /// how often the host closed a server that it stops while nobody uses it.
+    pub(super) fn met(&self) -> [u64; 5] {
         let inner = self.lock();
         let [sent, calls, kept] = inner.looks;
-        [kept, calls.saturating_sub(sent + kept), inner.limited, inner.allowed.len() as u64]
+        [kept, calls.saturating_sub(sent + kept), inner.limited, inner.allowed.len() as u64, inner.stops]
     }
 
     /// Reads the answer to a look-up: it must be that of this server and this question, and, where a life of the server

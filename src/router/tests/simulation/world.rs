@@ -47,8 +47,9 @@ pub(super) struct Verdict {
     pub(super) faults: Vec<String>,
     /// How many heartbeats clients got.
     pub(super) beats: u64,
-    /// How many calls got a kept answer, joined another one, were over a rate, and were allowed by a person.
-    pub(super) met: [u64; 4],
+    /// How many calls got a kept answer, joined another one, were over a rate, and were allowed by a person; and how
+    /// often the host closed a server that it stops while nobody uses it.
+    pub(super) met: [u64; 5],
     /// How long it lasted, on its own clock.
     pub(super) lasted: Duration,
 }
@@ -102,6 +103,7 @@ impl World {
             mute: false,
             turns: None,
             for_all: false,
+            idles: false,
         });
         let mut servers: Vec<Shape> = servers.collect();
         let chance = Chance::of(seed, 1);
@@ -196,13 +198,19 @@ impl World {
             let pools = self.chance_of(&shape.name, 0);
             let pool = if pools.one_in(4) { 2 + usize::try_from(pools.below(3)).unwrap() } else { 1 };
             let sharing = *chance.pick(&[Sharing::Auto, Sharing::Auto, Sharing::Session, Sharing::Host]);
-            let shape = Shape { for_all: sharing == Sharing::Host, ..shape.clone() };
+            let idle = self.chance_of(&shape.name, 1030);
+            let idles = idle.one_in(3) && !self.has_greed();
+            let shape = Shape { for_all: sharing == Sharing::Host, idles, ..shape.clone() };
             let entry = self.add(&mut config, &mut starters, shape.clone(), sharing);
             let few = chance.one_in(4);
             // Abandoned calls keep their slots: a client that abandons two takes both.
             entry.max_concurrent = if few && !self.has_greed() { 2 } else { 0 };
             entry.queue_timeout = Duration::from_secs(10);
             entry.pool = pool;
+            if idles {
+                // Calls come while it is being stopped, and start it again.
+                entry.idle_stop = Duration::from_millis(200 + idle.below(2000));
+            }
             entry.era = match chance.below(3) {
                 0 if shape.revision.is_modern() => config::Era::Modern,
                 0 => config::Era::Legacy,
