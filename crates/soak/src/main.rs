@@ -7,6 +7,8 @@
 #[cfg(target_os = "linux")]
 mod audit;
 #[cfg(target_os = "linux")]
+mod beats;
+#[cfg(target_os = "linux")]
 mod bodies;
 #[cfg(target_os = "linux")]
 mod client;
@@ -87,6 +89,11 @@ fn main() -> std::process::ExitCode {
             let _ = rude::run(&kind, flag.as_ref());
             return std::process::ExitCode::SUCCESS;
         }
+        Some(beats::SERVER) => {
+            // Its host is gone, so there is no one to report to.
+            let _ = beats::serve();
+            return std::process::ExitCode::SUCCESS;
+        }
         Some(relay::SERVER) => {
             // Its host is gone, so there is no one to report to.
             let _ = relay::serve();
@@ -110,7 +117,7 @@ mod soak {
     use std::process::ExitCode;
 
     use crate::{
-        audit, bodies, clients, day, hostile, kill9, ledger, lists, refresh, reload, sessions, sigterm, spawn,
+        audit, beats, bodies, clients, day, hostile, kill9, ledger, lists, refresh, reload, sessions, sigterm, spawn,
     };
 
     /// The settings of every stage.
@@ -137,7 +144,7 @@ mod soak {
     /// hour.
     const BY_NAME: [&str; 2] = ["bodies", "day"];
 
-    const STAGES: [(&str, Stage); 14] = [
+    const STAGES: [(&str, Stage); 15] = [
         ("kill9", kill9::run),
         ("spawn", spawn::run),
         ("sigterm", sigterm::run),
@@ -148,6 +155,7 @@ mod soak {
         ("ledger", ledger::run),
         ("lists", lists::run),
         ("audit", audit::run),
+        ("beats", beats::run),
         ("refresh", refresh::run),
         ("hostile", hostile::run),
         ("clients", clients::run),

@@ -48,13 +48,13 @@ pub(crate) async fn run(args: &Lock, common: &Common, output: &Output) -> Result
     // The user's own record is not about this: the lock counts in its place.
     plan.config.host.approval = Approval::Off;
     let stated = listed(plan, common, output).await?.map_err(|failure| failure.help("nothing was written"))?;
+    let mut files = Vec::new();
     if let Some(directory) = &args.definitions {
         std::fs::create_dir_all(directory).map_err(|error| unwritten(directory, &error))?;
-        for server in &servers {
-            put(&texts_of(directory, server), &pins::texts(server, &stated))?;
-        }
+        files.extend(servers.iter().map(|server| (texts_of(directory, server), pins::texts(server, &stated))));
     }
-    put(&file, &pins::lock(&servers, &stated))?;
+    files.push((file.clone(), pins::lock(&servers, &stated)));
+    write(files).await?;
     renew(common, &servers, &stated).await?;
     if output.json {
         output.value(&Written { lock: &file, servers: servers.len(), definitions: stated.len() })?;
@@ -131,19 +131,28 @@ fn texts_of(directory: &Path, server: &Server) -> PathBuf {
     directory.join(format!("{}.json", server.alias.as_str()))
 }
 
-/// Writes a file whole or not at all.
-fn put(path: &Path, text: &str) -> Result<(), Failure> {
+/// Writes each file whole or not at all, in order.
+async fn write(files: Vec<(PathBuf, String)>) -> Result<(), Failure> {
+    let put_all =
+        move || files.iter().try_for_each(|(path, text)| put(path, text).map_err(|error| unwritten(path, &error)));
+    let done = tokio::task::spawn_blocking(put_all).await;
+    done.unwrap_or_else(|error| Err(Failure::new(Exit::Failed, error.to_string())))
+}
+
+/// Writes a file whole or not at all, also if the program is killed or the machine loses its power. Blocks.
+#[expect(clippy::disallowed_methods, reason = "it runs on a thread that may wait for the disk")]
+fn put(path: &Path, text: &str) -> std::io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
     let write = || {
         let mut file = std::fs::File::create(&beside)?;
         file.write_all(text.as_bytes())?;
+        file.sync_all()?;
         std::fs::rename(&beside, path)
     };
-    write().map_err(|error| {
+    write().inspect_err(|_| {
         // It may not exist.
         let _ = std::fs::remove_file(&beside);
-        unwritten(path, &error)
     })
 }
 

@@ -1,0 +1,237 @@
+"""Each check: a state, a command that changes it, and what must hold after it was killed at any point."""
+
+import json
+import os
+import random
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+# What a change of a state file consists of.
+CALLS = ["openat", "flock", "write", "fchmod", "fsync", "rename", "mkdir", "unlink"]
+LIMIT = 5
+TOGETHER = 8
+
+
+class World:
+    """A home folder with a config, a server and the state of earlier commands."""
+
+    def __init__(self, binary, folder, host, names, **tools):
+        self.binary, self.folder = binary, folder
+        self.before = folder.with_name(folder.name + "-before")
+        folder.mkdir()
+        self.tools, self.ran, self.config = folder / "tools", folder / "ran", folder / "mcp.json"
+        self.tools.write_text("\n".join(names))
+        self.ran.write_text("")
+        entry = {"command": sys.executable, "args": [str(HERE / "server.py"), str(self.tools), str(self.ran)]}
+        if tools:
+            entry["tools"] = tools
+        self.config.write_text(json.dumps({"mcpServers": {"it": entry}, "host": host}))
+
+    @property
+    def state(self):
+        return self.folder / ".local/state/mcp-host"
+
+    def command(self, *words):
+        return [self.binary, *words, "--config", str(self.config)]
+
+    def environment(self):
+        return {"HOME": str(self.folder), "PATH": os.environ["PATH"]}
+
+    def start(self, *words):
+        return subprocess.Popen(
+            self.command(*words), cwd=self.folder, env=self.environment(), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+
+    def run(self, *words):
+        """Runs a command; returns its exit code and what it said."""
+        child = self.start(*words)
+        said = child.communicate(timeout=60)[0]
+        return child.returncode, said
+
+    def must(self, code, *words):
+        got, said = self.run(*words)
+        if got != code:
+            raise Fault(f"`{' '.join(words)}` ended with {got}, not {code}: {said.strip()}")
+        return said
+
+    def keep(self):
+        """Takes the world as it is for the state before the change."""
+        shutil.copytree(self.folder, self.before)
+
+    def reset(self):
+        shutil.rmtree(self.folder)
+        shutil.copytree(self.before, self.folder)
+
+    def killed(self, call, number, paths, *words):
+        """Runs a command that is killed before its `number`-th `call` on one of the paths, in which PID is its process
+        id. Returns whether it came to that, and the exit code."""
+        log = self.folder.with_name("trace")
+        log.unlink(missing_ok=True)
+        # The program has the id of the shell, since the tracer is not its parent (`-D`).
+        watched = " ".join(f'-P"{path}"' for path in paths).replace("PID", "$$")
+        trace = f"exec strace -D -f -qq -o {log} -e trace={','.join(CALLS)} {watched} "
+        trace += f"-e inject={call}:signal=SIGKILL:when={number} "
+        child = subprocess.Popen(
+            ["sh", "-c", trace + shlex.join(self.command(*words))], cwd=self.folder, env=self.environment(),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        code = child.wait(timeout=60)
+        if code not in (0, -signal.SIGKILL):
+            raise Fault(f"`{' '.join(words)}` ended with {code}")
+        return code != 0
+
+    def files(self):
+        """Checks that each file of the state is whole."""
+        for path in sorted(self.state.rglob("*.json")):
+            try:
+                json.loads(path.read_bytes())
+            except ValueError as error:
+                raise Fault(f"{path.relative_to(self.folder)} is not whole: {error}") from None
+
+
+class Fault(Exception):
+    pass
+
+
+def every_point(world, paths, words, holds):
+    """Kills a command before each of its system calls on these paths, one after the other."""
+    points = {}
+    for call in CALLS:
+        while True:
+            world.reset()
+            number = points.get(call, 0) + 1
+            if not world.killed(call, number, paths, *words):
+                break
+            try:
+                world.files()
+                holds()
+            except Fault as fault:
+                raise Fault(f"killed before {call} {number}: {fault}") from None
+            points[call] = number
+    if not {"write", "fsync", "rename"} <= points.keys():
+        raise Fault(f"these are not the files that it writes: it was killed before {points} only")
+    return f"{sum(points.values())} points"
+
+
+def beside(path):
+    """The paths that a change of a state file touches."""
+    return [path, path.with_name(f".{path.name}.new"), path.with_suffix(".lock"), path.parent]
+
+
+def approvals(binary, folder):
+    """`first` is approved before, and `second` by the program that is killed."""
+    world = World(binary, folder, {"approval": "ask"}, ["first", "second"])
+    world.must(6, "call", "it__first")
+    world.must(0, "approve", "it", "--tool", "first", "--yes")
+    world.keep()
+    pins = list((world.state / "pins").glob("*.json"))
+    if len(pins) != 1:
+        raise Fault(f"one file of approvals was expected: {pins}")
+
+    def holds():
+        world.must(0, "call", "it__first")
+        code, said = world.run("call", "it__second")
+        if code not in (0, 6):
+            raise Fault(f"`call it__second` ended with {code}: {said.strip()}")
+        world.must(0, "approve", "it", "--yes")
+        world.must(0, "call", "it__second")
+
+    return every_point(world, beside(pins[0]), ("approve", "it", "--yes"), holds)
+
+
+def locks(binary, folder):
+    """The lock of a repository is written anew after its server has changed."""
+    world = World(binary, folder, {}, ["first"])
+    world.must(0, "lock")
+    lock = world.folder / "mcp-host.lock"
+    world.tools.write_text("first second")
+    world.must(6, "check", "--locked")
+    world.keep()
+
+    def holds():
+        code, said = world.run("check", "--locked")
+        if code not in (0, 6):
+            raise Fault(f"`check --locked` ended with {code}: {said.strip()}")
+        world.must(0, "lock")
+        world.must(0, "check", "--locked")
+
+    return every_point(world, [lock, lock.with_name(".mcp-host.lock.PID")], ("lock",), holds)
+
+
+def rates(binary, folder):
+    """Of LIMIT calls a day some are made, one is killed, and then the rest. The killed one may count or not."""
+    world = World(binary, folder, {}, ["first"], first={"rate": f"{LIMIT}/day"})
+    for _ in range(LIMIT - 2):
+        world.must(0, "call", "it__first")
+    world.keep()
+
+    def holds():
+        for _ in range(LIMIT):
+            if world.run("call", "it__first")[0] != 0:
+                break
+        ran = len(world.ran.read_text().split())
+        if not LIMIT - 1 <= ran <= LIMIT + 1:
+            raise Fault(f"{ran} calls of {LIMIT} a day ran")
+
+    rates = world.state / "rates.json"
+    return every_point(world, beside(rates), ("call", "it__first"), holds)
+
+
+def together(binary, folder):
+    """Several programs approve tools of one server at once, and others are killed while they do."""
+    names = [f"tool{number}" for number in range(TOGETHER)]
+    world = World(binary, folder, {"approval": "ask"}, [*names, "unlucky"])
+    world.must(6, "call", "it__tool0")
+    chance = random.Random(7)
+    victims, rounds = 0, 3
+    world.keep()
+    for _ in range(rounds):
+        world.reset()
+        works = {name: world.start("approve", "it", "--tool", name, "--yes") for name in names}
+        while any(work.poll() is None for work in works.values()):
+            victim = world.start("approve", "it", "--tool", "unlucky", "--yes")
+            time.sleep(chance.uniform(0, 0.4))
+            victim.kill()
+            victim.communicate()
+            victims += 1
+        for name, work in works.items():
+            said = work.communicate()[0]
+            if work.returncode != 0:
+                raise Fault(f"`approve --tool {name}` ended with {work.returncode}: {said.strip()}")
+        world.files()
+        for name in names:
+            world.must(0, "call", f"it__{name}")
+    return f"{rounds * TOGETHER} approvals at once, {victims} kills"
+
+
+def main(binary):
+    checks = {
+        "approvals survive a kill at each point": approvals,
+        "a lock survives a kill at each point": locks,
+        "counts of a day survive a kill at each point": rates,
+        "hosts lose no approval of each other": together,
+    }
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, check in checks.items():
+            begun = time.monotonic()
+            try:
+                told, word = check(binary, Path(folder).resolve() / check.__name__), "ok    "
+            except (Fault, OSError, subprocess.TimeoutExpired) as fault:
+                told, word = fault, "FAILED"
+                failed += 1
+            print(f"{word} {name}: {told}, {time.monotonic() - begun:.0f} s", flush=True)
+    print(f"{len(checks) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
