@@ -10,6 +10,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,6 +27,18 @@ use tokio_util::task::TaskTracker;
 pub(crate) struct Keep {
     path: PathBuf,
     version: u32,
+}
+
+/// Stands for what a file holds: equal content has equal marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark(u64);
+
+impl Mark {
+    fn of(bytes: &[u8]) -> Self {
+        let mut hasher = DefaultHasher::new();
+        bytes.hash(&mut hasher);
+        Self(hasher.finish())
+    }
 }
 
 /// Why state could not be read or kept.
@@ -90,13 +103,25 @@ impl Keep {
 
     /// Reads the state. Returns the default if there is no file.
     pub(crate) fn read<T: DeserializeOwned + Default>(&self) -> Result<T, Error> {
+        self.read_marked().map(|(state, _)| state)
+    }
+
+    /// Returns the mark of what the file holds, understood or not. It reads the file, and costs a fraction of
+    /// [`Keep::read`].
+    pub(crate) fn mark(&self) -> Mark {
+        Mark::of(&fs::read(&self.path).unwrap_or_default())
+    }
+
+    /// Reads the state, and returns the mark of what was read.
+    pub(crate) fn read_marked<T: DeserializeOwned + Default>(&self) -> Result<(T, Mark), Error> {
         let bytes = match fs::read(&self.path) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(T::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((T::default(), Mark::of(&[]))),
             Err(source) => return Err(Error::Read { path: self.path.clone(), source }),
         };
         let stored = serde_json::from_slice::<Stored<T>>(&bytes).ok().filter(|stored| stored.version == self.version);
-        stored.map(|stored| stored.state).ok_or_else(|| Error::Strange { path: self.path.clone() })
+        let state = stored.map(|stored| stored.state).ok_or_else(|| Error::Strange { path: self.path.clone() })?;
+        Ok((state, Mark::of(&bytes)))
     }
 
     /// Changes the state and writes the file. Blocks.
@@ -112,17 +137,27 @@ impl Keep {
     where
         T: Serialize + DeserializeOwned + Default,
     {
+        self.revise_marked(work).map(|(result, _)| result)
+    }
+
+    /// Does what [`Keep::revise`] does, and returns the mark of what the file holds then. Blocks.
+    pub(crate) fn revise_marked<T, R>(&self, work: impl FnOnce(&mut T) -> (R, bool)) -> Result<(R, Mark), Error>
+    where
+        T: Serialize + DeserializeOwned + Default,
+    {
         let wrong = |source| Error::Write { path: self.path.clone(), source };
         let folder = self.path.parent().unwrap_or(Path::new("."));
         make_folder(folder).map_err(wrong)?;
         let _held = lock(&self.path.with_extension("lock"), PATIENCE).map_err(wrong)?;
-        let mut state = self.read()?;
+        let (mut state, mut mark) = self.read_marked()?;
         let (result, is_changed) = work(&mut state);
         if is_changed {
             let bytes = serde_json::to_vec(&Stored { version: self.version, state });
-            replace(&self.path, &bytes.map_err(|error| wrong(error.into()))?).map_err(wrong)?;
+            let bytes = bytes.map_err(|error| wrong(error.into()))?;
+            replace(&self.path, &bytes).map_err(wrong)?;
+            mark = Mark::of(&bytes);
         }
-        Ok(result)
+        Ok((result, mark))
     }
 }
 

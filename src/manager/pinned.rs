@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Server, lock};
 use crate::config::{self, Approval, Hints, HostSettings};
+use crate::keep::Mark;
 use crate::pins::{Allowed, Book, Class, Form, Listing, Pin, Said, Wary, What, classes, is_suspicious, pointers};
 use crate::protocol::{Pointer, Raw};
 use crate::registry::{Kind, Neighbours, Offer, hints};
@@ -70,6 +71,8 @@ pub(super) struct Pinned {
     /// What a lock approves.
     pub(super) allowed: ArcSwapOption<Allowed>,
     pub(super) standing: Mutex<Option<Standing>>,
+    /// The file of the record as it was read or written last.
+    pub(super) mark: Mutex<Option<Mark>>,
     /// The last listing that was put to be judged.
     pub(super) last: Mutex<Option<Listed>>,
     /// Canceled once the record was read.

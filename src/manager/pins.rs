@@ -17,7 +17,7 @@ use super::pinned::{Listed, Standing, described};
 use super::{Manager, Server, Who, lock};
 use crate::config::Approval;
 use crate::exposed::exposed_name;
-use crate::keep;
+use crate::keep::{self, Mark};
 use crate::pins::{Book, Class, Error, Judged, Listing, Notice, Pins, Wary, What, is_suspicious};
 use crate::registry::{Kind, Neighbours, Offer};
 
@@ -25,6 +25,8 @@ use crate::registry::{Kind, Neighbours, Offer};
 const TOGETHER: Duration = Duration::from_millis(100);
 /// How often to look whether the records have changed.
 const LOOK: Duration = Duration::from_millis(500);
+/// Within how much time two writes may have the same time: file systems count in ticks.
+const SAME_TIME: Duration = Duration::from_millis(100);
 /// How many listings of one server may wait to be judged; older ones are dropped.
 const DUE: usize = 8;
 /// How many changes one log line names.
@@ -125,8 +127,9 @@ impl Keeper {
                 let listing =
                     Listing { allowed: server.pinned.allowed.load_full(), ..listing.pinned(&server.pinned.ignore) };
                 match self.records.judge(&server, &listing, (approval, wary)) {
-                    Ok((judged, book)) => {
+                    Ok((judged, book, mark)) => {
                         notices.extend(judged.notices);
+                        *lock(&server.pinned.mark) = mark;
                         *lock(&server.pinned.standing) = Some(Standing::of(&book, &server, neighbours.as_ref()));
                     }
                     Err(error) => tracing::warn!(server = &*server.label, "what it lists cannot be compared: {error}"),
@@ -147,7 +150,7 @@ impl Keeper {
         servers.iter().any(|server| server.pinned.is_wary()).then(|| {
             let mut neighbours = Neighbours::default();
             for server in servers.iter().filter(|server| !server.has_no_pins()) {
-                let Ok(book) = self.records.read(server) else { continue };
+                let Ok((book, _)) = self.records.read(server) else { continue };
                 book.tools().for_each(|tool| neighbours.add(server.config.alias.as_str(), &tool));
             }
             neighbours
@@ -160,15 +163,34 @@ impl Keeper {
         self.take_over(servers, all);
     }
 
+    /// Reads the records that others have changed, and reports whether there are any. Blocks.
+    fn read_changed(&self, servers: &[Arc<Server>]) -> bool {
+        let _turn = lock(&self.turn);
+        let is_changed =
+            |server: &&Arc<Server>| !server.has_no_pins() && self.records.mark(server) != *lock(&server.pinned.mark);
+        let changed: Vec<_> = servers.iter().filter(is_changed).cloned().collect();
+        if changed.is_empty() {
+            return false;
+        }
+        // A tool of one server can make a definition of another one suspicious.
+        let is_wary = servers.iter().any(|server| server.pinned.is_wary());
+        self.take_over(if is_wary { servers } else { &changed }, servers);
+        true
+    }
+
     fn take_over(&self, servers: &[Arc<Server>], all: &[Arc<Server>]) {
         let neighbours = self.neighbours(all);
         for server in servers.iter().filter(|server| !server.has_no_pins()) {
             match self.records.read(server) {
-                Ok(book) => {
+                Ok((book, mark)) => {
+                    *lock(&server.pinned.mark) = mark;
                     *lock(&server.pinned.standing) = Some(Standing::of(&book, server, neighbours.as_ref()));
                 }
                 // Nothing passes without a record.
-                Err(error) => tracing::warn!(server = &*server.label, "its approvals cannot be read: {error}"),
+                Err(error) => {
+                    *lock(&server.pinned.mark) = self.records.mark(server);
+                    tracing::warn!(server = &*server.label, "its approvals cannot be read: {error}");
+                }
             }
             server.pinned.read.cancel();
         }
@@ -181,21 +203,31 @@ impl Records {
         server: &Server,
         listing: &Listing,
         strictness: (Approval, Option<Wary<'_>>),
-    ) -> Result<(Judged, Book), Error> {
+    ) -> Result<(Judged, Book, Option<Mark>), Error> {
         match self {
-            Self::Disk(pins) => pins.judge(&server.config, listing, strictness),
+            Self::Disk(pins) => {
+                let done = pins.judge(&server.config, listing, strictness);
+                done.map(|(judged, book, mark)| (judged, book, Some(mark)))
+            }
             Self::Memory(books) => {
                 let mut books = lock(books);
                 let book = books.entry(server.config.name.clone()).or_default();
-                Ok((book.judge(listing, strictness, 0, None), book.clone()))
+                Ok((book.judge(listing, strictness, 0, None), book.clone(), None))
             }
         }
     }
 
-    fn read(&self, server: &Server) -> Result<Book, Error> {
+    fn read(&self, server: &Server) -> Result<(Book, Option<Mark>), Error> {
         match self {
-            Self::Disk(pins) => pins.read(&server.config),
-            Self::Memory(books) => Ok(lock(books).get(&server.config.name).cloned().unwrap_or_default()),
+            Self::Disk(pins) => pins.read(&server.config).map(|(book, mark)| (book, Some(mark))),
+            Self::Memory(books) => Ok((lock(books).get(&server.config.name).cloned().unwrap_or_default(), None)),
+        }
+    }
+
+    fn mark(&self, server: &Server) -> Option<Mark> {
+        match self {
+            Self::Disk(pins) => Some(pins.mark(&server.config)),
+            Self::Memory(_) => None,
         }
     }
 
@@ -253,14 +285,14 @@ impl Manager {
             tokio::select! {
                 () = keeper.news.notified() => {
                     tokio::time::sleep(TOGETHER).await;
-                    // What it writes counts as a change like any other: somebody may have changed a record meanwhile.
                     self.judge_due(keeper).await;
                 }
                 _ = look.tick() => {
                     let now = keeper.records.changed();
                     if now != seen {
-                        seen = now;
-                        self.read_pins(keeper).await;
+                        // Another write may have the same time, unless that is over.
+                        seen = now.filter(|time| time.elapsed().is_ok_and(|age| age > SAME_TIME));
+                        self.read_changed_pins(keeper).await;
                     }
                 }
             }
@@ -273,6 +305,16 @@ impl Manager {
             tracing::warn!("cannot read what was approved");
         }
         self.touch();
+    }
+
+    /// Reads the records that others have changed.
+    async fn read_changed_pins(&self, keeper: &Arc<Keeper>) {
+        let (servers, reader) = (self.servers(), keeper.clone());
+        match keep::aside(move || reader.read_changed(&servers)).await {
+            Ok(true) => self.touch(),
+            Ok(false) => {}
+            Err(_) => tracing::warn!("cannot read what was approved"),
+        }
     }
 
     /// Reads the records of new servers.

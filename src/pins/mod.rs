@@ -23,7 +23,7 @@ pub use locks::{Stated, Unlocked, compare, lock, text_in, texts};
 use crate::config::{Approval, Server};
 use crate::glob;
 pub use crate::keep::Error;
-use crate::keep::{self, Keep};
+use crate::keep::{self, Keep, Mark};
 use crate::lineage;
 use crate::protocol::{Pointer, Raw};
 pub use crate::registry::{Class, DefinitionChange, Finding, Pin};
@@ -255,26 +255,32 @@ impl Pins {
         keep::done(move || Ok(keep.read::<Book>()?.text(what, &name, pin))).await
     }
 
-    /// Reads a server's record. Blocks.
-    pub(crate) fn read(&self, server: &Server) -> Result<Book, Error> {
-        self.keep(server).read()
+    /// Reads a server's record, and returns the mark of its file. Blocks.
+    pub(crate) fn read(&self, server: &Server) -> Result<(Book, Mark), Error> {
+        self.keep(server).read_marked()
     }
 
-    /// Takes what a server lists into its record. Returns what came of it, and the record. Blocks.
+    /// Returns the mark of the file with a server's record. Blocks.
+    pub(crate) fn mark(&self, server: &Server) -> Mark {
+        self.keep(server).mark()
+    }
+
+    /// Takes what a server lists into its record. Returns what came of it, the record, and the mark of its file. Blocks.
     pub(crate) fn judge(
         &self,
         server: &Server,
         listing: &Listing,
         strictness: (Approval, Option<Wary<'_>>),
-    ) -> Result<(Judged, Book), Error> {
+    ) -> Result<(Judged, Book, Mark), Error> {
         let before = self.former(server);
         let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        self.keep(server).revise(|book: &mut Book| {
+        let done = self.keep(server).revise_marked(|book: &mut Book| {
             let judged = book.judge(listing, strictness, at, before.as_ref());
             book.server.clone_from(&server.name);
             let is_changed = judged.is_changed;
             ((judged, book.clone()), is_changed)
-        })
+        });
+        done.map(|((judged, book), mark)| (judged, book, mark))
     }
 
     /// Returns when a record last changed: the time of the folder, in which every write replaces a file.

@@ -264,9 +264,13 @@ mod tests {
             std::fs::write(&path, said).expect("a file");
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
             let settings = config::Stdio { command: path.display().to_string(), ..config::Stdio::default() };
-            match Process::start(&settings) {
-                Err(Error::Spawn { reason, .. }) => reason,
-                other => panic!("{:?}", other.map(|_| ())),
+            loop {
+                match Process::start(&settings) {
+                    // A child of another test has inherited the open file, and has not begun its program yet.
+                    Err(Error::Spawn { reason, .. }) if reason.contains("busy") => std::thread::yield_now(),
+                    Err(Error::Spawn { reason, .. }) => return reason,
+                    other => panic!("{:?}", other.map(|_| ())),
+                }
             }
         };
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
