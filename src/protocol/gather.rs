@@ -6,6 +6,7 @@
 //! **Invariant:** a large frame has its own memory and almost no spare room, so counting its bytes counts the memory it
 //! holds.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -35,6 +36,13 @@ const SOON: usize = 4 * LARGE;
 const SPARE: usize = 4 * 1024;
 /// The largest capacity that is kept for small frames.
 const ROOM: usize = 2 * LARGE;
+/// The most room that is asked for while small frames are expected.
+const SMALL: usize = 8 * 1024;
+
+thread_local! {
+    /// A small buffer that was given back. Most readers wait most of the time, so one does for all of a thread.
+    static IDLE: Cell<BytesMut> = Cell::default();
+}
 
 impl Gather {
     /// Creates an empty buffer with room for `size` bytes in one piece.
@@ -57,10 +65,14 @@ impl Gather {
     }
 
     /// Returns the buffer for the next bytes. It has `room` bytes free; or fewer, if they are probably enough, because the
-    /// frame before this one would have fitted.
+    /// frame before this one would have fitted, or small frames are expected.
     pub(crate) fn space(&mut self, room: usize) -> &mut BytesMut {
+        if self.pieces.is_empty() && room <= SMALL {
+            self.pieces.push_back(IDLE.take());
+        }
         let free = self.pieces.back().map_or(0, |last| last.capacity() - last.len());
-        let ends_here = self.pieces.len() == 1 && self.hint > 0 && free >= SPARE.min(room);
+        let is_enough = (self.hint > 0 || room <= SMALL) && free >= SPARE.min(room);
+        let ends_here = self.pieces.len() == 1 && is_enough;
         self.place(if ends_here { free } else { room })
     }
 
@@ -166,6 +178,10 @@ impl Gather {
     /// Gives back the memory, if there are no bytes.
     pub(crate) fn release(&mut self) {
         if self.len() == 0 {
+            let last = self.pieces.pop_back().filter(|last| (SPARE..=SMALL).contains(&last.capacity()));
+            if let Some(last) = last {
+                IDLE.set(last);
+            }
             self.pieces.clear();
         }
     }
