@@ -46,14 +46,17 @@ pub(super) enum What {
     Ended(Arc<Call>),
     Counts(Arc<[Counted]>),
     Line(Arc<Line>),
-    State {
-        server: Arc<str>,
-        from: &'static str,
-        to: &'static str,
-        cause: Option<Arc<str>>,
-    },
+    State(Arc<State>),
     /// An event of another part, as JSON.
     Other(Part, Arc<str>),
+}
+
+/// A change of a server's state.
+pub(super) struct State {
+    pub(super) server: Arc<str>,
+    pub(super) from: &'static str,
+    pub(super) to: &'static str,
+    pub(super) cause: Option<Arc<str>>,
 }
 
 /// Something that happened, and its number.
@@ -117,7 +120,7 @@ impl Event {
         match &self.what {
             What::Begun(_) | What::Ended(_) | What::Counts(_) => Part::Calls,
             What::Line(_) => Part::Lines,
-            What::State { .. } => Part::Servers,
+            What::State(_) => Part::Servers,
             What::Other(part, _) => *part,
         }
     }
@@ -127,7 +130,7 @@ impl Event {
             What::Begun(call) | What::Ended(call) => wanted.is_of(call.server()),
             What::Counts(counts) => counts.iter().any(|counted| wanted.is_of(Some(&counted.server))),
             What::Line(line) => wanted.is_of(line.server.as_deref()),
-            What::State { server, .. } => wanted.is_of(Some(server)),
+            What::State(state) => wanted.is_of(Some(&state.server)),
             What::Other(..) => true,
         };
         wanted.has(self.part()) && is_of()
@@ -154,7 +157,8 @@ impl Event {
                 let _ = serde_json::to_writer(&mut *out, &shown);
             }
             What::Line(line) => line.write(out),
-            What::State { server, from, to, cause } => {
+            What::State(state) => {
+                let State { server, from, to, cause } = &**state;
                 let (kind, cause) = ("server", cause.as_deref());
                 let _ = serde_json::to_writer(&mut *out, &Shown { kind, seq: *seq, at: *at, server, from, to, cause });
             }

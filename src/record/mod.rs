@@ -26,7 +26,7 @@ use self::calls::{Call, Calls};
 pub use self::feed::Part;
 #[cfg_attr(not(feature = "server"), allow(unused_imports, reason = "only the status socket reads it"))]
 pub(crate) use self::feed::{Event, Read, Wanted, Watcher};
-use self::feed::{Events, What};
+use self::feed::{Events, State, What};
 use self::lines::Lines;
 pub(crate) use self::lines::{Level, Said, Source};
 use crate::answered::Failed;
@@ -104,7 +104,8 @@ impl Record {
         let (mut kept, at) = (self.kept(), unix_ms(at));
         let server: Arc<str> = server.into();
         let cause: Option<Arc<str>> = cause.map(Into::into);
-        kept.events.push(at, What::State { server: server.clone(), from, to, cause: cause.clone() });
+        let state = State { server: server.clone(), from, to, cause: cause.clone() };
+        kept.events.push(at, What::State(Arc::new(state)));
         let why = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
         let level = match to {
             "failed" => Level::Error,

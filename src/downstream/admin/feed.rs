@@ -22,6 +22,7 @@ use crate::record::{Event, Read, Running, Wanted, Watcher, unix_ms};
 use crate::router::{OpenAsk, Router};
 
 /// How the request begins.
+#[cfg(unix)]
 pub(super) const FEED: &[u8] = br#"{"feed""#;
 /// The version of the form of events.
 const VERSION: u32 = 1;

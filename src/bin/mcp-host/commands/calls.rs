@@ -51,7 +51,10 @@ pub(super) async fn run(args: &Calls, common: &Common, output: &Output) -> Resul
             output.table(table)?;
         }
     }
-    while args.follow {
+    if !args.follow {
+        return Ok(Exit::Ok);
+    }
+    loop {
         match feed.next().await? {
             (Event::Call(call), _) if args.failed && !has_failed(&call) => {}
             (_, raw) if output.json => output.line(&text::json(&raw))?,
@@ -61,7 +64,6 @@ pub(super) async fn run(args: &Calls, common: &Common, output: &Output) -> Resul
             _ => {}
         }
     }
-    Ok(Exit::Ok)
 }
 
 const CALLS: [Column; 6] = [

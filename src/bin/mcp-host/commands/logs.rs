@@ -53,7 +53,10 @@ pub(super) async fn run(args: &Logs, common: &Common, output: &Output) -> Result
         }
         output.lines(lines.iter().map(|line| shown.line(line, output)))?;
     }
-    while args.follow {
+    if !args.follow {
+        return Ok(Exit::Ok);
+    }
+    loop {
         match feed.next().await? {
             (Event::Line(line), _) if !picks.has(&line) => {}
             (_, raw) if output.json => output.line(&text::json(&raw))?,
@@ -62,7 +65,6 @@ pub(super) async fn run(args: &Logs, common: &Common, output: &Output) -> Result
             _ => {}
         }
     }
-    Ok(Exit::Ok)
 }
 
 fn oldest(age: std::time::Duration) -> u64 {
