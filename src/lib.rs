@@ -52,7 +52,7 @@ mod plain;
 pub mod policy;
 pub mod protocol;
 mod queues;
-#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status socket reads it"))]
+#[cfg_attr(not(feature = "server"), allow(dead_code, unreachable_pub, reason = "only the status socket reads it"))]
 mod record;
 pub mod redact;
 pub mod registry;
