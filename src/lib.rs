@@ -48,9 +48,12 @@ pub mod name;
 pub mod nearest;
 mod observe;
 pub mod pins;
+mod plain;
 pub mod policy;
 pub mod protocol;
 mod queues;
+#[cfg_attr(not(feature = "server"), allow(dead_code, unreachable_pub, reason = "only the status socket reads it"))]
+mod record;
 pub mod redact;
 pub mod registry;
 mod router;

@@ -1,18 +1,19 @@
 //! Observes each call from beginning to end: only here are its outcome, its duration, and its bytes known together.
 //!
-//! In: clients' requests, as they begin and end. Out: a notice to each [`Listener`]; the audit log is the first one.
+//! In: clients' requests, as they begin and end. Out: a notice to each [`Listener`]: the record of the last calls, and the
+//! audit log.
 //! **Invariant:** each listener that was told of a call's beginning is told of its end exactly once, even if the call's
 //! future is dropped. A call without listeners costs one counter, and its answer is not parsed.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
 
 use crate::answered::{Answered, Failed, Kind, NoResult};
+use crate::lock::lock;
 use crate::protocol::{Method, Raw};
 use crate::redact::Scrubber;
 
@@ -37,12 +38,35 @@ pub(crate) trait Pending: fmt::Debug + Send {
     fn end(self: Box<Self>, ended: &Ended<'_>);
 }
 
+/// Reports whether requests with this method make a server do or reveal something. Lists, pings, session settings, and
+/// queries of a task's state do not.
+#[must_use]
+pub(crate) fn is_call(method: &Method) -> bool {
+    match method {
+        Method::ToolsCall
+        | Method::PromptsGet
+        | Method::ResourcesRead
+        | Method::ResourcesSubscribe
+        | Method::Complete
+        | Method::TasksResult
+        | Method::TasksCancel
+        | Method::TasksUpdate => true,
+        // This is a method of an extension.
+        Method::Other(_) => true,
+        _ => false,
+    }
+}
+
 /// A call that begins.
 #[derive(Clone, Debug)]
 pub(crate) struct Begun<'a> {
     pub(crate) principal: &'a str,
     /// The name that the client gave for itself: shown, never trusted.
-    pub(crate) client: Option<Cow<'a, str>>,
+    pub(crate) client: Option<Arc<str>>,
+    /// The door that it came through: `http`, `sse`, or `stdio`; `None` for the embedding program.
+    pub(crate) door: Option<&'static str>,
+    /// When it begins.
+    pub(crate) at: SystemTime,
     pub(crate) method: &'a Method,
     pub(crate) params: Option<&'a Raw>,
     /// Filled in while the request is routed.
@@ -59,7 +83,7 @@ pub(crate) struct Subject {
     /// Whether its answer was given before, and kept.
     is_kept: AtomicBool,
     /// How and when it ended, if its client gets another answer.
-    ended: OnceLock<(Answered, Instant)>,
+    ended: Mutex<Option<Box<(Answered, Instant)>>>,
     /// What rules say of it, if there are any for it.
     judged: OnceLock<Judged>,
     /// What became of asking a person.
@@ -112,7 +136,12 @@ impl Subject {
 
     /// Records how the call ended, since its client gets another answer. Only the first call has an effect.
     pub(crate) fn ended(&self, answered: &Answered) {
-        let _ = self.ended.set((answered.clone(), Instant::now()));
+        lock(&self.ended).get_or_insert_with(|| Box::new((answered.clone(), Instant::now())));
+    }
+
+    /// Returns the server and target of the request, once it is routed.
+    pub(crate) fn at(&self) -> Option<&At> {
+        self.at.get()
     }
 }
 
@@ -214,11 +243,13 @@ impl Observer {
         }
         let call = about();
         let bytes_in = call.params.map_or(0, |params| params.as_bytes().len());
-        let told = Told { begun: Instant::now(), bytes_in, subject: call.subject.clone(), pending: Vec::new() };
-        let told = observed.told.insert(Box::new(told));
+        let subject = call.subject.clone();
+        let told =
+            observed.told.insert(Told { begun: Instant::now(), bytes_in, subject, first: None, more: Vec::new() });
         for listener in wanting {
             match listener.begin(&call) {
-                Ok(pending) => told.pending.push(pending),
+                Ok(pending) if told.first.is_none() => told.first = Some(pending),
+                Ok(pending) => told.more.push(pending),
                 Err(failed) => {
                     observed.finish(Some(&Err(failed.clone().into())));
                     return Err(failed);
@@ -263,7 +294,7 @@ impl Observer {
 pub(crate) struct Observed<'a> {
     /// `None` once the call is finished.
     observer: Option<&'a Observer>,
-    told: Option<Box<Told>>,
+    told: Option<Told>,
 }
 
 /// What is kept of a call for its listeners until it ends.
@@ -272,7 +303,9 @@ struct Told {
     begun: Instant,
     bytes_in: usize,
     subject: Arc<Subject>,
-    pending: Vec<Box<dyn Pending>>,
+    /// The first listener, which most calls have alone.
+    first: Option<Box<dyn Pending>>,
+    more: Vec<Box<dyn Pending>>,
 }
 
 impl Observed<'_> {
@@ -306,8 +339,9 @@ impl Drop for Observed<'_> {
 
 impl Told {
     fn end(self, answered: Option<&Answered>) {
-        let ended = self.subject.ended.get();
-        let answered = ended.map(|(own, _)| own).or(answered);
+        // The subject may be kept longer than the answer.
+        let ended = lock(&self.subject.ended).take();
+        let answered = ended.as_ref().map(|ended| &ended.0).or(answered);
         let (end, bytes_out) = match answered {
             Some(Ok(result)) => (End::of_result(result), result.as_bytes().len()),
             Some(Err(NoResult::Error(error))) => {
@@ -322,12 +356,12 @@ impl Told {
             Some(Err(NoResult::Error(error))) => (None, None, Some(error.code)),
             Some(Ok(_)) | None => (None, None, None),
         };
-        let took = ended.map_or_else(Instant::now, |(_, at)| *at).saturating_duration_since(self.begun);
+        let took = ended.as_ref().map_or_else(Instant::now, |ended| ended.1).saturating_duration_since(self.begun);
         let (bytes_in, at) = (self.bytes_in, self.subject.at.get());
         let cached = self.subject.is_kept.load(Ordering::Relaxed);
         let (judged, asked) = (self.subject.judged.get(), self.subject.asked.get().copied());
         let ended = Ended { end, kind, code, retry_after, bytes_in, bytes_out, took, at, cached, judged, asked };
-        self.pending.into_iter().for_each(|pending| pending.end(&ended));
+        self.first.into_iter().chain(self.more).for_each(|pending| pending.end(&ended));
     }
 }
 
@@ -382,8 +416,16 @@ mod tests {
     fn begin<'a>(observer: &'a Observer, method: &Method) -> Result<Observed<'a>, Failed> {
         let params = Raw::trusted(r#"{"name":"x"}"#.into());
         let subject = Arc::default();
-        let about = || Begun { principal: "p", client: None, method, params: Some(&params), subject, via: None };
-        observer.begin(method, about)
+        observer.begin(method, || Begun {
+            principal: "p",
+            client: None,
+            door: None,
+            at: SystemTime::UNIX_EPOCH,
+            method,
+            params: Some(&params),
+            subject,
+            via: None,
+        })
     }
 
     fn answers() -> Vec<Option<Answered>> {

@@ -64,12 +64,12 @@ struct VerdictLine {
 }
 
 impl Line {
-    pub(super) fn begin(call: &Begun<'_>, now: SystemTime) -> Self {
+    pub(super) fn begin(call: &Begun<'_>) -> Self {
         let members = |params: &Raw| params.members(["name", "uri", "arguments"]);
         let [name, uri, arguments] = call.params.map_or([None, None, None], members);
         let named = name.or(uri).as_ref().and_then(Raw::string).map(|named| short(&without_query(&named)));
         Self {
-            time: timestamp(now),
+            time: timestamp(call.at),
             principal: short(call.principal),
             client: call.client.as_deref().map(short),
             server: None,

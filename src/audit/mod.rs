@@ -11,7 +11,7 @@ mod line;
 mod tests;
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc::{self, OwnedPermit, Receiver, Sender};
@@ -24,7 +24,7 @@ use crate::answered::{Failed, Kind};
 use crate::config;
 use crate::keep;
 use crate::lock::lock;
-use crate::observe::{Begun, Ended, Listener, Pending};
+use crate::observe::{Begun, Ended, Listener, Pending, is_call};
 use crate::protocol::Method;
 
 /// How many calls may be in flight or have a line that waits to be written.
@@ -62,25 +62,6 @@ impl Trouble {
     }
 }
 
-/// Reports whether requests with this method are audited: those that make a server do or reveal something. Lists,
-/// pings, session settings, and queries of a task's state are not.
-#[must_use]
-fn covers(method: &Method) -> bool {
-    match method {
-        Method::ToolsCall
-        | Method::PromptsGet
-        | Method::ResourcesRead
-        | Method::ResourcesSubscribe
-        | Method::Complete
-        | Method::TasksResult
-        | Method::TasksCancel
-        | Method::TasksUpdate => true,
-        // This is a method of an extension.
-        Method::Other(_) => true,
-        _ => false,
-    }
-}
-
 impl Audit {
     /// Opens the file and starts the task that writes it.
     ///
@@ -99,7 +80,7 @@ impl Audit {
 
 impl Listener for Audit {
     fn wants(&self, method: &Method) -> bool {
-        covers(method)
+        is_call(method)
     }
 
     /// Takes the place for the line of a call that begins now.
@@ -112,7 +93,7 @@ impl Listener for Audit {
         }
         let full = || refused(format!("{PLACES} calls wait for a place in the audit, so no more is made"), None);
         let place = self.0.places.clone().try_reserve_owned().map_err(|_| full())?;
-        Ok(Box::new(Record { place, line: Line::begin(call, SystemTime::now()) }))
+        Ok(Box::new(Record { place, line: Line::begin(call) }))
     }
 
     /// Writes the lines that are left, and stops. Calls still in flight get no line.

@@ -252,7 +252,11 @@ impl HostBuilder {
         let own = Conversation::begin(&router, self.handler, &name, Chosen::Default);
         let decisions = Arc::<Decisions>::default();
         let audit = audit.map(|audit| Arc::new(audit) as Arc<dyn Listener>);
-        router.observer().tell(audit.into_iter().chain([decisions.clone() as Arc<dyn Listener>]).collect());
+        // The record comes first: it also has the calls that the audit refuses.
+        let record = Arc::new(manager.record().clone()) as Arc<dyn Listener>;
+        router
+            .observer()
+            .tell([record].into_iter().chain(audit).chain([decisions.clone() as Arc<dyn Listener>]).collect());
         let configured = Arc::new(Configured::new(manager.clone(), memory, config));
         let host = Host(Arc::new(Inner {
             manager,

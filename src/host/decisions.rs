@@ -170,7 +170,8 @@ mod tests {
             let begun = observer.begin(&Method::ToolsCall, || {
                 is_observed = true;
                 let subject = Arc::default();
-                Begun { principal: "p", client: None, method: &Method::ToolsCall, params: None, subject, via: None }
+                let (method, at) = (&Method::ToolsCall, std::time::SystemTime::UNIX_EPOCH);
+                Begun { principal: "p", client: None, door: None, at, method, params: None, subject, via: None }
             });
             drop(begun);
             is_observed

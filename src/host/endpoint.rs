@@ -62,6 +62,9 @@ impl Host {
                 None
             }
         };
+        if socket.is_some() {
+            self.0.manager.record().open();
+        }
         Ok(HttpEndpoint { host: self.clone(), listener, tls, socket, threads, stop: self.0.stop.child_token() })
     }
 

@@ -138,7 +138,7 @@ mod tests {
     async fn a_flood_of_lines_hides_no_change_of_lists() {
         let (states, lists, spoken) = (broadcast::Sender::new(4), broadcast::Sender::new(4), Listeners::default());
         let mut events = Events::new(states.subscribe(), lists.subscribe(), None, (None, Some(spoken.subscribe())));
-        let announcer = Announcer::new("a", spoken);
+        let announcer = Announcer::new("a", spoken, std::sync::Arc::default());
         lists.send(ListsChange { tools: true, ..ListsChange::default() }).unwrap();
         (0..2000).for_each(|line| announcer.stderr(&line.to_string()));
         assert!(matches!(events.next().await, Some(Event::Lists(lists)) if lists.tools && !lists.prompts));

@@ -40,6 +40,7 @@ impl Host {
             admin::Error::Running { .. } => Error::from_source(ErrorKind::Config, error),
             error => Error::from_source(ErrorKind::Internal, error),
         })?;
+        self.0.manager.record().open();
         Ok(SocketEndpoint { host: self.clone(), socket, stop: self.0.stop.child_token() })
     }
 }

@@ -390,7 +390,7 @@ impl Manager {
         let (target, memory) = server.opened_in(era);
         let settings = Settings {
             server: server.label.clone(),
-            announcer: Announcer::new(&config.name, inner.spoken.clone()),
+            announcer: Announcer::new(&config.name, inner.spoken.clone(), server.scrubber.clone()),
             scrubber: server.scrubber.clone(),
             target,
             profile: key.declares(&server.rules()),

@@ -31,6 +31,7 @@ mod pinned;
 mod pins;
 mod pool;
 mod rates;
+mod recall;
 mod reload;
 mod review;
 mod room;
@@ -94,7 +95,7 @@ use crate::redact::{Learned, Scrubber};
 #[cfg(any(feature = "validate", test))]
 use crate::registry::SchemaOf;
 use crate::registry::{Offer, Owners, Parts, ServerNaming};
-use crate::transport::{Endpoint, Listeners, Spoken};
+use crate::transport::{Endpoint, Listeners};
 pub(crate) use crate::upstream::StateName;
 use crate::upstream::{self, Connection, Inferred, Nature, Relayed, Starter, Target, Vigil, World};
 
@@ -428,6 +429,7 @@ impl Manager {
             stop: tokio_util::sync::CancellationToken::new(),
         }));
         manager.note_rules();
+        manager.follow_limits();
         manager.0.tasks.spawn(supervisor::run(manager.clone(), changed));
         manager.0.tasks.spawn(manager.0.world.vigil.clone().keep(manager.0.stop.clone()));
         manager.0.tasks.spawn(manager.0.starts.clone().run(manager.0.stop.clone()));
@@ -476,6 +478,7 @@ impl Manager {
     fn set(&self, settings: config::HostSettings) {
         self.0.limits.store(Arc::new(settings.limits.clone()));
         self.0.settings.store(Arc::new(settings));
+        self.follow_limits();
     }
 
     /// Returns the host id in our responses, by which a host that connects to itself notices it.
@@ -491,15 +494,6 @@ impl Manager {
     /// Subscribes to a counter that grows with every change of a server's state or lists.
     pub(crate) fn generation(&self) -> watch::Receiver<u64> {
         self.0.world.generation.subscribe()
-    }
-
-    pub(crate) fn events(&self) -> broadcast::Receiver<StateChange> {
-        self.0.events.subscribe()
-    }
-
-    /// Subscribes to what servers tell users, from now on.
-    pub(crate) fn spoken(&self) -> broadcast::Receiver<Spoken> {
-        self.0.spoken.subscribe()
     }
 
     /// Counts the running tasks, connections included.
@@ -538,11 +532,6 @@ impl Manager {
 
     fn touch(&self) {
         self.0.world.generation.send_modify(|generation| *generation += 1);
-    }
-
-    fn emit(&self, change: StateChange) {
-        // There may be no listener.
-        let _ = self.0.events.send(change);
     }
 
     /// Notes what the config wants of every call.

@@ -348,7 +348,7 @@ impl Manager {
         let mut is_strict = false;
         for (server, notices) in all {
             is_strict |= server.needs_record();
-            tell(keeper, &server, notices);
+            tell(self, keeper, &server, notices);
         }
         if is_strict {
             self.touch();
@@ -392,7 +392,7 @@ impl Manager {
 }
 
 /// Tells what has changed at a server: in one log line, and an event for each definition.
-fn tell(keeper: &Keeper, server: &Server, notices: Vec<Notice>) {
+fn tell(manager: &Manager, keeper: &Keeper, server: &Server, notices: Vec<Notice>) {
     if notices.is_empty() {
         return;
     }
@@ -417,6 +417,7 @@ fn tell(keeper: &Keeper, server: &Server, notices: Vec<Notice>) {
     );
     for Notice { what, name: own, classes, renamed, passes, .. } in notices {
         let news = DefinitionNews { server: name.clone(), what, name: own, classes, renamed, withheld: !passes };
+        manager.remember_definition(&news);
         // There may be no listener.
         if let Some(told) = keeper.told.get() {
             let _ = told.send(news);

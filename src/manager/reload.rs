@@ -155,6 +155,7 @@ impl Manager {
             status.pending.clone_from(&done.pending);
             status.last = done.clone();
         });
+        self.remember_reload(&done);
         self.touch();
         done
     }
@@ -162,9 +163,9 @@ impl Manager {
     /// Records why the current files are rejected.
     pub(crate) fn not_reloaded(&self, error: &config::Error) {
         let problems: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
-        self.0.config.send_modify(|status| {
-            status.problems = if problems.is_empty() { vec![error.to_string()] } else { problems };
-        });
+        let problems = if problems.is_empty() { vec![error.to_string()] } else { problems };
+        self.remember_refusal(&problems);
+        self.0.config.send_modify(|status| status.problems = problems);
     }
 
     /// Subscribes to the state of the config.

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::lock::lock;
 use crate::manager::Principal;
+use crate::record::{Part, Record};
 use crate::upstream::Owner;
 
 /// A question that waits for a person's decision: may this call be sent?
@@ -87,7 +88,11 @@ pub(super) struct Scope {
 
 /// Questions to people, and the decisions that count.
 #[derive(Debug, Default)]
-pub(crate) struct Asks(Mutex<Table>);
+pub(crate) struct Asks {
+    table: Mutex<Table>,
+    /// Is told of each question and each decision.
+    record: Record,
+}
 
 #[derive(Debug, Default)]
 struct Table {
@@ -129,6 +134,23 @@ const MOST: usize = 1000;
 const MOST_OF_ONE: usize = 64;
 
 impl Asks {
+    /// Makes the table. The record is told of each question and each decision.
+    pub(super) fn new(record: Record) -> Self {
+        Self { record, ..Self::default() }
+    }
+
+    /// Tells the record what became of a question: without the arguments of the call.
+    fn tell(&self, ask: &OpenAsk, what: &'static str) {
+        if self.record.is_on() {
+            let OpenAsk { id, rule, server, name, method, principal, client, .. } = ask;
+            let shown = serde_json::json!({
+                "id": id, "what": what, "rule": rule, "server": server, "name": name, "method": method,
+                "principal": principal, "client": client,
+            });
+            self.record.happened(Part::Asks, &shown.to_string(), SystemTime::now());
+        }
+    }
+
     /// Reports whether equal requests are allowed for a while.
     pub(super) fn is_granted(&self, scope: &Scope) -> bool {
         self.table().granted.get(scope).is_some_and(|until| *until > Instant::now())
@@ -194,6 +216,7 @@ impl Asks {
         let (id, now) = (table.last, Instant::now());
         let shown = OpenAsk { id, remember_secs: remember.map(|time| time.as_secs()), ..shown };
         let (state, receiver) = watch::channel(State::Open);
+        self.tell(&shown, "open");
         let entry =
             Entry { scope, digest: digest.to_owned(), shown, since: now, until: now + life, life, remember, state };
         table.open.insert(id, entry);
@@ -211,6 +234,7 @@ impl Asks {
         let Some(entry) = table.open.get_mut(&id).filter(|entry| *entry.state.borrow() == State::Open) else {
             return false;
         };
+        self.tell(&entry.shown, if decided == Decided::No { "refused" } else { "allowed" });
         if decided == Decided::No {
             let gone = table.open.remove(&id);
             if let Some(entry) = gone {
@@ -250,7 +274,7 @@ impl Asks {
 
     /// Locks the table, without what has expired.
     fn table(&self) -> MutexGuard<'_, Table> {
-        let mut table = lock(&self.0);
+        let mut table = lock(&self.table);
         let now = Instant::now();
         table.open.retain(|_, entry| entry.until > now);
         table.granted.retain(|_, until| *until > now);

@@ -58,7 +58,7 @@ pub(crate) struct Client {
     extensions: Option<Raw>,
     mailbox: Mailbox,
     state: Mutex<State>,
-    named: Named,
+    pub(super) named: Named,
     presence: Presence,
 }
 

@@ -34,7 +34,8 @@ pub(crate) struct Clients {
 
 impl Clients {
     pub(super) fn new(manager: Manager, closing: CancellationToken) -> Self {
-        let (table, count, load, asks) = Default::default();
+        let (table, count, load) = Default::default();
+        let asks = Asks::new(manager.record().clone());
         Self { manager, table, count, load, asks, roster: Roster::new(closing) }
     }
 

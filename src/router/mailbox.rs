@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::level::Level;
+use super::presence::Sender;
 use crate::config::Limits;
 use crate::lock::lock;
 use crate::observe::Subject;
@@ -33,6 +34,8 @@ pub(crate) struct Mailbox {
     /// The least severe log level that its request wants. Only requests without a session state one; `None` means no
     /// log messages for them.
     level: Option<Level>,
+    /// Who sent its request, if that came without a session.
+    sender: Option<Sender>,
     /// The server and target that its request goes to, if an observer (`observe.rs`) wants to know.
     subject: Mutex<Option<Arc<Subject>>>,
 }
@@ -71,6 +74,7 @@ impl Mailbox {
             limits,
             account,
             level: None,
+            sender: None,
             subject: Mutex::default(),
         }
     }
@@ -78,6 +82,16 @@ impl Mailbox {
     /// Makes it the mailbox of a request that wants log messages of at least this severity.
     pub(crate) fn with_level(self, level: Option<Level>) -> Self {
         Self { level, ..self }
+    }
+
+    /// Makes it the mailbox of a request without a session.
+    pub(crate) fn with_sender(self, sender: Sender) -> Self {
+        Self { sender: Some(sender), ..self }
+    }
+
+    /// Returns who sent its request, if that came without a session.
+    pub(super) fn sender(&self) -> Option<&Sender> {
+        self.sender.as_ref()
     }
 
     /// Makes it the mailbox of one request. It counts as read from the start, since the door reads it as long as the

@@ -99,6 +99,8 @@ pub use gauges::Gauges;
 #[cfg(feature = "server")]
 pub(crate) use gauges::{DoorLoad, Holds, Usage};
 pub(crate) use mailbox::Mailbox;
+#[cfg(test)]
+pub(crate) use presence::Sender;
 pub(crate) use presence::{Named, Via};
 pub use roster::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus};
 

@@ -21,7 +21,7 @@ use super::client::{Abilities, Client};
 use super::clients::Clients;
 use super::extensions::carried;
 use super::level::{LEVELS, Level};
-use super::presence::Named;
+use super::presence::{Named, Sender};
 use super::{Identity, Mailbox};
 use crate::config::Limits;
 use crate::manager::Manager;
@@ -149,13 +149,13 @@ impl Pool {
 }
 
 impl Mailbox {
-    /// Makes a mailbox for one request without a session. The request wants log messages of at least `level`; an
+    /// Makes a mailbox for one request without a session, from that sender. The request wants log messages of at least `level`; an
     /// unknown level means none. Messages and the answer count for `account`.
     #[must_use]
-    pub(crate) fn of_modern(limits: Arc<Limits>, account: Account, level: Option<&str>) -> Arc<Self> {
+    pub(crate) fn of_modern(limits: Arc<Limits>, account: Account, level: Option<&str>, sender: Sender) -> Arc<Self> {
         let known = level.and_then(|level| LEVELS.iter().position(|known| *known == level));
         let level: Option<Level> = known.and_then(|level| u8::try_from(level).ok());
-        Arc::new(Self::new(limits, account).of_request().with_level(level))
+        Arc::new(Self::new(limits, account).of_request().with_level(level).with_sender(sender))
     }
 }
 

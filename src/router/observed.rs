@@ -1,14 +1,16 @@
 //! Tells observers (`observe.rs`) of each request: who sends it, and which server it goes to.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::Mailbox;
 use super::client::Client;
 use super::finish::Finish;
+use super::presence::Via;
 use crate::answered::{Answered, Failed};
 use crate::manager::Server;
 use crate::observe::{Begun, Observed, Observer};
-use crate::protocol::{Outcome, Request, meta};
+use crate::protocol::{Outcome, Request};
 
 /// Notes that a request begins. Dropping the returned value unfinished notes that the request was cancelled.
 ///
@@ -36,12 +38,15 @@ pub(super) fn begin_by<'a>(
 ) -> Result<Observed<'a>, Failed> {
     observer.begin(&request.method, || {
         let params = request.params.as_ref();
-        // Without a session, each request states the name of its sender in `_meta`.
-        let named = params.filter(|_| client.revision().is_modern());
-        let named = named.and_then(|params| params.member("_meta")?.member(meta::CLIENT_INFO)?.text("name"));
+        let (name, door) = match leg.sender() {
+            Some(sender) => (sender.name.clone(), Some(sender.via)),
+            None => (client.named.name().cloned(), client.presence().came().map(|(_, via)| via)),
+        };
         Begun {
             principal: client.principal().as_str(),
-            client: named.map(Into::into).or_else(|| client.named().0.map(Into::into)),
+            client: name,
+            door: door.map(Via::as_str),
+            at: SystemTime::now(),
             method: &request.method,
             params,
             subject: leg.observed(),

@@ -1,6 +1,7 @@
 //! What people are shown about a client: its name, when and how it connected, its last request, and its number of
 //! calls.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The door (transport) that a client connects through.
@@ -52,30 +53,39 @@ impl Presence {
     }
 }
 
-/// A client's name for itself and, after a NUL, its version if it gave one.
+/// A client's name for itself and its version, each `None` if it gave none.
 #[derive(Debug, Default)]
-pub(crate) struct Named(Box<str>);
+pub(crate) struct Named {
+    name: Option<Arc<str>>,
+    version: Option<Box<str>>,
+}
+
+/// Who sent a request without a session.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender {
+    /// The name that it gave for itself; `None` if it gave none.
+    pub(super) name: Option<Arc<str>>,
+    /// The door that it came through.
+    pub(super) via: Via,
+}
 
 /// How many characters of the name, and of the version, are kept.
 const LONGEST: usize = 200;
-/// Separates name and version.
-const BETWEEN: char = '\0';
 
 impl Named {
     pub(crate) fn new(name: &str, version: Option<&str>) -> Self {
-        let mut both: String =
-            name.chars().take(LONGEST).map(|c| if c == BETWEEN { char::REPLACEMENT_CHARACTER } else { c }).collect();
-        if let Some(version) = version {
-            both.push(BETWEEN);
-            both.extend(version.chars().take(LONGEST));
-        }
-        Self(both.into())
+        let short = |text: &str| text.chars().take(LONGEST).collect::<String>();
+        let (name, version) = (short(name), version.map(short).unwrap_or_default());
+        Self { name: (!name.is_empty()).then(|| name.into()), version: (!version.is_empty()).then(|| version.into()) }
     }
 
     /// Returns the name and the version, each `None` if the client did not give it.
     pub(super) fn parts(&self) -> (Option<&str>, Option<&str>) {
-        let said = |text| Some(text).filter(|text: &&str| !text.is_empty());
-        let (name, version) = self.0.split_once(BETWEEN).unwrap_or((&self.0, ""));
-        (said(name), said(version))
+        (self.name.as_deref(), self.version.as_deref())
+    }
+
+    /// Returns the name, to be kept.
+    pub(super) fn name(&self) -> Option<&Arc<str>> {
+        self.name.as_ref()
     }
 }

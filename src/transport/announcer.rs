@@ -1,14 +1,18 @@
-//! Passes to listeners what one server says to people: its log messages and its stderr lines.
+//! Passes on what one server says to people, its log messages and its stderr lines: to listeners, and to the record of
+//! the last lines (`record`).
 //!
-//! **Invariant:** an announcement never waits, and costs nothing if there are no listeners. A slow listener misses some
-//! announcements.
+//! **Invariant:** an announcement never waits, and costs nothing if there are no listeners and nothing is recorded. A
+//! slow listener misses some announcements.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use tokio::sync::broadcast;
 
 use crate::protocol::Raw;
+use crate::record::{Level, Record, Said, Source};
+use crate::redact::Scrubber;
 
 /// A log message of a server (`notifications/message`).
 ///
@@ -56,7 +60,10 @@ pub(crate) enum Spoken {
 /// The listeners to what servers say. The room for what they have not heard yet is made when the first one comes: it
 /// takes as much memory as a small server.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Listeners(Arc<OnceLock<broadcast::Sender<Spoken>>>);
+pub(crate) struct Listeners {
+    heard: Arc<OnceLock<broadcast::Sender<Spoken>>>,
+    record: Record,
+}
 
 /// How many announcements a slow listener may be behind before it misses some.
 const BEHIND: usize = 1024;
@@ -64,7 +71,12 @@ const BEHIND: usize = 1024;
 impl Listeners {
     /// Adds a listener to what servers say from now on.
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<Spoken> {
-        self.0.get_or_init(|| broadcast::Sender::new(BEHIND)).subscribe()
+        self.heard.get_or_init(|| broadcast::Sender::new(BEHIND)).subscribe()
+    }
+
+    /// Returns the record that keeps the last lines.
+    pub(crate) fn record(&self) -> &Record {
+        &self.record
     }
 }
 
@@ -73,19 +85,28 @@ impl Listeners {
 pub(crate) struct Announcer {
     server: Arc<str>,
     listeners: Listeners,
+    /// Removes the server's secrets from recorded lines when they are shown.
+    scrubber: Arc<Scrubber>,
 }
 
 impl Announcer {
     /// Creates the announcer of the server with that name in the config.
-    pub(crate) fn new(server: &str, listeners: Listeners) -> Self {
-        Self { server: server.into(), listeners }
+    pub(crate) fn new(server: &str, listeners: Listeners, scrubber: Arc<Scrubber>) -> Self {
+        Self { server: server.into(), listeners, scrubber }
     }
 
     /// Announces a log message, from the params of its notification.
     pub(crate) fn log(&self, params: &Raw) {
+        let text = |member: Option<Raw>| Some(member?.string()?.into_owned());
+        if self.listeners.record.is_on() {
+            let [level, logger, data] = params.members(["level", "logger", "data"]);
+            let data = data.unwrap_or_else(Raw::null);
+            let words = data.string().unwrap_or_else(|| data.as_str().into());
+            let line = text(logger).map_or_else(|| words.to_string(), |logger| format!("{logger}: {words}"));
+            self.record(Source::Log, Level::parse(&text(level).unwrap_or_default()), &line.as_bytes().into());
+        }
         self.announce(|server| {
             let [level, logger, data] = params.members(["level", "logger", "data"]);
-            let text = |member: Option<Raw>| Some(member?.string()?.into_owned());
             Spoken::Log(LogMessage {
                 server,
                 level: text(level).unwrap_or_default(),
@@ -100,8 +121,20 @@ impl Announcer {
         self.announce(|server| Spoken::Stderr(StderrLine { server, text: text.to_owned() }));
     }
 
+    /// Takes any line that was written to standard error, as it was written.
+    pub(crate) fn wrote(&self, line: &Arc<[u8]>) {
+        if self.listeners.record.is_on() {
+            self.record(Source::Stderr, Level::Info, line);
+        }
+    }
+
+    fn record(&self, source: Source, level: Level, text: &Arc<[u8]>) {
+        let said = Said { server: Some(&self.server), source, level, text, scrubber: Some(&self.scrubber) };
+        self.listeners.record.line(&said, SystemTime::now());
+    }
+
     fn announce(&self, make: impl FnOnce(String) -> Spoken) {
-        if let Some(listeners) = self.listeners.0.get().filter(|listeners| listeners.receiver_count() > 0) {
+        if let Some(listeners) = self.listeners.heard.get().filter(|listeners| listeners.receiver_count() > 0) {
             // The last listener may have left meanwhile.
             let _ = listeners.send(make(self.server.to_string()));
         }
@@ -121,7 +154,7 @@ mod tests {
     #[test]
     fn announcements_reach_those_who_listen() {
         let listeners = Listeners::default();
-        let announcer = Announcer::new("a b", listeners.clone());
+        let announcer = Announcer::new("a b", listeners.clone(), Arc::default());
         announcer.stderr("to nobody");
         let mut heard = listeners.subscribe();
         announcer.stderr("hello");

@@ -52,7 +52,7 @@ pub(crate) use stdio::{Heard, Pipe, PipeReader, spawn};
 
 use crate::auth;
 use crate::config;
-use crate::protocol::escape;
+pub(crate) use crate::plain::excerpt;
 
 /// Why a server cannot be reached, or no longer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -367,19 +367,3 @@ impl Endpoint {
 
 /// A label for logs.
 pub(crate) type Label = Arc<str>;
-
-/// Formats server text for a log or an error: escaped, one line, at most `limit` bytes.
-pub(crate) fn excerpt(bytes: &[u8], limit: usize) -> String {
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(limit * 4)]);
-    let mut out = String::new();
-    for c in text.trim().chars() {
-        let before = out.len();
-        // Writing to a string cannot fail.
-        let _ = escape(&mut out, c);
-        if out.len() > limit {
-            out.truncate(before);
-            break;
-        }
-    }
-    out
-}

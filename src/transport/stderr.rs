@@ -12,8 +12,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::timeout;
 
 use super::turn::Turn;
-use super::{Announcer, Label, excerpt, telling};
+use super::{Announcer, Label, telling};
 use crate::lock::lock;
+use crate::plain::{excerpt, plain};
 use crate::redact::Scrubber;
 
 /// The last lines that one child wrote to standard error. They are kept raw, because a child may write faster than
@@ -142,7 +143,12 @@ impl StderrTail {
         if kept.lines.len() == LINES {
             kept.lines.pop_front();
         }
-        kept.lines.push_back(line.into());
+        let line: Arc<[u8]> = line.into();
+        kept.lines.push_back(line.clone());
+        drop(kept);
+        if let Some(announcer) = &self.announcer {
+            announcer.wrote(&line);
+        }
     }
 
     /// Keeps an unfinished line.
@@ -165,23 +171,6 @@ impl fmt::Debug for StderrTail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StderrTail({} lines)", self.lock().lines.len())
     }
-}
-
-/// Removes the escape sequences that set colors and move the cursor. Escaped, they would hide the words.
-fn plain(line: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(line.len());
-    let mut rest = line;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        match (byte, after) {
-            (0x1b, [b'[', sequence @ ..]) => match sequence.iter().position(|byte| matches!(byte, 0x40..=0x7e)) {
-                Some(end) => rest = &sequence[end + 1..],
-                None => out.push(byte),
-            },
-            _ => out.push(byte),
-        }
-    }
-    out
 }
 
 /// Reads standard error to its end: into the tail, and, if there is a `server`, into the log under its name. Unread

@@ -61,6 +61,8 @@ fn no_arguments_show_the_next_steps() {
       lock       Start the servers, and lock what they list in mcp-host.lock, beside the config
       policy     Test the rules of the config (host.policy), or say why they allow, ask about, or deny a call
       status     Show the servers and clients of a running `serve`
+      logs       Show the last lines of the servers of a running `serve`: standard error, log messages, changes of state
+      calls      Show the last calls of a running `serve`: who called what, how it ended, and how long it took
       asks       Show the calls that wait for your permission, and decide on them
       login      Sign in to a server, for a running `serve` and all that start later
       logout     Forget the login of a server and revoke it

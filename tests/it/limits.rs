@@ -6,11 +6,12 @@ use std::fs;
 use std::path::Path;
 
 /// A limit and its test: file and name.
-const LIMITS: [(&str, &str, &str); 51] = [
+const LIMITS: [(&str, &str, &str); 53] = [
     ("answer", "src/router/tests/limits.rs", "limit_answer_of_a_person_stops_both_clocks"),
     ("body", "src/downstream/tests/refusals.rs", "h81_bodies_have_a_cap"),
     ("bodies", "src/downstream/tests/bodies.rs", "h103_bodies_in_receipt_have_a_cap_in_all"),
     ("callTimeout", "src/router/tests/limits.rs", "limit_call_timeout_and_max_call_time"),
+    ("calls", "src/record/tests.rs", "limit_calls_the_oldest_go_and_running_ones_stay"),
     ("catalogs", "src/manager/view.rs", "limit_catalogs_the_oldest_goes"),
     ("clientQueue", "src/downstream/tests/streams.rs", "h49_a_client_that_takes_nothing_is_cut_off"),
     ("clientQueues", "src/downstream/tests/caps.rs", "h65_what_is_kept_for_another_try_makes_way_for_what_waits"),
@@ -28,6 +29,7 @@ const LIMITS: [(&str, &str, &str); 51] = [
     ("leases", "src/router/tests/limits.rs", "limit_leases_in_all_and_per_server"),
     ("leasesPerServer", "src/router/tests/limits.rs", "limit_leases_in_all_and_per_server"),
     ("legacyListTtl", "src/downstream/tests/listen.rs", "race_6_the_lists_change_between_two_pages"),
+    ("lines", "src/record/tests.rs", "limit_lines_the_oldest_of_a_server_go"),
     ("listPages", "src/registry/tests/offer.rs", "h40_circles_and_endless_lists_fail"),
     ("listTime", "src/upstream/tests/losses.rs", "limit_list_time"),
     ("login", "src/auth/attempt.rs", "h70_ten_minutes"),

@@ -77,6 +77,10 @@ pub(crate) enum Command {
     Policy(Policy),
     /// Show the servers and clients of a running `serve`
     Status(Status),
+    /// Show the last lines of the servers of a running `serve`: standard error, log messages, changes of state
+    Logs(Logs),
+    /// Show the last calls of a running `serve`: who called what, how it ended, and how long it took
+    Calls(Calls),
     /// Show the calls that wait for your permission, and decide on them
     Asks(Asks),
     /// Sign in to a server, for a running `serve` and all that start later
@@ -312,6 +316,79 @@ pub(crate) struct Status {
     /// Forget what SERVER asks its clients, which decides who shares a process; learned again from its next question
     #[arg(long, requires = "server")]
     pub(crate) forget: bool,
+    /// Stay, and show what changes
+    #[arg(short, long, conflicts_with_all = ["server", "forget"])]
+    pub(crate) watch: bool,
+    /// Which daemon to ask, if several run
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
+    pub(crate) listen: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Logs {
+    /// Only this server: its name in the config, or its alias
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: Option<String>,
+    /// Stay, and show lines as they come
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// How many of the last lines
+    #[arg(short = 'n', long = "lines", value_name = "NUMBER", default_value_t = 200)]
+    pub(crate) lines: usize,
+    /// Only lines of the last minutes or hours: 30s, 10m, 1h
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub(crate) since: Option<Duration>,
+    /// Only lines from there
+    #[arg(long, value_name = "SOURCE", value_enum)]
+    pub(crate) source: Option<Source>,
+    /// Only lines that are at least that severe
+    #[arg(long, value_name = "LEVEL", value_enum)]
+    pub(crate) level: Option<Level>,
+    /// Which daemon to ask, if several run
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
+    pub(crate) listen: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// Where a line comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Source {
+    Stderr,
+    Log,
+    State,
+    Host,
+}
+
+/// How severe a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum Level {
+    Debug,
+    Info,
+    Notice,
+    Warning,
+    Error,
+    Critical,
+    Alert,
+    Emergency,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Calls {
+    /// Stay, and show calls as they end
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// How many of the last calls
+    #[arg(short = 'n', long = "number", value_name = "NUMBER", default_value_t = 50)]
+    pub(crate) number: usize,
+    /// Only calls of this server: its name in the config, or its alias
+    #[arg(long, value_name = "SERVER")]
+    pub(crate) server: Option<String>,
+    /// Only calls that failed
+    #[arg(long)]
+    pub(crate) failed: bool,
     /// Which daemon to ask, if several run
     #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
     pub(crate) listen: Option<SocketAddr>,
@@ -457,6 +534,8 @@ impl Command {
             Self::Policy(Policy { what: PolicyCommand::Test(args) }) => &args.common,
             Self::Policy(Policy { what: PolicyCommand::Explain(args) }) => &args.common,
             Self::Status(args) => &args.common,
+            Self::Logs(args) => &args.common,
+            Self::Calls(args) => &args.common,
             Self::Asks(args) => &args.common,
             Self::Auth(args) => &args.common,
             Self::Login(args) => &args.common,
@@ -464,6 +543,11 @@ impl Command {
             Self::Token(args) => &args.common,
         }
     }
+}
+
+/// Parses how long ago something may be.
+fn age(text: &str) -> Result<Duration, String> {
+    config::time(text).ok_or_else(|| "write it with a unit: 30s, 10m, 1h".to_owned())
 }
 
 /// Parses a time with its unit.

@@ -29,8 +29,8 @@ const TABLE: &[Row] = &[
         "`mcp-host status` shows the servers of a running `serve`",
     ),
     (
-        &["log", "logs", "tail", "journal"],
-        "`mcp-host status` shows the last error of each server; `mcp-host serve -v` logs more to stderr",
+        &["log", "tail", "journal", "events"],
+        "`mcp-host logs` shows the last lines of each server, `mcp-host calls` the last calls; `mcp-host serve -v` logs more to stderr",
     ),
     (
         &["start", "run", "up", "daemon", "launch", "listen", "proxy", "gateway", "host", "http", "sse", "open"],

@@ -87,6 +87,19 @@ impl Output {
         })
     }
 
+    /// Reports whether stdout is a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        io::stdout().is_terminal()
+    }
+
+    /// Writes lines of data in place of everything that is on the terminal; without a terminal, after it.
+    pub(crate) fn screen(&self, lines: &[String]) -> io::Result<()> {
+        if self.is_terminal() {
+            Term::stdout().clear_screen()?;
+        }
+        self.lines(lines)
+    }
+
     /// Writes one line of data. Foreign text must already be escaped.
     pub(crate) fn line(&self, line: &str) -> io::Result<()> {
         self.lines([line])

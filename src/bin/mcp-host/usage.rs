@@ -283,8 +283,8 @@ mod tests {
         ] {
             assert_eq!(told(words).1, help, "{words}");
         }
-        let (wrong, help) = told("logs");
-        assert_eq!(wrong, "no command is called `logs`");
+        let (wrong, help) = told("log");
+        assert_eq!(wrong, "no command is called `log`");
         assert!(!help.contains("logout") && !help.contains("login"), "{help}");
     }
 

@@ -21,13 +21,38 @@ impl Socket {
         Err(Error::Unsupported)
     }
 
-    pub(super) async fn serve<F, G>(&self, _: impl Fn(Vec<u8>) -> F, _: impl Fn(Arrival) -> G, _: &CancellationToken)
-    where
+    pub(super) async fn serve<F, E, G>(
+        &self,
+        _: impl Fn(Vec<u8>) -> F,
+        _: impl Fn(Vec<u8>, Asker) -> E,
+        _: impl Fn(Arrival) -> G,
+        _: &CancellationToken,
+    ) where
         F: Future<Output = String>,
+        E: Future<Output = io::Result<()>>,
         G: Future<Output = ()>,
     {
         match self.0 {}
     }
+}
+
+/// A process that asked for many lines, which never happens on these systems.
+#[derive(Debug)]
+pub(super) struct Asker(Infallible);
+
+impl Asker {
+    pub(super) fn pipes(self) -> (tokio::io::Empty, tokio::io::Empty) {
+        match self.0 {}
+    }
+}
+
+/// A connection to a daemon, which never exists on these systems.
+pub(super) type Feed = tokio::io::Empty;
+
+pub(super) const ANSWER_BYTES: u64 = 0;
+
+pub(super) async fn ask_for_feed(_: &[PathBuf], _: Option<u16>, _: &str) -> Result<(PathBuf, Feed), AskError> {
+    Err(AskError::Unsupported)
 }
 
 /// A client's arrival, which never happens on these systems.

@@ -2,28 +2,30 @@
 //! that keeps two daemons off one address (`docs/hazards.md` H83, H94).
 //!
 //! A request is one line: `status`, `owners`, `asks`, `reload`, `forget SERVER`, `needs JSON`, or the JSON of a decision
-//! or of a [`SignIn`]; one line of JSON answers it (`replies.rs`). A line that introduces a client (`client.rs`) is
-//! followed by MCP. **Invariant:** only the
-//! user who runs the daemon gets an answer, and no request carries a config: it changes only through that user's files.
+//! or of a [`SignIn`]; one line of JSON answers it (`replies.rs`). Many lines answer a [`FeedRequest`] (`feed.rs`). A line
+//! that introduces a client (`client.rs`) is followed by MCP. **Invariant:** only the user who runs the daemon gets an
+//! answer, and no request carries a config: it changes only through that user's files.
 
 mod asks;
 mod at;
 mod client;
 #[cfg(not(unix))]
 mod elsewhere;
+mod feed;
 mod guests;
 #[cfg(unix)]
 mod joining;
 #[cfg(unix)]
 mod launch;
 mod owners;
+mod reader;
 mod replies;
 #[cfg(unix)]
 mod unix;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -35,6 +37,7 @@ pub(crate) use self::client::{Grounds, No};
 pub use self::client::{Introduction, Refusal};
 #[cfg(not(unix))]
 use self::elsewhere as platform;
+pub use self::feed::{Arguments, FeedRequest};
 pub(crate) use self::guests::{Guests, receive};
 #[cfg(unix)]
 pub use self::joining::{Joined, NotJoined, join};
@@ -42,6 +45,7 @@ pub use self::joining::{Joined, NotJoined, join};
 pub use self::launch::{Launch, Turn};
 pub use self::owners::Owners;
 pub(crate) use self::platform::Arrival;
+pub use self::reader::{FeedReader, feed};
 pub use self::replies::{
     Abandoned, AsksForgotten, AtRate, CodeBegun, DaemonStatus, Holdings, LimitUsage, LoginBegun, Pending, Refused,
     Reloaded, ServerHolding, SignInReply, SignedIn, SignedOut,
@@ -52,6 +56,8 @@ use crate::hex;
 pub use crate::manager::CacheStatus;
 use crate::manager::Reload;
 pub use crate::manager::{Need, Needed};
+pub use crate::record::Part;
+use crate::record::unix_ms;
 pub use crate::router::Gauges;
 use crate::router::Router;
 
@@ -209,7 +215,23 @@ impl StatusSocket {
                 },
             }
         };
-        self.inner.serve(answer, guest, stop).await;
+        let feed = |request: Vec<u8>, asker: platform::Asker| async move {
+            let (input, output) = asker.pipes();
+            feed::serve(router, &self.hello(router), &request, input, output).await
+        };
+        self.inner.serve(answer, feed, guest, stop).await;
+    }
+
+    fn hello(&self, router: &Router) -> feed::Hello<'_> {
+        let scheme = if router.manager().settings().tls.is_some() { "https" } else { "http" };
+        feed::Hello {
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+            listen: self.listen,
+            url: self.listen.map(|listen| format!("{scheme}://{listen}/mcp")),
+            started_at: SystemTime::now().checked_sub(self.since.elapsed()).map_or(0, unix_ms),
+            boot: &self.boot,
+        }
     }
 
     fn status(&self, router: &Router) -> DaemonStatus {
@@ -344,7 +366,7 @@ pub async fn sign_in<T: DeserializeOwned>(port: Option<u16>, request: &SignIn) -
 
 const NEEDS: &[u8] = b"needs ";
 const FORGET: &[u8] = b"forget ";
-const UNKNOWN: &str = "unknown request; expected status, owners, asks, reload, forget SERVER, needs JSON, a decision, or a sign-in request";
+const UNKNOWN: &str = "unknown request; expected status, owners, asks, reload, forget SERVER, needs JSON, a feed, a decision, or a sign-in request";
 
 /// Makes a daemon forget which kinds of questions a server has asked its clients. Without a port, asks the only daemon.
 ///

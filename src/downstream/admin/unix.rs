@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::at::At;
 use super::client::{Hello, Introduction};
+use super::feed::FEED;
 use super::{AskError, Error};
 use crate::keep;
 
@@ -33,8 +34,10 @@ const ASKERS: usize = 8;
 const WAITING: usize = 64;
 /// How long to stop accepting after `accept` failed.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How many feeds are served or refused at once. Feeds beyond that are dropped.
+const FEEDS: usize = 64;
 const REQUEST_BYTES: u64 = 16 * 1024;
-const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
+pub(super) const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 
 /// An open socket and its lock.
 #[derive(Debug)]
@@ -108,18 +111,21 @@ impl Socket {
     }
 
     /// Answers until `stop`, then waits until the last guest leaves.
-    pub(super) async fn serve<F, G>(
+    pub(super) async fn serve<F, E, G>(
         &self,
         reply: impl Fn(Vec<u8>) -> F,
+        feed: impl Fn(Vec<u8>, Asker) -> E,
         guest: impl Fn(Arrival) -> G,
         stop: &CancellationToken,
     ) where
         F: Future<Output = String>,
+        E: Future<Output = io::Result<()>>,
         G: Future<Output = ()>,
     {
         let mut comers = FuturesUnordered::new();
         let places = Semaphore::new(ASKERS);
         let mut askers = FuturesUnordered::new();
+        let mut feeds = FuturesUnordered::new();
         let mut guests = FuturesUnordered::new();
         let mut pause = None;
         loop {
@@ -136,16 +142,19 @@ impl Socket {
                 // A connection that closes early or takes too long gets no answer.
                 Some(come) = comers.next() => match come {
                     Ok(Ok(Some(Came::Guest(arrival)))) => guests.push(guest(arrival)),
+                    Ok(Ok(Some(Came::Feed(asker, request)))) if feeds.len() < FEEDS => feeds.push(feed(request, asker)),
                     Ok(Ok(Some(Came::Asker(stream, request)))) if askers.len() < WAITING => {
                         askers.push(timeout(ASKING, answer(stream, request, &reply, &places)));
                     }
                     _ => {}
                 },
                 Some(_) = askers.next() => {}
+                Some(_) = feeds.next() => {}
                 Some(()) = guests.next() => {}
             }
         }
-        // From here on no new client finds the socket. Connected guests are told that the daemon stops, and leave.
+        // Feeds end here. From here on no new client finds the socket. Connected guests are told that the daemon stops, and leave.
+        drop(feeds);
         let _ = std::fs::remove_file(&self.path);
         while guests.next().await.is_some() {}
     }
@@ -253,9 +262,24 @@ async fn line(stream: &mut UnixStream, mut read: Vec<u8>) -> io::Result<(Vec<u8>
     }
 }
 
+/// A process that asked for many lines.
+#[derive(Debug)]
+pub(super) struct Asker(UnixStream);
+
+impl Asker {
+    /// Returns the reading and writing ends of the connection.
+    pub(super) fn pipes(self) -> (impl tokio::io::AsyncRead + Unpin + Send, impl tokio::io::AsyncWrite + Unpin + Send) {
+        self.0.into_split()
+    }
+}
+
+/// A connection to a daemon that sends many lines.
+pub(super) type Feed = UnixStream;
+
 /// A new connection, classified by its first line.
 enum Came {
     Guest(Arrival),
+    Feed(Asker, Vec<u8>),
     Asker(UnixStream, Vec<u8>),
 }
 
@@ -267,6 +291,7 @@ async fn come(mut stream: UnixStream) -> io::Result<Option<Came>> {
     let (request, rest) = line(&mut stream, Vec::new()).await?;
     Ok(Some(match serde_json::from_slice(&request) {
         Ok(Hello { client }) => Came::Guest(Arrival { introduction: client, stream, rest }),
+        Err(_) if request.starts_with(FEED) => Came::Feed(Asker(stream), request),
         Err(_) => Came::Asker(stream, request),
     }))
 }
@@ -290,6 +315,25 @@ where
 
 /// Asks the daemon on this port or, without a port, the only daemon.
 pub(super) async fn ask(directories: &[PathBuf], port: Option<u16>, what: &str) -> Result<String, AskError> {
+    let (path, stream) = connect(directories, port).await?;
+    put(stream, path, what).await
+}
+
+/// Asks the daemon on this port or, without a port, the only daemon, for many lines. Returns the path of its socket, too.
+pub(super) async fn ask_for_feed(
+    directories: &[PathBuf],
+    port: Option<u16>,
+    what: &str,
+) -> Result<(PathBuf, Feed), AskError> {
+    let (path, mut stream) = connect(directories, port).await?;
+    let written = timeout(PATIENCE, stream.write_all(format!("{what}\n").as_bytes())).await;
+    match written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        Ok(()) => Ok((path, stream)),
+        Err(source) => Err(AskError::Silent { path, source }),
+    }
+}
+
+async fn connect(directories: &[PathBuf], port: Option<u16>) -> Result<(PathBuf, UnixStream), AskError> {
     let mut living = Vec::new();
     for path in directories.iter().flat_map(|directory| sockets(directory, port)) {
         if let Ok(stream) = UnixStream::connect(&path).await {
@@ -302,7 +346,7 @@ pub(super) async fn ask(directories: &[PathBuf], port: Option<u16>, what: &str) 
         listen.sort();
         return Err(AskError::Several { listen });
     }
-    put(stream, path, what).await
+    Ok((path, stream))
 }
 
 /// Asks the daemon behind this socket.

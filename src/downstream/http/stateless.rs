@@ -48,12 +48,13 @@ pub(super) async fn serve(
     let request = &routed.request;
     headers::check_arguments(headers, request, &routed.param_headers())
         .map_err(|error| about(Refusal::judged(error)))?;
-    door.router.clients().roster().seen(&proven.principal, envelope.info.as_ref(), &request.method, Via::Http);
+    let roster = door.router.clients().roster();
+    let sender = roster.seen(&proven.principal, envelope.info.as_ref(), &request.method, Via::Http);
     let at_once = request.method == Method::Listen;
     let served_elsewhere = request.method.may_ask() || request.method == Method::Complete;
     let account = door.router.queues().account();
     let outlet = wire.outlet(&account);
-    let leg = Mailbox::of_modern(door.router.limits(), account, envelope.level.as_deref());
+    let leg = Mailbox::of_modern(door.router.limits(), account, envelope.level.as_deref(), sender);
     let closing = door.stopping.child_token();
     let mut answer = door.router.stateless(&client, routed, &leg, &closing);
     if at_once && proven.has_end() {

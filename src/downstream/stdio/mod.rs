@@ -493,13 +493,14 @@ impl Session {
             }
             self.places.push_back(client.stay());
         }
-        self.router.clients().roster().seen(
+        let sender = self.router.clients().roster().seen(
             &self.identity.principal,
             envelope.info.as_ref(),
             &request.method,
             Via::Stdio,
         );
-        let leg = Mailbox::of_modern(self.router.limits(), self.account.clone(), envelope.level.as_deref());
+        let level = envelope.level.as_deref();
+        let leg = Mailbox::of_modern(self.router.limits(), self.account.clone(), level, sender);
         let is_listen = request.method == Method::Listen;
         let method = request.method.clone();
         let answer = self.router.stateless(&client, request, &leg, &self.stop);

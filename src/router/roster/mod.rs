@@ -22,7 +22,7 @@ pub use news::{ClientChange, ClientEvent, ClientEvents, ClientNews};
 
 use super::Principal;
 use super::client::Client;
-use super::presence::Via;
+use super::presence::{Sender, Via};
 use crate::protocol::{Method, ProtocolVersion, Raw};
 
 /// One client, as people are shown it.
@@ -71,7 +71,7 @@ fn transport<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
 /// A client without a session.
 #[derive(Debug)]
 struct SeenClient {
-    name: String,
+    name: Arc<str>,
     version: Option<String>,
     user: Option<String>,
     via: Via,
@@ -172,11 +172,12 @@ impl Roster {
         }
     }
 
-    /// Records a request without a session. `info` is its sender's `clientInfo`.
-    pub(crate) fn seen(&self, principal: &Principal, info: Option<&Raw>, method: &Method, via: Via) {
+    /// Records a request without a session, and returns its sender. `info` is the sender's `clientInfo`.
+    pub(crate) fn seen(&self, principal: &Principal, info: Option<&Raw>, method: &Method, via: Via) -> Sender {
+        let sender = |name: &Arc<str>| Sender { name: Some(name.clone()).filter(|name| !name.is_empty()), via };
         // Clients that go on to open a session may send `server/discover` first, so it makes no client known.
         if *method == Method::Discover {
-            return;
+            return Sender { name: None, via };
         }
         let told = info.map_or(&[][..], |info| &info.as_bytes()[..info.as_bytes().len().min(TOLD_APART)]);
         let key = self.hash.hash_one((principal, told, via));
@@ -185,7 +186,7 @@ impl Roster {
         if let Some(known) = seen.get_mut(&key) {
             known.used = now;
             known.calls += calls;
-            return;
+            return sender(&known.name);
         }
         let full = seen.len() >= MOST;
         let longest = full.then(|| seen.iter().min_by_key(|(_, seen)| seen.used).map(|(key, _)| *key)).flatten();
@@ -193,7 +194,7 @@ impl Roster {
         let [name, version] = info.map_or([None, None], |info| info.members(["name", "version"]));
         let short = |member: &Raw| Some(member.string()?.chars().take(NAME).collect::<String>());
         let client = SeenClient {
-            name: name.as_ref().and_then(short).unwrap_or_default(),
+            name: name.as_ref().and_then(short).unwrap_or_default().into(),
             version: version.as_ref().and_then(short),
             user: user(principal),
             via,
@@ -201,13 +202,14 @@ impl Roster {
             used: now,
             calls,
         };
-        let status = of_seen(&client);
+        let (status, sender) = (of_seen(&client), sender(&client.name));
         seen.insert(key, client);
         drop(seen);
         if let Some(forgotten) = forgotten {
             self.tell_of(ClientChange::Left, || of_seen(&forgotten));
         }
         self.tell_of(ClientChange::Connected, || status.clone());
+        sender
     }
 
     /// Forgets clients without a session that have been silent for [`SILENT`], or for `idle` if that is shorter.
@@ -256,7 +258,7 @@ fn is_call(method: &Method) -> bool {
 
 fn of_seen(seen: &SeenClient) -> ClientStatus {
     ClientStatus {
-        name: seen.name.clone(),
+        name: seen.name.to_string(),
         version: seen.version.clone(),
         revision: ProtocolVersion::LATEST_MODERN.to_string(),
         transport: seen.via.as_str(),

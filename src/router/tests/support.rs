@@ -14,7 +14,7 @@ use crate::in_process::{InProcess, Invocation};
 use crate::manager::{Manager, Principal};
 use crate::protocol::{ErrorObject, Message, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
 use crate::router::route::OwnTool;
-use crate::router::{Abilities, Client, Identity, Mailbox, Named, Router};
+use crate::router::{Abilities, Client, Identity, Mailbox, Named, Router, Sender, Via};
 use crate::upstream::Starter;
 
 impl Router {
@@ -37,7 +37,8 @@ impl Router {
 
     /// A mailbox for one modern request, with the level of log lines that it wants.
     pub(crate) fn modern_leg(&self, level: Option<&str>) -> Arc<Mailbox> {
-        Mailbox::of_modern(self.limits(), self.0.queues.account(), level)
+        let sender = Sender { name: None, via: Via::Http };
+        Mailbox::of_modern(self.limits(), self.0.queues.account(), level, sender)
     }
 
     /// Gives the host tools of its own.

@@ -73,7 +73,7 @@ fn connection() -> (Arc<Connection>, MemoryWire, transport::Wire) {
     let (memory, _messages, wire) = MemoryWire::pair();
     let parts = Parts {
         server: "it".into(),
-        announcer: Announcer::new("it", Default::default()),
+        announcer: Announcer::new("it", Default::default(), Default::default()),
         link: Link::Memory(memory.clone()),
         relay: Relay { lease: 1, sender: world.relay },
         binding: Arc::default(),

@@ -144,7 +144,7 @@ pub(super) fn settings(target: Target, era: config::Era) -> Settings {
     let delay = Duration::from_millis(10);
     Settings {
         server: "it".into(),
-        announcer: Announcer::new("it", Default::default()),
+        announcer: Announcer::new("it", Default::default(), Default::default()),
         scrubber: Arc::default(),
         target,
         profile: Profile::EMPTY,

@@ -18,13 +18,13 @@ use serde_json::Value;
 use crate::reload::program::{Daemon, mcp_host};
 
 /// A daemon over these servers, with its own home.
-fn daemon(home: &Path, config: &Value) -> Daemon {
+pub(crate) fn daemon(home: &Path, config: &Value) -> Daemon {
     std::fs::write(home.join("mcp.json"), config.to_string()).unwrap();
     Daemon::start(mcp_host(home, &["serve", "--config", "mcp.json", "--listen", "127.0.0.1:0"]))
 }
 
 /// Returns the output of a command, and its exit code.
-fn run(home: &Path, args: &[&str]) -> String {
+pub(crate) fn run(home: &Path, args: &[&str]) -> String {
     let output = mcp_host(home, args).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("exit {}\n{}{}", output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
@@ -37,7 +37,7 @@ fn status(home: &Path) -> Value {
 }
 
 /// Removes what differs from run to run: times, processes, and the widths of columns.
-fn steady(text: &str) -> String {
+pub(crate) fn steady(text: &str) -> String {
     let line = |line: &str| {
         let mut words: Vec<String> = Vec::new();
         for word in line.split_whitespace() {

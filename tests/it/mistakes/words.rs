@@ -150,10 +150,10 @@ pub(super) const TABLE: &[Mistake] = &[
     },
     Mistake {
         name: "logs",
-        says: &["`logs`", "mcp-host serve -v", "mcp-host status"],
+        says: &["`log`", "mcp-host serve -v", "mcp-host logs"],
         never: &["logout", "login", "subcommand"],
         act: |scene| {
-            scene.types("mcp-host logs");
+            scene.types("mcp-host log");
         },
     },
     Mistake {

@@ -3,7 +3,7 @@
 use mcp_host::admin::{self, OpenAsks};
 use mcp_host::{Decided, OpenAsk, pins};
 
-use super::status::{DaemonQuery, failed};
+use super::asked::{DaemonQuery, failed};
 use crate::args::{Asks, Common};
 use crate::output::Output;
 use crate::report::{Exit, Failure};

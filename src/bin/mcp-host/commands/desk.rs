@@ -10,7 +10,7 @@ use mcp_host::{Host, Raw};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::status::{self, DaemonQuery};
+use super::asked::{self, DaemonQuery};
 use crate::args::Common;
 use crate::nearest::{nearest, question};
 use crate::output::Output;
@@ -190,7 +190,7 @@ impl Desk {
             At::Daemon(listen) => listen,
             At::Here(_) => None,
         };
-        status::failed(&DaemonQuery { command: &self.command, listen, again: &self.again }, error)
+        asked::failed(&DaemonQuery { command: &self.command, listen, again: &self.again }, error)
     }
 }
 

@@ -36,7 +36,7 @@ struct Done {
 const PASTED: u64 = 16 * 1024;
 
 pub(super) async fn run(args: &Login, common: &Common, output: &Output) -> Result<Exit, Failure> {
-    let desk = open(args, common, output).await?;
+    let desk = Box::pin(open(args, common, output)).await?;
     let kept = sign_in(args, &desk, output).await;
     let told = kept.and_then(|kept| signed_in(args, &kept, &desk, output));
     desk.close().await;

@@ -1,20 +1,24 @@
 //! The commands, one file each.
 
 mod approve;
+mod asked;
 mod asks;
 mod auth;
 mod call;
 mod callers;
+mod calls;
 mod check;
 mod connect;
 mod daemon;
 mod desk;
 mod device;
+mod feed;
 mod key;
 mod list;
 mod lock;
 mod login;
 mod logout;
+mod logs;
 mod needs;
 mod policy;
 mod prompt;
@@ -72,6 +76,8 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
         Command::Status(args) => status::run(&args, common, output).await,
         Command::Login(args) => Box::pin(login::run(&args, common, output)).await,
         Command::Logout(args) => Box::pin(logout::run(&args, common, output)).await,
+        Command::Logs(args) => Box::pin(logs::run(&args, common, output)).await,
+        Command::Calls(args) => Box::pin(calls::run(&args, common, output)).await,
         Command::Asks(args) => asks::run(&args, common, output).await,
         Command::Auth(args) => Box::pin(auth::run(&args, common, output)).await,
         Command::Token(args) => token::run(&args, common, output),

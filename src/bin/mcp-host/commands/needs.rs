@@ -2,7 +2,7 @@
 
 use mcp_host::admin::{self, AskError, Need, Needed};
 
-use super::status::{DaemonQuery, failed};
+use super::asked::{DaemonQuery, failed};
 use crate::args::{Check, Common};
 use crate::nearest::question;
 use crate::output::Output;

@@ -2,16 +2,15 @@
 
 mod answer;
 mod one;
-
-use std::net::SocketAddr;
+mod watch;
 
 use mcp_host::Raw;
-use mcp_host::admin::{self, AskError};
+use mcp_host::admin;
 
 use self::answer::{AtRate, Cache, Client, Config, DaemonStatus, Limit, Row};
+use super::asked::{DaemonQuery, failed};
 use super::callers::word;
 use crate::args::{Common, Status};
-use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::paint::Tone;
 use crate::report::{Exit, Failure};
@@ -25,6 +24,9 @@ pub(crate) async fn run(args: &Status, common: &Common, output: &Output) -> Resu
         let said = admin::forget(listen.map(|listen| listen.port()), name).await;
         return one::forgot(name, said.map_err(|error| failed(&asked, &error))?, output);
     }
+    if args.watch {
+        return watch::run(&asked, output).await;
+    }
     let said = admin::ask::<Raw>(listen.map(|listen| listen.port())).await;
     let line = said.map_err(|error| failed(&asked, &error))?;
     if let Some(name) = &args.server {
@@ -34,7 +36,13 @@ pub(crate) async fn run(args: &Status, common: &Common, output: &Output) -> Resu
         output.line(&text::json(line.as_str()))?;
         return Ok(Exit::Ok);
     }
-    let answer = DaemonStatus::read(line.as_str())?;
+    output.lines(page(line.as_str(), output)?)?;
+    Ok(Exit::Ok)
+}
+
+/// Formats a daemon's status.
+fn page(line: &str, output: &Output) -> Result<Vec<String>, Failure> {
+    let answer = DaemonStatus::read(line)?;
     let mut lines = config(&answer.config);
     let mut servers = Table::new(&SERVERS);
     answer.servers.iter().for_each(|row| servers.row(cells(row)));
@@ -44,45 +52,7 @@ pub(crate) async fn run(args: &Status, common: &Common, output: &Output) -> Resu
     lines.extend(limits(&answer.limits));
     lines.extend(limited(&answer.limited));
     lines.extend(answer.cache.as_ref().map(cache));
-    output.lines(lines)?;
-    Ok(Exit::Ok)
-}
-
-/// A command that asked a daemon something. If that fails, the suggested commands are made from this.
-pub(super) struct DaemonQuery<'a> {
-    /// The whole command.
-    pub(super) command: &'a str,
-    pub(super) listen: Option<SocketAddr>,
-    /// The options that make a suggested command use the same config.
-    pub(super) again: &'a str,
-}
-
-pub(super) fn failed(asked: &DaemonQuery<'_>, error: &AskError) -> Failure {
-    let DaemonQuery { command, listen, again } = asked;
-    let flag = listen.map(|listen| format!(" --listen {listen}")).unwrap_or_default();
-    let help = match error {
-        AskError::Strange(_) => {
-            let failure = Failure::new(Exit::Failed, error.to_string());
-            return failure.help("it may be an older one: stop it, and start this one");
-        }
-        AskError::NotRunning { .. } => format!("mcp-host serve{flag}{again}"),
-        AskError::Several { listen } => {
-            let first = listen.first().map_or("ADDR:PORT", String::as_str);
-            format!("{command} --listen {first}{again}")
-        }
-        AskError::Silent { .. } => format!("it may be busy: {command}{flag}{again} asks once more"),
-        _ => "mcp-host tools, call and check work without a daemon".to_owned(),
-    };
-    Failure::new(Exit::Unreachable, error.to_string()).help(help)
-}
-
-/// Returns the failure for a server that the daemon does not have.
-fn unknown(name: &str, names: &[&str]) -> Failure {
-    let help = question(&nearest(name, names.iter().copied())).unwrap_or_else(|| match names {
-        [] => "the running mcp-host has no servers".to_owned(),
-        _ => format!("the running mcp-host has: {}", names.join(", ")),
-    });
-    Failure::new(Exit::Usage, format!("no server is called `{name}`")).help(help)
+    Ok(lines)
 }
 
 /// Describes where the daemon's config differs from the files.

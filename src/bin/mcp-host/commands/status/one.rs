@@ -4,7 +4,8 @@ use mcp_host::admin::{AsksForgotten, Refused};
 use serde_json::Value;
 
 use super::answer::{DaemonStatus, Row, ServerInfo};
-use super::{quoted, unknown};
+use super::quoted;
+use crate::commands::asked::unknown;
 use crate::output::Output;
 use crate::paint::{Paint, Tone};
 use crate::report::{Exit, Failure};

@@ -1,0 +1,483 @@
+//! The feed: a stream of what happens, for one process of the user, as lines of JSON.
+//!
+//! In: a [`FeedRequest`]. Out: `hello`, then the past that was asked for and a `snapshot`, then events as they happen
+//! (`record`); or, for a feed that resumes, the events since then. **Invariant:** a feed that reads slowly keeps nothing for
+//! itself. When the events that it has not read are dropped, it gets a `gap` and a new snapshot.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::task::yield_now;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
+
+use super::replies;
+use super::{Part, Refused};
+use crate::manager::ServerStatus;
+use crate::record::{Event, Read, Running, Wanted, Watcher, unix_ms};
+use crate::router::{OpenAsk, Router};
+
+/// How the request begins.
+#[cfg(unix)]
+pub(super) const FEED: &[u8] = br#"{"feed""#;
+/// The version of the form of events.
+const VERSION: u32 = 1;
+/// How often a feed that is open gets a sign of life.
+const BEAT: Duration = Duration::from_secs(15);
+/// How often servers are looked at for changes.
+const SECOND: Duration = Duration::from_secs(1);
+/// How long events are collected before they are written.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How many events are taken at once. The lines among them are searched for secrets.
+const BATCH: usize = 64;
+/// The most calls, and the most lines, of the past.
+const PAST: usize = 10_000;
+/// Members that are ages: they differ each time, and change nothing.
+const AGES: [&str; 2] = ["sinceMs", "lastErrorMs"];
+
+/// A request for the feed.
+///
+/// ```
+/// use mcp_host::admin::{FeedRequest, Part};
+///
+/// let request = FeedRequest::default().parts([Part::Calls, Part::Lines]).server("github");
+/// assert_eq!(serde_json::to_string(&request)?, r#"{"parts":["calls","lines"],"server":"github"}"#);
+/// # Ok::<_, serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct FeedRequest {
+    /// Resumes after the event with this number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<u64>,
+    /// What the feed is about; everything if this is `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parts: Option<Vec<Part>>,
+    /// Only this server: its name in the config, or its alias.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// How many of the last calls and lines come before the snapshot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub past: Option<usize>,
+    /// How much of arguments is told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Arguments>,
+}
+
+/// How much a feed tells of the arguments of calls.
+///
+/// ```
+/// let arguments: mcp_host::admin::Arguments = serde_json::from_str(r#""none""#)?;
+/// assert_eq!(arguments, mcp_host::admin::Arguments::None);
+/// # Ok::<_, serde_json::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Arguments {
+    /// Nothing.
+    None,
+}
+
+impl FeedRequest {
+    /// Resumes after the event with this number.
+    #[must_use]
+    pub fn from(self, seq: u64) -> Self {
+        Self { from: Some(seq), ..self }
+    }
+
+    /// Limits the feed to these parts.
+    #[must_use]
+    pub fn parts(self, parts: impl Into<Vec<Part>>) -> Self {
+        Self { parts: Some(parts.into()), ..self }
+    }
+
+    /// Limits the feed to one server.
+    #[must_use]
+    pub fn server(self, server: impl Into<String>) -> Self {
+        Self { server: Some(server.into()), ..self }
+    }
+
+    /// Begins with this many of the last calls, and of the last lines.
+    #[must_use]
+    pub fn past(self, most: usize) -> Self {
+        Self { past: Some(most), ..self }
+    }
+}
+
+/// The line of a request.
+#[derive(Serialize, Deserialize)]
+struct Line<T> {
+    feed: T,
+}
+
+/// Writes a request as a line.
+pub(super) fn line(request: &FeedRequest) -> String {
+    replies::line(&Line { feed: request })
+}
+
+/// What a daemon says of itself.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Hello<'a> {
+    pub(super) version: &'static str,
+    pub(super) pid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) listen: Option<SocketAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) url: Option<String>,
+    pub(super) started_at: u64,
+    pub(super) boot: &'a str,
+}
+
+/// An event that only one feed gets.
+#[derive(Serialize)]
+struct Own<T> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    seq: u64,
+    at: u64,
+    #[serde(flatten)]
+    members: T,
+}
+
+#[derive(Serialize)]
+struct Greeting<'a> {
+    v: u32,
+    #[serde(flatten)]
+    hello: &'a Hello<'a>,
+}
+
+/// Everything as it is now.
+#[derive(Serialize)]
+struct Snapshot {
+    config: crate::manager::ConfigStatus,
+    servers: Vec<Map<String, Value>>,
+    running: Vec<Running>,
+    approvals: Vec<Approval>,
+    asks: Vec<Ask>,
+    logins: Vec<String>,
+    totals: Totals,
+}
+
+/// What a server lists that is not approved.
+#[derive(Serialize)]
+struct Approval {
+    server: String,
+    changed: Vec<String>,
+    withheld: usize,
+}
+
+/// A call that waits for a person's permission, without its arguments.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Ask {
+    id: u64,
+    rule: String,
+    server: String,
+    name: String,
+    method: String,
+    principal: String,
+    client: Option<String>,
+    waits_secs: u64,
+    person_only: bool,
+}
+
+impl From<OpenAsk> for Ask {
+    fn from(ask: OpenAsk) -> Self {
+        let OpenAsk { id, rule, server, name, method, principal, client, waits_secs, person_only, .. } = ask;
+        Self { id, rule, server, name, method, principal, client, waits_secs, person_only }
+    }
+}
+
+/// How many requests have ended since the start.
+#[derive(Serialize)]
+struct Totals {
+    results: u64,
+    errors: u64,
+    failures: u64,
+    cancelled: u64,
+}
+
+#[derive(Serialize)]
+struct Servers {
+    changed: Vec<Map<String, Value>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gone: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Gap {
+    missed: u64,
+}
+
+#[derive(Serialize)]
+struct Beat {}
+
+/// Serves a feed until its reader is gone.
+///
+/// # Errors
+/// When the connection fails.
+pub(super) async fn serve(
+    router: &Router,
+    hello: &Hello<'_>,
+    request: &[u8],
+    mut input: impl AsyncRead + Unpin,
+    mut output: impl AsyncWrite + Unpin,
+) -> io::Result<()> {
+    let feed = match Feed::open(router, request) {
+        Ok(feed) => feed,
+        Err(refused) => {
+            output.write_all(replies::line(&refused).as_bytes()).await?;
+            return output.write_all(b"\n").await;
+        }
+    };
+    let gone = async {
+        let mut piece = [0; 64];
+        while input.read(&mut piece).await? > 0 {}
+        Ok(())
+    };
+    tokio::select! {
+        gone = gone => gone,
+        ended = feed.run(hello, &mut output) => ended,
+    }
+}
+
+/// One open feed.
+struct Feed<'a> {
+    router: &'a Router,
+    wanted: Wanted,
+    from: Option<u64>,
+    /// What has happened before, until it is written; then comes the snapshot.
+    past: Option<VecDeque<Event>>,
+    watcher: Watcher,
+    /// The number of the last event that was written.
+    seq: u64,
+    /// The servers as the feed knows them.
+    known: BTreeMap<String, Map<String, Value>>,
+    /// The names of servers in the config whose aliases are other ones, by alias.
+    names: BTreeMap<String, String>,
+    out: Vec<u8>,
+}
+
+impl<'a> Feed<'a> {
+    fn open(router: &'a Router, request: &[u8]) -> Result<Self, Refused> {
+        let Line { feed: request } = serde_json::from_slice::<Line<FeedRequest>>(request)
+            .map_err(|error| Refused::because(format!("not a request for a feed: {error}")))?;
+        let servers = router.manager().servers();
+        let server = request.server.as_ref().map(|wanted| {
+            let named =
+                servers.iter().find(|server| server.config.name == *wanted || server.config.alias.as_str() == wanted);
+            let unknown = || {
+                let names: Vec<&str> = servers.iter().map(|server| server.config.name.as_str()).collect();
+                Refused::unknown(format!("no server is called `{wanted}`; there are: {}", names.join(", ")))
+            };
+            let config = named.map(|server| &server.config).ok_or_else(unknown)?;
+            Ok::<_, Refused>((config.name.clone(), config.alias.to_string()))
+        });
+        let wanted = Wanted { parts: request.parts, server: server.transpose()? };
+        let busy = || Refused::because("busy: too many feeds are open");
+        let watcher = router.manager().record().watch().ok_or_else(busy)?;
+        // What happens while the past is written comes after it.
+        let (seq, past) = watcher.past(request.past.unwrap_or(0).min(PAST), &wanted);
+        Ok(Self {
+            router,
+            from: request.from,
+            past: request.from.is_none().then_some(past),
+            wanted,
+            watcher,
+            seq,
+            known: BTreeMap::new(),
+            names: BTreeMap::new(),
+            out: Vec::new(),
+        })
+    }
+
+    async fn run(mut self, hello: &Hello<'_>, output: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        self.begin(hello);
+        let mut second = ticks(SECOND);
+        let mut beat = ticks(BEAT);
+        loop {
+            if !self.out.is_empty() {
+                output.write_all(&self.out).await?;
+                self.out.clear();
+                self.out.shrink_to(64 * 1024);
+                yield_now().await;
+            }
+            if self.fill() {
+                continue;
+            }
+            tokio::select! {
+                () = self.watcher.changed(self.seq) => sleep(PAUSE).await,
+                _ = second.tick() => self.look(),
+                _ = beat.tick() => self.own("beat", Beat {}),
+            }
+        }
+    }
+
+    fn begin(&mut self, hello: &Hello<'_>) {
+        let resumed = self.from.filter(|from| matches!(self.watcher.after(*from, 1), Read::Events(_)));
+        self.seq = resumed.unwrap_or(self.seq);
+        self.own("hello", Greeting { v: VERSION, hello });
+        if let (None, Some(from)) = (resumed, self.from) {
+            self.missed(self.seq.saturating_sub(from));
+        }
+    }
+
+    /// Writes an event of this feed alone. It has the number of the last event before it.
+    fn own(&mut self, kind: &'static str, members: impl Serialize) {
+        let own = Own { kind, seq: self.seq, at: unix_ms(SystemTime::now()), members };
+        // Writing to a vector never fails, and every key is a string.
+        let _ = serde_json::to_writer(&mut self.out, &own);
+        self.out.push(b'\n');
+    }
+
+    /// Tells that events are dropped, and begins anew.
+    fn missed(&mut self, missed: u64) {
+        self.own("gap", Gap { missed });
+        self.seq = self.watcher.now().0;
+        self.snapshot();
+    }
+
+    /// Writes the next events. Returns false if there are none.
+    fn fill(&mut self) -> bool {
+        if let Some(past) = &mut self.past {
+            let events: Vec<Event> = past.drain(..past.len().min(BATCH)).collect();
+            if events.is_empty() {
+                self.past = None;
+                self.snapshot();
+            }
+            self.write(&events);
+            return true;
+        }
+        match self.watcher.after(self.seq, BATCH) {
+            Read::Missed(missed) => {
+                self.missed(missed);
+                true
+            }
+            Read::Events(events) => {
+                let Some(last) = events.last() else { return false };
+                self.seq = last.seq;
+                self.write(&events);
+                true
+            }
+        }
+    }
+
+    fn write(&mut self, events: &[Event]) {
+        self.name_servers();
+        for event in events {
+            event.write(&mut self.out, &self.wanted, |alias| named(&self.names, alias));
+        }
+    }
+
+    /// Looks what is new once a second.
+    fn look(&mut self) {
+        if self.wanted.has(Part::Calls) {
+            self.watcher.settle(SystemTime::now());
+        }
+        if !self.wanted.has(Part::Servers) {
+            return;
+        }
+        let now = self.servers();
+        let differing = |(name, new): (&String, &Map<String, Value>)| {
+            let Some(old) = self.known.get(name) else { return Some(new.clone()) };
+            let is_new = |key: &str, value: &Value| old.get(key) != Some(value);
+            let mut changed: Map<String, Value> = new
+                .iter()
+                .filter(|(key, value)| is_new(key, value))
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect();
+            // A member that is absent now is told as null.
+            changed.extend(old.keys().filter(|key| !new.contains_key(*key)).map(|key| (key.clone(), Value::Null)));
+            if changed.keys().all(|key| AGES.contains(&key.as_str())) {
+                return None;
+            }
+            changed.insert("name".to_owned(), name.as_str().into());
+            Some(changed)
+        };
+        let changed: Vec<_> = now.iter().filter_map(differing).collect();
+        let gone: Vec<String> = self.known.keys().filter(|name| !now.contains_key(*name)).cloned().collect();
+        if !changed.is_empty() || !gone.is_empty() {
+            self.own("servers", Servers { changed, gone });
+            self.known = now;
+        }
+    }
+
+    fn snapshot(&mut self) {
+        let (_, running) = self.watcher.now();
+        self.name_servers();
+        let manager = self.router.manager();
+        self.known = self.servers();
+        let status: Vec<ServerStatus> = manager.status();
+        let is_of = |name: &str| self.wanted.server.as_ref().is_none_or(|(wanted, _)| wanted == name);
+        let has = |part: Part| self.wanted.has(part);
+        let of = status.iter().filter(|server| is_of(&server.name));
+        let approvals = of.clone().filter(|server| has(Part::Approvals) && !server.changed.is_empty());
+        let unauthorized = of.clone().filter(|server| server.state == crate::upstream::StateName::Unauthorized);
+        let [results, errors, failures, cancelled] = self.router.observer().counts();
+        let running = running
+            .iter()
+            .filter(|call| self.wanted.is_of(call.server()))
+            .map(|call| call.running(|alias| named(&self.names, alias)));
+        let snapshot = Snapshot {
+            config: manager.config_status().borrow().clone(),
+            servers: of
+                .filter(|_| has(Part::Servers))
+                .filter_map(|server| self.known.get(&server.name).cloned())
+                .collect(),
+            running: running.filter(|_| has(Part::Calls)).collect(),
+            approvals: approvals
+                .map(|server| Approval {
+                    server: server.name.clone(),
+                    changed: server.changed.clone(),
+                    withheld: server.withheld,
+                })
+                .collect(),
+            asks: match has(Part::Asks) {
+                true => self.router.clients().asks().list().into_iter().map(Ask::from).collect(),
+                false => Vec::new(),
+            },
+            logins: unauthorized.map(|server| server.name.clone()).collect(),
+            totals: Totals { results, errors, failures, cancelled },
+        };
+        self.own("snapshot", snapshot);
+    }
+
+    /// Returns the servers by name, as `status` tells them.
+    fn servers(&self) -> BTreeMap<String, Map<String, Value>> {
+        if !self.wanted.has(Part::Servers) {
+            return BTreeMap::new();
+        }
+        let is_of = |name: &str| self.wanted.server.as_ref().is_none_or(|(wanted, _)| wanted == name);
+        let status = self.router.manager().status();
+        let of = status.into_iter().filter(|server| is_of(&server.name));
+        of.filter_map(|server| match serde_json::to_value(&server) {
+            Ok(Value::Object(members)) => Some((server.name, members)),
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// Notes which servers have other names than aliases.
+    fn name_servers(&mut self) {
+        let servers = self.router.manager().servers();
+        let other = servers.iter().filter(|server| server.config.name != server.config.alias.as_str());
+        self.names = other.map(|server| (server.config.alias.to_string(), server.config.name.clone())).collect();
+    }
+}
+
+fn named(names: &BTreeMap<String, String>, alias: &str) -> String {
+    names.get(alias).map_or(alias, String::as_str).to_owned()
+}
+
+fn ticks(period: Duration) -> Interval {
+    let mut ticks = interval_at(Instant::now() + period, period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}

@@ -1,0 +1,85 @@
+//! What the manager tells listeners and the record of the last minutes (`record`): changes of states, of the config, and
+//! of definitions.
+
+use std::time::SystemTime;
+
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::broadcast;
+
+use super::{DefinitionNews, Manager, Reload, StateChange};
+use crate::record::{Change, Level, Part, Record, Said, Source};
+use crate::transport::Spoken;
+
+impl Manager {
+    /// Returns the record of what happened lately.
+    pub(crate) fn record(&self) -> &Record {
+        self.0.spoken.record()
+    }
+
+    /// Lets the record keep as much as the limits say now.
+    pub(super) fn follow_limits(&self) {
+        let limits = self.limits();
+        self.record().limit(limits.calls, limits.lines);
+    }
+
+    /// Subscribes to changes of states, from now on.
+    pub(crate) fn events(&self) -> broadcast::Receiver<StateChange> {
+        self.0.events.subscribe()
+    }
+
+    /// Subscribes to what servers tell users, from now on.
+    pub(crate) fn spoken(&self) -> broadcast::Receiver<Spoken> {
+        self.0.spoken.subscribe()
+    }
+
+    /// Tells a change of a state.
+    pub(super) fn emit(&self, change: StateChange) {
+        let (from, to, cause) = (change.from.as_str(), change.to.as_str(), change.cause.as_deref());
+        self.record().changed(&Change { server: &change.server, from, to, cause }, change.at);
+        // There may be no listener.
+        let _ = self.0.events.send(change);
+    }
+
+    /// Remembers a reload, and forgets the lines of servers that are gone.
+    pub(super) fn remember_reload(&self, done: &Reload) {
+        done.removed.iter().for_each(|server| self.record().forget(server));
+        self.happened(Part::Config, &json!({ "reloaded": true, "changes": done }));
+        let parts = [("new", &done.added), ("changed", &done.changed), ("gone", &done.removed)];
+        let said: Vec<String> = parts
+            .into_iter()
+            .filter(|(_, servers)| !servers.is_empty())
+            .map(|(word, servers)| format!("{word}: {}", servers.join(", ")))
+            .collect();
+        let said = if said.is_empty() { "no server has changed".to_owned() } else { said.join("; ") };
+        self.say(Level::Info, &format!("config reloaded: {said}"));
+    }
+
+    /// Remembers that the files were not taken.
+    pub(super) fn remember_refusal(&self, problems: &[String]) {
+        self.happened(Part::Config, &json!({ "reloaded": false, "problems": problems }));
+        problems.iter().for_each(|problem| self.say(Level::Warning, &format!("config not reloaded: {problem}")));
+    }
+
+    /// Remembers a definition that was not approved.
+    pub(super) fn remember_definition(&self, news: &DefinitionNews) {
+        let DefinitionNews { server, what, name, withheld, .. } = news;
+        let shown = json!({ "server": server, "what": what, "name": name, "withheld": withheld });
+        self.happened(Part::Approvals, &shown);
+    }
+
+    fn happened(&self, part: Part, members: &impl Serialize) {
+        if self.record().is_on() {
+            // It has no keys but strings.
+            let text = serde_json::to_string(members).unwrap_or_default();
+            self.record().happened(part, &text, SystemTime::now());
+        }
+    }
+
+    /// Keeps a line of the host itself.
+    fn say(&self, level: Level, text: &str) {
+        let text = text.as_bytes().into();
+        let said = Said { server: None, source: Source::Host, level, text: &text, scrubber: None };
+        self.record().line(&said, SystemTime::now());
+    }
+}

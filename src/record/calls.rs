@@ -1,0 +1,316 @@
+//! The last calls: who called what, when, and how it ended. Never with what.
+//!
+//! **Invariant:** one allocation keeps a call, and its end is written into it. A call that runs longer than its place in
+//! the ring lasts is kept until it ends. Of more than [`BUSY`] calls that begin in one second the rest have no events:
+//! they are counted by server, and one event tells the counts.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::answered::Kind;
+use crate::observe::{At, Begun, End, Ended, Subject};
+use crate::protocol::Method;
+use crate::redact::without_query;
+
+/// How many calls that begin in one second have events.
+const BUSY: u32 = 50;
+/// How many bytes of a name are shown.
+const NAME: usize = 1024;
+/// How many calls are kept unless a limit is set.
+const USUAL: usize = 1000;
+
+/// One call.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// Its number, from 1.
+    id: u64,
+    /// Milliseconds since 1970.
+    at: u64,
+    method: Method,
+    client: Option<Arc<str>>,
+    door: Option<&'static str>,
+    via: Option<&'static str>,
+    bytes_in: usize,
+    /// Has its server and target once it is routed.
+    subject: Arc<Subject>,
+    /// Whether it has events of its own.
+    pub(super) has_events: bool,
+    end: OnceLock<Ending>,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+struct Ending {
+    took: Duration,
+    outcome: End,
+    kind: Option<Kind>,
+    rule: Option<Arc<str>>,
+    bytes_out: usize,
+    is_cached: bool,
+}
+
+/// A call as JSON.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    #[serde(rename = "type")]
+    kind_of_event: &'static str,
+    seq: u64,
+    at: u64,
+    id: u64,
+    phase: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<String>,
+    method: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    door: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    via: Option<&'static str>,
+    bytes_in: usize,
+    #[serde(flatten)]
+    end: Option<ShownEnd<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownEnd<'a> {
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<&'a str>,
+    ms: f64,
+    bytes_out: usize,
+    #[serde(skip_serializing_if = "is_false")]
+    cached: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+/// A call that has not ended.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Running {
+    id: u64,
+    /// When it began, in milliseconds since 1970.
+    at: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<String>,
+    method: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<String>,
+}
+
+impl Call {
+    /// Notes how it ended.
+    pub(super) fn end(&self, ended: &Ended<'_>) {
+        let _ = self.end.set(Ending {
+            took: ended.took,
+            outcome: ended.end,
+            kind: ended.kind,
+            rule: ended.judged.and_then(|judged| judged.rule.clone()),
+            bytes_out: ended.bytes_out,
+            is_cached: ended.cached,
+        });
+    }
+
+    /// Returns when it ended; if it has not, when it began.
+    pub(super) fn ended_at(&self) -> u64 {
+        let took = self.end.get().map_or(0, |end| u64::try_from(end.took.as_millis()).unwrap_or(u64::MAX));
+        self.at.saturating_add(took)
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.end.get().is_some()
+    }
+
+    /// Returns the alias of the server that it went to.
+    pub(crate) fn server(&self) -> Option<&str> {
+        self.subject.at().map(|at| &*at.server)
+    }
+
+    fn has_failed(&self) -> bool {
+        self.end.get().is_some_and(|end| matches!(end.outcome, End::ToolError | End::Error | End::HostError))
+    }
+
+    /// Returns the server's own name for what was called, without secrets and without the query of a URI.
+    fn target(&self) -> Option<String> {
+        let At { target, scrubber, .. } = self.subject.at()?;
+        let shown = scrubber.without_known(&without_query(target)).into_owned();
+        Some(shown.char_indices().take_while(|(at, _)| *at < NAME).map(|(_, c)| c).collect())
+    }
+
+    /// Writes the event of its beginning or its end as JSON. `server` is the server's name in the config.
+    pub(super) fn write(&self, out: &mut Vec<u8>, seq: u64, phase: &'static str, server: Option<&str>) {
+        let end = self.end.get().filter(|_| phase == END);
+        let shown = Shown {
+            kind_of_event: "call",
+            seq,
+            at: if phase == END { self.ended_at() } else { self.at },
+            id: self.id,
+            phase,
+            server,
+            tool: self.target(),
+            method: self.method(),
+            client: self.client.as_deref(),
+            door: self.door,
+            via: self.via,
+            bytes_in: self.bytes_in,
+            end: end.map(|end| ShownEnd {
+                outcome: end.outcome.word(),
+                kind: end.kind.map(Kind::word),
+                rule: end.rule.as_deref(),
+                ms: milliseconds(end.took),
+                bytes_out: end.bytes_out,
+                cached: end.is_cached,
+            }),
+        };
+        // Writing to a vector never fails, and every key is a string.
+        let _ = serde_json::to_writer(out, &shown);
+    }
+
+    /// Describes it while it runs. `named` gives the name of a server in the config by its alias.
+    pub(crate) fn running(&self, named: impl Fn(&str) -> String) -> Running {
+        Running {
+            id: self.id,
+            at: self.at,
+            server: self.server().map(named),
+            tool: self.target(),
+            method: self.method(),
+            client: self.client.as_deref().map(str::to_owned),
+        }
+    }
+
+    /// Returns its method. That of an extension is a client's text.
+    fn method(&self) -> String {
+        self.method.as_str().chars().take(NAME / 4).collect()
+    }
+}
+
+/// The word for the beginning of a call.
+pub(super) const BEGIN: &str = "begin";
+/// The word for its end.
+pub(super) const END: &str = "end";
+
+/// Returns the time in milliseconds, with tenths.
+fn milliseconds(time: Duration) -> f64 {
+    let tenths = u32::try_from(time.as_micros() / 100).unwrap_or(u32::MAX);
+    f64::from(tenths) / 10.0
+}
+
+/// How many calls of one server had no events.
+#[derive(Debug)]
+pub(super) struct Counted {
+    /// The server's alias; empty for calls that went to no server.
+    pub(super) server: Arc<str>,
+    pub(super) calls: u64,
+    pub(super) failed: u64,
+}
+
+/// The last calls.
+#[derive(Debug)]
+pub(super) struct Calls {
+    most: usize,
+    last: u64,
+    /// The oldest first, with numbers that follow one another.
+    ring: VecDeque<Arc<Call>>,
+    /// Calls that still run, though newer ones have taken their places.
+    long: Vec<Arc<Call>>,
+    /// The current second, and how many calls have begun in it.
+    second: (u64, u32),
+    /// Calls without events that have ended: all, and those that failed, by server.
+    over: BTreeMap<Arc<str>, (u64, u64)>,
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        let (ring, long, over) = Default::default();
+        Self { most: USUAL, last: 0, ring, long, second: (0, 0), over }
+    }
+}
+
+impl Calls {
+    pub(super) fn limit(&mut self, most: usize) {
+        self.most = most;
+        self.make_room(0);
+    }
+
+    /// Drops the oldest calls until there is room for so many more.
+    fn make_room(&mut self, more: usize) {
+        while self.ring.len() + more > self.most {
+            let Some(oldest) = self.ring.pop_front() else { return };
+            if !oldest.has_ended() {
+                self.long.push(oldest);
+            }
+        }
+    }
+
+    pub(super) fn begin(&mut self, call: &Begun<'_>, at: u64) -> Arc<Call> {
+        if self.second.0 != at / 1000 {
+            self.second = (at / 1000, 0);
+        }
+        self.second.1 = self.second.1.saturating_add(1);
+        self.last += 1;
+        let call = Arc::new(Call {
+            id: self.last,
+            at,
+            method: call.method.clone(),
+            client: call.client.clone(),
+            door: call.door,
+            via: call.via,
+            bytes_in: call.params.map_or(0, |params| params.as_bytes().len()),
+            subject: call.subject.clone(),
+            has_events: self.second.1 <= BUSY,
+            end: OnceLock::new(),
+        });
+        self.make_room(1);
+        self.ring.push_back(call.clone());
+        call
+    }
+
+    pub(super) fn end(&mut self, call: &Arc<Call>) {
+        if self.ring.front().is_none_or(|oldest| call.id < oldest.id) {
+            self.long.retain(|long| long.id != call.id);
+        }
+        if !call.has_events {
+            let server = call.subject.at().map_or_else(|| "".into(), |at| at.server.clone());
+            let (calls, failed) = self.over.entry(server).or_default();
+            *calls += 1;
+            *failed += u64::from(call.has_failed());
+        }
+    }
+
+    /// Returns the counts of the calls without events that have ended, once their second is over.
+    pub(super) fn left_out(&mut self, now: u64) -> Option<Arc<[Counted]>> {
+        if self.over.is_empty() || self.second.0 == now / 1000 {
+            return None;
+        }
+        let over = std::mem::take(&mut self.over).into_iter();
+        Some(over.map(|(server, (calls, failed))| Counted { server, calls, failed }).collect())
+    }
+
+    /// Returns the calls that run, the oldest first.
+    pub(super) fn running(&self) -> Vec<Arc<Call>> {
+        self.long.iter().chain(&self.ring).filter(|call| !call.has_ended()).cloned().collect()
+    }
+
+    /// Returns the last calls that have ended, the oldest first.
+    pub(super) fn last(&self, most: usize, of: impl Fn(&Call) -> bool) -> Vec<Arc<Call>> {
+        let ended = self.ring.iter().rev().filter(|call| call.has_ended() && of(call));
+        let mut last: Vec<_> = ended.take(most).cloned().collect();
+        last.reverse();
+        last
+    }
+}

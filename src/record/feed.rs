@@ -1,0 +1,271 @@
+//! The events of feeds, and how one feed reads them.
+//!
+//! **Invariant:** events have numbers without gaps. A feed reads the events after the last one that it read; if these
+//! are dropped already, it learns how many it missed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::calls::{BEGIN, Call, Counted, END};
+use super::lines::Line;
+use super::{EVENTS, Record, unix_ms};
+
+/// What a feed is about.
+///
+/// ```
+/// let part: mcp_host::admin::Part = serde_json::from_str(r#""calls""#)?;
+/// assert_eq!(part, mcp_host::admin::Part::Calls);
+/// # Ok::<_, serde_json::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Part {
+    /// States of servers, and what else changes about them.
+    Servers,
+    /// Calls, as they begin and end.
+    Calls,
+    /// Lines of servers and of the host.
+    Lines,
+    /// Reloads of the config.
+    Config,
+    /// Definitions that differ from what was approved.
+    Approvals,
+    /// Calls that wait for a person's permission.
+    Asks,
+}
+
+/// What happened.
+#[derive(Clone)]
+pub(super) enum What {
+    Begun(Arc<Call>),
+    Ended(Arc<Call>),
+    Counts(Arc<[Counted]>),
+    Line(Arc<Line>),
+    State(Arc<State>),
+    /// An event of another part, as JSON.
+    Other(Part, Arc<str>),
+}
+
+/// A change of a server's state.
+pub(super) struct State {
+    pub(super) server: Arc<str>,
+    pub(super) from: &'static str,
+    pub(super) to: &'static str,
+    pub(super) cause: Option<Arc<str>>,
+}
+
+/// Something that happened, and its number.
+#[derive(Clone)]
+pub(crate) struct Event {
+    pub(crate) seq: u64,
+    at: u64,
+    what: What,
+}
+
+/// The last events.
+#[derive(Default)]
+pub(super) struct Events {
+    /// The number of the newest event.
+    last: u64,
+    ring: VecDeque<Event>,
+}
+
+impl Events {
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    pub(super) fn push(&mut self, at: u64, what: What) {
+        self.last += 1;
+        if self.ring.len() == EVENTS {
+            self.ring.pop_front();
+        }
+        self.ring.push_back(Event { seq: self.last, at, what });
+    }
+
+    /// Returns the number of the event before the oldest one that is kept.
+    fn before(&self) -> u64 {
+        self.last - self.ring.len() as u64
+    }
+}
+
+/// Which events a feed wants.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    /// `None` for all.
+    pub(crate) parts: Option<Vec<Part>>,
+    /// The name of one server in the config, and its alias.
+    pub(crate) server: Option<(String, String)>,
+}
+
+impl Wanted {
+    /// Reports whether it wants events of this part.
+    pub(crate) fn has(&self, part: Part) -> bool {
+        self.parts.as_ref().is_none_or(|parts| parts.contains(&part))
+    }
+
+    /// Reports whether it wants events of this server: its name in the config, or its alias.
+    pub(crate) fn is_of(&self, server: Option<&str>) -> bool {
+        self.server.as_ref().is_none_or(|(name, alias)| server.is_some_and(|server| server == name || server == alias))
+    }
+}
+
+impl Event {
+    fn part(&self) -> Part {
+        match &self.what {
+            What::Begun(_) | What::Ended(_) | What::Counts(_) => Part::Calls,
+            What::Line(_) => Part::Lines,
+            What::State(_) => Part::Servers,
+            What::Other(part, _) => *part,
+        }
+    }
+
+    fn is_wanted(&self, wanted: &Wanted) -> bool {
+        let is_of = || match &self.what {
+            What::Begun(call) | What::Ended(call) => wanted.is_of(call.server()),
+            What::Counts(counts) => counts.iter().any(|counted| wanted.is_of(Some(&counted.server))),
+            What::Line(line) => wanted.is_of(line.server.as_deref()),
+            What::State(state) => wanted.is_of(Some(&state.server)),
+            What::Other(..) => true,
+        };
+        wanted.has(self.part()) && is_of()
+    }
+
+    /// Writes it as a line of JSON, if it is wanted. `named` gives the name of a server in the config by its alias.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, wanted: &Wanted, named: impl Fn(&str) -> String) {
+        if !self.is_wanted(wanted) {
+            return;
+        }
+        let Self { seq, at, what } = self;
+        match what {
+            What::Begun(call) => call.write(out, *seq, BEGIN, call.server().map(named).as_deref()),
+            What::Ended(call) => call.write(out, *seq, END, call.server().map(named).as_deref()),
+            What::Counts(counts) => {
+                let of = counts.iter().filter(|counted| wanted.is_of(Some(&counted.server)));
+                let counts: Vec<_> = of
+                    .map(|Counted { server, calls, failed }| {
+                        serde_json::json!({ "server": named(server), "calls": calls, "failed": failed })
+                    })
+                    .collect();
+                let shown =
+                    serde_json::json!({ "type": "call", "seq": seq, "at": at, "phase": "counts", "counts": counts });
+                let _ = serde_json::to_writer(&mut *out, &shown);
+            }
+            What::Line(line) => line.write(out),
+            What::State(state) => {
+                let State { server, from, to, cause } = &**state;
+                let (kind, cause) = ("server", cause.as_deref());
+                let _ = serde_json::to_writer(&mut *out, &Shown { kind, seq: *seq, at: *at, server, from, to, cause });
+            }
+            What::Other(part, members) => {
+                let word = match part {
+                    Part::Approvals => "approval",
+                    Part::Asks => "ask",
+                    _ => "config",
+                };
+                let text = format!(r#"{{"type":"{word}","seq":{seq},"at":{at},"{word}":{members}}}"#);
+                out.extend_from_slice(text.as_bytes());
+            }
+        }
+        out.push(b'\n');
+    }
+}
+
+/// A change of a server's state as JSON.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    seq: u64,
+    at: u64,
+    server: &'a str,
+    from: &'static str,
+    to: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<&'a str>,
+}
+
+/// What a feed reads.
+pub(crate) enum Read {
+    /// The next events, in order; none if there are none yet.
+    Events(Vec<Event>),
+    /// How many events are dropped already.
+    Missed(u64),
+}
+
+/// One feed. Dropping it makes room for another one.
+pub(crate) struct Watcher(Record);
+
+impl Watcher {
+    pub(super) fn new(record: Record) -> Self {
+        Self(record)
+    }
+
+    /// Returns at most `most` events after the one with that number. A number that no event has yet is from another run.
+    pub(crate) fn after(&self, seq: u64, most: usize) -> Read {
+        let kept = self.0.kept();
+        let events = &kept.events;
+        let before = events.before();
+        if seq < before || seq > events.last {
+            return Read::Missed(before.saturating_sub(seq));
+        }
+        let skipped = usize::try_from(seq - before).unwrap_or(usize::MAX);
+        Read::Events(events.ring.iter().skip(skipped).take(most).cloned().collect())
+    }
+
+    /// Returns the number of the newest event, and the calls that run.
+    pub(crate) fn now(&self) -> (u64, Vec<Arc<Call>>) {
+        let kept = self.0.kept();
+        (kept.events.last, kept.calls.running())
+    }
+
+    /// Returns the last calls and lines, at most `most` of each, as events that this feed would have got, and the number
+    /// of the newest event.
+    pub(crate) fn past(&self, most: usize, wanted: &Wanted) -> (u64, VecDeque<Event>) {
+        let kept = self.0.kept();
+        let mut past = VecDeque::new();
+        if wanted.has(Part::Calls) {
+            let mut calls = kept.calls.last(most, |call| wanted.is_of(call.server()));
+            calls.sort_by_key(|call| call.ended_at());
+            let seq = kept.events.last;
+            past.extend(calls.into_iter().map(|call| Event { seq, at: call.ended_at(), what: What::Ended(call) }));
+        }
+        if wanted.has(Part::Lines) {
+            let lines = kept.lines.last(most, wanted.server.as_ref().map(|(name, _)| &**name));
+            past.extend(lines.into_iter().map(|line| Event { seq: line.seq, at: line.at, what: What::Line(line) }));
+        }
+        (kept.events.last, past)
+    }
+
+    /// Adds an event that counts the calls without events, if there were some in an earlier second.
+    pub(crate) fn settle(&self, now: SystemTime) {
+        self.0.kept().settle(unix_ms(now));
+    }
+
+    /// Waits until there is an event after the one with that number.
+    ///
+    /// # Cancel safety
+    /// Dropping the wait loses nothing.
+    pub(crate) async fn changed(&self, seq: u64) {
+        loop {
+            let news = self.0.0.news.notified();
+            tokio::pin!(news);
+            news.as_mut().enable();
+            if self.0.kept().events.last != seq {
+                return;
+            }
+            news.await;
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.0.0.watchers.fetch_sub(1, Ordering::Relaxed);
+    }
+}

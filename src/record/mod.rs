@@ -1,0 +1,224 @@
+//! What a host remembers of the last minutes: its calls, the lines of its servers, and the events of its feeds.
+//!
+//! In: calls as they begin and end (`observe.rs`), lines, and changes, each with its time. Out: events, read by the
+//! feeds of the status socket. **Invariant:** nothing here waits, and each table has a cap. Arguments and results are never
+//! kept: a call is its names, sizes, times, and outcome. A feed has no queue of its own: it reads the same
+//! [`EVENTS`] as all others, so a feed that reads nothing costs no memory and no call. Start at `Record::line` and
+//! `Record::begin`; `calls.rs` has the calls, `lines.rs` the lines, `feed.rs` the events and how feeds read them.
+
+mod calls;
+mod feed;
+mod lines;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use futures_util::future::BoxFuture;
+use tokio::sync::Notify;
+
+#[cfg_attr(not(feature = "server"), allow(unused_imports, reason = "only the status socket reads it"))]
+pub(crate) use self::calls::Running;
+use self::calls::{Call, Calls};
+pub use self::feed::Part;
+#[cfg_attr(not(feature = "server"), allow(unused_imports, reason = "only the status socket reads it"))]
+pub(crate) use self::feed::{Event, Read, Wanted, Watcher};
+use self::feed::{Events, State, What};
+use self::lines::Lines;
+pub(crate) use self::lines::{Level, Said, Source};
+use crate::answered::Failed;
+use crate::lock::lock;
+use crate::observe::{Begun, Ended, Listener, Pending, is_call};
+use crate::protocol::Method;
+
+/// The most events that are kept for feeds that come back or fall behind.
+const EVENTS: usize = 4096;
+/// The most feeds at once.
+const FEEDS: usize = 16;
+
+/// What a host remembers.
+#[derive(Clone, Default)]
+pub(crate) struct Record(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// Whether somebody can ask for it, so that anything is kept.
+    is_on: AtomicBool,
+    kept: Mutex<Kept>,
+    /// The number of feeds.
+    watchers: AtomicUsize,
+    news: Notify,
+}
+
+#[derive(Default)]
+struct Kept {
+    events: Events,
+    calls: Calls,
+    lines: Lines,
+}
+
+/// One change of a server's state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change<'a> {
+    pub(crate) server: &'a str,
+    pub(crate) from: &'static str,
+    pub(crate) to: &'static str,
+    pub(crate) cause: Option<&'a str>,
+}
+
+impl Record {
+    /// Keeps everything from now on.
+    pub(crate) fn open(&self) {
+        self.0.is_on.store(true, Ordering::Relaxed);
+    }
+
+    /// Reports whether anything is kept.
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Sets how many calls are kept, and how many bytes of lines of each server.
+    pub(crate) fn limit(&self, calls: usize, lines: usize) {
+        let mut kept = self.kept();
+        kept.calls.limit(calls);
+        kept.lines.limit(lines);
+    }
+
+    /// Keeps a line.
+    pub(crate) fn line(&self, said: &Said<'_>, at: SystemTime) {
+        if self.is_on() {
+            self.kept().line(said, unix_ms(at));
+            self.tell();
+        }
+    }
+
+    /// Keeps a change of a server's state, as an event and as a line.
+    pub(crate) fn changed(&self, change: &Change<'_>, at: SystemTime) {
+        if !self.is_on() {
+            return;
+        }
+        let Change { server, from, to, cause } = *change;
+        let (mut kept, at) = (self.kept(), unix_ms(at));
+        let server: Arc<str> = server.into();
+        let cause: Option<Arc<str>> = cause.map(Into::into);
+        let state = State { server: server.clone(), from, to, cause: cause.clone() };
+        kept.events.push(at, What::State(Arc::new(state)));
+        let why = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+        let level = match to {
+            "failed" => Level::Error,
+            "unauthorized" | "reconnecting" => Level::Warning,
+            _ => Level::Info,
+        };
+        let text = format!("{from} -> {to}{why}").into_bytes().into();
+        kept.line(&Said { server: Some(&server), source: Source::State, level, text: &text, scrubber: None }, at);
+        drop(kept);
+        self.tell();
+    }
+
+    /// Keeps an event of another part. `members` are the JSON of what happened.
+    pub(crate) fn happened(&self, part: Part, members: &str, at: SystemTime) {
+        if self.is_on() {
+            self.kept().events.push(unix_ms(at), What::Other(part, members.into()));
+            self.tell();
+        }
+    }
+
+    /// Forgets the lines of a server.
+    pub(crate) fn forget(&self, server: &str) {
+        self.kept().lines.forget(server);
+    }
+
+    /// Begins to watch. Returns `None` if there are [`FEEDS`] already.
+    pub(crate) fn watch(&self) -> Option<Watcher> {
+        let more = |feeds: usize| (feeds < FEEDS).then_some(feeds + 1);
+        let counted = self.0.watchers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        counted.ok().map(|_| Watcher::new(self.clone()))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        lock(&self.0.kept)
+    }
+
+    /// Wakes the feeds, if there are any.
+    fn tell(&self) {
+        if self.0.watchers.load(Ordering::Relaxed) > 0 {
+            self.0.news.notify_waiters();
+        }
+    }
+}
+
+impl Kept {
+    fn line(&mut self, said: &Said<'_>, at: u64) {
+        for line in self.lines.keep(said, at, self.events.last()) {
+            self.events.push(at, What::Line(line));
+        }
+    }
+
+    /// Adds an event that says how many calls had none of their own, if there are any.
+    fn settle(&mut self, at: u64) {
+        if let Some(counts) = self.calls.left_out(at) {
+            self.events.push(at, What::Counts(counts));
+        }
+    }
+}
+
+impl Listener for Record {
+    fn wants(&self, method: &Method) -> bool {
+        self.is_on() && is_call(method)
+    }
+
+    fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed> {
+        let at = unix_ms(call.at);
+        let call = {
+            let mut kept = self.kept();
+            kept.settle(at);
+            let call = kept.calls.begin(call, at);
+            if call.has_events {
+                kept.events.push(at, What::Begun(call.clone()));
+            }
+            call
+        };
+        self.tell();
+        Ok(Box::new(Recorded { call, record: self.clone() }))
+    }
+
+    fn finish(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// One call in flight.
+#[derive(Debug)]
+struct Recorded {
+    call: Arc<Call>,
+    record: Record,
+}
+
+impl Pending for Recorded {
+    fn end(self: Box<Self>, ended: &Ended<'_>) {
+        let Self { call, record } = *self;
+        call.end(ended);
+        {
+            let mut kept = record.kept();
+            kept.calls.end(&call);
+            if call.has_events {
+                kept.events.push(call.ended_at(), What::Ended(call));
+            }
+        }
+        record.tell();
+    }
+}
+
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Record").field("is_on", &self.is_on()).finish_non_exhaustive()
+    }
+}
+
+/// Converts a time to milliseconds since 1970.
+pub(crate) fn unix_ms(at: SystemTime) -> u64 {
+    at.duration_since(UNIX_EPOCH).ok().and_then(|at| u64::try_from(at.as_millis()).ok()).unwrap_or(0)
+}

@@ -1,0 +1,281 @@
+//! What is remembered: calls without arguments, lines, and events that a feed reads once each.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::feed::Wanted;
+use super::*;
+use crate::observe::{Observed, Observer, Subject};
+use crate::protocol::{ErrorObject, Raw};
+use crate::redact::{Learned, Scrubber};
+
+fn second(second: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(second)
+}
+
+fn record() -> (Record, Observer) {
+    let (record, observer) = (Record::default(), Observer::default());
+    record.open();
+    observer.tell(vec![Arc::new(record.clone())]);
+    (record, observer)
+}
+
+/// Begins a call of `tool` of a server.
+fn begin<'a>(observer: &'a Observer, at: SystemTime, server: &str, tool: &str) -> Observed<'a> {
+    let params = Raw::from_value(&json!({ "name": tool, "arguments": { "key": "canary-7731" } }));
+    let subject = Arc::<Subject>::default();
+    subject.is(&server.into(), &tool.into(), &Arc::default());
+    let method = &Method::ToolsCall;
+    let (client, door) = (Some("an agent".into()), Some("http"));
+    let begun = || Begun { principal: "p", client, door, at, method, params: Some(&params), subject, via: None };
+    observer.begin(method, begun).unwrap()
+}
+
+fn answered() -> crate::answered::Answered {
+    Ok(Raw::trusted(r#"{"content":"canary-7731"}"#.into()))
+}
+
+fn say(record: &Record, server: &str, text: &str, at: SystemTime) {
+    let (server, text) = (Arc::<str>::from(server), Arc::<[u8]>::from(text.as_bytes()));
+    let said = Said { server: Some(&server), source: Source::Stderr, level: Level::Info, text: &text, scrubber: None };
+    record.line(&said, at);
+}
+
+/// Returns the events after one as JSON; each holds against the schema.
+fn after(watcher: &Watcher, seq: u64, wanted: &Wanted) -> Vec<Value> {
+    let Read::Events(events) = watcher.after(seq, usize::MAX) else { panic!("events are dropped") };
+    written(events, wanted)
+}
+
+fn written(events: impl IntoIterator<Item = Event>, wanted: &Wanted) -> Vec<Value> {
+    let mut out = Vec::new();
+    events.into_iter().for_each(|event| event.write(&mut out, wanted, str::to_owned));
+    let schema: Value = serde_json::from_str(include_str!("feed.schema.json")).unwrap();
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(!text.contains("canary-7731"), "{text}");
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for event in &events {
+        assert!(
+            schema.is_valid(event),
+            "{event}: {:?}",
+            schema.iter_errors(event).next().map(|error| error.to_string())
+        );
+    }
+    events
+}
+
+fn all() -> Wanted {
+    Wanted::default()
+}
+
+#[test]
+fn a_call_begins_and_ends_in_the_feed() {
+    let (record, observer) = record();
+    let watcher = record.watch().unwrap();
+    begin(&observer, second(7), "git", "push").finish(Some(&answered()));
+    begin(&observer, second(7), "git", "pull").finish(Some(&Err(ErrorObject::new(-1, "no").into())));
+    let mut events = after(&watcher, 0, &all());
+    for event in &mut events {
+        event.as_object_mut().unwrap().remove("ms");
+    }
+    let common = |seq: u64, id: u64, tool: &str, phase: &str| {
+        json!({
+            "type": "call", "seq": seq, "at": 7000, "id": id, "phase": phase, "server": "git", "tool": tool,
+            "method": "tools/call", "client": "an agent", "door": "http", "bytesIn": 49,
+        })
+    };
+    let ended = |mut event: Value, outcome: &str, bytes: u64| {
+        event["outcome"] = outcome.into();
+        event["bytesOut"] = bytes.into();
+        event
+    };
+    let expected = [
+        common(1, 1, "push", "begin"),
+        ended(common(2, 1, "push", "end"), "ok", 25),
+        common(3, 2, "pull", "begin"),
+        ended(common(4, 2, "pull", "end"), "error", 2),
+    ];
+    assert_eq!(events, expected);
+}
+
+#[test]
+fn nothing_is_kept_before_somebody_can_ask() {
+    let (record, observer) = (Record::default(), Observer::default());
+    observer.tell(vec![Arc::new(record.clone())]);
+    begin(&observer, second(1), "git", "push").finish(Some(&answered()));
+    say(&record, "git", "hello", second(1));
+    record.happened(Part::Config, "{}", second(1));
+    assert_eq!(record.watch().unwrap().now().0, 0);
+    assert!(record.watch().unwrap().past(10, &all()).1.is_empty());
+}
+
+#[test]
+fn limit_calls_the_oldest_go_and_running_ones_stay() {
+    let (record, observer) = record();
+    record.limit(2, 1024);
+    let long = begin(&observer, second(1), "git", "long");
+    for number in 0..3 {
+        begin(&observer, second(2), "git", &number.to_string()).finish(Some(&answered()));
+    }
+    let watcher = record.watch().unwrap();
+    let tools =
+        |events: Vec<Value>| events.iter().map(|event| event["tool"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    assert_eq!(tools(written(watcher.past(10, &all()).1, &all())), ["1", "2"]);
+    assert_eq!(watcher.now().1.len(), 1, "it still runs");
+    long.finish(Some(&answered()));
+    assert!(watcher.now().1.is_empty());
+    assert_eq!(tools(written(watcher.past(1, &all()).1, &all())), ["2"]);
+}
+
+#[test]
+fn of_many_calls_in_a_second_most_are_counted() {
+    let (record, observer) = record();
+    for _ in 0..60 {
+        begin(&observer, second(1), "git", "push").finish(Some(&Err(ErrorObject::new(-1, "no").into())));
+    }
+    let watcher = record.watch().unwrap();
+    assert_eq!(after(&watcher, 0, &all()).len(), 100);
+    watcher.settle(second(1));
+    assert_eq!(after(&watcher, 100, &all()), Vec::<Value>::new(), "the second is not over");
+    watcher.settle(second(2));
+    let counts = json!([{ "server": "git", "calls": 10, "failed": 10 }]);
+    let event = json!({ "type": "call", "seq": 101, "at": 2000, "phase": "counts", "counts": counts });
+    assert_eq!(after(&watcher, 100, &all()), [event]);
+    begin(&observer, second(2), "git", "push").finish(Some(&answered()));
+    assert_eq!(after(&watcher, 101, &all()).len(), 2);
+    assert_eq!(watcher.past(1000, &all()).1.len(), 61, "the record has all of them");
+}
+
+#[test]
+fn limit_lines_the_oldest_of_a_server_go() {
+    let (record, _) = record();
+    // Each line of `a` costs 201 bytes.
+    record.limit(10, 5 * 201);
+    for number in 0..10 {
+        say(&record, "a", &format!("{number}{}", " x".repeat(20)), second(1));
+    }
+    say(&record, "b", "one", second(2));
+    let watcher = record.watch().unwrap();
+    let texts = |server: Option<&str>| {
+        let wanted = Wanted { parts: None, server: server.map(|server| (server.to_owned(), server.to_owned())) };
+        let events = written(watcher.past(100, &wanted).1, &wanted);
+        events
+            .iter()
+            .map(|event| event["text"].as_str().unwrap().split(' ').next().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(texts(Some("a")), ["5", "6", "7", "8", "9"]);
+    assert_eq!(texts(None), ["5", "6", "7", "8", "9", "one"]);
+    assert!(record.kept().lines.bytes() <= 5 * 201 + 163);
+    record.forget("a");
+    assert_eq!(texts(None), ["one"]);
+}
+
+#[test]
+fn the_lines_of_all_servers_have_a_cap() {
+    let (record, _) = record();
+    let long = "x".repeat(1024);
+    for server in 0..80 {
+        (0..250).for_each(|_| say(&record, &server.to_string(), &long, second(1)));
+    }
+    let bytes = record.kept().lines.bytes();
+    assert!((12 << 20..=16 << 20).contains(&bytes), "{bytes}");
+}
+
+#[test]
+fn a_flood_of_lines_leaves_the_feed_some_and_says_so() {
+    let (record, _) = record();
+    (0..150).for_each(|number| say(&record, "a", &number.to_string(), second(1)));
+    say(&record, "a", "after", second(2));
+    let watcher = record.watch().unwrap();
+    let events = after(&watcher, 0, &all());
+    assert_eq!(events.len(), 102);
+    let expected = "50 lines are left out here; `mcp-host logs` has the last ones";
+    assert_eq!((&events[100]["source"], &events[100]["text"]), (&json!("host"), &json!(expected)));
+    assert_eq!(events[101]["text"], "after");
+    assert_eq!(watcher.past(1000, &all()).1.len(), 151);
+}
+
+#[test]
+fn a_line_is_shown_plain_cut_and_without_what_is_secret_by_then() {
+    let (record, _) = record();
+    let (learned, mut knows) = (Learned::default(), Scrubber::default());
+    knows.follow(&learned);
+    let (server, knows) = (Arc::<str>::from("a"), Arc::new(knows));
+    for text in ["\u{1b}[31mtr0ub4dor\u{1b}[0m\u{7}\u{1b}]0;x", &"y".repeat(2000)] {
+        let text = Arc::<[u8]>::from(text.as_bytes());
+        let (source, level) = (Source::Log, Level::parse("warning"));
+        record.line(&Said { server: Some(&server), source, level, text: &text, scrubber: Some(&knows) }, second(1));
+    }
+    let mut more = Scrubber::default();
+    more.know("tr0ub4dor");
+    learned.learn(&more);
+    let events = after(&record.watch().unwrap(), 0, &all());
+    assert_eq!((&events[0]["text"], &events[0]["level"]), (&json!(r"***\u{7}\u{1b}]0;x"), &json!("warning")));
+    assert_eq!(events[1]["text"], "y".repeat(1024) + "…");
+}
+
+#[test]
+fn a_feed_that_resumes_loses_and_doubles_nothing() {
+    let (record, observer) = record();
+    let watcher = record.watch().unwrap();
+    let mut seen: Vec<u64> = Vec::new();
+    for round in 0..3000 {
+        say(&record, "a", "line", second(round));
+        begin(&observer, second(round), "git", "push").finish(Some(&answered()));
+        // It reads seldom, a few at a time, and each time as a feed that resumes.
+        if round % 500 == 499 {
+            let again = record.watch().unwrap();
+            while let Read::Events(events) = again.after(seen.last().copied().unwrap_or(0), 7) {
+                if events.is_empty() {
+                    break;
+                }
+                seen.extend(events.iter().map(|event| event.seq));
+            }
+        }
+    }
+    assert_eq!(seen, (1..=9000).collect::<Vec<_>>());
+    assert!(matches!(watcher.after(0, 1), Read::Missed(4904)));
+    assert!(matches!(watcher.after(4904, 1), Read::Events(events) if events[0].seq == 4905));
+    assert!(matches!(watcher.after(9001, 1), Read::Missed(0)), "that was another run");
+}
+
+#[tokio::test]
+async fn a_feed_is_woken_by_each_event_and_there_are_sixteen() {
+    let (record, _) = record();
+    let watchers: Vec<Watcher> = std::iter::from_fn(|| record.watch()).collect();
+    assert_eq!(watchers.len(), FEEDS);
+    let mut changed = Box::pin(watchers[0].changed(0));
+    assert!(futures_util::FutureExt::now_or_never(&mut changed).is_none());
+    record.changed(&Change { server: "a", from: "connected", to: "failed", cause: Some("no") }, second(1));
+    changed.await;
+    let events = after(&watchers[0], 0, &all());
+    let state = json!({ "type": "server", "seq": 1, "at": 1000, "server": "a", "from": "connected", "to": "failed", "cause": "no" });
+    let line = json!({ "type": "line", "seq": 2, "at": 1000, "server": "a", "source": "state", "level": "error", "text": "connected -> failed: no" });
+    assert_eq!(events, [state, line]);
+    drop(watchers);
+    assert!(record.watch().is_some());
+}
+
+#[test]
+fn a_feed_gets_the_parts_and_the_server_that_it_wants() {
+    let (record, observer) = record();
+    say(&record, "a", "of a", second(1));
+    say(&record, "b", "of b", second(1));
+    record.happened(Part::Config, r#"{"reloaded":true}"#, second(1));
+    begin(&observer, second(1), "a-1", "t").finish(None);
+    let kinds = |wanted: &Wanted| {
+        let events = after(&record.watch().unwrap(), 0, wanted);
+        events.iter().map(|event| event["seq"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    let of = |parts: Option<Vec<Part>>, server: bool| Wanted {
+        parts,
+        server: server.then(|| ("a".to_owned(), "a-1".to_owned())),
+    };
+    assert_eq!(kinds(&all()), [1, 2, 3, 4, 5]);
+    assert_eq!(kinds(&of(None, true)), [1, 3, 4, 5]);
+    assert_eq!(kinds(&of(Some(vec![Part::Lines]), true)), [1]);
+    assert_eq!(kinds(&of(Some(vec![Part::Calls, Part::Config]), false)), [3, 4, 5]);
+}
