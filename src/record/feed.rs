@@ -230,6 +230,7 @@ impl Watcher {
         let kept = self.0.kept();
         let mut past = VecDeque::new();
         if wanted.has(Part::Calls) {
+            self.0.look(SystemTime::now());
             let mut calls = kept.calls.last(most, |call| wanted.is_of(call.server()));
             calls.sort_by_key(|call| call.ended_at());
             let seq = kept.events.last;
@@ -242,8 +243,9 @@ impl Watcher {
         (kept.events.last, past)
     }
 
-    /// Adds an event that counts the calls without events, if there were some in an earlier second.
+    /// Adds an event that counts the calls without events, if there were some in an earlier second. Calls go on to be kept.
     pub(crate) fn settle(&self, now: SystemTime) {
+        self.0.look(now);
         self.0.kept().settle(unix_ms(now));
     }
 

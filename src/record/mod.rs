@@ -2,7 +2,8 @@
 //!
 //! In: calls as they begin and end (`observe.rs`), lines, and changes, each with its time. Out: events, read by the
 //! feeds of the status socket. **Invariant:** nothing here waits, and each table has a cap. Arguments and results are never
-//! kept: a call is its names, sizes, times, and outcome. A feed has no queue of its own: it reads the same
+//! kept: a call is its names, sizes, times, and outcome, and it is kept only while somebody looks at calls, and ten
+//! minutes longer. A feed has no queue of its own: it reads the same
 //! [`EVENTS`] as all others, so a feed that reads nothing costs no memory and no call. Start at `Record::line` and
 //! `Record::begin`; `calls.rs` has the calls, `lines.rs` the lines, `feed.rs` the events and how feeds read them.
 
@@ -13,9 +14,9 @@ mod lines;
 mod tests;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
@@ -38,6 +39,9 @@ use crate::protocol::Method;
 const EVENTS: usize = 4096;
 /// The most feeds at once.
 const FEEDS: usize = 16;
+/// How long calls are kept after somebody has last looked at them. To keep all of them, always, would cost each call a
+/// twentieth of its time.
+const LOOKED: Duration = Duration::from_secs(600);
 
 /// What a host remembers.
 #[derive(Clone, Default)]
@@ -50,6 +54,8 @@ struct Inner {
     kept: Mutex<Kept>,
     /// The number of feeds.
     watchers: AtomicUsize,
+    /// Until when calls are kept, in milliseconds since 1970; 0 if they are not.
+    calls_until: AtomicU64,
     news: Notify,
 }
 
@@ -138,6 +144,22 @@ impl Record {
         counted.ok().map(|_| Watcher::new(self.clone()))
     }
 
+    /// Keeps calls for the next [`LOOKED`]: somebody looks at them now.
+    fn look(&self, now: SystemTime) {
+        self.0.calls_until.fetch_max(unix_ms(now + LOOKED), Ordering::Relaxed);
+    }
+
+    /// Reports whether calls are kept.
+    fn keeps_calls(&self) -> bool {
+        let until = self.0.calls_until.load(Ordering::Relaxed);
+        if until > 0 && until <= unix_ms(SystemTime::now()) {
+            // Somebody may look at this moment, and that counts.
+            let _ = self.0.calls_until.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
+            return false;
+        }
+        until > 0
+    }
+
     fn kept(&self) -> MutexGuard<'_, Kept> {
         lock(&self.0.kept)
     }
@@ -167,7 +189,7 @@ impl Kept {
 
 impl Listener for Record {
     fn wants(&self, method: &Method) -> bool {
-        self.is_on() && is_call(method)
+        self.keeps_calls() && is_call(method)
     }
 
     fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed> {

@@ -17,6 +17,7 @@ fn second(second: u64) -> SystemTime {
 fn record() -> (Record, Observer) {
     let (record, observer) = (Record::default(), Observer::default());
     record.open();
+    record.look(SystemTime::now());
     observer.tell(vec![Arc::new(record.clone())]);
     (record, observer)
 }
@@ -109,6 +110,22 @@ fn nothing_is_kept_before_somebody_can_ask() {
     record.happened(Part::Config, "{}", second(1));
     assert_eq!(record.watch().unwrap().now().0, 0);
     assert!(record.watch().unwrap().past(10, &all()).1.is_empty());
+}
+
+#[test]
+fn calls_are_kept_while_somebody_looks_and_ten_minutes_longer() {
+    let (record, observer) = (Record::default(), Observer::default());
+    record.open();
+    observer.tell(vec![Arc::new(record.clone())]);
+    let push = || begin(&observer, second(1), "git", "push").finish(Some(&answered()));
+    let kept = || record.kept().calls.last(10, |_| true).len();
+    push();
+    record.look(SystemTime::now() - LOOKED);
+    push();
+    assert_eq!(kept(), 0);
+    let _ = record.watch().unwrap().past(0, &all());
+    push();
+    assert_eq!(kept(), 1);
 }
 
 #[test]

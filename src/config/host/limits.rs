@@ -110,7 +110,7 @@ keys! {
         views: positive_count -> usize = 64,
         /// The number of rules (`host.policy.rules`).
         rules: positive_count -> usize = 1000,
-        /// The number of calls that are remembered for `mcp-host calls`; their arguments never are.
+        /// The number of calls that are kept for `mcp-host calls` while somebody looks; their arguments never are.
         calls: positive_count -> usize = 1000,
         /// The size of the lines of one server that are remembered for `mcp-host logs`.
         lines: positive_size -> usize = 256 * 1024,

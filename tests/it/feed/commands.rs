@@ -102,6 +102,7 @@ fn calls_show_who_called_what_and_how_it_ended() {
     assert_snapshot!(run(home, &["calls"]), @"
     exit 0
     no calls so far
+    they are kept from now on, until ten minutes after somebody last looked
     ");
     let mut follow = Following::start(home, &["calls", "-f", "--json"]);
     follow.until("snapshot");
