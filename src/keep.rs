@@ -112,7 +112,7 @@ impl Keep {
         Mark::of(&fs::read(&self.path).unwrap_or_default())
     }
 
-    /// Reads the state, and returns the mark of what was read.
+    /// Reads the state and the mark of the file.
     pub(crate) fn read_marked<T: DeserializeOwned + Default>(&self) -> Result<(T, Mark), Error> {
         let bytes = match fs::read(&self.path) {
             Ok(bytes) => bytes,

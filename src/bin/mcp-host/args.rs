@@ -1,5 +1,7 @@
 //! The command line: its commands and options.
 
+mod feed;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use mcp_host::admin::At;
 use mcp_host::config;
 
+pub(crate) use self::feed::{Level, Source};
 use crate::listen;
 use crate::paint::When;
 use crate::text::quoted;
@@ -351,28 +354,6 @@ pub(crate) struct Logs {
     pub(crate) listen: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) common: Common,
-}
-
-/// Where a line comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Source {
-    Stderr,
-    Log,
-    State,
-    Host,
-}
-
-/// How severe a line is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub(crate) enum Level {
-    Debug,
-    Info,
-    Notice,
-    Warning,
-    Error,
-    Critical,
-    Alert,
-    Emergency,
 }
 
 #[derive(Args, Debug)]

@@ -253,7 +253,7 @@ struct Feed<'a> {
     router: &'a Router,
     wanted: Wanted,
     from: Option<u64>,
-    /// What has happened before, until it is written; then comes the snapshot.
+    /// The events from before the feed was opened. They are written before the snapshot; `None` once that is done.
     past: Option<VecDeque<Event>>,
     watcher: Watcher,
     /// The number of the last event that was written.
@@ -376,7 +376,7 @@ impl<'a> Feed<'a> {
         }
     }
 
-    /// Looks what is new once a second.
+    /// Writes how servers differ from what the feed knows of them. It is called once a second.
     fn look(&mut self) {
         if self.wanted.has(Part::Calls) {
             self.watcher.settle(SystemTime::now());

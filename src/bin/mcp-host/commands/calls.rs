@@ -126,7 +126,7 @@ fn counts(call: &Call) -> Vec<String> {
     call.counts.iter().map(line).collect()
 }
 
-/// Returns what was called: a tool's name alone, else with the method.
+/// Returns the name of a called tool. Other calls have their method before the name.
 fn what(call: &Call) -> String {
     match (call.method.as_str(), call.tool.as_deref()) {
         ("tools/call", Some(tool)) => tool.to_owned(),
