@@ -91,6 +91,29 @@ mod tests {
     use super::*;
     use crate::redact::Scrubber;
 
+    #[tokio::test(start_paused = true)]
+    async fn h1_noise_is_told_after_a_second_and_then_once_an_hour() {
+        let (server, tail) = (Label::from("it"), StderrTail::default());
+        let mut noise = Noise::default();
+        let begin = Instant::now();
+        let mut told = Vec::new();
+        // Twenty lines every twelve minutes, for three hours.
+        for round in 0..15 {
+            for _ in 0..20 {
+                noise.note(&server, &tail, b"a banner", "it is noise");
+            }
+            let next = begin + Duration::from_secs(720 * (round + 1));
+            while noise.due().is_some_and(|due| due < next) {
+                Noise::is_due(noise.due()).await;
+                noise.tell(&server);
+                told.push((begin.elapsed().as_secs(), noise.told));
+            }
+            tokio::time::sleep_until(next).await;
+        }
+        assert_eq!(told, [(1, 20), (3601, 120), (7201, 220)]);
+        assert_eq!(noise.first.as_deref(), Some("a banner"));
+    }
+
     #[tokio::test]
     async fn h97_no_half_of_a_secret_is_told_where_a_line_is_cut() {
         let mut knows = Scrubber::default();

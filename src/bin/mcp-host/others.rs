@@ -1,7 +1,7 @@
 //! Commands of other programs, and our equivalents.
 //!
-//! People type commands that they know from other programs. A guess by spelling would mislead them (`logs` is near
-//! `logout`), so each of these commands has its own line. Our own commands are never looked up here.
+//! People type commands that they know from other programs. A guess by spelling would mislead them (`start` is near
+//! `status`), so each of these commands has its own line. Our own commands are never looked up here.
 
 /// Returns our equivalent of another program's command, if we know the command.
 pub(crate) fn meant(command: &str) -> Option<&'static str> {
@@ -106,7 +106,7 @@ mod tests {
     fn every_word_stands_in_one_row() {
         let words: Vec<&str> = TABLE.iter().flat_map(|(names, _)| names.iter().copied()).collect();
         assert_eq!(words.iter().collect::<BTreeSet<_>>().len(), words.len());
-        assert!(meant("LOGS").is_some_and(|line| !line.contains("logout")));
+        assert!(meant("LOG").is_some_and(|line| line.contains("mcp-host logs")));
         assert_eq!(meant("frobnicate"), None);
     }
 }

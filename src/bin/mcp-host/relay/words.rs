@@ -1,4 +1,4 @@
-//! The command line of `stdio`, parsed before clap is needed. Whatever is not understood here is left to `args.rs`,
+//! The command line of `stdio`, parsed before clap is needed. Whatever is not understood here is left to `args`,
 //! which knows every option.
 
 use std::ffi::OsString;
@@ -24,7 +24,7 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// Parses a command line of `mcp-host stdio`. Returns `None` for any other, and for words that need `args.rs`.
+    /// Parses a command line of `mcp-host stdio`. Returns `None` for any other, and for words that need `args`.
     pub(crate) fn read(words: &[OsString]) -> Option<Self> {
         let mut read = Self::default();
         let mut is_stdio = false;
