@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::value::RawValue;
 
 use crate::answered::FieldError;
-use crate::protocol::raw::{array, object};
+use crate::protocol::value::{array, object};
 
 /// Finds such keys in a value, at every depth. Only the outermost object has known keys. Of what is wrong, `most` is told.
 #[cfg_attr(not(any(feature = "validate", test)), allow(dead_code, reason = "only calls are checked"))]

@@ -244,8 +244,8 @@ impl Observer {
         let call = about();
         let bytes_in = call.params.map_or(0, |params| params.as_bytes().len());
         let subject = call.subject.clone();
-        let told =
-            observed.told.insert(Told { begun: Instant::now(), bytes_in, subject, first: None, more: Vec::new() });
+        let told = Told { begun: Instant::now(), bytes_in, subject, first: None, more: Vec::new() };
+        let told = observed.told.insert(Box::new(told));
         for listener in wanting {
             match listener.begin(&call) {
                 Ok(pending) if told.first.is_none() => told.first = Some(pending),
@@ -294,7 +294,8 @@ impl Observer {
 pub(crate) struct Observed<'a> {
     /// `None` once the call is finished.
     observer: Option<&'a Observer>,
-    told: Option<Told>,
+    /// `None` if no listener wants the call: boxed, because every call's future has room for it.
+    told: Option<Box<Told>>,
 }
 
 /// What is kept of a call for its listeners until it ends.

@@ -321,9 +321,12 @@ impl Account {
 
     fn give_back(&self, size: usize) {
         if size > 0 {
-            self.0.used.fetch_sub(size, Ordering::Relaxed);
+            let used = self.0.used.fetch_sub(size, Ordering::Relaxed);
             self.0.all.used.fetch_sub(size, Ordering::Relaxed);
-            self.0.since.store(self.0.all.now(), Ordering::Relaxed);
+            // Where nothing waits any more, the next bytes set the time.
+            if used > size {
+                self.0.since.store(self.0.all.now(), Ordering::Relaxed);
+            }
         }
     }
 

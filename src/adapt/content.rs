@@ -6,7 +6,7 @@
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::protocol::raw::{array, member, text};
+use crate::protocol::value::{array, member, text};
 use crate::protocol::{Edits, Method, ProtocolVersion, Raw};
 
 /// The changes that a result needs for an older client.

@@ -3,7 +3,7 @@
 
 use serde_json::value::RawValue;
 
-use crate::protocol::raw::{array, string, text};
+use crate::protocol::value::{array, string, text};
 use crate::protocol::{Edits, Opened, ProtocolVersion, Raw, object};
 
 /// Returns the definition of a tool for a client of revision `to`; `None` if it needs no change.

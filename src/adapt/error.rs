@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{CARRIED, url};
-use crate::protocol::raw::member;
+use crate::protocol::value::member;
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, Theirs, code, object};
 
 /// Translates a server's error for a client of revision `to`. A tool's error may become a result with `isError`, which

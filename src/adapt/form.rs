@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use serde_json::value::RawValue;
 
 use super::grown;
-use crate::protocol::raw::{array, member, string, text};
+use crate::protocol::value::{array, member, string, text};
 use crate::protocol::{Edits, Raw, object};
 
 /// The error that a form cannot be shown to older clients.

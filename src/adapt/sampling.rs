@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::{Sound, grown};
-use crate::protocol::raw::{array, member, text};
+use crate::protocol::value::{array, member, text};
 use crate::protocol::{Edits, ErrorObject, Outcome, Raw};
 
 /// Rewrites a sampling request so that each message has one content block.

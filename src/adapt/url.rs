@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::protocol::raw::{array, text};
+use crate::protocol::value::{array, text};
 use crate::protocol::{Address, Edits, ErrorObject, Raw, Theirs, code};
 
 const ID: &str = "elicitationId";

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use serde_json::Value;
 
 use crate::protocol::Raw;
-use crate::protocol::raw;
+use crate::protocol::value;
 
 /// The most bytes of arguments that expressions look at.
 pub(crate) const MOST: usize = 256 * 1024;
@@ -42,7 +42,7 @@ impl Arguments {
                 let name = name.into_owned();
                 Member { name, raw: Raw::part(raw.bytes(), value), value: OnceCell::new() }
             };
-            Some(raw::object(raw.as_value())?.into_iter().map(member).collect())
+            Some(value::object(raw.as_value())?.into_iter().map(member).collect())
         };
         self.members.get_or_init(read).as_deref()
     }

@@ -3,7 +3,7 @@
 
 use serde_json::value::RawValue;
 
-use super::raw;
+use super::value;
 
 /// The set of those client capabilities that change what a server does: to a server, two clients with equal profiles
 /// look the same.
@@ -82,12 +82,12 @@ impl Profile {
                 profile = profile.with(flag);
             }
         };
-        let part = |name: &str| raw::member(capabilities, name).filter(|value| value.get().starts_with('{'));
+        let part = |name: &str| value::member(capabilities, name).filter(|value| value.get().starts_with('{'));
         let has =
-            |value: &RawValue, name: &str| raw::member(value, name).is_some_and(|value| value.get().starts_with('{'));
+            |value: &RawValue, name: &str| value::member(value, name).is_some_and(|value| value.get().starts_with('{'));
         if let Some(roots) = part("roots") {
             add(true, Self::ROOTS);
-            add(raw::member(roots, "listChanged").is_some_and(|value| value.get() == "true"), Self::ROOTS_CHANGED);
+            add(value::member(roots, "listChanged").is_some_and(|value| value.get() == "true"), Self::ROOTS_CHANGED);
         }
         if let Some(sampling) = part("sampling") {
             add(true, Self::SAMPLING);
@@ -100,10 +100,10 @@ impl Profile {
             // 2025-06-18 knows only forms and declares them with an empty object.
             add(!url || has(elicitation, "form"), Self::ELICITATION_FORM);
         }
-        let apps = part("extensions").and_then(|extensions| raw::member(extensions, "io.modelcontextprotocol/ui"));
+        let apps = part("extensions").and_then(|extensions| value::member(extensions, "io.modelcontextprotocol/ui"));
         if let Some(apps) = apps.filter(|apps| apps.get().starts_with('{')) {
-            let types = raw::member(apps, "mimeTypes").and_then(raw::array);
-            let is_app = |kind: &RawValue| raw::string(kind).as_deref() == Some("text/html;profile=mcp-app");
+            let types = value::member(apps, "mimeTypes").and_then(value::array);
+            let is_app = |kind: &RawValue| value::string(kind).as_deref() == Some("text/html;profile=mcp-app");
             // A client that names no types accepts the only one there is.
             add(types.is_none_or(|types| types.into_iter().any(is_app)), Self::APPS);
         }

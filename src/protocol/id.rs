@@ -1,8 +1,11 @@
 //! Request ids and progress tokens: a string or an integer, with its JSON type kept (`92` is not `"92"`).
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::raw::quoted;
 
 /// The id of a JSON-RPC request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,15 +20,11 @@ pub enum RequestId {
 pub(crate) type ProgressToken = RequestId;
 
 impl RequestId {
-    /// Writes the id as JSON.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+    /// Returns the id as JSON. `digits` is room for a number.
+    pub(crate) fn text<'a>(&self, digits: &'a mut itoa::Buffer) -> Cow<'a, [u8]> {
         match self {
-            Self::Number(number) => {
-                use std::io::Write as _;
-                let _ = write!(out, "{number}");
-            }
-            // Writing a string to memory cannot fail.
-            Self::Text(text) => drop(serde_json::to_writer(out, text)),
+            Self::Number(number) => digits.format(*number).as_bytes().into(),
+            Self::Text(text) => quoted(text).into(),
         }
     }
 

@@ -8,6 +8,7 @@ use std::fmt;
 use bytes::Bytes;
 
 use super::notes::NOTED;
+use super::raw::quoted;
 use super::scan::{DEPTH, Scanner, Trust, key_of};
 use super::{ErrorObject, Method, Raw, RequestId, code};
 
@@ -155,9 +156,7 @@ impl Notification {
     /// Writes the notification.
     #[must_use]
     pub fn frame(&self) -> Frame {
-        let mut head = Vec::with_capacity(96);
-        head.extend_from_slice(br#"{"jsonrpc":"2.0","method":"#);
-        Frame::with_params(head, &self.method, self.params.as_ref())
+        Frame::call([br#"{"jsonrpc":"2.0","method":"#, b"", b""], &self.method, self.params.as_ref())
     }
 }
 
@@ -165,23 +164,13 @@ impl Response {
     /// Writes the response.
     #[must_use]
     pub fn frame(&self) -> Frame {
-        let mut head = Vec::with_capacity(64);
-        head.extend_from_slice(br#"{"jsonrpc":"2.0","#);
-        if let Some(id) = &self.id {
-            head.extend_from_slice(br#""id":"#);
-            id.write(&mut head);
-            head.push(b',');
-        }
+        let digits = &mut itoa::Buffer::new();
+        let id = self.id.as_ref().map(|id| id.text(digits)).unwrap_or_default();
+        let (name, comma): (&[u8], &[u8]) = if self.id.is_some() { (br#""id":"#, b",") } else { (b"", b"") };
+        let head: [&[u8]; 4] = [br#"{"jsonrpc":"2.0","#, name, &id, comma];
         match &self.outcome {
-            Ok(result) => {
-                head.extend_from_slice(br#""result":"#);
-                Frame::new(head, Some(result))
-            }
-            Err(error) => {
-                head.extend_from_slice(br#""error":"#);
-                head.extend_from_slice(Raw::from_value(error).as_bytes());
-                Frame::new(head, None)
-            }
+            Ok(result) => Frame::new(&head, br#""result":"#, Some(result)),
+            Err(error) => Frame::new(&head, br#""error":"#, Some(&Raw::from_value(error))),
         }
     }
 }
@@ -200,42 +189,39 @@ const INLINE: usize = 4096;
 const TAIL: &[u8] = b"}";
 
 impl Frame {
-    fn new(mut head: Vec<u8>, body: Option<&Raw>) -> Self {
-        match body {
-            Some(body) if body.as_bytes().len() > INLINE => {
-                Self { head: head.into(), body: body.bytes().clone(), is_flat: body.is_flat() }
-            }
-            body => {
-                head.extend_from_slice(body.map_or(&[], Raw::as_bytes));
-                head.extend_from_slice(TAIL);
-                Self { head: head.into(), body: Bytes::new(), is_flat: true }
-            }
+    /// Writes a message: its first members, and the last one, whose name is `name`. The buffer gets its exact size, as a
+    /// larger one would be allocated twice.
+    fn new(head: &[&[u8]], name: &[u8], body: Option<&Raw>) -> Self {
+        let bytes = body.map_or(&[][..], Raw::as_bytes);
+        let (inline, tail) = if bytes.len() > INLINE { (&[][..], &[][..]) } else { (bytes, TAIL) };
+        let size = head.iter().map(|piece| piece.len()).sum::<usize>() + name.len() + inline.len() + tail.len();
+        let mut whole = Vec::with_capacity(size);
+        head.iter().for_each(|piece| whole.extend_from_slice(piece));
+        [name, inline, tail].into_iter().for_each(|piece| whole.extend_from_slice(piece));
+        match body.filter(|_| tail.is_empty()) {
+            Some(body) => Self { head: whole.into(), body: body.bytes().clone(), is_flat: body.is_flat() },
+            None => Self { head: whole.into(), body: Bytes::new(), is_flat: true },
         }
     }
 
     /// Writes a request.
     #[must_use]
     pub(crate) fn request(id: &RequestId, method: &Method, params: Option<&Raw>) -> Self {
-        let mut head = Vec::with_capacity(128);
-        head.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-        id.write(&mut head);
-        head.extend_from_slice(br#","method":"#);
-        Self::with_params(head, method, params)
+        let digits = &mut itoa::Buffer::new();
+        Self::call([br#"{"jsonrpc":"2.0","id":"#, &id.text(digits), br#","method":"#], method, params)
     }
 
-    fn with_params(mut head: Vec<u8>, method: &Method, params: Option<&Raw>) -> Self {
-        match method {
-            Method::Other(name) => head.extend_from_slice(Raw::from_value(&**name).as_bytes()),
-            known => {
-                head.push(b'"');
-                head.extend_from_slice(known.as_str().as_bytes());
-                head.push(b'"');
+    fn call([first, id, then]: [&[u8]; 3], method: &Method, params: Option<&Raw>) -> Self {
+        let escaped;
+        let (quote, name): (&[u8], &[u8]) = match method {
+            Method::Other(name) => {
+                escaped = quoted(name);
+                (b"", &escaped)
             }
-        }
-        if params.is_some() {
-            head.extend_from_slice(br#","params":"#);
-        }
-        Self::new(head, params)
+            known => (b"\"", known.as_str().as_bytes()),
+        };
+        let params_name: &[u8] = if params.is_some() { br#","params":"# } else { b"" };
+        Self::new(&[first, id, then, quote, name, quote], params_name, params)
     }
 
     /// Returns the pieces in order.

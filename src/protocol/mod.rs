@@ -22,6 +22,7 @@ pub(crate) mod raw;
 mod scan;
 pub(crate) mod sse;
 mod strings;
+pub(crate) mod value;
 mod version;
 pub(crate) mod whole;
 
@@ -41,12 +42,12 @@ pub(crate) use notes::Names;
 pub(crate) use opened::Opened;
 pub(crate) use part::Part;
 pub(crate) use pointer::Pointer;
-pub(crate) use raw::Edits;
-#[doc(hidden)]
-pub use raw::object;
+pub(crate) use raw::{Edits, quoted};
 pub use raw::{NoJson, Raw};
-pub(crate) use raw::{member, string};
 pub(crate) use scan::DEPTH;
+#[doc(hidden)]
+pub use value::object;
+pub(crate) use value::{member, string};
 pub use version::{Era, ProtocolVersion};
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 
-use super::raw::array;
 use super::scan::Scanner;
+use super::value::array;
 
 /// The parsed objects and arrays of one JSON text, by their start address.
 #[derive(Debug, Default)]

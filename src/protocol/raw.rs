@@ -1,19 +1,20 @@
 //! JSON kept as bytes, and edits that change one member and keep every other byte.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::Deserializer;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::notes::{Names, Notes};
 use super::scan::{Scanner, Trust};
+use super::value::{Text, find, member};
 use super::whole::Whole;
 
 /// Why bytes are not a JSON value, and where.
@@ -251,7 +252,7 @@ impl Raw {
 
     /// Replaces these parts of the text, none of which is inside another.
     pub(super) fn with_parts(&self, parts: Vec<(Range<usize>, Vec<u8>)>) -> Self {
-        Edits { source: self, edits: parts, objects: BTreeMap::new() }.apply()
+        Edits { edits: parts, ..Edits::new(self) }.apply()
     }
 
     /// Returns the member of this object with that name, borrowed.
@@ -302,58 +303,6 @@ impl<'de> Deserialize<'de> for Raw {
     }
 }
 
-/// Returns the members of an object in order, values unparsed; `None` if it is not an object.
-#[must_use]
-pub fn object(value: &RawValue) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
-    serde_json::from_str::<Members<'_>>(value.get()).ok().map(|members| members.0)
-}
-
-/// Returns the first name that two members share.
-pub(crate) fn twice<'a>(members: &'a [(Cow<'_, str>, &RawValue)]) -> Option<&'a str> {
-    let mut seen = HashSet::with_capacity(members.len());
-    members.iter().map(|(key, _)| &**key).find(|key| !seen.insert(*key))
-}
-
-/// Returns the items of an array, unparsed; `None` if it is not an array.
-pub(crate) fn array(value: &RawValue) -> Option<Vec<&RawValue>> {
-    serde_json::from_str(value.get()).ok()
-}
-
-/// Returns the first member with that name.
-pub(crate) fn member<'a>(value: &'a RawValue, name: &str) -> Option<&'a RawValue> {
-    let text = value.get();
-    find(Scanner::new(text.as_bytes()), name, |range| serde_json::from_str(&text[range]).ok())
-}
-
-fn find<'a>(
-    mut scanner: Scanner<'a>,
-    name: &str,
-    read: impl Fn(Range<usize>) -> Option<&'a RawValue>,
-) -> Option<&'a RawValue> {
-    let mut found = None;
-    // A value that is not an object has no members.
-    let _ = scanner.object(|key, range| {
-        if found.is_none() && key == name {
-            found = read(range);
-        }
-        Ok(())
-    });
-    found
-}
-
-/// Returns the text of the member with that name; `None` if it is missing or not a string.
-pub(crate) fn text<'a>(value: &'a RawValue, name: &str) -> Option<Cow<'a, str>> {
-    string(member(value, name)?)
-}
-
-/// Returns the text of a JSON string; `None` if the value is not a string.
-pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
-    serde_json::from_str::<Text<'_>>(value.get()).ok().map(|text| text.0)
-}
-
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
 /// Edits of one JSON text, applied at once; each replaces a part that borrows from the text.
 #[derive(Debug)]
 pub(crate) struct Edits<'a> {
@@ -361,6 +310,8 @@ pub(crate) struct Edits<'a> {
     edits: Vec<(Range<usize>, Vec<u8>)>,
     /// The changed objects, by start and end.
     objects: BTreeMap<(usize, usize), Changed>,
+    /// Members that the source gains, each behind a comma.
+    appended: Vec<u8>,
 }
 
 /// The members that an object loses and gains.
@@ -390,13 +341,13 @@ impl<'a> Edits<'a> {
     /// Creates an empty set of edits.
     #[must_use]
     pub(crate) fn new(source: &'a Raw) -> Self {
-        Self { source, edits: Vec::new(), objects: BTreeMap::new() }
+        Self { source, edits: Vec::new(), objects: BTreeMap::new(), appended: Vec::new() }
     }
 
     /// Whether nothing would change.
     #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
-        self.edits.is_empty() && self.objects.is_empty()
+        self.edits.is_empty() && self.objects.is_empty() && self.appended.is_empty()
     }
 
     /// Replaces `part`, which must borrow from the source.
@@ -413,9 +364,11 @@ impl<'a> Edits<'a> {
         }
     }
 
-    /// Appends a member that the source (an object) does not have yet.
+    /// Appends a member that the source does not have yet. A source that is not an object stays as it is.
     pub(crate) fn append(&mut self, name: &str, value: &[u8]) {
-        self.add(0..self.source.bytes.len(), name, value);
+        if self.source.is_object() {
+            push_member(&mut self.appended, name, value);
+        }
     }
 
     /// Removes the member `name` of the source itself, which must have it.
@@ -478,8 +431,14 @@ impl<'a> Edits<'a> {
         if self.is_empty() {
             return self.source.clone();
         }
-        for ((start, end), changed) in &self.objects {
-            changed.write(*start..*end, self.source, &mut self.edits);
+        let own = 0..self.source.bytes.len();
+        match self.objects.remove(&(own.start, own.end)) {
+            Some(changed) => changed.write(own, self.source, self.appended, &mut self.edits),
+            None if self.appended.is_empty() => {}
+            None => Changed::default().write(own, self.source, self.appended, &mut self.edits),
+        }
+        for ((start, end), changed) in self.objects {
+            changed.write(start..end, self.source, Vec::new(), &mut self.edits);
         }
         self.edits.sort_by_key(|(range, _)| (range.start, range.end));
         let grown: usize = self.edits.iter().map(|(_, with)| with.len()).sum();
@@ -519,8 +478,10 @@ impl<'a> Edits<'a> {
 }
 
 impl Changed {
-    /// Turns the changes into edits of the source; `own` is the object's range.
-    fn write(&self, own: Range<usize>, whole: &Raw, edits: &mut Vec<(Range<usize>, Vec<u8>)>) {
+    /// Turns the changes into edits of the source. `own` is the object's range. `text` is written behind its members:
+    /// more members, each behind a comma.
+    fn write(&self, own: Range<usize>, whole: &Raw, text: Vec<u8>, edits: &mut Vec<(Range<usize>, Vec<u8>)>) {
+        let mut added = text;
         let source = &whole.bytes;
         let text = &source[own.clone()];
         let mut holds_any = !text[1..text.len() - 1].iter().all(u8::is_ascii_whitespace);
@@ -550,46 +511,34 @@ impl Changed {
             });
             holds_any = kept_before;
         }
-        let mut text = Vec::new();
-        for (name, value) in &self.added {
-            if holds_any {
-                text.push(b',');
+        self.added.iter().for_each(|(name, value)| push_member(&mut added, name, value));
+        if !added.is_empty() {
+            if !holds_any {
+                added.remove(0);
             }
-            holds_any = true;
-            text.extend_from_slice(Raw::from_value(name).as_bytes());
-            text.push(b':');
-            text.extend_from_slice(value);
-        }
-        if !text.is_empty() {
-            edits.push((own.end - 1..own.end - 1, text));
+            edits.push((own.end - 1..own.end - 1, added));
         }
     }
 }
 
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+/// Writes a member behind a comma.
+fn push_member(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    out.reserve(name.len() + value.len() + 4);
+    out.push(b',');
+    push_string(out, name);
+    out.push(b':');
+    out.extend_from_slice(value);
+}
 
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visit;
-        impl<'de> Visitor<'de> for Visit {
-            type Value = Members<'de>;
+/// Writes a text as a JSON string.
+fn push_string(out: &mut Vec<u8>, text: &str) {
+    // Writing to a vector never fails.
+    let _ = serde_json::to_writer(out, text);
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(Text(key)) = map.next_key()? {
-                    members.push((key, map.next_value()?));
-                }
-                Ok(Members(members))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<Self::Value, A::Error> {
-                Err(de::Error::custom("an array"))
-            }
-        }
-        deserializer.deserialize_map(Visit)
-    }
+/// Returns a text as a JSON string.
+pub(crate) fn quoted(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len() + 2);
+    push_string(&mut out, text);
+    out
 }

@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 
 use super::header::{self, ParamHeader, ParamHeaders};
 use super::{Caps, Kind, schema, text};
-use crate::protocol::raw::{array, member, string, twice};
-use crate::protocol::{Edits, Raw, meta, object, ours};
+use crate::protocol::value::{array, member, string, twice};
+use crate::protocol::{Edits, Raw, meta, object, ours, quoted};
 
 /// A definition that may be shown.
 #[derive(Debug)]
@@ -203,7 +203,7 @@ fn patches(kind: Kind, name: &str, members: &[(Cow<'_, str>, &RawValue)]) -> Res
                 return Err("its `uriTemplate` holds control characters".into());
             }
             if !find(members, "name").is_some_and(|name| Shape::Text.fits(name)) {
-                let value = Some(Raw::from_value(name).as_bytes().to_vec());
+                let value = Some(quoted(name));
                 patches.push(Patch { member: "name", value, why: "`name` is missing: the URI is used instead".into() });
             }
         }

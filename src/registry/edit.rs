@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::quoted;
 use crate::config::{Argument, Preset, ToolSettings};
-use crate::protocol::raw::twice;
+use crate::protocol::value::twice;
 use crate::protocol::{Raw, object};
 
 /// A definition as clients see it.

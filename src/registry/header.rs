@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::Annotations;
-use crate::protocol::raw::{array, string};
+use crate::protocol::value::{array, string};
 use crate::protocol::{Edits, Raw, object};
 
 const ANNOTATION: &str = "x-mcp-header";

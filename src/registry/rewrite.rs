@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 
 use crate::exposed::{UriMode, exposed_uri};
 use crate::name::ServerName;
-use crate::protocol::raw::string;
-use crate::protocol::{Edits, Names, Part, Raw, object};
+use crate::protocol::value::string;
+use crate::protocol::{Edits, Names, Part, Raw, object, quoted};
 
 /// Exposes the URIs in the body of a result, or of a server's sampling request: in `contents`, in content blocks
 /// (links, embedded resources, tool results), in prompt messages, and in `_meta`. `structuredContent` stays unchanged.
@@ -134,7 +134,7 @@ impl<'a> Rewrite<'a> {
         let Some(raw) = string(value) else { return };
         let exposed = exposed_uri(self.alias, &raw, UriMode::Prefix);
         if exposed != raw {
-            self.edits.replace(value, Raw::from_value(&*exposed).as_bytes().to_vec());
+            self.edits.replace(value, quoted(&exposed));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use crate::protocol::raw::{array, string, twice};
+use crate::protocol::value::{array, string, twice};
 use crate::protocol::{Raw, object};
 
 /// A schema for any object.

@@ -14,7 +14,7 @@ use crate::adapt;
 use crate::answered::NoResult;
 use crate::config::{self, Limits};
 use crate::manager::{Calling, Server, Slot, Ticket, Told, Writing};
-use crate::protocol::{Edits, Method, Raw};
+use crate::protocol::{Edits, Method, Raw, quoted};
 use crate::registry::{Offer, hints};
 use crate::transport::{self, Fate};
 
@@ -162,12 +162,15 @@ pub(super) fn outgoing(forward: &Forward, answers: Option<&Raw>, modern: (bool, 
 fn dressed(forward: &Forward, both_legacy: bool, id: u64) -> (Raw, Option<Raw>) {
     let mut edits = Edits::new(&forward.params);
     if forward.named.string().as_deref() != Some(&*forward.target) {
-        edits.replace_part(&forward.named, Raw::from_value(&*forward.target).as_bytes().to_vec());
+        edits.replace_part(&forward.named, quoted(&forward.target));
     }
     // The timeout for silent servers (`callTimeout`) restarts with progress, so tool calls always ask for it.
     let always = forward.method == Method::ToolsCall;
     match &forward.meta {
-        None if always => edits.append("_meta", format!(r#"{{"progressToken":{id}}}"#).as_bytes()),
+        None if always => {
+            let token = [br#"{"progressToken":"#, itoa::Buffer::new().format(id).as_bytes(), b"}"].concat();
+            edits.append("_meta", &token);
+        }
         Some(meta) if meta.is_object() => {
             let token = meta.member("progressToken");
             let ours = (always || token.is_some()).then(|| id.to_string());

@@ -349,13 +349,7 @@ impl Filter {
 /// Adds the request id of the listen to the `_meta` of an object.
 fn tagged(object: &Raw, id: &RequestId) -> Raw {
     let meta = object.member("_meta").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
-    object.with_member("_meta", meta.with_member(meta::SUBSCRIPTION_ID, &written(id)).as_bytes())
-}
-
-fn written(id: &RequestId) -> Vec<u8> {
-    let mut text = Vec::new();
-    id.write(&mut text);
-    text
+    object.with_member("_meta", meta.with_member(meta::SUBSCRIPTION_ID, &id.text(&mut itoa::Buffer::new())).as_bytes())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -17,7 +17,7 @@ use crate::config::Validate;
 use crate::doubled::{self, folded};
 use crate::keep;
 use crate::manager::{Manager, Server};
-use crate::protocol::raw::object;
+use crate::protocol::value::object;
 use crate::protocol::{ErrorObject, Method, Raw};
 use crate::registry::{Entry, SchemaOf};
 

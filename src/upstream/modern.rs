@@ -9,7 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::value::RawValue;
 
 use super::terms::Terms;
-use crate::protocol::{Edits, Method, Opened, Profile, ProtocolVersion, Raw, meta, raw};
+use crate::protocol::{Edits, Method, Opened, Profile, ProtocolVersion, Raw, meta, value};
 use crate::registry::ParamHeader;
 pub(super) use crate::transport::Heads;
 
@@ -68,7 +68,7 @@ pub(super) fn heads(method: &Method, params: &Raw, version: ProtocolVersion, wan
         Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => "taskId",
         _ => return heads,
     };
-    if let Some(name) = params.value_of(named).and_then(raw::string) {
+    if let Some(name) = params.value_of(named).and_then(value::string) {
         heads.push((Cow::Borrowed("mcp-name"), encode(&name).into_owned()));
     }
     if let (false, Some(arguments)) = (wanted.is_empty(), params.value_of("arguments")) {
@@ -87,7 +87,7 @@ fn argument<'a>(arguments: &'a RawValue, path: &[Arc<str>], opened: &mut Opened<
     let value = path.iter().try_fold(arguments, |value, name| opened.member(value, name))?;
     let text = value.get();
     match text.as_bytes().first()? {
-        b'"' => raw::string(value),
+        b'"' => value::string(value),
         b't' | b'f' => Some(Cow::Borrowed(text)),
         b'-' | b'0'..=b'9' => Some(number(text)),
         _ => None,

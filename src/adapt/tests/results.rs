@@ -276,7 +276,7 @@ proptest! {
             let body = format!(r#"{{"{key}":{text},"content":[{{"type":"text","text":"","{key}":{text}}}],"structuredContent":{{"{key}":{text}}}}}"#);
             let there = raw(&result(&body, &Method::ToolsCall, from, to));
             prop_assert_eq!(there.member(&key).unwrap().to_string(), text.trim());
-            let block = there.value_of("content").and_then(crate::protocol::raw::array).unwrap()[0].get().to_owned();
+            let block = there.value_of("content").and_then(crate::protocol::value::array).unwrap()[0].get().to_owned();
             prop_assert_eq!(raw(&block).member(&key).unwrap().to_string(), text.trim());
         }
     }

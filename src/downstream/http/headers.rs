@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName};
 use serde_json::value::RawValue;
 
 use crate::downstream::classify::Header;
-use crate::protocol::{ErrorObject, Method, Opened, Request, code, raw};
+use crate::protocol::{ErrorObject, Method, Opened, Request, code, value};
 use crate::registry::ParamHeader;
 
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -80,7 +80,7 @@ pub(super) fn check_arguments(
 
 /// Reports whether a header's text equals the argument; numbers are compared by value, so `42.0` equals `42`.
 fn repeats(text: &str, argument: &RawValue) -> bool {
-    match raw::string(argument) {
+    match value::string(argument) {
         Some(value) => *text == *value,
         None if text == argument.get() => true,
         None => {

@@ -366,7 +366,7 @@ fn h38_edits_of_many_objects_are_found_without_a_search() {
     let objects = |inside: &str| format!("[{}1]", format!("{{{inside}}},").repeat(80_000));
     let whole = Raw::parse(&objects(r#""a":1,"b":2"#).into()).unwrap();
     let mut edits = Edits::new(&whole);
-    for item in raw::array(whole.as_value()).unwrap() {
+    for item in value::array(whole.as_value()).unwrap() {
         edits.remove(item, "a");
         edits.set(item, "a", b"0");
         edits.set(item, "c", b"3");

@@ -42,7 +42,7 @@ fn values(value: &serde_json::value::RawValue) -> Vec<String> {
             found.push(format!("{name}={}", member.get()));
             left.push(member);
         }
-        left.extend(raw::array(value).unwrap_or_default());
+        left.extend(value::array(value).unwrap_or_default());
         found.extend(string(value).map(String::from));
     }
     found

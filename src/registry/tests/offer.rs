@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::protocol::raw::array;
+use crate::protocol::value::array;
 
 fn builder() -> OfferBuilder {
     OfferBuilder::new(Caps::default(), ParamHeaders::Ignore)

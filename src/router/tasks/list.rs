@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::registry::{Task, TaskPlace};
 use super::{At, Tasks};
 use crate::adapt::task;
-use crate::protocol::raw::array;
+use crate::protocol::value::array;
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw};
 use crate::router::Mailbox;
 use crate::router::client::Client;

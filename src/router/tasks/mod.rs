@@ -43,7 +43,7 @@ use super::state::Sealer;
 use crate::adapt::task;
 use crate::answered::{Answered, NoResult, reworded};
 use crate::manager::{Manager, Server};
-use crate::protocol::{Edits, ErrorObject, Method, ProtocolVersion, Raw, code, object, raw};
+use crate::protocol::{Edits, ErrorObject, Method, ProtocolVersion, Raw, code, object, value};
 use crate::queues::Queues;
 use crate::registry::expose_content;
 use crate::seal::Purpose;
@@ -276,7 +276,7 @@ fn exposed(told: &Raw, server: &Server) -> Raw {
         let mut edits = Edits::new(&requests);
         for (_, entry) in object(requests.as_value()).unwrap_or_default() {
             if let (Some("sampling/createMessage"), Some(params)) =
-                (raw::text(entry, "method").as_deref(), raw::member(entry, "params"))
+                (value::text(entry, "method").as_deref(), value::member(entry, "params"))
             {
                 let exposed = expose_content(&Raw::part(requests.bytes(), params), alias, uris);
                 edits.replace(params, exposed.as_bytes().to_vec());

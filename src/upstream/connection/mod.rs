@@ -239,7 +239,7 @@ impl Connection {
         let version = self.peer.get().map_or(ProtocolVersion::LATEST_MODERN, |peer| peer.version);
         let offer = self.offer.load();
         let tool = match method {
-            Method::ToolsCall => params.value_of("name").and_then(crate::protocol::raw::string),
+            Method::ToolsCall => params.value_of("name").and_then(crate::protocol::value::string),
             _ => None,
         };
         let wanted = match (&*offer, &tool) {
