@@ -1,6 +1,6 @@
 //! The status socket on Unix: `<directory>/<port>.sock`, beside a lock file that names its holder.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -162,8 +162,9 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // The lock is still held, so this is our own socket.
+        // The lock is still held, so both are our own.
         let _ = std::fs::remove_file(&self.path);
+        let _ = std::fs::remove_file(self.path.with_extension("lock"));
     }
 }
 
@@ -180,14 +181,21 @@ pub(super) fn prepare(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Locks the file at `path`, and writes into it who holds it.
 fn lock(path: &Path, listen: &str) -> Result<File, Error> {
     let make = |source: io::Error| Error::Make { path: path.to_owned(), source };
-    let mut file =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(make)?;
-    if !keep::try_lock(&file).map_err(make)? {
-        let (pid, at) = holder(&mut file);
-        return Err(Error::Running { listen: at.unwrap_or_else(|| listen.to_owned()), pid });
-    }
+    let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    let mut file = loop {
+        let mut file = open().map_err(make)?;
+        if !keep::try_lock(&file).map_err(make)? {
+            let (pid, at) = holder(&mut file);
+            return Err(Error::Running { listen: at.unwrap_or_else(|| listen.to_owned()), pid });
+        }
+        // A daemon removes its lock as it stops, perhaps after this one was opened.
+        if is_at(&file, path) {
+            break file;
+        }
+    };
     let note = || {
         file.set_len(0)?;
         file.rewind()?;
@@ -196,6 +204,12 @@ fn lock(path: &Path, listen: &str) -> Result<File, Error> {
     let mut note = note;
     note().map_err(make)?;
     Ok(file)
+}
+
+/// Reports whether the file is the one that the path leads to.
+fn is_at(file: &File, path: &Path) -> bool {
+    let place = |metadata: io::Result<Metadata>| metadata.ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    place(file.metadata()) == place(path.metadata())
 }
 
 /// Returns the id of the process that holds the lock on an address's port, if one does.

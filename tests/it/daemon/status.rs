@@ -86,3 +86,13 @@ fn without_a_daemon_the_hint_keeps_the_config() {
     help: mcp-host serve --config own.json
     ");
 }
+
+#[test]
+fn a_daemon_that_stops_leaves_no_files_of_its_port() {
+    let home = tempfile::tempdir().unwrap();
+    let mut daemon = daemon(home.path(), &json!({ "mcpServers": {} }));
+    let files = ["sock", "lock"].map(|kind| home.path().join(format!("mcp-host/{}.{kind}", daemon.port)));
+    assert!(files.iter().all(|file| file.exists()), "{files:?}");
+    daemon.end();
+    assert!(!files.iter().any(|file| file.exists()), "{files:?}");
+}
