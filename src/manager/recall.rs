@@ -1,15 +1,28 @@
 //! What the manager tells listeners and the record of the last minutes (`record`): changes of states, of the config, and
 //! of definitions.
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::broadcast;
 
-use super::{DefinitionNews, Manager, Reload, StateChange};
+use super::{DefinitionNews, Manager, Reload, Server, StateChange};
+use crate::config::HostSettings;
+use crate::counts::{Count, Counts, HostCount};
 use crate::record::{Change, Level, Part, Record, Said, Source};
 use crate::transport::Spoken;
+
+/// Gives these servers, which are all that the config has, the counts of their names, and forgets those of others.
+pub(super) fn count(counts: &Counts, servers: &[Arc<Server>], settings: &HostSettings) {
+    for server in servers {
+        let _ = server.counts.set(counts.of(&server.config.name));
+    }
+    counts.keep(&servers.iter().map(|server| server.config.name.as_str()).collect::<HashSet<_>>());
+    counts.set_tools(&settings.metrics.tools);
+}
 
 impl Manager {
     /// Returns the record of what happened lately.
@@ -43,6 +56,7 @@ impl Manager {
 
     /// Remembers a reload, and forgets the lines of servers that are gone.
     pub(super) fn remember_reload(&self, done: &Reload) {
+        self.record().counts().one(HostCount::ReloadOk);
         done.removed.iter().for_each(|server| self.record().forget(server));
         self.happened(Part::Config, &json!({ "reloaded": true, "changes": done }));
         let parts = [("new", &done.added), ("changed", &done.changed), ("gone", &done.removed)];
@@ -57,6 +71,7 @@ impl Manager {
 
     /// Remembers that the files were not taken.
     pub(super) fn remember_refusal(&self, problems: &[String]) {
+        self.record().counts().one(HostCount::ReloadRefused);
         self.happened(Part::Config, &json!({ "reloaded": false, "problems": problems }));
         problems.iter().for_each(|problem| self.say(Level::Warning, &format!("config not reloaded: {problem}")));
     }
@@ -64,6 +79,7 @@ impl Manager {
     /// Remembers a definition that was not approved.
     pub(super) fn remember_definition(&self, news: &DefinitionNews) {
         let DefinitionNews { server, what, name, withheld, .. } = news;
+        self.record().counts().of(server).one(Count::DefinitionChanges);
         let shown = json!({ "server": server, "what": what, "name": name, "withheld": withheld });
         self.happened(Part::Approvals, &shown);
     }

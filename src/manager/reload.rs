@@ -134,6 +134,7 @@ impl Manager {
             self.recall_pins(&chosen);
         }
         locked.iter().for_each(|server| self.judge_again(server));
+        super::recall::count(self.record().counts(), &new, &host);
         self.0.servers.store(Arc::new(new));
         self.note_rules();
         for server in fresh {

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use super::level::Level;
 use super::presence::Sender;
 use crate::config::Limits;
+use crate::counts::Tally;
 use crate::lock::lock;
 use crate::observe::Subject;
 use crate::protocol::{Message, Method};
@@ -38,6 +39,10 @@ pub(crate) struct Mailbox {
     sender: Option<Sender>,
     /// The server and target that its request goes to, if an observer (`observe.rs`) wants to know.
     subject: Mutex<Option<Arc<Subject>>>,
+    /// Counts its request.
+    tally: Tally,
+    /// Counts the request that the host makes for it.
+    second: OnceLock<Box<Tally>>,
 }
 
 #[derive(Debug)]
@@ -76,6 +81,8 @@ impl Mailbox {
             level: None,
             sender: None,
             subject: Mutex::default(),
+            tally: Tally::default(),
+            second: OnceLock::new(),
         }
     }
 
@@ -121,6 +128,16 @@ impl Mailbox {
         let subject = Arc::<Subject>::default();
         *lock(&self.subject) = Some(subject.clone());
         subject
+    }
+
+    /// Returns what counts its request or, if there is one, the request that the host makes for it.
+    pub(super) fn tally(&self) -> &Tally {
+        self.second.get().map_or(&self.tally, |second| second)
+    }
+
+    /// Counts another request from now on, which the host makes for the client's.
+    pub(super) fn tally_anew(&self) -> &Tally {
+        self.second.get_or_init(Box::default)
     }
 
     /// Returns that record, or `None` if no observer asked for it.
