@@ -100,22 +100,103 @@ fn names(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Returns a text without what differs from run to run.
-fn steady(text: &str) -> String {
-    let lines = text.lines().filter(|line| !line.starts_with("process_") && !line.starts_with("# HELP"));
-    lines.collect::<Vec<_>>().join("\n")
-}
-
 #[test]
 fn the_names_and_labels_are_stable() {
     let text = write(scrape(&everything("a"), &["a"]), MOST);
-    insta::assert_snapshot!(names(&text));
+    insta::assert_snapshot!(names(&text), @"
+    gauge mcp_host_approvals_pending
+    gauge mcp_host_asks_pending
+    gauge mcp_host_audit_failing
+    counter mcp_host_audit_lines_total
+    info mcp_host_build_info version
+    counter mcp_host_cache_total result server
+    histogram mcp_host_call_duration_seconds_bucket le method server
+    histogram mcp_host_call_duration_seconds_count method server
+    histogram mcp_host_call_duration_seconds_sum method server
+    counter mcp_host_call_errors_total kind server
+    gauge mcp_host_calls_queued server
+    gauge mcp_host_calls_running server
+    counter mcp_host_calls_total method outcome server
+    gauge mcp_host_client_queue_bytes
+    counter mcp_host_clients_cut_total reason
+    gauge mcp_host_config_pending
+    counter mcp_host_config_reloads_total result
+    gauge mcp_host_connections
+    gauge mcp_host_definition_bytes server
+    counter mcp_host_definition_changes_total server
+    gauge mcp_host_definition_tokens server
+    counter mcp_host_door_requests_total door status
+    counter mcp_host_dropped_total server what
+    counter mcp_host_feed_dropped_total
+    counter mcp_host_heartbeats_total server
+    gauge mcp_host_leases server
+    gauge mcp_host_metrics_cut
+    histogram mcp_host_overhead_seconds_bucket le
+    histogram mcp_host_overhead_seconds_count
+    histogram mcp_host_overhead_seconds_sum
+    counter mcp_host_questions_total result server what
+    histogram mcp_host_queue_wait_seconds_bucket le server
+    histogram mcp_host_queue_wait_seconds_count server
+    histogram mcp_host_queue_wait_seconds_sum server
+    counter mcp_host_rate_limited_total server
+    counter mcp_host_repeats_total server
+    counter mcp_host_request_bytes_total server
+    counter mcp_host_response_bytes_total server
+    counter mcp_host_server_losses_total reason server
+    gauge mcp_host_server_ready_seconds server
+    counter mcp_host_server_starts_total server
+    gauge mcp_host_server_state server state
+    gauge mcp_host_server_up server
+    gauge mcp_host_servers state
+    gauge mcp_host_start_time_seconds
+    counter mcp_host_stderr_lines_total server
+    gauge mcp_host_table_entries table
+    gauge mcp_host_token_expiry_timestamp_seconds server
+    counter mcp_host_token_refreshes_total result server
+    histogram mcp_host_tool_call_duration_seconds_bucket le server tool
+    histogram mcp_host_tool_call_duration_seconds_count server tool
+    histogram mcp_host_tool_call_duration_seconds_sum server tool
+    counter mcp_host_tool_calls_total outcome server tool
+    gauge mcp_host_tools server
+    counter mcp_host_verdicts_total enforced rule verdict
+    counter process_cpu_seconds_total
+    gauge process_max_fds
+    gauge process_open_fds
+    gauge process_resident_memory_bytes
+    ");
 }
 
+/// The pages that name metrics, and what each leaves out of their names.
+const PAGES: [(&str, &str); 3] = [
+    ("docs/metrics.md", include_str!("../../docs/metrics.md")),
+    ("docs/metrics/alerts.yml", include_str!("../../docs/metrics/alerts.yml")),
+    ("docs/metrics/dashboard.json", include_str!("../../docs/metrics/dashboard.json")),
+];
+
 #[test]
-fn the_text_of_one_server_is_this() {
+fn the_pages_name_every_metric_and_no_other() {
     let text = write(scrape(&everything("a"), &["a"]), MOST);
-    insta::assert_snapshot!(steady(&text));
+    let series = names(&text);
+    let series: Vec<&str> = series.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+    let families: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    for (page, said) in PAGES {
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let words = said.split(|letter: char| !is_part(letter));
+        let named: Vec<&str> =
+            words.filter(|word| word.starts_with("mcp_host_") || word.starts_with("process_")).collect();
+        for name in &named {
+            assert!(series.contains(name) || families.contains(name), "{page} names {name}");
+        }
+        if page == "docs/metrics.md" {
+            let lacks: Vec<_> =
+                families.iter().filter(|family| !named.iter().any(|name| name.starts_with(**family))).collect();
+            assert!(lacks.is_empty(), "{page} lacks {lacks:?}");
+        }
+    }
+    let board: serde_json::Value = serde_json::from_str(PAGES[2].1).unwrap();
+    let panels = board["panels"].as_array().unwrap();
+    assert!(panels.len() > 10 && panels.iter().all(|panel| !panel["targets"].as_array().unwrap().is_empty()));
+    assert_eq!(PAGES[1].1.matches("- alert: ").count(), 8);
 }
 
 #[test]
@@ -130,7 +211,9 @@ fn values_are_escaped_and_each_family_is_in_one_piece() {
         assert!(!seen.contains(&family), "{family} comes twice");
         seen.push(family);
     }
-    assert!(text.lines().all(|line| line.starts_with('#') || line.starts_with("mcp_host_") || line.starts_with("process_")));
+    assert!(
+        text.lines().all(|line| line.starts_with('#') || line.starts_with("mcp_host_") || line.starts_with("process_"))
+    );
 }
 
 #[test]
@@ -152,7 +235,9 @@ fn without_an_audit_and_without_a_wait_there_are_no_series_of_them() {
     counts.of("a");
     let text = write(Scrape { has_audit: false, ..scrape(&counts, &["a"]) }, MOST);
     let has = |name: &str| text.lines().any(|line| line.starts_with(name));
-    assert!(!has("mcp_host_audit_lines_total ") && !has("mcp_host_audit_failing ") && !has("mcp_host_queue_wait_seconds"));
+    assert!(
+        !has("mcp_host_audit_lines_total ") && !has("mcp_host_audit_failing ") && !has("mcp_host_queue_wait_seconds")
+    );
     assert!(!has("mcp_host_calls_total{") && has("mcp_host_server_starts_total{"));
 }
 

@@ -555,6 +555,7 @@ fn refused() {
       run `mcp-host token NAME`, and put the line that it prints here
     host-auth.toml:11: host.auth.clients.a b: a client cannot be called that
       use up to 64 letters, digits, - _ and .
+    host-metrics.toml:9: host.metrics.enabled: expected true or false, found "yes"
     host-oauth-nobody.toml:5: host.auth.issuer: is missing
       name the authorization server by its URL, exactly as in its metadata: "https://auth.example.com"
     host-oauth-nobody.toml:5: host.auth.audience: is missing

@@ -102,7 +102,11 @@ async fn h79_a_web_page_gets_no_metrics_even_with_the_token() {
     let house = house().await;
     set(&house, Metrics::default().token(SCRAPER));
     let token = format!("Authorization: Bearer {SCRAPER}\r\n");
-    for header in ["Host: evil.example\r\n", "Host: HOST\r\nOrigin: http://evil.example\r\n", "Host: HOST\r\nSec-Fetch-Site: cross-site\r\n"] {
+    for header in [
+        "Host: evil.example\r\n",
+        "Host: HOST\r\nOrigin: http://evil.example\r\n",
+        "Host: HOST\r\nSec-Fetch-Site: cross-site\r\n",
+    ] {
         let mut peer = house.connect().await;
         let head = peer.send(&format!("GET /metrics HTTP/1.1\r\n{header}{token}\r\n")).await;
         assert_eq!(head.status, 403, "{header}");
