@@ -8,13 +8,14 @@ use std::fmt;
 
 use prometheus_client::metrics::MetricType;
 
-use super::write::{Facts, Series};
+use super::series::{Facts, Series};
 use crate::answered::{End, Kind};
 use crate::counts::{Buckets, Count, Door, Group, HostCount};
 use crate::manager::ServerGauges;
 use crate::upstream::StateName;
 
 /// One metric with all its series.
+#[derive(Clone, Copy)]
 pub(super) struct Family {
     /// Without the prefix, and for counters without `_total`.
     pub(super) name: &'static str,

@@ -9,6 +9,7 @@
 mod families;
 mod process;
 mod scrape;
+mod series;
 #[cfg(test)]
 mod tests;
 mod write;

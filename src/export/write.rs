@@ -4,28 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use super::families::{FAMILIES, Family};
 use super::process::Process;
 use super::scrape::Scrape;
-use crate::counts::Buckets;
+use super::series::{Facts, Series};
 
 /// The prefix of all metrics of a host.
 const PREFIX: &str = "mcp_host";
 /// Room for what is written at the end.
 const END: usize = 1024;
-
-/// What the families read.
-#[derive(Debug)]
-pub(super) struct Facts {
-    pub(super) scrape: Scrape,
-    pub(super) process: Process,
-}
 
 /// One family, as the registry takes it.
 struct Member {
@@ -43,51 +35,8 @@ impl Collector for Member {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let Family { name, help, kind, series, .. } = self.family;
         let metric = encoder.encode_descriptor(name, help, None, *kind)?;
-        let mut out = Series { metric, kind: *kind };
+        let mut out = Series::new(metric, *kind);
         series(&self.facts, &mut out)
-    }
-}
-
-/// Takes the series of one family.
-pub(super) struct Series<'a> {
-    metric: MetricEncoder<'a>,
-    kind: MetricType,
-}
-
-/// Labels with their values.
-type Labels<'a> = &'a [(&'static str, &'a str)];
-
-impl Series<'_> {
-    /// Writes a whole number.
-    pub(super) fn count(&mut self, labels: Labels<'_>, value: u64) -> fmt::Result {
-        let kind = self.kind;
-        self.with(labels, |metric| match kind {
-            MetricType::Counter => metric.encode_counter::<NoLabelSet, _, u64>(&value, None),
-            _ => metric.encode_gauge(&value),
-        })
-    }
-
-    /// Writes a number.
-    pub(super) fn number(&mut self, labels: Labels<'_>, value: f64) -> fmt::Result {
-        let kind = self.kind;
-        self.with(labels, |metric| match kind {
-            MetricType::Counter => metric.encode_counter::<NoLabelSet, _, u64>(&value, None),
-            _ => metric.encode_gauge(&value),
-        })
-    }
-
-    /// Writes a histogram.
-    pub(super) fn histogram(&mut self, labels: Labels<'_>, of: &Buckets) -> fmt::Result {
-        self.with(labels, |metric| metric.encode_histogram::<NoLabelSet>(of.sum, of.count(), &of.counts, None))
-    }
-
-    /// Writes labels that are the information.
-    pub(super) fn info(&mut self, labels: Labels<'_>) -> fmt::Result {
-        self.metric.encode_info(&labels)
-    }
-
-    fn with(&mut self, labels: Labels<'_>, write: impl FnOnce(&mut MetricEncoder<'_>) -> fmt::Result) -> fmt::Result {
-        if labels.is_empty() { write(&mut self.metric) } else { write(&mut self.metric.encode_family(&labels)?) }
     }
 }
 

@@ -406,7 +406,7 @@ impl Manager {
         let presets = Learned::default();
         let servers = servers(config.servers, memory, &config.host, &known, &keys, &presets);
         let spoken = Listeners::default();
-        recall::count(spoken.record().counts(), &servers, &config.host);
+        reload::count(spoken.record().counts(), &servers, &config.host);
         let each: Vec<_> = servers.iter().collect();
         let views = sight::Views::new((&config.host, None), &each, &config.host.naming, &sight::Views::default());
         let manager = Self(Arc::new(Inner {

@@ -1,28 +1,16 @@
 //! What the manager tells listeners and the record of the last minutes (`record`): changes of states, of the config, and
 //! of definitions.
 
-use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::broadcast;
 
-use super::{DefinitionNews, Manager, Reload, Server, StateChange};
-use crate::config::HostSettings;
-use crate::counts::{Count, Counts, HostCount};
+use super::{DefinitionNews, Manager, Reload, StateChange};
+use crate::counts::{Count, HostCount};
 use crate::record::{Change, Level, Part, Record, Said, Source};
 use crate::transport::Spoken;
-
-/// Gives these servers, which are all that the config has, the counts of their names, and forgets those of others.
-pub(super) fn count(counts: &Counts, servers: &[Arc<Server>], settings: &HostSettings) {
-    for server in servers {
-        let _ = server.counts.set(counts.of(&server.config.name));
-    }
-    counts.keep(&servers.iter().map(|server| server.config.name.as_str()).collect::<HashSet<_>>());
-    counts.set_tools(&settings.metrics.tools);
-}
 
 impl Manager {
     /// Returns the record of what happened lately.

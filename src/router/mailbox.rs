@@ -43,6 +43,8 @@ pub(crate) struct Mailbox {
     tally: Tally,
     /// Counts the request that the host makes for it.
     second: OnceLock<Box<Tally>>,
+    /// The mailbox of the batch that its request is part of. All messages go there.
+    batch: Option<Arc<Self>>,
 }
 
 #[derive(Debug)]
@@ -83,6 +85,7 @@ impl Mailbox {
             subject: Mutex::default(),
             tally: Tally::default(),
             second: OnceLock::new(),
+            batch: None,
         }
     }
 
@@ -105,6 +108,19 @@ impl Mailbox {
     /// request runs.
     pub(crate) fn of_request(self) -> Self {
         Self { readers: AtomicUsize::new(1), ..self }
+    }
+
+    /// Makes the mailbox of one request of a batch, whose messages go into that of the batch: each request is counted
+    /// and recorded by itself.
+    #[cfg(feature = "server")]
+    pub(crate) fn of_batch(batch: &Arc<Self>) -> Arc<Self> {
+        let own = Self::new(batch.limits.clone(), batch.account.clone()).of_request();
+        Arc::new(Self { batch: Some(batch.clone()), ..own })
+    }
+
+    /// Returns the mailbox that its messages go into.
+    fn whole(&self) -> &Self {
+        self.batch.as_deref().unwrap_or(self)
     }
 
     /// Returns the limits for its request. Config changes do not affect them.
@@ -151,6 +167,9 @@ impl Mailbox {
 
     /// Puts a message in. Over the cap, drops messages or overflows, as the module's head says.
     pub(crate) fn put(&self, message: Message) {
+        if let Some(batch) = &self.batch {
+            return batch.put(message);
+        }
         let mut queue = self.lock();
         if queue.state != Opening::Open {
             return;
@@ -237,8 +256,9 @@ impl Mailbox {
     /// Asks the door to close this mailbox's SSE stream after the messages that wait now, and to tell the client to
     /// reconnect for the rest after `retry` (2025-11-25, SEP-1699). A door that has no such streams ignores this.
     pub(crate) fn hang_up(&self, retry: Duration) {
-        self.lock().hang_up = Some(retry);
-        self.news.notify_one();
+        let whole = self.whole();
+        whole.lock().hang_up = Some(retry);
+        whole.news.notify_one();
     }
 
     /// Returns after how long the client should reconnect if the stream is to be closed now. Returns `None` if it is
@@ -252,7 +272,7 @@ impl Mailbox {
     /// Reports whether the client was too slow, so that the door must cut it off.
     #[must_use]
     pub(crate) fn overflowed(&self) -> bool {
-        self.lock().state == Opening::Overflowed
+        self.whole().lock().state == Opening::Overflowed
     }
 
     /// Closes the mailbox to new messages. Messages that wait can still be read.
@@ -275,13 +295,13 @@ impl Mailbox {
     /// Reports whether a stream to the client reads this mailbox.
     #[must_use]
     pub(crate) fn has_reader(&self) -> bool {
-        self.readers.load(Ordering::Relaxed) > 0
+        self.whole().readers.load(Ordering::Relaxed) > 0
     }
 
     /// Waits until a stream to the client reads this mailbox.
     pub(crate) async fn reader(&self) {
         loop {
-            let came = self.reader_came.notified();
+            let came = self.whole().reader_came.notified();
             tokio::pin!(came);
             came.as_mut().enable();
             if self.has_reader() {

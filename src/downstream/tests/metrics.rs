@@ -1,7 +1,9 @@
 //! `/metrics` over HTTP: who gets it, and in which form.
 
 use super::support::*;
+use crate::answered::End;
 use crate::config::{HostAuth, Metrics};
+use crate::counts::Group;
 
 const SCRAPER: &str = "the token of a scraper";
 
@@ -57,6 +59,23 @@ async fn a_text_is_made_once_a_second() {
         again = ask(&house, "GET", "/metrics", None).await.1;
     }
     assert!(!first.contains(called) && again.contains(called));
+}
+
+#[tokio::test]
+async fn each_request_of_a_batch_is_counted_by_itself() {
+    let house = house().await;
+    let mut client = house.client("2025-03-26").await;
+    let ping = r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#;
+    let head = client.post(&format!("[{},{ping},{},{}]", call(1, "echo"), call(2, "quick"), call(3, "none"))).await;
+    assert_eq!(head.status, 200);
+    client.body(&head).await;
+    let counts = house.stage.router.observer().counted();
+    let of = |server: &str, group, end| match server {
+        "" => counts.none().calls(group, end),
+        server => counts.of(server).calls(group, end),
+    };
+    until(|| of("script", Group::ToolsCall, End::Error) == 1).await;
+    assert_eq!((of("script", Group::ToolsCall, End::Ok), of("", Group::Other, End::Ok)), (2, 1));
 }
 
 #[tokio::test]

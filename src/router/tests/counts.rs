@@ -73,7 +73,7 @@ async fn requests_count_for_their_server_with_their_end() {
     assert_eq!((ends(&stage, "", Group::List), ends(&stage, "", Group::Other)), (vec![("ok", 1)], vec![("ok", 1)]));
     let script = counts(&stage).of("script");
     assert_eq!((script.failures(Kind::RateLimited), script.failures(Kind::Timeout)), (1, 0));
-    assert_eq!(script.read(Count::RequestBytes), 31 + 34 + 31 + 31 + 31);
+    assert_eq!(script.read(Count::RequestBytes), 30 + 33 + 30 + 30 + 30);
     assert!(script.read(Count::ResponseBytes) > 0);
 }
 
