@@ -71,6 +71,21 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Timeout,
+        Self::OutcomeUnknown,
+        Self::Unavailable,
+        Self::Overloaded,
+        Self::TooLarge,
+        Self::Malformed,
+        Self::AuthRequired,
+        Self::ShuttingDown,
+        Self::InvalidArguments,
+        Self::NeedsApproval,
+        Self::RateLimited,
+        Self::Denied,
+    ];
+
     /// Returns the word for it in JSON.
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -86,6 +101,54 @@ impl Kind {
             Self::NeedsApproval => "needs_approval",
             Self::RateLimited => "rate_limited",
             Self::Denied => "denied",
+        }
+    }
+}
+
+/// How a call ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Ok,
+    /// The result has `isError`: the tool says that it failed.
+    ToolError,
+    /// The result is `input_required`: it asks the client for input.
+    InputRequired,
+    /// The call continues as a task.
+    Task,
+    /// The answer is a JSON-RPC error.
+    Error,
+    /// The host itself failed the call.
+    HostError,
+    /// The client cancelled the call.
+    Cancelled,
+}
+
+impl End {
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Ok, Self::ToolError, Self::InputRequired, Self::Task, Self::Error, Self::HostError, Self::Cancelled];
+
+    /// Returns the word for it in reports.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::ToolError => "tool_error",
+            Self::InputRequired => "input_required",
+            Self::Task => "task",
+            Self::Error => "error",
+            Self::HostError => "host_error",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Reads it from a result.
+    pub(crate) fn of_result(result: &Raw) -> Self {
+        let [is_error, kind, task] = result.members(["isError", "resultType", "task"]);
+        match kind.as_ref().and_then(Raw::string).as_deref() {
+            _ if is_error.is_some_and(|flag| flag.as_bytes() == b"true") => Self::ToolError,
+            Some("input_required") => Self::InputRequired,
+            Some("task") => Self::Task,
+            _ if task.is_some() => Self::Task,
+            _ => Self::Ok,
         }
     }
 }

@@ -24,11 +24,15 @@ mod audit;
 pub mod auth;
 pub mod config;
 pub mod cookbook;
+#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the endpoint and the status socket read it"))]
+mod counts;
 pub mod demo;
 mod dial;
 mod doubled;
 mod downstream;
 mod error;
+#[cfg(feature = "server")]
+mod export;
 pub mod exposed;
 mod expression;
 #[cfg(feature = "fuzzing")]

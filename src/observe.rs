@@ -1,18 +1,21 @@
 //! Observes each call from beginning to end: only here are its outcome, its duration, and its bytes known together.
 //!
 //! In: clients' requests, as they begin and end. Out: a notice to each [`Listener`]: the record of the last calls, and the
-//! audit log.
+//! audit log. Every request is counted (`counts`), whether anybody listens or not.
 //! **Invariant:** each listener that was told of a call's beginning is told of its end exactly once, even if the call's
-//! future is dropped. A call without listeners costs one counter, and its answer is not parsed.
+//! future is dropped.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
+use tokio::time::Instant;
 
+pub(crate) use crate::answered::End;
 use crate::answered::{Answered, Failed, Kind, NoResult};
+use crate::counts::{Counts, Over, Tally};
 use crate::lock::lock;
 use crate::protocol::{Method, Raw};
 use crate::redact::Scrubber;
@@ -170,53 +173,10 @@ pub(crate) struct Ended<'a> {
     pub(crate) cached: bool,
 }
 
-/// How a call ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    Ok,
-    /// The result has `isError`: the tool says that it failed.
-    ToolError,
-    /// The result is `input_required`: it asks the client for input.
-    InputRequired,
-    /// The call continues as a task.
-    Task,
-    /// The answer is a JSON-RPC error.
-    Error,
-    /// The host itself failed the call.
-    HostError,
-    /// The client cancelled the call.
-    Cancelled,
-}
-
-impl End {
-    /// Returns the word for it in reports.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::ToolError => "tool_error",
-            Self::InputRequired => "input_required",
-            Self::Task => "task",
-            Self::Error => "error",
-            Self::HostError => "host_error",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
-    fn of_result(result: &Raw) -> Self {
-        let [is_error, kind, task] = result.members(["isError", "resultType", "task"]);
-        match kind.as_ref().and_then(Raw::string).as_deref() {
-            _ if is_error.is_some_and(|flag| flag.as_bytes() == b"true") => Self::ToolError,
-            Some("input_required") => Self::InputRequired,
-            Some("task") => Self::Task,
-            _ if task.is_some() => Self::Task,
-            _ => Self::Ok,
-        }
-    }
-}
-
 /// Counts all calls of a host, and tells the listeners of them.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
+    counts: Counts,
     listeners: OnceLock<Box<[Arc<dyn Listener>]>>,
     results: AtomicU64,
     errors: AtomicU64,
@@ -225,18 +185,33 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
+    /// Makes one that counts there.
+    pub(crate) fn new(counts: Counts) -> Self {
+        Self { counts, ..Self::default() }
+    }
+
+    /// Returns what is counted.
+    pub(crate) fn counted(&self) -> &Counts {
+        &self.counts
+    }
+
     /// Sets the listeners. Only the first call has an effect.
     pub(crate) fn tell(&self, listeners: Vec<Arc<dyn Listener>>) {
         let _ = self.listeners.set(listeners.into());
     }
 
-    /// Tells the listeners that a call begins. `about` describes the call, and runs only if a listener wants to be
-    /// told.
+    /// Tells the listeners that a call begins, which `tally` counts. `about` describes the call, and runs only if a
+    /// listener wants to be told.
     ///
     /// # Errors
     /// When a listener forbids the call.
-    pub(crate) fn begin<'a>(&self, method: &Method, about: impl FnOnce() -> Begun<'a>) -> Result<Observed<'_>, Failed> {
-        let mut observed = Observed { observer: Some(self), told: None };
+    pub(crate) fn begin<'a, 'b>(
+        &'a self,
+        method: &Method,
+        tally: &'a Tally,
+        about: impl FnOnce() -> Begun<'b>,
+    ) -> Result<Observed<'a>, Failed> {
+        let mut observed = Observed { observer: self, tally: Some(tally), is_total: true, told: None };
         let mut wanting = self.listeners().iter().filter(|listener| listener.wants(method)).peekable();
         if wanting.peek().is_none() {
             return Ok(observed);
@@ -244,7 +219,7 @@ impl Observer {
         let call = about();
         let bytes_in = call.params.map_or(0, |params| params.as_bytes().len());
         let subject = call.subject.clone();
-        let told = Told { begun: Instant::now(), bytes_in, subject, first: None, more: Vec::new() };
+        let told = Told { bytes_in, subject, first: None, more: Vec::new() };
         let told = observed.told.insert(Box::new(told));
         for listener in wanting {
             match listener.begin(&call) {
@@ -257,6 +232,11 @@ impl Observer {
             }
         }
         Ok(observed)
+    }
+
+    /// Counts a call whose end is not that of its request.
+    pub(crate) fn ended(&self, tally: &Tally, answered: &Answered) {
+        tally.close(&self.counts, &over(Some(answered), true, Instant::now()));
     }
 
     /// Lets the listeners store what they were told, at shutdown.
@@ -292,8 +272,11 @@ impl Observer {
 /// One call in flight. If this is dropped before [`Observed::finish`], the call counts as cancelled.
 #[derive(Debug)]
 pub(crate) struct Observed<'a> {
+    observer: &'a Observer,
     /// `None` once the call is finished.
-    observer: Option<&'a Observer>,
+    tally: Option<&'a Tally>,
+    /// Whether it is the request of a client, so that it counts in the totals.
+    is_total: bool,
     /// `None` if no listener wants the call: boxed, because every call's future has room for it.
     told: Option<Box<Told>>,
 }
@@ -301,7 +284,6 @@ pub(crate) struct Observed<'a> {
 /// What is kept of a call for its listeners until it ends.
 #[derive(Debug)]
 struct Told {
-    begun: Instant,
     bytes_in: usize,
     subject: Arc<Subject>,
     /// The first listener, which most calls have alone.
@@ -315,19 +297,24 @@ impl Observed<'_> {
         self.close(answered);
     }
 
-    /// Makes it a call that the host makes for a client's, which is counted already.
-    pub(crate) fn uncounted(self) -> Self {
+    /// Makes it a call that the host makes for a client's, which is in the totals already.
+    pub(crate) fn beside(self) -> Self {
         let mut call = self;
-        call.observer = None;
+        call.is_total = false;
         call
     }
 
     fn close(&mut self, answered: Option<&Answered>) {
-        if let Some(observer) = self.observer.take() {
-            observer.count(answered);
+        let Some(tally) = self.tally.take() else { return };
+        if self.is_total {
+            self.observer.count(answered);
         }
-        if let Some(told) = self.told.take() {
-            told.end(answered);
+        let told = self.told.take();
+        // Lists and pings have no outcome but an answer, and a list is long.
+        let over = over(answered, told.is_some() || tally.is_call(), Instant::now());
+        tally.close(&self.observer.counts, &over);
+        if let Some(told) = told {
+            told.end(answered, &over, tally.begun().unwrap_or(over.at));
         }
     }
 }
@@ -338,26 +325,38 @@ impl Drop for Observed<'_> {
     }
 }
 
+/// Returns how a call ended by its answer, which is read only if `reads`.
+fn over(answered: Option<&Answered>, reads: bool, at: Instant) -> Over {
+    let (end, kind, bytes_out) = match answered {
+        Some(Ok(result)) => {
+            let end = if reads { End::of_result(result) } else { End::Ok };
+            (end, None, result.as_bytes().len())
+        }
+        Some(Err(NoResult::Error(error))) => {
+            let data = error.data.as_ref().map_or(0, |data| data.as_bytes().len());
+            (End::Error, None, error.message.len() + data)
+        }
+        Some(Err(NoResult::Failed(failed))) => (End::HostError, Some(failed.kind), failed.text.len()),
+        None => (End::Cancelled, None, 0),
+    };
+    Over { end, kind, bytes_out, at }
+}
+
 impl Told {
-    fn end(self, answered: Option<&Answered>) {
+    fn end(self, answered: Option<&Answered>, over_now: &Over, begun: Instant) {
         // The subject may be kept longer than the answer.
-        let ended = lock(&self.subject.ended).take();
-        let answered = ended.as_ref().map(|ended| &ended.0).or(answered);
-        let (end, bytes_out) = match answered {
-            Some(Ok(result)) => (End::of_result(result), result.as_bytes().len()),
-            Some(Err(NoResult::Error(error))) => {
-                let data = error.data.as_ref().map_or(0, |data| data.as_bytes().len());
-                (End::Error, error.message.len() + data)
-            }
-            Some(Err(NoResult::Failed(failed))) => (End::HostError, failed.text.len()),
-            None => (End::Cancelled, 0),
+        let early = lock(&self.subject.ended).take();
+        let (answered, over) = match &early {
+            Some(early) => (Some(&early.0), &over(Some(&early.0), true, early.1)),
+            None => (answered, over_now),
         };
-        let (kind, retry_after, code) = match answered {
-            Some(Err(NoResult::Failed(failed))) => (Some(failed.kind), failed.retry_after, None),
-            Some(Err(NoResult::Error(error))) => (None, None, Some(error.code)),
-            Some(Ok(_)) | None => (None, None, None),
+        let (retry_after, code) = match answered {
+            Some(Err(NoResult::Failed(failed))) => (failed.retry_after, None),
+            Some(Err(NoResult::Error(error))) => (None, Some(error.code)),
+            Some(Ok(_)) | None => (None, None),
         };
-        let took = ended.as_ref().map_or_else(Instant::now, |ended| ended.1).saturating_duration_since(self.begun);
+        let Over { end, kind, bytes_out, at: over_at } = *over;
+        let took = over_at.saturating_duration_since(begun);
         let (bytes_in, at) = (self.bytes_in, self.subject.at.get());
         let cached = self.subject.is_kept.load(Ordering::Relaxed);
         let (judged, asked) = (self.subject.judged.get(), self.subject.asked.get().copied());
@@ -371,6 +370,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::counts::Group;
     use crate::protocol::ErrorObject;
 
     type Ends = Arc<Mutex<Vec<(&'static str, End, usize, usize)>>>;
@@ -416,8 +416,8 @@ mod tests {
 
     fn begin<'a>(observer: &'a Observer, method: &Method) -> Result<Observed<'a>, Failed> {
         let params = Raw::trusted(r#"{"name":"x"}"#.into());
-        let subject = Arc::default();
-        observer.begin(method, || Begun {
+        let (subject, tally) = (Arc::default(), begun(method));
+        observer.begin(method, tally, || Begun {
             principal: "p",
             client: None,
             door: None,
@@ -427,6 +427,13 @@ mod tests {
             subject,
             via: None,
         })
+    }
+
+    /// Makes the tally of a request that begins.
+    fn begun(method: &Method) -> &'static Tally {
+        let tally: &Tally = Box::leak(Box::default());
+        tally.begin(method, is_call(method), 12, Instant::now());
+        tally
     }
 
     fn answers() -> Vec<Option<Answered>> {
@@ -480,9 +487,16 @@ mod tests {
     fn calls_are_counted_though_nobody_listens() {
         let observer = Observer::default();
         for answered in answers() {
-            let call = observer.begin(&Method::ToolsCall, || unreachable!("nobody wants to know")).unwrap();
+            let tally = begun(&Method::ToolsCall);
+            let call = observer.begin(&Method::ToolsCall, tally, || unreachable!("nobody wants to know")).unwrap();
             call.finish(answered.as_ref());
         }
         assert_eq!(observer.counts(), [4, 1, 1, 1]);
+        let none = observer.counted().none();
+        assert_eq!(End::ALL.map(|end| none.calls(Group::ToolsCall, end)), [1; 7]);
+        let list = begun(&Method::ToolsList);
+        let call = observer.begin(&Method::ToolsList, list, || unreachable!("nobody wants to know")).unwrap();
+        call.finish(answers()[1].as_ref());
+        assert_eq!(none.calls(Group::List, End::Ok), 1, "what a list holds says nothing about the request");
     }
 }

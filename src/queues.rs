@@ -43,6 +43,8 @@ struct All {
     count: AtomicU64,
     /// Changes when an account is cut off.
     cut: watch::Sender<()>,
+    /// How many accounts were cut off so far.
+    cuts: AtomicU64,
 }
 
 /// Counts the bytes that wait for one client: for a session, a pipe, or a request without either.
@@ -115,6 +117,7 @@ impl Queues {
             accounts: Mutex::default(),
             count: AtomicU64::new(0),
             cut: watch::Sender::default(),
+            cuts: AtomicU64::new(0),
         }))
     }
 
@@ -134,6 +137,11 @@ impl Queues {
         });
         self.0.table().insert(number, Arc::downgrade(&inner));
         Account(inner)
+    }
+
+    /// Returns how many clients were cut off so far because of what waited for them.
+    pub(crate) fn cut_so_far(&self) -> u64 {
+        self.0.cuts.load(Ordering::Relaxed)
     }
 
     /// Returns how many bytes are queued now.
@@ -305,6 +313,7 @@ impl Account {
         for (_, end) in self.ways().iter() {
             end.cancel();
         }
+        self.0.all.cuts.fetch_add(1, Ordering::Relaxed);
         self.0.all.cut.send_replace(());
     }
 

@@ -10,7 +10,7 @@ mod line;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -22,6 +22,7 @@ use self::file::File;
 use self::line::Line;
 use crate::answered::{Failed, Kind};
 use crate::config;
+use crate::counts::{Counts, HostCount};
 use crate::keep;
 use crate::lock::lock;
 use crate::observe::{Begun, Ended, Listener, Pending, is_call};
@@ -50,15 +51,22 @@ struct Inner {
 
 /// Why the file cannot be written at the moment; `None` while it can.
 #[derive(Debug, Default)]
-struct Trouble(Mutex<Option<String>>);
+struct Trouble {
+    now: Mutex<Option<String>>,
+    /// Where lines are counted.
+    counts: OnceLock<Counts>,
+}
 
 impl Trouble {
     fn now(&self) -> Option<String> {
-        lock(&self.0).clone()
+        lock(&self.now).clone()
     }
 
     fn is(&self, trouble: Option<String>) {
-        *lock(&self.0) = trouble;
+        if let Some(counts) = self.counts.get() {
+            counts.audit_fails(trouble.is_some());
+        }
+        *lock(&self.now) = trouble;
     }
 }
 
@@ -75,6 +83,13 @@ impl Audit {
         let (trouble, stop) = (Arc::<Trouble>::default(), CancellationToken::new());
         let writer = tokio::spawn(write(file, lines, trouble.clone(), stop.clone()));
         Ok(Self(Arc::new(Inner { places, trouble, stop, writer: Mutex::new(Some(writer)) })))
+    }
+}
+
+impl Audit {
+    /// Counts its lines there.
+    pub(crate) fn count_in(&self, counts: &Counts) {
+        let _ = self.0.trouble.counts.set(counts.clone());
     }
 }
 
@@ -157,9 +172,12 @@ async fn write(mut file: File, mut lines: Receiver<Line>, trouble: Arc<Trouble>,
             }
             count = lines.recv_many(&mut batch, BATCH) => if count == 0 { break },
         }
-        let mut text = Vec::with_capacity(batch.len() * 256);
+        let (count, mut text) = (batch.len(), Vec::with_capacity(batch.len() * 256));
         batch.drain(..).for_each(|line| line.write(&mut text));
         file = put(file, text, &trouble).await;
+        if let Some(counts) = trouble.counts.get() {
+            counts.add(HostCount::AuditLines, count as u64);
+        }
     }
     let _ = keep::aside(move || file.settle()).await;
 }

@@ -4,7 +4,7 @@
 //! token, one retry with a nonce, and one step-up (a token with more scopes). A failed attempt to get a token is not
 //! repeated for a while, and a person is asked only once (`docs/hazards.md` H74).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -60,6 +60,8 @@ pub(crate) struct Authorizer {
     #[cfg(feature = "server")]
     pub(super) invited: Mutex<Option<Arc<Invitation>>>,
     pub(super) news: watch::Sender<NoticeCounts>,
+    /// How many renewals of its token brought a new one, and how many did not.
+    pub(super) refreshes: [AtomicU64; 2],
 }
 
 /// Which of its retries one request has already used up: with a new token, with more scopes, and with a nonce.
@@ -137,7 +139,20 @@ impl Authorizer {
             #[cfg(feature = "server")]
             invited: Mutex::default(),
             news: watch::Sender::default(),
+            refreshes: Default::default(),
         })
+    }
+
+    /// Returns how many renewals of its token brought a new one, and how many did not.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the metrics ask"))]
+    pub(crate) fn refreshes(&self) -> [u64; 2] {
+        self.refreshes.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Returns when the token expires, in seconds since 1970; `None` if there is none.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the metrics ask"))]
+    pub(crate) fn token_expires(&self) -> Option<u64> {
+        self.current.load().as_ref().map(|held| held.entry.expires())
     }
 
     /// Returns the server's name in the config.

@@ -2,6 +2,7 @@
 //! (`docs/hazards.md` H72, H73).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use url::Url;
 
@@ -42,7 +43,9 @@ impl Authorizer {
             }
             Err(error) => tracing::warn!(server = &*self.server, "a stored login cannot be read: {error}"),
         }
-        match self.refreshed(held).await {
+        let refreshed = self.refreshed(held).await;
+        self.refreshes[usize::from(refreshed.is_err())].fetch_add(1, Ordering::Relaxed);
+        match refreshed {
             Ok(reply) => {
                 let entry = held.entry.renewed(&reply)?;
                 // The token is stored before it is used: the old refresh token is worthless from here on.

@@ -167,6 +167,11 @@ pub(super) struct Origin<'a> {
 }
 
 impl Entry {
+    /// Returns when the token expires, in seconds since 1970.
+    pub(super) fn expires(&self) -> u64 {
+        self.received.saturating_add(self.life)
+    }
+
     /// Creates an entry from a token endpoint's response.
     pub(super) fn new(reply: &Reply, origin: &Origin<'_>) -> Result<Self, Error> {
         let scheme = reply.checked(origin.proof.is_some())?;

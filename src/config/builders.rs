@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{
     AnswerCache, Approval, Audit, Auth, Config, Era, Helper, HostAuth, HostSettings, HostTls, Join, Limits, Manifest,
-    Prefix, Rates, Remote, Restart, Roots, Secret, Secrets, Server, Sharing, Start, Stdio, Tls, ToolSettings,
+    Metrics, Prefix, Rates, Remote, Restart, Roots, Secret, Secrets, Server, Sharing, Start, Stdio, Tls, ToolSettings,
     Transport, Validate,
 };
 use crate::exposed::Naming;
@@ -422,6 +422,12 @@ impl HostSettings {
     #[must_use]
     pub fn audit(self, audit: Audit) -> Self {
         Self { audit: Some(audit), ..self }
+    }
+
+    /// Sets what is served at `/metrics`.
+    #[must_use]
+    pub fn metrics(self, metrics: Metrics) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Sets whether other processes of this user use a running daemon with the same config.

@@ -71,7 +71,7 @@ pub(crate) use self::host::ALL_VIEW;
 pub(crate) use self::host::ClaimsRead;
 pub use self::host::{
     Action, AnswerCache, Approval, Audience, Audit, BearerClient, Decision, HostAuth, HostOAuth, HostSettings, HostTls,
-    Join, Limits, Matcher, Policy, PolicyMode, Proof, ReadOnly, Rule, SecretKey, Secrets, StoreKind, View,
+    Join, Limits, Matcher, Metrics, Policy, PolicyMode, Proof, ReadOnly, Rule, SecretKey, Secrets, StoreKind, View,
 };
 pub(crate) use self::inherit::passes as inherits;
 #[cfg(feature = "keyring")]

@@ -237,7 +237,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
     let one = file(
         "one.toml",
         "[host]\nlisten = '127.0.0.1:1'\nallowedHosts = ['a', 'b']\n[host.naming]\nmaxLength = 50\nseparator = '_'\n\
-         [host.audit]\nfile = 'a.jsonl'\nmaxSize = '1KiB'",
+         [host.audit]\nfile = 'a.jsonl'\nmaxSize = '1KiB'\n[host.metrics]\ntools = ['x__*']",
     );
     let two = file(
         "two.json",
@@ -254,6 +254,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
         ("MCP_HOST_APPROVAL_STRICT", "true"),
         ("MCP_HOST_SSE", "false"),
         ("MCP_HOST_AUDIT__KEEP", "3"),
+        ("MCP_HOST_METRICS__ENABLED", "false"),
         ("MCP_HOST_CONFIG", "not looked at"),
         ("MCP_HOST_INPUT_X", "no setting"),
         ("MCP_HOST_SECRET_KEY", KEY),
@@ -283,6 +284,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
         approval_strict: true,
         tasks: false,
         audit: Some(Audit { file: folder.path().join("a.jsonl"), max_size: 1024, keep: 3 }),
+        metrics: Metrics::off().tools(["x__*"]),
         threads: Some(4),
         secrets: Secrets { store: StoreKind::File, key: SecretKey::parse(KEY), key_file: None },
         limits: Limits { leases_per_server: 7, ..Limits::default() },

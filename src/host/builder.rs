@@ -241,6 +241,9 @@ impl HostBuilder {
         let nature = Nature::of(lineage);
         let (manager, news) =
             Manager::start_in(nature, config.clone(), &memory, info.clone(), self.state.as_deref(), keys);
+        if let Some(audit) = &audit {
+            audit.count_in(manager.record().counts());
+        }
         manager.keep_pins(self.state.as_deref());
         if let Some(policy) = self.policy {
             manager.judge_by(policy);

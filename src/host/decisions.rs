@@ -159,6 +159,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::counts::Tally;
     use crate::observe::Observer;
 
     #[test]
@@ -167,7 +168,8 @@ mod tests {
         observer.tell(vec![decisions.clone()]);
         let observed = || {
             let mut is_observed = false;
-            let begun = observer.begin(&Method::ToolsCall, || {
+            let tally = Tally::default();
+            let begun = observer.begin(&Method::ToolsCall, &tally, || {
                 is_observed = true;
                 let subject = Arc::default();
                 let (method, at) = (&Method::ToolsCall, std::time::SystemTime::UNIX_EPOCH);

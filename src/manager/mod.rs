@@ -16,6 +16,8 @@ mod asked;
 mod claims;
 mod eras;
 mod fresh;
+#[cfg(feature = "server")]
+mod gauges;
 mod held;
 mod kept;
 mod known;
@@ -64,6 +66,8 @@ pub use answers::CacheStatus;
 pub(crate) use answers::{Answers, Kept, Key as AnswerKey, Writes, Writing};
 pub(crate) use asked::Asked;
 pub(crate) use claims::Claims;
+#[cfg(feature = "server")]
+pub(crate) use gauges::ServerGauges;
 pub(crate) use lease::{Chosen, Identity, Principal, Viewed, Who};
 pub(crate) use leases::{NoLease, Stay};
 #[cfg(feature = "server")]
@@ -87,6 +91,7 @@ use last::LastOffers;
 
 use crate::auth::{Authorizer, Keychain};
 use crate::config::{self, Config};
+use crate::counts::ServerCounts;
 use crate::exposed::{Naming, UriMode};
 use crate::lineage::HostId;
 use crate::lock::lock;
@@ -161,6 +166,8 @@ pub(crate) struct Server {
     shown: Mutex<Option<(StateName, Instant)>>,
     since: Instant,
     calls: AtomicU64,
+    /// What is counted of it.
+    counts: OnceLock<Arc<ServerCounts>>,
     /// `maxConcurrent`: calls above it wait, first come first served.
     pub(crate) slots: Option<Slots>,
     /// `pool`: several leases of one key, if it may have them.
@@ -223,6 +230,7 @@ impl Server {
             shown: Mutex::default(),
             since: Instant::now(),
             calls: AtomicU64::new(0),
+            counts: OnceLock::new(),
             calling: AtomicUsize::new(0),
             questions: sight::Questions::default(),
             unchecked: Mutex::default(),
@@ -272,6 +280,11 @@ impl Server {
         if !unchecked.is_empty() {
             unchecked.remove(&(tool.to_owned(), which.member()));
         }
+    }
+
+    /// Returns what is counted of it.
+    pub(crate) fn counts(&self) -> &Arc<ServerCounts> {
+        self.counts.get_or_init(Arc::default)
     }
 
     /// Counts a call.
@@ -392,6 +405,8 @@ impl Manager {
         let known = Arc::new(Known::load(state));
         let presets = Learned::default();
         let servers = servers(config.servers, memory, &config.host, &known, &keys, &presets);
+        let spoken = Listeners::default();
+        reload::count(spoken.record().counts(), &servers, &config.host);
         let each: Vec<_> = servers.iter().collect();
         let views = sight::Views::new((&config.host, None), &each, &config.host.naming, &sight::Views::default());
         let manager = Self(Arc::new(Inner {
@@ -404,7 +419,7 @@ impl Manager {
             client_info,
             world,
             events: broadcast::Sender::new(EVENTS),
-            spoken: Listeners::default(),
+            spoken,
             tasks: TaskTracker::new(),
             next_lease: AtomicU64::new(1),
             leases: Arc::default(),

@@ -8,6 +8,7 @@ use serde_json::json;
 use tokio::sync::broadcast;
 
 use super::{DefinitionNews, Manager, Reload, StateChange};
+use crate::counts::{Count, HostCount};
 use crate::record::{Change, Level, Part, Record, Said, Source};
 use crate::transport::Spoken;
 
@@ -43,6 +44,7 @@ impl Manager {
 
     /// Remembers a reload, and forgets the lines of servers that are gone.
     pub(super) fn remember_reload(&self, done: &Reload) {
+        self.record().counts().one(HostCount::ReloadOk);
         done.removed.iter().for_each(|server| self.record().forget(server));
         self.happened(Part::Config, &json!({ "reloaded": true, "changes": done }));
         let parts = [("new", &done.added), ("changed", &done.changed), ("gone", &done.removed)];
@@ -57,6 +59,7 @@ impl Manager {
 
     /// Remembers that the files were not taken.
     pub(super) fn remember_refusal(&self, problems: &[String]) {
+        self.record().counts().one(HostCount::ReloadRefused);
         self.happened(Part::Config, &json!({ "reloaded": false, "problems": problems }));
         problems.iter().for_each(|problem| self.say(Level::Warning, &format!("config not reloaded: {problem}")));
     }
@@ -64,6 +67,7 @@ impl Manager {
     /// Remembers a definition that was not approved.
     pub(super) fn remember_definition(&self, news: &DefinitionNews) {
         let DefinitionNews { server, what, name, withheld, .. } = news;
+        self.record().counts().of(server).one(Count::DefinitionChanges);
         let shown = json!({ "server": server, "what": what, "name": name, "withheld": withheld });
         self.happened(Part::Approvals, &shown);
     }

@@ -4,7 +4,7 @@
 //! clients see the old lists until the new server has listed, calls in flight end at the old one within `limits.drain`,
 //! and new calls wait for the new one. A removed server finishes its calls and takes no new ones.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,8 @@ use tokio::time::Instant;
 
 use super::leases::LOOK_AGAIN;
 use super::{Manager, Server, StateChange, lock, servers};
-use crate::config::{self, Config};
+use crate::config::{self, Config, HostSettings};
+use crate::counts::Counts;
 use crate::upstream::{Starter, StateName};
 
 /// What a reload has changed.
@@ -86,6 +87,15 @@ impl Server {
     }
 }
 
+/// Gives these servers, which are all that the config has, the counts of their names, and forgets those of others.
+pub(super) fn count(counts: &Counts, servers: &[Arc<Server>], settings: &HostSettings) {
+    for server in servers {
+        let _ = server.counts.set(counts.of(&server.config.name));
+    }
+    counts.keep(&servers.iter().map(|server| server.config.name.as_str()).collect::<HashSet<_>>());
+    counts.set_tools(&settings.metrics.tools);
+}
+
 impl Manager {
     /// Applies a new config. It was validated as a whole before, so nothing can fail here.
     pub(crate) fn reload(&self, config: Config, memory: &HashMap<String, Starter>) -> Reload {
@@ -134,6 +144,7 @@ impl Manager {
             self.recall_pins(&chosen);
         }
         locked.iter().for_each(|server| self.judge_again(server));
+        count(self.record().counts(), &new, &host);
         self.0.servers.store(Arc::new(new));
         self.note_rules();
         for server in fresh {

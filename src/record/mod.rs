@@ -31,6 +31,7 @@ use self::feed::{Events, State, What};
 use self::lines::Lines;
 pub(crate) use self::lines::{Level, Said, Source};
 use crate::answered::Failed;
+use crate::counts::Counts;
 use crate::lock::lock;
 use crate::observe::{Begun, Ended, Listener, Pending, is_call};
 use crate::protocol::Method;
@@ -57,6 +58,7 @@ struct Inner {
     /// Until when calls are kept, in milliseconds since 1970; 0 if they are not.
     calls_until: AtomicU64,
     news: Notify,
+    counts: Counts,
 }
 
 #[derive(Default)]
@@ -76,6 +78,11 @@ pub(crate) struct Change<'a> {
 }
 
 impl Record {
+    /// Returns what is counted. That goes on whether anything is kept or not.
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.0.counts
+    }
+
     /// Keeps everything from now on.
     pub(crate) fn open(&self) {
         self.0.is_on.store(true, Ordering::Relaxed);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::feed::Wanted;
 use super::*;
+use crate::counts::Tally;
 use crate::observe::{Observed, Observer, Subject};
 use crate::protocol::{ErrorObject, Raw};
 use crate::redact::{Learned, Scrubber};
@@ -30,7 +31,9 @@ fn begin<'a>(observer: &'a Observer, at: SystemTime, server: &str, tool: &str) -
     let method = &Method::ToolsCall;
     let (client, door) = (Some("an agent".into()), Some("http"));
     let begun = || Begun { principal: "p", client, door, at, method, params: Some(&params), subject, via: None };
-    observer.begin(method, begun).unwrap()
+    let tally: &Tally = Box::leak(Box::default());
+    tally.begin(method, true, 0, tokio::time::Instant::now());
+    observer.begin(method, tally, begun).unwrap()
 }
 
 fn answered() -> crate::answered::Answered {

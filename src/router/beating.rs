@@ -5,6 +5,7 @@
 
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -24,8 +25,28 @@ pub(super) async fn beating<T>(
 ) -> T {
     // Most waits are over at once. These register no timer.
     if let Poll::Ready(done) = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
+        if wait == Wait::Turn {
+            forward.server.counts().queued(Duration::ZERO);
+        }
         return done;
     }
+    let leg = toward.mailbox().cloned();
+    // What waits on a parked call is not in the host.
+    let away = leg.as_ref().map(|leg| leg.tally().away());
+    let done = beat_until(toward, forward, wait, work).await;
+    if let (Wait::Turn, Some(away)) = (wait, &away) {
+        forward.server.counts().queued(away.so_far());
+    }
+    done
+}
+
+/// Sends heartbeats until `work` is done.
+async fn beat_until<T>(
+    toward: &mut Toward<'_>,
+    forward: &Forward,
+    wait: Wait,
+    mut work: Pin<&mut impl Future<Output = T>>,
+) -> T {
     toward.set_token(forward.token());
     while let Some(due) = toward.start_heart(Instant::now()) {
         tokio::select! {

@@ -29,6 +29,7 @@ use super::plan::Plan;
 use super::toward::Toward;
 use crate::answered::{Answered, FieldError, NoResult};
 use crate::config::Sharing;
+use crate::counts::Count;
 use crate::doubled;
 use crate::keep;
 use crate::manager::{AnswerKey, Kept, Manager, Ticket, Writes};
@@ -97,6 +98,7 @@ impl Forwarder {
         let found = wish.keys().find_map(|key| answers.find(key, wish.epoch, age)).filter(|_| !is_anew);
         if let Some((Kept { version, result, .. }, age)) = found {
             leg.was_kept();
+            server.counts().one(Count::CacheHit);
             let answered = self.finish.adapted(client, forward, version, Ok(result));
             return answered.map(|result| aged(&result, &forward.method, age));
         }

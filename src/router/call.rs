@@ -46,8 +46,10 @@ use super::valid::{check_arguments, check_result};
 use super::verdict::{Bench, Verdict};
 use crate::answered::{Answered, NoResult, reworded};
 use crate::config;
+use crate::counts::Count;
 use crate::manager::{Asked, Manager, Server, Slot, Slots, Ticket, Writing};
-use crate::protocol::{ErrorObject, Outcome, ProtocolVersion, Raw};
+use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw};
+use crate::registry::Entry;
 use crate::transport;
 use crate::upstream::{Connection, Exchange, Terms, Upstream};
 
@@ -97,6 +99,10 @@ impl Forwarder {
         toward: &mut Toward<'_>,
     ) -> Answered {
         leg.concerns(&forward.server, &forward.target);
+        if forward.method == Method::ToolsCall {
+            let shown = forward.listed.entry().map(Entry::name);
+            leg.tally().calls(self.manager.record().counts(), &forward.target, shown);
+        }
         forward.arrange()?;
         forward.shown = shown_before(&self.manager, client, &forward);
         #[cfg(any(feature = "validate", test))]
@@ -181,6 +187,7 @@ impl Forwarder {
                 if let Some(to_ask) = to_ask {
                     self.permissions.still(client, forward, to_ask, self.parked.permit_of(call))?;
                 }
+                let _away = leg.tally().away();
                 let leg = (leg, toward.take_progress());
                 return Box::pin(self.parked.resume(client, (call, round), forward, leg)).await.map(Some);
             }
@@ -226,6 +233,7 @@ impl Forwarder {
                     // be asked.
                     let more = forward.server.asks() != asked && has_failed(&answered) && course.repeats.lost;
                     if more && forward.is_safe_twice() {
+                        forward.server.counts().one(Count::Repeats);
                         course.repeats.lost = false;
                         continue;
                     }
@@ -240,6 +248,7 @@ impl Forwarder {
                 Err(Stop::Attempt(Attempt::Failed(failure))) => failure.after_a_loss(),
                 Err(Stop::Attempt(Attempt::Lost(error))) => {
                     if course.repeats.allow(&error, || forward.is_safe_twice()) {
+                        forward.server.counts().one(Count::Repeats);
                         // The tasks that notice the loss of the connection get a turn.
                         tokio::task::yield_now().await;
                         continue;
@@ -273,9 +282,11 @@ impl Forwarder {
         course: Course,
         over: Handover,
     ) -> Answered {
+        let leg = over.leg.clone();
         let (parked, guard, attending) = self.parked.begin(client, &forward, over)?;
         let task = run_parked(self.clone(), client.clone(), (forward, course), parked.clone(), guard);
         self.parked.background.spawn_whole(task);
+        let _away = leg.tally().away();
         self.parked.attend(&parked, 0, attending).await
     }
 
@@ -395,6 +406,9 @@ impl Forwarder {
         let mut running = Running { toward, server, upstream, connection, answered: None, clocks, vigil };
         let outcome = running.wait(id, &mut exchange).await;
         course.end = running.clocks.end();
+        if let Some(leg) = toward.mailbox() {
+            leg.tally().was_away(now.elapsed());
+        }
         Ok(Round { id, exchange, outcome: outcome? })
     }
 }

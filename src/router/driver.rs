@@ -145,7 +145,7 @@ impl Driver {
                 .ok_or_else(|| Failure::malformed("an `input_required` result with a request of an unknown kind"))?;
             let (params, id) = self.params(&entry);
             let (ask, answer) = Ask::gathered(&key, stage.version, method.clone(), params);
-            let call = Some((stage.call, stage.leg));
+            let (ask, call) = (ask.of(stage.server.counts()), Some((stage.call, stage.leg)));
             put::put(stage.client, stage.server, stage.upstream, ask, call, Some(answered.clone()));
             waiting.push(async move { (key, entry, method, id, answer.await) });
         }

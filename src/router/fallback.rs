@@ -11,6 +11,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
+use tokio::time::Instant;
+
 use super::Mailbox;
 use super::call::Forwarder;
 use super::client::Client;
@@ -92,14 +94,16 @@ impl Fallbacks {
         let Some(why) = given.why(&answered) else { return answered };
         let Some(second) = self.second(client, &given, leg).await else { return answered };
         // From here on there are two calls, each with its own end.
+        self.observer.ended(leg.tally(), &answered);
+        leg.tally_anew();
         if let Some(subject) = leg.subject() {
             subject.ended(&answered);
             leg.observe_anew();
         }
         let request =
             Request { id: RequestId::Number(0), method: Method::ToolsCall, params: Some(second.params.clone()) };
-        let observed = observed::begin_by(&self.observer, client, &request, leg, Some("fallback"));
-        let observed = observed.map_err(NoResult::from)?.uncounted();
+        let observed = observed::begin_by(&self.observer, client, (&request, Instant::now()), leg, Some("fallback"));
+        let observed = observed.map_err(NoResult::from)?.beside();
         toward.another_server();
         let other = self.calls.forward_on(client, second, leg, &mut toward).await;
         observed.finish(Some(&other));

@@ -13,6 +13,7 @@ use super::client::Client;
 use super::forward::Forward;
 use crate::answered::NoResult;
 use crate::config::{Action, Decision, Hints, Proof, Words as _};
+use crate::counts;
 use crate::manager::{Manager, Server};
 use crate::observe::Judged;
 use crate::policy::{Facts, Subject, Verdict};
@@ -84,9 +85,7 @@ pub(super) fn judge_subscription(
     // Without rules, they were changed just now.
     let Some(verdict) = verdict else { return Ok(()) };
     let verdict = verdict.map_err(|_| Failure::denied(None).of(server))?;
-    if let Some(leg) = leg {
-        note(leg, &verdict);
-    }
+    note(manager, leg, &verdict);
     match (verdict.decision, verdict.enforced) {
         (Decision::Allow, _) | (_, false) => Ok(()),
         (Decision::Deny, true) => Err(denied(&verdict).of(server)),
@@ -141,7 +140,7 @@ fn decide(
             return Err(Failure::invalid_arguments(&forward.target, errors, &said).of(server));
         }
     };
-    note(leg, &verdict);
+    note(manager, Some(leg), &verdict);
     match (verdict.decision, verdict.enforced) {
         (Decision::Allow, _) | (_, false) => Ok(None),
         (Decision::Deny, true) => Err(denied(&verdict).of(server)),
@@ -162,15 +161,19 @@ fn rule_of(verdict: &Verdict) -> Arc<str> {
 
 /// Records a verdict for listeners such as the audit. Of a request that is sent anyway, that is the strictest one that is
 /// only reported.
-fn note(leg: &Mailbox, verdict: &Verdict) {
-    let Some(subject) = leg.subject() else { return };
+fn note(manager: &Manager, leg: Option<&Mailbox>, verdict: &Verdict) {
     let strictest = verdict.reported.iter().max_by_key(|(decision, _)| *decision);
     let reported = strictest.filter(|(decision, _)| verdict.decision == Decision::Allow && *decision > Decision::Allow);
-    subject.judged(match reported {
+    let judged = match reported {
         Some((decision, rule)) => Judged { verdict: decision.word(), rule: Some(rule.clone()), enforced: false },
         None => {
             let (rule, enforced) = (verdict.rule.clone(), verdict.enforced);
             Judged { verdict: verdict.decision.word(), rule, enforced }
         }
-    });
+    };
+    let Judged { verdict, rule, enforced } = judged.clone();
+    manager.record().counts().judged(counts::Verdict { rule, verdict, enforced });
+    if let Some(subject) = leg.and_then(Mailbox::subject) {
+        subject.judged(judged);
+    }
 }

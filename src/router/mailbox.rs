@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use super::level::Level;
 use super::presence::Sender;
 use crate::config::Limits;
+use crate::counts::Tally;
 use crate::lock::lock;
 use crate::observe::Subject;
 use crate::protocol::{Message, Method};
@@ -38,6 +39,12 @@ pub(crate) struct Mailbox {
     sender: Option<Sender>,
     /// The server and target that its request goes to, if an observer (`observe.rs`) wants to know.
     subject: Mutex<Option<Arc<Subject>>>,
+    /// Counts its request.
+    tally: Tally,
+    /// Counts the request that the host makes for it.
+    second: OnceLock<Box<Tally>>,
+    /// The mailbox of the batch that its request is part of. All messages go there.
+    batch: Option<Arc<Self>>,
 }
 
 #[derive(Debug)]
@@ -76,6 +83,9 @@ impl Mailbox {
             level: None,
             sender: None,
             subject: Mutex::default(),
+            tally: Tally::default(),
+            second: OnceLock::new(),
+            batch: None,
         }
     }
 
@@ -98,6 +108,19 @@ impl Mailbox {
     /// request runs.
     pub(crate) fn of_request(self) -> Self {
         Self { readers: AtomicUsize::new(1), ..self }
+    }
+
+    /// Makes the mailbox of one request of a batch, whose messages go into that of the batch: each request is counted
+    /// and recorded by itself.
+    #[cfg(feature = "server")]
+    pub(crate) fn of_batch(batch: &Arc<Self>) -> Arc<Self> {
+        let own = Self::new(batch.limits.clone(), batch.account.clone()).of_request();
+        Arc::new(Self { batch: Some(batch.clone()), ..own })
+    }
+
+    /// Returns the mailbox that its messages go into.
+    fn whole(&self) -> &Self {
+        self.batch.as_deref().unwrap_or(self)
     }
 
     /// Returns the limits for its request. Config changes do not affect them.
@@ -123,6 +146,16 @@ impl Mailbox {
         subject
     }
 
+    /// Returns what counts its request or, if there is one, the request that the host makes for it.
+    pub(super) fn tally(&self) -> &Tally {
+        self.second.get().map_or(&self.tally, |second| second)
+    }
+
+    /// Counts another request from now on, which the host makes for the client's.
+    pub(super) fn tally_anew(&self) -> &Tally {
+        self.second.get_or_init(Box::default)
+    }
+
     /// Returns that record, or `None` if no observer asked for it.
     pub(super) fn subject(&self) -> Option<Arc<Subject>> {
         lock(&self.subject).clone()
@@ -134,6 +167,9 @@ impl Mailbox {
 
     /// Puts a message in. Over the cap, drops messages or overflows, as the module's head says.
     pub(crate) fn put(&self, message: Message) {
+        if let Some(batch) = &self.batch {
+            return batch.put(message);
+        }
         let mut queue = self.lock();
         if queue.state != Opening::Open {
             return;
@@ -220,8 +256,9 @@ impl Mailbox {
     /// Asks the door to close this mailbox's SSE stream after the messages that wait now, and to tell the client to
     /// reconnect for the rest after `retry` (2025-11-25, SEP-1699). A door that has no such streams ignores this.
     pub(crate) fn hang_up(&self, retry: Duration) {
-        self.lock().hang_up = Some(retry);
-        self.news.notify_one();
+        let whole = self.whole();
+        whole.lock().hang_up = Some(retry);
+        whole.news.notify_one();
     }
 
     /// Returns after how long the client should reconnect if the stream is to be closed now. Returns `None` if it is
@@ -235,7 +272,7 @@ impl Mailbox {
     /// Reports whether the client was too slow, so that the door must cut it off.
     #[must_use]
     pub(crate) fn overflowed(&self) -> bool {
-        self.lock().state == Opening::Overflowed
+        self.whole().lock().state == Opening::Overflowed
     }
 
     /// Closes the mailbox to new messages. Messages that wait can still be read.
@@ -258,13 +295,13 @@ impl Mailbox {
     /// Reports whether a stream to the client reads this mailbox.
     #[must_use]
     pub(crate) fn has_reader(&self) -> bool {
-        self.readers.load(Ordering::Relaxed) > 0
+        self.whole().readers.load(Ordering::Relaxed) > 0
     }
 
     /// Waits until a stream to the client reads this mailbox.
     pub(crate) async fn reader(&self) {
         loop {
-            let came = self.reader_came.notified();
+            let came = self.whole().reader_came.notified();
             tokio::pin!(came);
             came.as_mut().enable();
             if self.has_reader() {

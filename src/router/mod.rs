@@ -90,6 +90,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use asks::{Decided, OpenAsk};
@@ -238,8 +239,8 @@ impl Router {
         leg: &Arc<Mailbox>,
         end: fn(&Finish, &Client, &Method, Answered) -> T,
     ) -> impl Future<Output = Option<T>> + Send + use<T> {
-        let request = &routed.request;
-        self.0.clients.roster().note(client, &request.method);
+        let (request, now) = (&routed.request, Instant::now());
+        self.0.clients.roster().note(client, &request.method, now);
         let limits = leg.limits();
         // This happens before the first poll, so that `notifications/cancelled` right after the request finds it.
         let begun = self.0.clients.enter(client, limits.pending);
@@ -248,7 +249,7 @@ impl Router {
         let method = request.method.clone();
         async move {
             let finish = &router.0.finish;
-            let observed = match observed::begin(&router.0.observer, &client, &routed.request, &leg) {
+            let observed = match observed::begin(&router.0.observer, &client, &routed.request, &leg, now) {
                 Ok(observed) => observed,
                 Err(refused) => return Some(end(finish, &client, &method, Err(refused.into()))),
             };
@@ -380,7 +381,11 @@ impl Router {
     ) -> Answered {
         let route = match route {
             Some(route) => route,
-            None => self.0.routes.find(client, wanted.what, &wanted.name).await.map_err(|lost| lost.of(&wanted))?,
+            None => {
+                // The lists of servers that still start.
+                let _away = leg.tally().away();
+                self.0.routes.find(client, wanted.what, &wanted.name).await.map_err(|lost| lost.of(&wanted))?
+            }
         };
         match route {
             Route::Own(tool) => tool.call(self, client, wanted.params).await,
@@ -528,9 +533,9 @@ impl Router {
     /// Cuts off the requests in flight: each is answered with a failure. Waits for these answers, but at most 500 ms.
     pub(crate) async fn end_requests(&self) {
         self.0.ending.cancel();
-        let end = tokio::time::Instant::now() + ANSWERED;
+        let end = Instant::now() + ANSWERED;
         let busy = || self.0.clients.are_busy();
-        while busy() && tokio::time::Instant::now() < end {
+        while busy() && Instant::now() < end {
             tokio::time::sleep(TICK).await;
         }
         // The door that got the last answer has a moment to write it.

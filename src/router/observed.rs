@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use tokio::time::Instant;
+
 use super::Mailbox;
 use super::client::Client;
 use super::finish::Finish;
 use super::presence::Via;
 use crate::answered::{Answered, Failed};
 use crate::manager::Server;
-use crate::observe::{Begun, Observed, Observer};
+use crate::observe::{Begun, Observed, Observer, is_call};
 use crate::protocol::{Outcome, Request};
 
 /// Notes that a request begins. Dropping the returned value unfinished notes that the request was cancelled.
@@ -20,9 +22,10 @@ pub(super) fn begin<'a>(
     observer: &'a Observer,
     client: &Client,
     request: &Request,
-    leg: &Mailbox,
+    leg: &'a Mailbox,
+    now: Instant,
 ) -> Result<Observed<'a>, Failed> {
-    begin_by(observer, client, request, leg, None)
+    begin_by(observer, client, (request, now), leg, None)
 }
 
 /// Does the same as [`begin`] for a request that the host makes for the client's. `via` says why.
@@ -32,12 +35,14 @@ pub(super) fn begin<'a>(
 pub(super) fn begin_by<'a>(
     observer: &'a Observer,
     client: &Client,
-    request: &Request,
-    leg: &Mailbox,
+    (request, now): (&Request, Instant),
+    leg: &'a Mailbox,
     via: Option<&'static str>,
 ) -> Result<Observed<'a>, Failed> {
-    observer.begin(&request.method, || {
-        let params = request.params.as_ref();
+    let params = request.params.as_ref();
+    let (tally, bytes) = (leg.tally(), params.map_or(0, |params| params.as_bytes().len()));
+    tally.begin(&request.method, is_call(&request.method), bytes, now);
+    observer.begin(&request.method, tally, || {
         let (name, door) = match leg.sender() {
             Some(sender) => (sender.name.clone(), Some(sender.via)),
             None => (client.named.name().cloned(), client.presence().came().map(|(_, via)| via)),
@@ -68,7 +73,7 @@ pub(super) async fn beside(
     leg: Arc<Mailbox>,
     answer: impl Future<Output = Answered> + Send,
 ) -> Option<Outcome> {
-    let answered = match begin(&observer, &client, &request, &leg) {
+    let answered = match begin(&observer, &client, &request, &leg, Instant::now()) {
         Ok(observed) => {
             let answered = answer.await;
             observed.finish(Some(&answered));
@@ -80,8 +85,10 @@ pub(super) async fn beside(
 }
 
 impl Mailbox {
-    /// Records that its request goes to `target` at that server, if an observer wants to know.
+    /// Records that its request goes to `target` at that server: counts it there, and tells an observer that wants to
+    /// know.
     pub(super) fn concerns(&self, server: &Server, target: &Arc<str>) {
+        self.tally().goes_to(server.counts());
         if let Some(subject) = self.subject() {
             subject.is(&server.label, target, &server.scrubber);
         }

@@ -102,7 +102,7 @@ pub(super) fn unanswered(ask: Ask) {
         Method::CreateMessage => Err(ErrorObject::internal("the client gave no answer in time")),
         _ => Err(ErrorObject::method_not_found(ask.method.as_str())),
     };
-    ask.answer(outcome);
+    ask.expire(outcome);
 }
 
 /// Refuses a question if it is not certain which client it is for. The host never guesses (`docs/bridging.md` 5.5).
@@ -115,7 +115,7 @@ pub(super) fn refuse(ask: Ask) {
         }
         _ => Err(ErrorObject::method_not_found(ask.method.as_str())),
     };
-    ask.answer(outcome);
+    ask.refuse(outcome);
 }
 
 /// Returns the answer to an elicitation that nobody answered.

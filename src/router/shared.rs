@@ -22,6 +22,7 @@ use super::heart::Wait;
 use super::joined::{Ended, Lead, Seat};
 use super::toward::Toward;
 use crate::answered::{Answered, Kind, NoResult};
+use crate::counts::Count;
 use crate::manager::Ticket;
 use crate::protocol::{Message, Method, Notification, Raw};
 
@@ -49,15 +50,20 @@ impl Forwarder {
         mut ticket: Option<Ticket>,
     ) -> Answered {
         let Toward::Leg(leg) = &*toward else { return self.run(client, forward, toward, (ticket, None)).await };
-        let first = leg.mailbox().clone();
+        let (leg, first) = (leg.mailbox().clone(), leg.mailbox().clone());
         let (mut seat, lead) = self.joined.sit(&wish.key, joins);
+        forward.server.counts().one(if lead.is_some() { Count::CacheMiss } else { Count::CacheJoined });
         if let Some(lead) = lead {
             let heard = Arc::<Heard>::default();
             let (client, forward) = (client.clone(), for_all(forward, &heard));
             let shared = Shared { client, forward, heard, first, ticket: ticket.take(), wish, writes };
             self.parked.background.spawn(Box::pin(self.clone().lead(shared, lead)));
         }
-        match wait(forward, toward, &mut seat).await {
+        let ended = {
+            let _away = leg.tally().away();
+            wait(forward, toward, &mut seat).await
+        };
+        match ended {
             Ended::With(answered) => answered,
             Ended::Said(version, outcome) => self.finish.adapted(client, forward, version, outcome),
             Ended::Alone => {

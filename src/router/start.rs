@@ -90,7 +90,7 @@ impl Router {
             doors: Default::default(),
         };
         let listings = Listings { manager: manager.clone(), finish: finish.clone(), background: background.clone() };
-        let observer = Arc::<Observer>::default();
+        let observer = Arc::new(Observer::new(manager.record().counts().clone()));
         let fallbacks = Fallbacks {
             manager: manager.clone(),
             routes: routes.clone(),

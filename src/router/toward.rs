@@ -15,6 +15,7 @@ use super::question::{self, log};
 use super::rising::Rising;
 use super::{Mailbox, put};
 use crate::config::Limits;
+use crate::counts::Count;
 use crate::manager::Server;
 use crate::protocol::{Raw, RequestId};
 use crate::upstream::{Ask, Connection, Exchange, Item, Upstream};
@@ -72,6 +73,14 @@ impl<'a> Toward<'a> {
         match self {
             Self::Leg(leg) => Self::Leg(Leg { task: Some(task.clone()), ..leg }),
             parked @ Self::Parked(_) => parked,
+        }
+    }
+
+    /// Returns the mailbox of the call's only request; `None` if the call is parked.
+    pub(super) fn mailbox(&self) -> Option<&'a Arc<Mailbox>> {
+        match self {
+            Self::Leg(leg) => Some(leg.leg),
+            Self::Parked(_) => None,
         }
     }
 
@@ -176,6 +185,7 @@ impl<'a> Toward<'a> {
         if let Self::Leg(Leg { leg, progress, .. }) = self
             && let Some(message) = progress.beat(&server.config.name, wait)
         {
+            server.counts().one(Count::Heartbeats);
             leg.put(message);
         }
     }

@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use tokio::sync::broadcast;
 
+use crate::counts::{Count, ServerCounts};
 use crate::protocol::Raw;
 use crate::record::{Level, Record, Said, Source};
 use crate::redact::Scrubber;
@@ -85,6 +86,7 @@ impl Listeners {
 pub(crate) struct Announcer {
     server: Arc<str>,
     listeners: Listeners,
+    counts: Arc<ServerCounts>,
     /// Removes the server's secrets from recorded lines when they are shown.
     scrubber: Arc<Scrubber>,
 }
@@ -92,7 +94,13 @@ pub(crate) struct Announcer {
 impl Announcer {
     /// Creates the announcer of the server with that name in the config.
     pub(crate) fn new(server: &str, listeners: Listeners, scrubber: Arc<Scrubber>) -> Self {
-        Self { server: server.into(), listeners, scrubber }
+        let counts = listeners.record.counts().of(server);
+        Self { server: server.into(), listeners, counts, scrubber }
+    }
+
+    /// Returns what is counted of the server.
+    pub(crate) fn counts(&self) -> &Arc<ServerCounts> {
+        &self.counts
     }
 
     /// Announces a log message, from the params of its notification.
@@ -123,6 +131,7 @@ impl Announcer {
 
     /// Takes any line that was written to standard error, as it was written.
     pub(crate) fn wrote(&self, line: &Arc<[u8]>) {
+        self.counts.one(Count::StderrLines);
         if self.listeners.record.is_on() {
             self.record(Source::Stderr, Level::Info, line);
         }

@@ -52,6 +52,7 @@ pub(crate) use stdio::{Heard, Pipe, PipeReader, spawn};
 
 use crate::auth;
 use crate::config;
+use crate::counts::Count;
 pub(crate) use crate::plain::excerpt;
 
 /// Why a server cannot be reached, or no longer.
@@ -266,6 +267,33 @@ impl Error {
             Self::Status { retry, .. } => *retry,
             Self::Paused { left, .. } => Some(*left),
             _ => None,
+        }
+    }
+
+    /// Returns as what it counts if a connection, or an attempt at one, ends with it; `None` if that is no loss.
+    pub(crate) fn loss(&self) -> Option<Count> {
+        match self {
+            Self::Spawn { .. } | Self::Exhausted { .. } | Self::Helper { .. } | Self::Exited { .. } => {
+                Some(Count::LostExit)
+            }
+            Self::Stalled { .. } | Self::Silent(_) => Some(Count::LostTimeout),
+            Self::Malformed(_) | Self::TooLarge(_) | Self::SessionChanged => Some(Count::LostProtocol),
+            Self::Unreachable { .. }
+            | Self::Untrusted { .. }
+            | Self::SessionEnded
+            | Self::Status { .. }
+            | Self::Broken
+            | Self::Overloaded(_)
+            | Self::Deaf
+            | Self::Unwritten
+            | Self::Closed => Some(Count::LostTransport),
+            Self::Unauthorized { .. }
+            | Self::SignIn { .. }
+            | Self::Paused { .. }
+            | Self::Busy(_)
+            | Self::Share(_)
+            | Self::Renegotiated
+            | Self::Itself => None,
         }
     }
 

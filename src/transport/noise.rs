@@ -32,6 +32,7 @@ impl Noise {
     /// Counts a line that is not a message, and schedules the log line about it.
     pub(super) fn note(&mut self, server: &Label, tail: &StderrTail, line: &[u8], reason: &str) {
         self.lines += 1;
+        tail.note_noise();
         if self.first.is_none() {
             self.first = Some(tail.line(line));
         }

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::turn::Turn;
 use super::{Announcer, Label, telling};
+use crate::counts::Count;
 use crate::lock::lock;
 use crate::plain::{excerpt, plain};
 use crate::redact::Scrubber;
@@ -61,6 +62,13 @@ impl StderrTail {
     /// Announces each line from now on.
     pub(crate) fn announced(self, announcer: Announcer) -> Self {
         Self { announcer: Some(announcer), ..self }
+    }
+
+    /// Counts a line on standard output that is no message.
+    pub(crate) fn note_noise(&self) {
+        if let Some(announcer) = &self.announcer {
+            announcer.counts().one(Count::DroppedNoise);
+        }
     }
 
     /// Formats output for display: escaped, without secrets, at most `limit` characters.

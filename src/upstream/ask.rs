@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use crate::counts::{Count, ServerCounts};
 use crate::protocol::{ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, RequestId};
 
 /// A question from a server to a client: a request in a session, or an entry of an `input_required` result. A question
@@ -15,6 +16,8 @@ pub(crate) struct Ask {
     pub(crate) method: Method,
     pub(crate) params: Option<Raw>,
     back: Option<Back>,
+    /// What is counted of the server that asks; `None` if the host itself does.
+    counts: Option<Arc<ServerCounts>>,
     fold: Option<Fold>,
     revision: ProtocolVersion,
 }
@@ -32,6 +35,9 @@ pub(crate) trait Asker: Send + Sync {
 
     /// Sends the answer, if the server still waits for it.
     fn answer(self: Arc<Self>, question: &RequestId, outcome: Outcome);
+
+    /// Returns what is counted of the server.
+    fn counts(&self) -> &Arc<ServerCounts>;
 }
 
 /// Where the answer goes.
@@ -40,6 +46,32 @@ enum Back {
     Server(Arc<dyn Asker>),
     /// To the task that gathers all answers and then retries the request.
     Gatherer(oneshot::Sender<Outcome>),
+}
+
+/// What became of a question.
+#[derive(Clone, Copy)]
+enum AskEnd {
+    Answered,
+    Refused,
+    Expired,
+}
+
+impl AskEnd {
+    /// Returns as what it counts.
+    fn count(self, method: &Method) -> Option<Count> {
+        Some(match (method, self) {
+            (Method::Elicit, Self::Answered) => Count::ElicitationAnswered,
+            (Method::Elicit, Self::Refused) => Count::ElicitationRefused,
+            (Method::Elicit, Self::Expired) => Count::ElicitationExpired,
+            (Method::CreateMessage, Self::Answered) => Count::SamplingAnswered,
+            (Method::CreateMessage, Self::Refused) => Count::SamplingRefused,
+            (Method::CreateMessage, Self::Expired) => Count::SamplingExpired,
+            (Method::RootsList, Self::Answered) => Count::RootsAnswered,
+            (Method::RootsList, Self::Refused) => Count::RootsRefused,
+            (Method::RootsList, Self::Expired) => Count::RootsExpired,
+            _ => return None,
+        })
+    }
 }
 
 impl Ask {
@@ -51,7 +83,8 @@ impl Ask {
         revision: ProtocolVersion,
         asker: Arc<dyn Asker>,
     ) -> Self {
-        Self { id, method, params, back: Some(Back::Server(asker)), fold: None, revision }
+        let counts = Some(asker.counts().clone());
+        Self { id, method, params, back: Some(Back::Server(asker)), counts, fold: None, revision }
     }
 
     /// Creates a question whose answer goes to the returned receiver.
@@ -63,7 +96,15 @@ impl Ask {
     ) -> (Self, oneshot::Receiver<Outcome>) {
         let (sender, receiver) = oneshot::channel();
         let id = RequestId::Text(key.into());
-        (Self { id, method, params, back: Some(Back::Gatherer(sender)), fold: None, revision }, receiver)
+        let back = Some(Back::Gatherer(sender));
+        (Self { id, method, params, back, counts: None, fold: None, revision }, receiver)
+    }
+
+    /// Counts the question for the server that asks it.
+    pub(crate) fn of(self, counts: &Arc<ServerCounts>) -> Self {
+        let mut ask = self;
+        ask.counts = Some(counts.clone());
+        ask
     }
 
     /// Replaces the params of the question; `fold` converts the answer back.
@@ -107,10 +148,26 @@ impl Ask {
 
     /// Delivers the client's answer.
     pub(crate) fn answer(mut self, outcome: Outcome) {
-        self.give(outcome);
+        let end = if outcome.is_ok() { AskEnd::Answered } else { AskEnd::Refused };
+        self.give(outcome, end);
     }
 
-    fn give(&mut self, outcome: Outcome) {
+    /// Answers in the client's place, since nobody answered in time.
+    pub(crate) fn expire(mut self, outcome: Outcome) {
+        self.give(outcome, AskEnd::Expired);
+    }
+
+    /// Answers in the client's place, since no client may be asked.
+    pub(crate) fn refuse(mut self, outcome: Outcome) {
+        self.give(outcome, AskEnd::Refused);
+    }
+
+    fn give(&mut self, outcome: Outcome, end: AskEnd) {
+        if self.back.is_some()
+            && let (Some(counts), Some(count)) = (&self.counts, end.count(&self.method))
+        {
+            counts.one(count);
+        }
         let outcome = match self.fold.take() {
             Some(fold) => fold(outcome),
             None => outcome,
@@ -152,7 +209,7 @@ impl Ask {
 
 impl Drop for Ask {
     fn drop(&mut self) {
-        self.give(Err(ErrorObject::internal("the client is gone")));
+        self.give(Err(ErrorObject::internal("the client is gone")), AskEnd::Refused);
     }
 }
 

@@ -18,6 +18,7 @@ use super::state::{Action, Input, Policy, State};
 use super::tell::set_level;
 use super::{Change, Mark, Settings, StateName, Status, Upstream, World, listen, listing, open, probe, resume};
 use crate::auth::Notice;
+use crate::counts::Count;
 use crate::protocol::Method;
 use crate::registry::{Kind, Offer};
 use crate::transport::{Error, excerpt};
@@ -184,6 +185,7 @@ impl Life {
                 (self.timer, self.awake) = (at.map(|at| at + slept), now);
                 return None;
             }
+            self.upstream.settings.announcer.counts().one(Count::LostTimeout);
             let said = self.upstream.tail.load().cause();
             let said = said.map(|said| format!("; on standard error it said: {said}")).unwrap_or_default();
             self.cause = Some(format!("no answer within {:?} (startTimeout){said}", self.policy.start_timeout));
@@ -312,6 +314,9 @@ impl Life {
             Some(Error::Itself) => Input::Itself,
             _ => Input::Lost,
         };
+        if let Some(reason) = error.as_ref().and_then(Error::loss) {
+            self.upstream.settings.announcer.counts().one(reason);
+        }
         let retry = error.as_ref().and_then(Error::retry_after);
         self.alone = retry.map(|retry| Instant::now() + retry);
         // Any part of the text may come from the server.
@@ -355,6 +360,7 @@ impl Life {
 
     fn open(&mut self) -> Input {
         self.cause = None;
+        self.upstream.settings.announcer.counts().one(Count::Starts);
         match open::connect(&self.upstream, &self.world, &self.tasks) {
             Ok(connection) => {
                 self.connection = Some(connection);

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::Upstream;
 use super::connection::{Connection, kinds_of};
+use crate::counts::Count;
 use crate::protocol::{Message, Method, RequestId};
 use crate::transport::{Error, EventStream, Http};
 
@@ -47,7 +48,8 @@ pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, m
                     if !resumed || belongs(&data, id, |question| connection.was_asked(id, question)) {
                         connection.take(Some(id), &data);
                     } else {
-                        connection.drop_one("a message on a resumed stream that may belong to another request");
+                        let what = "a message on a resumed stream that may belong to another request";
+                        connection.drop_one(what, Count::DroppedNotification);
                     }
                     if !connection.waits(id) {
                         return;

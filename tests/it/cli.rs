@@ -63,11 +63,12 @@ fn no_arguments_show_the_next_steps() {
       status     Show the servers and clients of a running `serve`
       logs       Show the last lines of the servers of a running `serve`: standard error, log messages, changes of state
       calls      Show the last calls of a running `serve`: who called what, how it ended, and how long it took
+      metrics    Print the metrics of a running `serve`, as Prometheus reads them at /metrics
       asks       Show the calls that wait for your permission, and decide on them
       login      Sign in to a server, for a running `serve` and all that start later
       logout     Forget the login of a server and revoke it
       auth       List the logins; no token is shown
-      token      Make a token for a client of the endpoint
+      token      Make a token for a client of the endpoint, or for /metrics
       help       Print this message or the help of the given subcommand(s)
 
     Options:

@@ -555,6 +555,14 @@ fn refused() {
       run `mcp-host token NAME`, and put the line that it prints here
     host-auth.toml:11: host.auth.clients.a b: a client cannot be called that
       use up to 64 letters, digits, - _ and .
+    host-metrics-token.toml:9: host.metrics.token: this is also the token of "laptop", which opens more than /metrics
+      run `mcp-host token --metrics`, and put the line that it prints here
+    host-metrics.toml:9: host.metrics.enabled: expected true or false, found a string
+      write it without quotes
+    host-metrics.toml:10: host.metrics.tools: expected a list, found a string
+      write a list with each word in its own quotes: ["files__*"]
+    host-metrics.toml:11: host.metrics.token: expected "sha256:" and 64 hex digits
+      run `mcp-host token --metrics`, and put the line that it prints here
     host-oauth-nobody.toml:5: host.auth.issuer: is missing
       name the authorization server by its URL, exactly as in its metadata: "https://auth.example.com"
     host-oauth-nobody.toml:5: host.auth.audience: is missing

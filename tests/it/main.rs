@@ -38,6 +38,8 @@ mod known;
 mod limits;
 #[cfg(all(unix, feature = "cli"))]
 mod links;
+#[cfg(all(unix, feature = "cli"))]
+mod metrics;
 #[cfg(feature = "cli")]
 mod mistakes;
 #[cfg(all(unix, feature = "cli"))]

@@ -195,7 +195,7 @@ fn clients(field: &Field<'_>, report: &mut Report) -> Option<Vec<BearerClient>> 
         let Some((entry, views)) = token(entry, report) else { continue };
         let Some(text) = entry.text(report) else { continue };
         // A wrong text is not shown in the message: it may be the token itself.
-        let Some(hash) = text.strip_prefix(SCHEME).and_then(digits) else {
+        let Some(hash) = hash(text) else {
             let problem = report.problem(entry.at, &entry.path, "expected \"sha256:\" and 64 hex digits");
             problem.help(MINT);
             continue;
@@ -235,6 +235,11 @@ fn token<'a>(entry: Field<'a>, report: &mut Report) -> Option<(Field<'a>, Vec<St
 pub(super) fn is_name(name: &str) -> bool {
     let fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=64).contains(&name.len()) && name.bytes().all(fine)
+}
+
+/// Reads the hash of a token; `None` if the text is none.
+pub(super) fn hash(text: &str) -> Option<[u8; 32]> {
+    text.strip_prefix(SCHEME).and_then(digits)
 }
 
 fn digits(text: &str) -> Option<[u8; 32]> {

@@ -8,6 +8,7 @@ mod cache;
 mod join;
 mod layers;
 mod limits;
+mod metrics;
 mod oauth;
 mod policy;
 mod secrets;
@@ -28,6 +29,7 @@ pub use self::cache::AnswerCache;
 pub use self::join::Join;
 use self::layers::Layers;
 pub use self::limits::Limits;
+pub use self::metrics::Metrics;
 pub use self::oauth::HostOAuth;
 #[cfg(feature = "server")]
 pub(crate) use self::policy::ClaimsRead;
@@ -46,7 +48,7 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 28] = [
+const KEYS: [&str; 29] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
@@ -62,6 +64,7 @@ const KEYS: [&str; 28] = [
     "limits",
     "listen",
     "lock",
+    "metrics",
     "naming",
     "paramHeaders",
     "policy",
@@ -126,6 +129,8 @@ pub struct HostSettings {
     pub lock: Option<PathBuf>,
     /// Where to log each call; `None` means nowhere.
     pub audit: Option<Audit>,
+    /// What is served at `/metrics`.
+    pub metrics: Metrics,
     /// Whether other processes of this user use a running daemon with the same config; `None` means the default,
     /// `auto`.
     pub join: Option<Join>,
@@ -174,6 +179,7 @@ impl Default for HostSettings {
             approval_strict: false,
             lock: None,
             audit: None,
+            metrics: Metrics::default(),
             join: None,
             idle_exit: Duration::from_secs(600),
             threads: None,
@@ -284,6 +290,9 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     }
     if let Some(field) = fields.take(&["audit"], report) {
         settings.audit = audit::read(&field, report);
+    }
+    if let Some(field) = fields.take(&["metrics"], report) {
+        settings.metrics = metrics::read(&field, &settings.auth, report).unwrap_or_default();
     }
     join::fill(settings, &mut fields, report);
     threads::fill(settings, &mut fields, report);

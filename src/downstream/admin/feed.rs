@@ -17,6 +17,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 
 use super::replies;
 use super::{Part, Refused};
+use crate::counts::HostCount;
 use crate::manager::ServerStatus;
 use crate::record::{Event, Read, Running, Wanted, Watcher, unix_ms};
 use crate::router::{OpenAsk, Router};
@@ -339,6 +340,7 @@ impl<'a> Feed<'a> {
 
     /// Tells that events are dropped, and begins anew.
     fn missed(&mut self, missed: u64) {
+        self.router.manager().record().counts().add(HostCount::FeedDropped, missed);
         self.own("gap", Gap { missed });
         self.seq = self.watcher.now().0;
         self.snapshot();

@@ -52,6 +52,7 @@ pub use self::replies::{
 };
 #[cfg(unix)]
 use self::unix as platform;
+use crate::export;
 use crate::hex;
 pub use crate::manager::CacheStatus;
 use crate::manager::Reload;
@@ -203,6 +204,11 @@ impl StatusSocket {
                 b"status" => replies::line(&self.status(router)),
                 b"asks" => replies::line(&OpenAsks { asks: router.clients().asks().list() }),
                 b"owners" => replies::line(&Owners::of(&router.manager().hint())),
+                b"metrics" | br#"{"metrics":{}}"# if router.manager().settings().metrics.enabled => {
+                    let text = export::text(router).await;
+                    replies::line(&MetricsText { metrics: String::from_utf8_lossy(&text).into_owned() })
+                }
+                b"metrics" | br#"{"metrics":{}}"# => replies::line(&Refused::because(OFF)),
                 b"reload" => replies::line(&Reloaded::from(reload().await)),
                 request if request.starts_with(FORGET) => {
                     replies::line_of(&forgotten(router, &request[FORGET.len()..]))
@@ -364,9 +370,27 @@ pub async fn sign_in<T: DeserializeOwned>(port: Option<u16>, request: &SignIn) -
     replies::read(&answer).map_err(AskError::Strange)
 }
 
+/// The reply to `metrics`.
+#[derive(Debug, serde::Deserialize, Serialize)]
+struct MetricsText {
+    metrics: String,
+}
+
+const OFF: &str = "there are no metrics (host.metrics.enabled is false)";
+
+/// Asks a daemon for its metrics, as OpenMetrics text. Without a port, asks the only daemon.
+///
+/// # Errors
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
+pub async fn metrics(port: Option<u16>) -> Result<Result<String, Refused>, AskError> {
+    let answer = platform::ask(&platform::directories(), port, "metrics").await?;
+    let read = replies::read::<MetricsText>(&answer).map_err(AskError::Strange)?;
+    Ok(read.map(|text| text.metrics))
+}
+
 const NEEDS: &[u8] = b"needs ";
 const FORGET: &[u8] = b"forget ";
-const UNKNOWN: &str = "unknown request; expected status, owners, asks, reload, forget SERVER, needs JSON, a feed, a decision, or a sign-in request";
+const UNKNOWN: &str = "unknown request; expected status, metrics, owners, asks, reload, forget SERVER, needs JSON, a feed, a decision, or a sign-in request";
 
 /// Makes a daemon forget which kinds of questions a server has asked its clients. Without a port, asks the only daemon.
 ///

@@ -16,6 +16,13 @@ const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer");
 const INVALID: HeaderValue = HeaderValue::from_static(r#"Bearer error="invalid_token""#);
 const MALFORMED: HeaderValue = HeaderValue::from_static(r#"Bearer error="invalid_request""#);
 
+/// Reports whether a request shows the token with this hash.
+pub(in crate::downstream) fn shows(headers: &HeaderMap, hash: &[u8; 32]) -> bool {
+    let Ok(token) = token(headers) else { return false };
+    let shown: [u8; 32] = Sha256::digest(token).into();
+    shown.ct_eq(hash).into()
+}
+
 impl Bearer {
     /// Accepts these clients and no others.
     pub(super) fn new(clients: &[BearerClient]) -> Self {

@@ -23,6 +23,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep_until};
 
 use self::bearer::Bearer;
+pub(super) use self::bearer::shows;
 use self::oauth::ResourceServer;
 use super::guard::Denied;
 use super::peer::Peer;

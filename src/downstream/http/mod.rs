@@ -13,6 +13,7 @@ pub(crate) mod fuzzing;
 mod get;
 mod halved;
 mod headers;
+mod metrics;
 mod outlet;
 mod page;
 mod post;
@@ -50,6 +51,7 @@ pub(crate) use self::threads::Threads;
 use self::wires::Wires;
 use super::admin::Guests;
 use super::classify::Eras;
+use crate::counts::HostCount;
 use crate::downstream::authentication::Proven;
 use crate::queues::STUCK;
 use crate::router::{DoorLoad, Holds, Identity, Principal, Router};
@@ -295,6 +297,7 @@ impl Door {
                 change.keeps(session.principal()) && change.keeps_view(session.principal(), session.client.chosen())
             };
             for session in self.sessions.all().iter().filter(|session| !keeps(session)) {
+                self.router.manager().record().counts().one(HostCount::CutAuth);
                 self.end(session);
             }
             let gone = |identity: &Identity| !change.keeps_view(&identity.principal, &identity.view.name);

@@ -175,7 +175,7 @@ async fn items(
     let mut malformed = Vec::new();
     for message in messages {
         match message {
-            Ok(Message::Request(request)) => calls.push(reply(door, client, request, &leg)),
+            Ok(Message::Request(request)) => calls.push(reply(door, client, request, &Mailbox::of_batch(&leg))),
             Ok(Message::Notification(notice)) => door.router.notify(client, notice),
             Ok(Message::Response(response)) => client.answer(response),
             Err(Malformed { id, code, reason }) => {

@@ -20,7 +20,8 @@ use super::body::Request;
 use super::halved::{Arriving, Served};
 use super::rules::Now;
 use super::wires::HttpWire;
-use super::{Asker, Door, chosen, get, page, post, sse};
+use super::{Asker, Door, chosen, get, metrics, page, post, sse};
+use crate::counts;
 use crate::downstream::authentication::{AuthProgress, AuthResult, PendingAuth};
 use crate::downstream::classify::Eras;
 use crate::downstream::peer::Peer;
@@ -35,16 +36,18 @@ enum Endpoint {
     Messages,
     Healthz,
     Readyz,
+    Metrics,
 }
 
 /// All routes, except for the OAuth resource metadata, which is served if tokens from an issuer are accepted.
-const ROUTES: [(&str, Endpoint); 6] = [
+const ROUTES: [(&str, Endpoint); 7] = [
     ("/", Endpoint::Page),
     ("/mcp", Endpoint::Mcp),
     ("/sse", Endpoint::Sse),
     ("/messages", Endpoint::Messages),
     ("/healthz", Endpoint::Healthz),
     ("/readyz", Endpoint::Readyz),
+    ("/metrics", Endpoint::Metrics),
 ];
 
 const JSON: [(HeaderName, &str); 1] = [(CONTENT_TYPE, "application/json")];
@@ -107,7 +110,12 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
         // The end of the client's input is held back until it is clear that this request ends with it. Over HTTP/2
         // every stream has its own end.
         let serving = self.wire.serve(request.version() < Version::HTTP_2);
-        let answer = move |response: Response| cut(response, head_only).map(|body| Served::new(body, serving));
+        let (route, _) = Endpoint::of(uri.path());
+        let (counts, door) = (self.door.router.observer().counted().clone(), door_of(route));
+        let answer = move |response: Response| {
+            counts.answered(door, response.status().as_u16());
+            cut(response, head_only).map(|body| Served::new(body, serving))
+        };
         let at_once = |answer: ServedResponse| Either::Left(ready(Ok(answer)));
         let rules = self.door.rules();
         if let Err(refused) = rules.guard.check(request.version(), uri, headers) {
@@ -118,10 +126,16 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
             let refusal = Refusal::new(status, "too many headers (host.limits.headers)");
             return at_once(answer(refusal.into_response()));
         }
-        let (route, _) = Endpoint::of(uri.path());
         if let Some(metadata) = rules.authentication.metadata(uri.path()) {
             let metadata = only_read(request.method(), answer::text(JSON, metadata.to_owned()));
             return at_once(answer(metadata.unwrap_or_else(Refusal::into_response)));
+        }
+        if route == Some(Endpoint::Metrics) && metrics::are_open(&rules, headers) {
+            let (door, method) = (self.door.clone(), request.method().clone());
+            return Either::Right(Box::pin(async move {
+                let served = only_read(&method, metrics::metrics(&door.router).await);
+                Ok(answer(served.unwrap_or_else(Refusal::into_response)))
+            }));
         }
         let is_closed = route.is_some_and(|route| !route.is_open());
         // Where no token is needed, a connection is proven only by the work of sending a request, so the request must
@@ -213,6 +227,14 @@ impl Service {
     }
 }
 
+/// Returns as whose a request is counted.
+fn door_of(route: Option<Endpoint>) -> counts::Door {
+    match route {
+        Some(Endpoint::Sse | Endpoint::Messages) => counts::Door::Sse,
+        _ => counts::Door::Http,
+    }
+}
+
 /// Removes the body from a response to HEAD.
 fn cut(response: Response, head_only: bool) -> Response {
     if head_only { response.map(|_| Body::Empty) } else { response }
@@ -234,6 +256,9 @@ async fn serve(
             let is_tls = rules.tls.is_some();
             let (head, page) = page::page(is_tls, request.uri(), request.headers());
             only_read(request.method(), answer::text(head, page))
+        }
+        (Some(Endpoint::Metrics), _, Ok(_)) if metrics::are_served(rules) => {
+            only_read(request.method(), metrics::metrics(&door.router).await)
         }
         (Some(Endpoint::Sse), Some(table), Ok(proven)) => match *request.method() {
             Method::GET => {
@@ -314,7 +339,7 @@ mod tests {
     #[test]
     fn h83_the_routes_are_these() {
         let paths = ROUTES.map(|(path, _)| path);
-        let known = ["/", "/mcp", "/sse", "/messages", "/healthz", "/readyz"];
+        let known = ["/", "/mcp", "/sse", "/messages", "/healthz", "/readyz", "/metrics"];
         assert_eq!(paths, known, "a new route must only read");
         let open: Vec<_> = ROUTES.iter().filter(|(_, route)| route.is_open()).map(|(path, _)| *path).collect();
         assert_eq!(open, ["/healthz", "/readyz"], "served without a token");

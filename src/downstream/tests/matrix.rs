@@ -148,7 +148,7 @@ async fn h79_what_is_our_own_passes_the_guard() {
             // Even with a token, OPTIONS is not supported.
             let headers: Vec<_> = headers.iter().copied().chain([("authorization", token.as_str())]).collect();
             let target = format!("{}{path}", base.replace("PORT", &port));
-            let wanted = if matches!(path, "/metrics" | "/mcp/" | "/nowhere") { 404 } else { 405 };
+            let wanted = if matches!(path, "/mcp/" | "/nowhere") { 404 } else { 405 };
             let answers = [both.one("OPTIONS", &target, &headers).await, both.two("OPTIONS", &target, &headers).await];
             for (status, fields) in &answers {
                 assert_eq!(*status, wanted, "{what}: OPTIONS {target}");

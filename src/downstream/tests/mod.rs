@@ -28,6 +28,8 @@ mod listen;
 #[cfg(feature = "server")]
 mod matrix;
 #[cfg(feature = "server")]
+mod metrics;
+#[cfg(feature = "server")]
 mod minting;
 #[cfg(feature = "server")]
 mod oauth;

@@ -124,9 +124,15 @@ async fn h60_a_stream_of_messages_is_of_the_token_that_opened_it() {
 /// Sends a GET of `path` as another system user; returns the first line of the answer.
 #[cfg(target_os = "linux")]
 async fn get_as(user: u32, port: u16, path: &str) -> String {
+    get_with(user, port, path, "").await
+}
+
+/// Does the same with another header.
+#[cfg(target_os = "linux")]
+pub(super) async fn get_with(user: u32, port: u16, path: &str, header: &str) -> String {
     let host = format!("127.0.0.1:{port}");
     let script = format!(
-        "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET {path} HTTP/1.1\\r\\nHost: {host}\\r\\nConnection: close\\r\\n\\r\\n' >&3; \
+        "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET {path} HTTP/1.1\\r\\nHost: {host}\\r\\n{header}Connection: close\\r\\n\\r\\n' >&3; \
          IFS= read -r line <&3; printf %s \"$line\""
     );
     let mut command = tokio::process::Command::new("bash");

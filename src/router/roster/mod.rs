@@ -152,10 +152,10 @@ impl Roster {
     }
 
     /// Records a request in a session.
-    pub(super) fn note(&self, client: &Client, method: &Method) {
+    pub(super) fn note(&self, client: &Client, method: &Method, now: Instant) {
         let presence = client.presence();
         if let Some((came, _)) = presence.came() {
-            let used = self.now().saturating_sub(came);
+            let used = milliseconds(now.saturating_duration_since(self.begun)).saturating_sub(came);
             presence.used.store(u32::try_from(used).unwrap_or(u32::MAX), Ordering::Relaxed);
             if is_call(method) {
                 let more = |calls: u32| calls.checked_add(1);

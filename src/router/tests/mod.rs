@@ -7,6 +7,7 @@ mod apart;
 #[cfg(feature = "server")]
 mod apps;
 mod both;
+mod counts;
 mod crossing;
 #[cfg(feature = "server")]
 mod driven;

@@ -8,6 +8,7 @@ use super::super::Relayed;
 use super::super::inbox::{Inbox, Item};
 use super::Connection;
 use crate::adapt::task::LONGEST_ID;
+use crate::counts::Count;
 use crate::protocol::Raw;
 
 /// The maximum number of such requests per connection; the oldest are forgotten.
@@ -61,7 +62,7 @@ impl Connection {
             // The token is not ours, or no longer in use (`docs/hazards.md` H53).
             None => {
                 drop(table);
-                self.drop_one("progress of no known request");
+                self.drop_one("progress of no known request", Count::DroppedNotification);
             }
         }
     }

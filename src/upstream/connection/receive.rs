@@ -16,6 +16,7 @@ use super::super::terms::Owner;
 use super::asks::Turned;
 use super::callers::Callers;
 use super::{Connection, Link, PROBE_ID, PROMPTS, RESOURCES, TOOLS, Waiting, rpc_id};
+use crate::counts::Count;
 use crate::lock::lock;
 use crate::protocol::{
     ErrorObject, Message, Method, Notification, Outcome, ProgressToken, ProtocolVersion, Raw, Request, RequestId,
@@ -83,7 +84,7 @@ impl Connection {
         match message {
             Message::Response(response) => self.receive_response(response),
             Message::Notification(notice) if self.is_too_much(&notice.method) => {
-                self.drop_one("too many notifications")
+                self.drop_one("too many notifications", Count::DroppedNotification)
             }
             Message::Notification(notice) => self.receive_notification(origin, notice),
             Message::Request(request) => self.receive_request(origin, request),
@@ -94,7 +95,7 @@ impl Connection {
         match response.id.as_ref().map(|id| self.answered(id)) {
             Some(Some(id)) => self.settle(id, response.outcome),
             // A request that was never sent, is answered already, or whose caller no longer waits.
-            Some(None) => self.drop_one("an answer to no pending request"),
+            Some(None) => self.drop_one("an answer to no pending request", Count::DroppedAnswer),
             None => {
                 if let Err(error) = response.outcome {
                     tracing::warn!(
@@ -129,8 +130,9 @@ impl Connection {
         self.lock().flood.is_too_much(Instant::now()) && !light
     }
 
-    /// Counts a dropped message, and logs the total now and then.
-    pub(in crate::upstream) fn drop_one(&self, what: &str) {
+    /// Counts a dropped message as one of this kind, and logs the total now and then.
+    pub(in crate::upstream) fn drop_one(&self, what: &str, count: Count) {
+        self.parts.announcer.counts().one(count);
         let told = self.lock().flood.drop_one(Instant::now());
         if let Some(dropped) = told {
             tracing::warn!(server = &*self.parts.server, dropped, "dropped: {what}");
@@ -322,7 +324,7 @@ impl Connection {
         match admitted {
             Ok(()) => {}
             Err(Turned::Away(why)) => return self.refuse(id, ErrorObject::internal(why)),
-            Err(Turned::Down(why)) => return self.drop_one(why),
+            Err(Turned::Down(why)) => return self.drop_one(why, Count::DroppedNotification),
         }
         match method {
             Method::Ping => self.echo(&id, Ok(Raw::empty_object())),

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::{Connection, Item, Link};
+use crate::counts::{Count, ServerCounts};
 use crate::lock::lock;
 use crate::protocol::{ErrorObject, Frame, Message, Method, Notification, Outcome, Raw, RequestId, Response};
 use crate::transport::{self, Sse};
@@ -152,7 +153,8 @@ impl Connection {
         let starts = queue.speakers < AT_ONCE;
         if !starts && !queue.has_room(&frame, why, self.parts.queue) {
             drop(queue);
-            return self.drop_one("a message to the server: it accepts messages too slowly");
+            return self
+                .drop_one("a message to the server: it accepts messages too slowly", Count::DroppedNotification);
         }
         queue.bytes += frame.len() + OVERHEAD;
         queue.waiting.push_back(frame);
@@ -230,6 +232,10 @@ impl Asker for Connection {
 
     fn answer(self: Arc<Self>, question: &RequestId, outcome: Outcome) {
         self.respond(question, outcome);
+    }
+
+    fn counts(&self) -> &Arc<ServerCounts> {
+        self.parts.announcer.counts()
     }
 }
 

@@ -113,7 +113,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
             ],
             &["http/halved.rs", "http/outlet.rs", "http/receipt.rs", "http/replay.rs"],
             &["http/answer.rs", "http/body.rs", "http/session.rs", "http/stream.rs"],
-            &["http/chosen.rs"],
+            &["http/chosen.rs", "http/metrics.rs"],
             &["http/get.rs", "http/post.rs", "http/sse.rs", "http/stateless.rs"],
             &["http/routes.rs"],
             &["http/connection.rs"],

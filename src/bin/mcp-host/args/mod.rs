@@ -1,6 +1,8 @@
 //! The command line: its commands and options.
 
 mod feed;
+mod metrics;
+mod token;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,6 +14,8 @@ use mcp_host::admin::At;
 use mcp_host::config;
 
 pub(crate) use self::feed::{Level, Source};
+pub(crate) use self::metrics::Metrics;
+pub(crate) use self::token::Token;
 use crate::listen;
 use crate::paint::When;
 use crate::text::quoted;
@@ -84,6 +88,8 @@ pub(crate) enum Command {
     Logs(Logs),
     /// Show the last calls of a running `serve`: who called what, how it ended, and how long it took
     Calls(Calls),
+    /// Print the metrics of a running `serve`, as Prometheus reads them at /metrics
+    Metrics(Metrics),
     /// Show the calls that wait for your permission, and decide on them
     Asks(Asks),
     /// Sign in to a server, for a running `serve` and all that start later
@@ -92,7 +98,7 @@ pub(crate) enum Command {
     Logout(Logout),
     /// List the logins; no token is shown
     Auth(Auth),
-    /// Make a token for a client of the endpoint
+    /// Make a token for a client of the endpoint, or for /metrics
     Token(Token),
     /// The child process of `serve --demo`.
     #[command(name = "__demo-server", hide = true)]
@@ -408,15 +414,6 @@ pub(crate) struct Auth {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Token {
-    /// The client's name in the config
-    #[arg(value_name = "NAME")]
-    pub(crate) name: String,
-    #[command(flatten)]
-    pub(crate) common: Common,
-}
-
-#[derive(Args, Debug)]
 pub(crate) struct Login {
     /// The server: its name in the config, or its alias
     #[arg(value_name = "SERVER")]
@@ -517,6 +514,7 @@ impl Command {
             Self::Status(args) => &args.common,
             Self::Logs(args) => &args.common,
             Self::Calls(args) => &args.common,
+            Self::Metrics(args) => &args.common,
             Self::Asks(args) => &args.common,
             Self::Auth(args) => &args.common,
             Self::Login(args) => &args.common,

@@ -35,7 +35,7 @@ struct Holding {
 
 pub(super) async fn run(args: &Auth, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let errand = Errand { command: "auth", server: None, listen: args.listen };
-    let desk = Desk::find(&errand, common, output).await?;
+    let desk = Box::pin(Desk::find(&errand, common, output)).await?;
     let held = desk.ask::<Held>(&SignIn::Holdings {}).await;
     desk.close().await;
     let held = held?;

@@ -46,7 +46,7 @@ pub(super) async fn run(args: &Login, common: &Common, output: &Output) -> Resul
 /// Finds the handler of the login, and makes sure that the login will be kept.
 pub(super) async fn open(args: &Login, common: &Common, output: &Output) -> Result<Desk, Failure> {
     let errand = Errand { command: "login", server: Some(&args.server), listen: args.listen };
-    let desk = Desk::find(&errand, common, output).await?;
+    let desk = Box::pin(Desk::find(&errand, common, output)).await?;
     if let Err(failure) = key::secure(&desk, &args.server, output).await {
         desk.close().await;
         return Err(failure);

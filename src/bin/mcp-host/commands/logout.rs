@@ -16,7 +16,7 @@ struct Done {
 
 pub(super) async fn run(args: &Logout, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let errand = Errand { command: "logout", server: Some(&args.server), listen: args.listen };
-    let desk = Desk::find(&errand, common, output).await?;
+    let desk = Box::pin(Desk::find(&errand, common, output)).await?;
     let done = desk.ask::<Done>(&SignIn::Forget { server: args.server.clone() }).await;
     desk.close().await;
     let done = done?;

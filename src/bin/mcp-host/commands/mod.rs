@@ -19,6 +19,7 @@ mod lock;
 mod login;
 mod logout;
 mod logs;
+mod metrics;
 mod needs;
 mod policy;
 mod prompt;
@@ -78,6 +79,7 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
         Command::Logout(args) => Box::pin(logout::run(&args, common, output)).await,
         Command::Logs(args) => Box::pin(logs::run(&args, common, output)).await,
         Command::Calls(args) => Box::pin(calls::run(&args, common, output)).await,
+        Command::Metrics(args) => metrics::run(&args, common, output).await,
         Command::Asks(args) => asks::run(&args, common, output).await,
         Command::Auth(args) => Box::pin(auth::run(&args, common, output)).await,
         Command::Token(args) => token::run(&args, common, output),

@@ -1,4 +1,4 @@
-//! `mcp-host token`: makes a bearer token for a client of the endpoint. It is shown once. The user puts its hash into
+//! `mcp-host token`: makes a bearer token for a client of the endpoint, or for its metrics. It is shown once. The user puts its hash into
 //! the config; this command changes no file.
 
 use std::ffi::OsStr;
@@ -16,7 +16,9 @@ use crate::servers::Plan;
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Minted<'a> {
-    name: &'a str,
+    /// The client's name; `None` of a token for metrics.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
     token: &'a str,
     hash: &'a str,
     /// The line for the config; `into` says where it belongs.
@@ -30,7 +32,9 @@ pub(crate) fn run(args: &Token, common: &Common, output: &Output) -> Result<Exit
         Failure::new(Exit::Failed, format!("the system has no randomness: {error}")).help("run it again")
     })?;
     let token = format!("mcph_{}", BASE64_URL_SAFE_NO_PAD.encode(bytes));
-    let client = BearerClient::of_token(&args.name, &token).ok_or_else(|| {
+    // A token for metrics has no name. Only its hash is used, which is the same under any.
+    let named = args.name.as_deref().unwrap_or("metrics");
+    let client = BearerClient::of_token(named, &token).ok_or_else(|| {
         let failure = Failure::new(Exit::Usage, "a client cannot be called that");
         failure.help("use up to 64 letters, digits, - _ and .")
     })?;
@@ -39,16 +43,30 @@ pub(crate) fn run(args: &Token, common: &Common, output: &Output) -> Result<Exit
     let file = config.files.last().or(common.config.last());
     let syntax = file.and_then(|file| file.extension()).and_then(OsStr::to_str).unwrap_or_default();
     let hash = client.to_string();
-    let (into, line) = line(&config, syntax, &client.name, &hash);
+    let (into, line) = match args.metrics {
+        true => line_for_metrics(syntax, &hash),
+        false => line(&config, syntax, &client.name, &hash),
+    };
     if output.json {
-        output.value(&Minted { name: &client.name, token: &token, hash: &hash, line: &line, into })?;
+        output.value(&Minted { name: args.name.as_deref(), token: &token, hash: &hash, line: &line, into })?;
         return Ok(Exit::Ok);
     }
     output.line(&token)?;
-    output.talk("this is shown once; the client sends it as `Authorization: Bearer TOKEN`");
+    let who = if args.metrics { "whoever scrapes /metrics" } else { "the client" };
+    output.talk(&format!("this is shown once; {who} sends it as `Authorization: Bearer TOKEN`"));
     output.talk(&format!("put this line into `{into}` of the config:"));
     output.whole(&line);
     Ok(Exit::Ok)
+}
+
+/// Returns the place for the token for metrics in the config, and the line for it.
+fn line_for_metrics(syntax: &str, hash: &str) -> (&'static str, String) {
+    let line = match syntax {
+        "toml" => format!("token = {hash:?}"),
+        "yaml" | "yml" => format!("token: {hash:?}"),
+        _ => format!("\"token\": {hash:?},"),
+    };
+    ("host.metrics", line)
 }
 
 /// Returns the place for the client in the config, and the line for it.

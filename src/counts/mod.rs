@@ -1,0 +1,433 @@
+//! What is counted of each server and of the host: how often, how long, and how much.
+//!
+//! In: events, each where it happens. Out: numbers, whenever somebody scrapes them (`export`). **Invariant:** to count
+//! takes a few additions: no lock, no look-up, no label and no allocation. Whoever counts for a server holds its
+//! [`ServerCounts`], which outlive the server's entry in the config until the next scrape. The exceptions are single
+//! tools (`tools.rs`), if the config wants them, and verdicts, where rules match. Start at `tally.rs`, which counts a
+//! request.
+
+mod histogram;
+mod tally;
+mod tools;
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+pub(crate) use self::histogram::{Buckets, DURATIONS, Histogram, OVERHEADS};
+pub(crate) use self::tally::{Over, Tally};
+use self::tools::Tools;
+pub(crate) use self::tools::{ToolCounts, ToolGlobs};
+use crate::answered::{End, Kind};
+use crate::lock::lock;
+use crate::protocol::Method;
+
+/// Everything that is counted; cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Counts(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// By name in the config.
+    servers: Mutex<BTreeMap<String, Arc<ServerCounts>>>,
+    /// Of requests that went to no server.
+    none: Arc<ServerCounts>,
+    host: Cells<{ HostCount::ALL.len() }>,
+    /// Whether the audit cannot be written now.
+    is_audit_failing: AtomicBool,
+    overhead: Overhead,
+    /// Answers over HTTP, by door (`http`, `sse`) and by the first digit of their status, from 2 to 5.
+    requests: [[AtomicU64; 4]; 2],
+    tools: ToolGlobs,
+    verdicts: Mutex<BTreeMap<Verdict, u64>>,
+    /// The last text that was made of it all, and when.
+    text: tokio::sync::Mutex<Option<(Instant, Bytes)>>,
+    started: Started,
+}
+
+/// A door whose requests are counted by status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    Http,
+    Sse,
+}
+
+impl Door {
+    pub(crate) const ALL: [Self; 2] = [Self::Http, Self::Sse];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Sse => "sse",
+        }
+    }
+}
+
+/// What a rule said of a request.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Verdict {
+    /// The rule; `None` if none matched.
+    pub(crate) rule: Option<Arc<str>>,
+    pub(crate) verdict: &'static str,
+    pub(crate) enforced: bool,
+}
+
+/// When counting began.
+struct Started(Instant);
+
+impl Default for Started {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+struct Overhead(Histogram<{ OVERHEADS.len() }>);
+
+impl Default for Overhead {
+    fn default() -> Self {
+        Self(Histogram::new(&OVERHEADS))
+    }
+}
+
+/// A kind of method: the label `method`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Group {
+    ToolsCall,
+    PromptsGet,
+    ResourcesRead,
+    Complete,
+    Tasks,
+    List,
+    Other,
+}
+
+impl Group {
+    pub(crate) const ALL: [Self; 7] =
+        [Self::ToolsCall, Self::PromptsGet, Self::ResourcesRead, Self::Complete, Self::Tasks, Self::List, Self::Other];
+
+    /// Returns the group of a method.
+    pub(crate) fn of(method: &Method) -> Self {
+        match method {
+            Method::ToolsCall => Self::ToolsCall,
+            Method::PromptsGet => Self::PromptsGet,
+            Method::ResourcesRead => Self::ResourcesRead,
+            Method::Complete => Self::Complete,
+            Method::TasksGet | Method::TasksResult | Method::TasksList | Method::TasksCancel | Method::TasksUpdate => {
+                Self::Tasks
+            }
+            Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::ResourceTemplatesList => {
+                Self::List
+            }
+            _ => Self::Other,
+        }
+    }
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::ToolsCall => "tools/call",
+            Self::PromptsGet => "prompts/get",
+            Self::ResourcesRead => "resources/read",
+            Self::Complete => "completion/complete",
+            Self::Tasks => "tasks",
+            Self::List => "list",
+            Self::Other => "other",
+        }
+    }
+
+    /// Reports whether all of its requests that reach a server are passed on and answered, so that the rest of their
+    /// time is the host's.
+    fn is_hop(self) -> bool {
+        matches!(self, Self::ToolsCall | Self::PromptsGet | Self::ResourcesRead | Self::Complete)
+    }
+}
+
+/// Declares what is counted, each by a name and a number.
+macro_rules! cells {
+    ($(#[$doc:meta])* $name:ident { $($(#[$case_doc:meta])* $case:ident,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $name {
+            $($(#[$case_doc])* $case,)+
+        }
+
+        impl $name {
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$case,)+];
+        }
+    };
+}
+
+cells! {
+    /// What is counted of each server.
+    Count {
+        /// Attempts to start it or to connect to it.
+        Starts,
+        /// Attempts and connections that ended with the process.
+        LostExit,
+        LostTimeout,
+        LostTransport,
+        /// The server said something that is no MCP.
+        LostProtocol,
+        /// Requests that were sent once more.
+        Repeats,
+        /// Bytes of params of clients.
+        RequestBytes,
+        /// Bytes of results and errors.
+        ResponseBytes,
+        StderrLines,
+        /// Progress of the host itself.
+        Heartbeats,
+        DroppedNotification,
+        DroppedAnswer,
+        /// Lines that are no messages.
+        DroppedNoise,
+        ElicitationAnswered,
+        ElicitationRefused,
+        ElicitationExpired,
+        SamplingAnswered,
+        SamplingRefused,
+        SamplingExpired,
+        RootsAnswered,
+        RootsRefused,
+        RootsExpired,
+        CacheHit,
+        CacheMiss,
+        CacheJoined,
+        DefinitionChanges,
+    }
+}
+
+cells! {
+    /// What is counted of the host.
+    HostCount {
+        ReloadOk,
+        ReloadRefused,
+        /// Sessions that ended because the proof of their client no longer held.
+        CutAuth,
+        AuditLines,
+        /// Events that a feed missed.
+        FeedDropped,
+    }
+}
+
+/// Numbers that only rise.
+#[derive(Debug)]
+struct Cells<const N: usize>([AtomicU64; N]);
+
+impl<const N: usize> Default for Cells<N> {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; N])
+    }
+}
+
+impl<const N: usize> Cells<N> {
+    fn add(&self, at: usize, more: u64) {
+        self.0[at].fetch_add(more, Ordering::Relaxed);
+    }
+
+    fn read(&self, at: usize) -> u64 {
+        self.0[at].load(Ordering::Relaxed)
+    }
+}
+
+/// What is counted of one server.
+#[derive(Debug)]
+pub(crate) struct ServerCounts {
+    /// By method and outcome.
+    calls: [[AtomicU64; End::ALL.len()]; Group::ALL.len()],
+    durations: [Histogram<{ DURATIONS.len() }>; Group::ALL.len()],
+    /// Failures of the host.
+    failures: [AtomicU64; Kind::ALL.len()],
+    /// How long calls waited for their turn.
+    queue: Histogram<{ DURATIONS.len() }>,
+    cells: Cells<{ Count::ALL.len() }>,
+    tools: Tools,
+}
+
+impl Default for ServerCounts {
+    fn default() -> Self {
+        Self {
+            calls: [const { [const { AtomicU64::new(0) }; End::ALL.len()] }; Group::ALL.len()],
+            durations: std::array::from_fn(|_| Histogram::new(&DURATIONS)),
+            failures: [const { AtomicU64::new(0) }; Kind::ALL.len()],
+            queue: Histogram::new(&DURATIONS),
+            cells: Cells::default(),
+            tools: Tools::default(),
+        }
+    }
+}
+
+impl ServerCounts {
+    /// Counts one.
+    pub(crate) fn one(&self, count: Count) {
+        self.cells.add(count as usize, 1);
+    }
+
+    /// Counts several.
+    pub(crate) fn add(&self, count: Count, more: usize) {
+        self.cells.add(count as usize, more as u64);
+    }
+
+    /// Counts a wait for a turn.
+    pub(crate) fn queued(&self, time: std::time::Duration) {
+        self.queue.add(time);
+    }
+
+    pub(crate) fn read(&self, count: Count) -> u64 {
+        self.cells.read(count as usize)
+    }
+
+    /// Returns how many requests of these methods ended so.
+    pub(crate) fn calls(&self, group: Group, end: End) -> u64 {
+        self.calls[group as usize][end as usize].load(Ordering::Relaxed)
+    }
+
+    /// Returns how many requests failed because of the host.
+    pub(crate) fn failures(&self, kind: Kind) -> u64 {
+        self.failures[kind as usize].load(Ordering::Relaxed)
+    }
+
+    /// Returns how long requests of these methods took; `None` if there were none.
+    pub(crate) fn durations(&self, group: Group) -> Option<Buckets> {
+        let histogram = &self.durations[group as usize];
+        (!histogram.is_empty()).then(|| histogram.read())
+    }
+
+    /// Returns how long calls waited for their turn; `None` if none had to take one.
+    pub(crate) fn queue(&self) -> Option<Buckets> {
+        (!self.queue.is_empty()).then(|| self.queue.read())
+    }
+
+    /// Returns what is counted of single tools.
+    pub(crate) fn tools(&self) -> Vec<(Arc<str>, Arc<ToolCounts>)> {
+        self.tools.all()
+    }
+}
+
+impl Counts {
+    /// Returns the counts of the server with that name in the config, which are kept from one config to the next.
+    pub(crate) fn of(&self, server: &str) -> Arc<ServerCounts> {
+        let mut servers = lock(&self.0.servers);
+        if let Some(counts) = servers.get(server) {
+            return counts.clone();
+        }
+        servers.entry(server.to_owned()).or_default().clone()
+    }
+
+    /// Returns the counts of requests that went to no server.
+    pub(crate) fn none(&self) -> &Arc<ServerCounts> {
+        &self.0.none
+    }
+
+    /// Forgets servers that the config no longer has.
+    pub(crate) fn keep(&self, names: &HashSet<&str>) {
+        let mut servers = lock(&self.0.servers);
+        servers.retain(|name, _| names.contains(name.as_str()));
+        self.0.tools.recount(servers.values().map(|server| server.tools.len()).sum());
+    }
+
+    /// Sets which tools are counted one by one. What was counted of tools so far is forgotten.
+    pub(crate) fn set_tools(&self, globs: &[String]) {
+        if self.0.tools.set(globs) {
+            lock(&self.0.servers).values().for_each(|server| server.tools.clear());
+        }
+    }
+
+    /// Returns which tools are counted one by one; `None` if none are.
+    pub(crate) fn tool_globs(&self) -> Option<&ToolGlobs> {
+        Some(&self.0.tools).filter(|globs| globs.is_on())
+    }
+
+    /// Returns when counting began: with the host.
+    pub(crate) fn started(&self) -> Instant {
+        self.0.started.0
+    }
+
+    /// Locks the last text that was made of it all.
+    pub(crate) async fn text(&self) -> tokio::sync::MutexGuard<'_, Option<(Instant, Bytes)>> {
+        self.0.text.lock().await
+    }
+
+    /// Counts one.
+    pub(crate) fn one(&self, count: HostCount) {
+        self.0.host.add(count as usize, 1);
+    }
+
+    /// Counts several.
+    pub(crate) fn add(&self, count: HostCount, more: u64) {
+        self.0.host.add(count as usize, more);
+    }
+
+    pub(crate) fn read(&self, count: HostCount) -> u64 {
+        self.0.host.read(count as usize)
+    }
+
+    /// Notes whether the audit can be written.
+    pub(crate) fn audit_fails(&self, fails: bool) {
+        self.0.is_audit_failing.store(fails, Ordering::Relaxed);
+    }
+
+    /// Reports whether the audit cannot be written now.
+    pub(crate) fn is_audit_failing(&self) -> bool {
+        self.0.is_audit_failing.load(Ordering::Relaxed)
+    }
+
+    /// Counts an answer over HTTP.
+    pub(crate) fn answered(&self, door: Door, status: u16) {
+        if let Some(at) = usize::from(status / 100).checked_sub(2).filter(|at| *at < 4) {
+            self.0.requests[door as usize][at].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns how many answers over HTTP had a status of this hundred, from 2 to 5.
+    pub(crate) fn answers(&self, door: Door, hundred: usize) -> u64 {
+        self.0.requests[door as usize][hundred - 2].load(Ordering::Relaxed)
+    }
+
+    /// Counts what a rule said.
+    pub(crate) fn judged(&self, verdict: Verdict) {
+        *lock(&self.0.verdicts).entry(verdict).or_default() += 1;
+    }
+
+    /// Returns what rules said, how often.
+    pub(crate) fn verdicts(&self) -> Vec<(Verdict, u64)> {
+        lock(&self.0.verdicts).iter().map(|(verdict, count)| (verdict.clone(), *count)).collect()
+    }
+
+    /// Returns the part of calls that was spent in the host.
+    pub(crate) fn overhead(&self) -> Buckets {
+        self.0.overhead.0.read()
+    }
+}
+
+impl fmt::Debug for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Counts")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_keeps_its_counts_until_it_is_gone() {
+        let counts = Counts::default();
+        counts.of("a").one(Count::Starts);
+        counts.of("b").add(Count::RequestBytes, 5);
+        assert_eq!(counts.of("a").read(Count::Starts), 1);
+        counts.keep(&HashSet::from(["b"]));
+        assert_eq!((counts.of("a").read(Count::Starts), counts.of("b").read(Count::RequestBytes)), (0, 5));
+    }
+
+    #[test]
+    fn only_known_hundreds_are_counted() {
+        let counts = Counts::default();
+        [101, 200, 204, 404, 503, 600].into_iter().for_each(|status| counts.answered(Door::Sse, status));
+        let seen = [2, 3, 4, 5].map(|hundred| counts.answers(Door::Sse, hundred));
+        assert_eq!((seen, counts.answers(Door::Http, 2)), ([2, 0, 1, 1], 0));
+    }
+}
