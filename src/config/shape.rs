@@ -170,6 +170,24 @@ pub(super) fn read<'a>(root: &'a Node, file: &Path, stand: Stand<'_>, report: &m
     Some(shape)
 }
 
+/// Returns where a file without servers would have them, and whose rules would hold for them.
+pub(super) fn container(root: &Node, file: &Path) -> Option<(&'static [&'static str], Flavor)> {
+    let (path, flavor) = ROOTS.into_iter().find(|(path, flavor)| {
+        let vague = matches!(flavor, Flavor::OpenCode | Flavor::Goose);
+        let node = path.iter().try_fold(root, |node, key| node.get(key));
+        !vague && node.is_some_and(|node| !matches!(node.value, Value::Text(_) | Value::Number(_) | Value::Flag(_)))
+    })?;
+    let node = path.iter().try_fold(root, |node, key| node.get(key))?;
+    Some((path, if flavor == Flavor::Plain { plain_flavor(node, file) } else { flavor }))
+}
+
+/// Reports whether a file is an object that has no servers yet, and nothing that could be one.
+pub(super) fn has_none(root: &Node, file: &Path) -> bool {
+    let mut shape = Shape::default();
+    bare(root, file, &mut shape);
+    shape.entries.is_empty() && container(root, file).is_none() && !published::is_one(root)
+}
+
 /// Collects the entries under one of the paths in `ROOTS`: an object of entries by name, or a list of entries that
 /// contain their names.
 fn collect<'a>(node: &'a Node, flavor: Flavor, path: &str, shape: &mut Shape<'a>, report: &mut Report) {
