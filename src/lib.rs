@@ -28,6 +28,7 @@ pub mod demo;
 mod dial;
 mod doubled;
 mod downstream;
+pub mod edits;
 mod error;
 pub mod exposed;
 mod expression;
