@@ -74,6 +74,11 @@ pub(super) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
+    /// Returns an entry that is not in a file yet.
+    pub(super) fn of(name: &str, node: &'a Node, flavor: Flavor) -> Self {
+        Self::new(name, Place::default(), node, flavor)
+    }
+
     /// Returns an entry without any setting that comes from outside of it.
     fn new(name: &str, at: Place, node: &'a Node, flavor: Flavor) -> Self {
         let nameless = name.trim().is_empty();

@@ -28,7 +28,7 @@ const MOST: u64 = 16 * 1024 * 1024;
 /// How many edits can be taken back.
 const KEPT: usize = 100;
 /// How long to wait for another program that is editing.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(10);
 const VERSION: u32 = 1;
 
 /// Why a file was not edited. Nothing was written.
@@ -115,6 +115,10 @@ pub struct Undone {
     /// Whether the file has the bytes that it had before the edit; otherwise somebody had changed it since, and only the
     /// edit was reversed.
     pub is_exact: bool,
+    /// The text of the file until now; `None` if there was no file.
+    pub was: Option<String>,
+    /// The text of the file from now on; `None` if there is none any more.
+    pub text: Option<String>,
 }
 
 /// What a new record says of its edit.
@@ -215,7 +219,7 @@ impl Edits {
             let (is_project, scope) = (record.is_project, record.scope.clone());
             let reverse = New { done: record.done.reversed(), undoes: Some(record.id), is_project, scope };
             let id = edits.write(&record.file, now.as_deref(), new.as_deref(), reverse)?;
-            Ok(Undone { record, id, is_exact })
+            Ok(Undone { record, id, is_exact, was: now, text: new })
         })
         .await
     }
@@ -307,16 +311,16 @@ pub fn read(file: &Path) -> Result<Option<String>, Error> {
     use std::io::Read as _;
 
     let wrong = |source| Error::Read { path: file.to_owned(), source };
-    let opened = match fs::File::open(file) {
-        Ok(opened) => opened,
+    match fs::metadata(file) {
+        Ok(metadata) if metadata.is_file() => {}
+        // To open a pipe would wait for its writer.
+        Ok(_) => return Err(wrong(io::Error::other("it is no regular file"))),
         Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(file).is_err() => {
             return Ok(None);
         }
         Err(source) => return Err(wrong(source)),
-    };
-    if !opened.metadata().map_err(wrong)?.is_file() {
-        return Err(wrong(io::Error::other("it is no regular file")));
     }
+    let opened = fs::File::open(file).map_err(wrong)?;
     let mut text = String::new();
     opened.take(MOST + 1).read_to_string(&mut text).map_err(wrong)?;
     if text.len() as u64 > MOST {

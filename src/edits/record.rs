@@ -74,7 +74,7 @@ impl Journal {
         let Some(id) = id else {
             let own = self.records.iter().rev().filter(|record| record.undoes.is_none());
             for record in own {
-                // A file that cannot be read hides no older edit of another one: it is the last edit that counts.
+                // An edit whose file cannot be read is not passed over: the user means the last one.
                 if self.stands(record, now(&record.file)?.as_ref()) {
                     return Ok(record);
                 }

@@ -143,6 +143,7 @@ pub fn edit(text: &str, file: &FilePath, request: &LoadRequest, change: &Change)
             check_name(name)?;
             file.free(&shape, name, None)?;
             let target = file.container(&shape)?;
+            target.takes(name, server)?;
             (target.insert(name, server), name.clone())
         }
         Change::Remove { name } => {
@@ -281,6 +282,18 @@ struct Target {
 }
 
 impl Target {
+    /// Refuses references to the keyring where they would be taken for the value.
+    fn takes(&self, name: &str, server: &NewServer) -> Result<(), Refused> {
+        let mut pairs = server.env.iter().chain(&server.headers);
+        let wanted = pairs.find(|(_, value)| value.contains("${keyring:"));
+        let node = server.entry(name, self.flavor);
+        if wanted.is_none() || !super::server::keyring_names(&Entry::of(name, &node, self.flavor)).is_empty() {
+            return Ok(());
+        }
+        let why = "in the file of this client, `${keyring:…}` is a text like any other: its secrets belong elsewhere";
+        Err(Refused::Elsewhere(why.to_owned()))
+    }
+
     fn insert(&self, name: &str, server: &NewServer) -> Op {
         let node = server.entry(name, self.flavor);
         let mut key = (!self.is_list).then(|| name.to_owned());
@@ -369,7 +382,7 @@ impl<'a> File<'a> {
     /// Finds where a new entry goes: beside the others, or where the file would have them.
     fn container(&self, shape: &Shape<'_>) -> Result<Target, Refused> {
         let named = self.request.project_directory.is_some();
-        if named && let Some(target) = self.of_project(shape)? {
+        if named && let Some(target) = self.of_project()? {
             return Ok(target);
         }
         if let Some(entry) = shape.entries.iter().find(|entry| entry.base.is_none()) {
@@ -379,11 +392,12 @@ impl<'a> File<'a> {
         }
         let known = self.root.as_ref().and_then(|root| shape::container(root, &self.path));
         let (keys, flavor) = known.unwrap_or((&["mcpServers"], Flavor::Plain));
-        Ok(self.at(keys.iter().map(|key| (*key).to_owned()).collect(), flavor))
+        let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+        Ok(self.at(&keys, flavor))
     }
 
     /// Finds where a named project of Claude Code's file has its servers.
-    fn of_project(&self, shape: &Shape<'_>) -> Result<Option<Target>, Refused> {
+    fn of_project(&self) -> Result<Option<Target>, Refused> {
         let Some(named) = self.request.project_directory.as_deref().map(place::absolute) else { return Ok(None) };
         let Some(projects) = self.root.as_ref().and_then(|root| root.get("projects")) else { return Ok(None) };
         let members = projects.members().unwrap_or_default();
@@ -392,13 +406,12 @@ impl<'a> File<'a> {
             let why = format!("the file has no project {}", named.display());
             return Err(Refused::Elsewhere(why));
         };
-        let keys = ["projects", &project.key, "mcpServers"].map(str::to_owned).to_vec();
-        let _ = shape;
-        Ok(Some(self.at(keys, Flavor::Plain)))
+        let keys = ["projects", &project.key, "mcpServers"].map(str::to_owned);
+        Ok(Some(self.at(&keys, Flavor::Plain)))
     }
 
     /// Returns the target at the end of some keys, of which the last ones may be missing.
-    fn at(&self, keys: Vec<String>, flavor: Flavor) -> Target {
+    fn at(&self, keys: &[String], flavor: Flavor) -> Target {
         let there = |count: &usize| {
             let path: Path = keys[..*count].iter().cloned().map(Step::Key).collect();
             self.root.as_ref().is_some_and(|root| find(root, &path).is_some())

@@ -256,7 +256,7 @@ fn a_switch_touches_one_member() {
             };
             // A switch that was written and said nothing is gone.
             let without_first = rest.iter().any(|key| was.replacen(key, "", 1) == is);
-            let is_same = was == is || without_first || rest.iter().any(|key| without(&key));
+            let is_same = was == is || without_first || rest.iter().any(without);
             assert!(is_same, "{name}:\n{text}\n{on}");
         }
     }
@@ -378,6 +378,19 @@ fn what_would_change_something_else_is_not_written() {
         r#"{ "mcpServers": { "a": { "command": "a", "alwaysAllow": [] }, "b": { "command": "b", "timeout": 60 } } }"#;
     assert!(matches!(change(roo, "mcp.json", &remove("a")), Err(Refused::Unproven { .. })));
     assert!(change(roo, "mcp.json", &remove("b")).is_ok());
+}
+
+#[test]
+fn a_reference_to_the_keyring_stands_only_where_it_is_one() {
+    let server =
+        NewServer { env: vec![("K".to_owned(), "${keyring:a/K}".to_owned())], ..NewServer::process("x", [""; 0]) };
+    let wanted = Change::Add { name: "new".to_owned(), server };
+    for (name, takes) in
+        [("mcp.json", true), ("list.json", true), ("zed.json", false), ("goose.yaml", false), ("opencode.jsonc", false)]
+    {
+        let (_, text) = FILES.iter().find(|(known, _)| *known == name).unwrap();
+        assert_eq!(change(text, name, &wanted).is_ok(), takes, "{name}");
+    }
 }
 
 #[test]
