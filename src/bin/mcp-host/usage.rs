@@ -331,7 +331,7 @@ mod tests {
             ("serve --frob", "mcp-host serve [OPTIONS]"),
             ("add files npx -y @a/files", "mcp-host add files -- npx -y @a/files"),
             ("add files uvx files", "mcp-host add files -- uvx files"),
-            ("add search https://a.example/mcp --frob", "mcp-host add [OPTIONS] <NAME> [URL] [-- <COMMAND>...]"),
+            ("add search https://a.example/mcp --frob", "mcp-host add [OPTIONS] <NAME> (<URL> | -- <COMMAND>...)"),
             ("serve --listen example.com", "--listen 127.0.0.1:8808, or a port alone: --listen 8808"),
         ] {
             assert_eq!(told(words).1, help, "{words}");

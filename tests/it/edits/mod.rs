@@ -261,16 +261,22 @@ fn a_client_that_rewrites_its_file_keeps_what_it_wrote() {
 fn a_client_that_writes_over_an_edit_is_named() {
     let home = Home::new();
     let text = "{ \"mcpServers\": { \"a\": { \"command\": \"cat\" } } }";
-    home.write(".cursor/mcp.json", text);
-    let child = mcp_host(home.path(), &["disable", "a", "--config", ".cursor/mcp.json"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    while home.read(".cursor/mcp.json") == text {
-        std::thread::yield_now();
-    }
-    home.write(".cursor/mcp.json", text);
-    let said = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    let words = ["disable", "a", "--config", ".cursor/mcp.json"];
     let warning = "warning: Cursor (it runs) has written .cursor/mcp.json again, without this edit";
-    assert!(said.contains(warning), "{said}");
+    let mut said = String::new();
+    // On a busy machine, the client may be too late for the look after a second.
+    for _ in 0..10 {
+        home.write(".cursor/mcp.json", text);
+        let mut command = mcp_host(home.path(), &words);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        while home.read(".cursor/mcp.json") == text && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        home.write(".cursor/mcp.json", text);
+        said = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+        if said.contains(warning) {
+            return;
+        }
+    }
+    panic!("{said}");
 }

@@ -82,7 +82,7 @@ fn a_command_without_dashes_is_told_where_it_belongs() {
     assert_snapshot!(home.run(&["add", "files"]), @"
     exit 2
     error: the following required arguments were not provided: <URL>
-    help: mcp-host add <NAME> <URL> [-- <COMMAND>...]
+    help: mcp-host add [OPTIONS] <NAME> (<URL> | -- <COMMAND>...)
     ");
     assert_snapshot!(home.run(&["add", "a", "-H", "hunter2", "https://a.example/mcp"]), @"
     exit 2

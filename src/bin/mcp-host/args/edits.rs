@@ -66,7 +66,7 @@ fn project(arg: clap::Arg) -> clap::Arg {
 }
 
 #[derive(Args, Debug)]
-#[command(mut_arg("project", project), after_help = ADDED)]
+#[command(mut_arg("project", project), override_usage = USAGE, after_help = ADDED)]
 pub(crate) struct Add {
     /// The name of the server
     #[arg(value_name = "NAME")]
@@ -162,6 +162,8 @@ pub(crate) struct Undo {
     #[command(flatten)]
     pub(crate) common: Common,
 }
+
+const USAGE: &str = "mcp-host add [OPTIONS] <NAME> (<URL> | -- <COMMAND>...)";
 
 const ADDED: &str = "\
 Examples:

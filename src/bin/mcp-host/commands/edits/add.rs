@@ -51,7 +51,7 @@ pub(super) async fn run(args: &Add, common: &Common, output: &Output) -> Result<
     write::refuse_below()?;
     let mut server = server(args)?;
     let target = Target::of_new(common, args.user.user)?;
-    secrets::refer(args, &mut server);
+    secrets::refer(args, &mut server, output)?;
     let change = Change::Add { name: args.name.clone(), server: server.clone() };
     let mut preview = write::preview(&target, &change)?;
     if !args.secret.is_empty() {

@@ -11,14 +11,8 @@ use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::text::{self, quoted};
 
-/// Puts references to the secrets that the user names into the entry.
-pub(super) fn refer(args: &Add, server: &mut NewServer) {
-    let pairs = if server.url.is_some() { &mut server.headers } else { &mut server.env };
-    pairs.extend(args.secret.iter().map(|key| (key.clone(), reference(&entry(&args.name, key)))));
-}
-
-/// Asks for these secrets, and puts them into the keyring.
-pub(super) async fn ask(args: &Add, output: &Output) -> Result<(), Failure> {
+/// Puts references to the secrets that the user names into the entry. Fails if nobody can be asked for them.
+pub(super) fn refer(args: &Add, server: &mut NewServer, output: &Output) -> Result<(), Failure> {
     if let Some(key) = args.secret.first()
         && !output.interactive()
     {
@@ -28,6 +22,13 @@ pub(super) async fn ask(args: &Add, output: &Output) -> Result<(), Failure> {
             format!("put it into the keyring as {name} of the service mcp-host-config, and give {}", reference(&name));
         return Err(Failure::new(Exit::Usage, error).help(help));
     }
+    let pairs = if server.url.is_some() { &mut server.headers } else { &mut server.env };
+    pairs.extend(args.secret.iter().map(|key| (key.clone(), reference(&entry(&args.name, key)))));
+    Ok(())
+}
+
+/// Asks for these secrets, and puts them into the keyring.
+pub(super) async fn ask(args: &Add, output: &Output) -> Result<(), Failure> {
     for key in &args.secret {
         output.ask(&format!("{key}:"));
         let typed = tokio::task::spawn_blocking(|| Term::stderr().read_secure_line()).await;
