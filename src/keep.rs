@@ -276,12 +276,19 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // The temporary file has one fixed name, since the lock allows only one writer. So what a killed writer left is
-    // overwritten.
+    // removed.
     let beside = folder.join(format!(".{name}.new"));
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    options.write(true).create_new(true);
     private(&mut options);
-    let mut file = options.open(&beside)?;
+    let mut file = match options.open(&beside) {
+        // A link of that name would lead the writing elsewhere, so what is there is never opened.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(&beside)?;
+            options.open(&beside)?
+        }
+        opened => opened?,
+    };
     if let Ok(metadata) = fs::metadata(path) {
         file.set_permissions(metadata.permissions())?;
     }

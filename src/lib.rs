@@ -30,6 +30,7 @@ pub mod demo;
 mod dial;
 mod doubled;
 mod downstream;
+pub mod edits;
 mod error;
 #[cfg(feature = "server")]
 mod export;

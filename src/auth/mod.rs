@@ -60,5 +60,5 @@ pub(crate) use progress::Notice;
 #[cfg(feature = "server")]
 pub use redirect::Redirect;
 pub(crate) use store::chosen;
-pub use store::{Keeping, Kept, MemoryStore, SecretStore, StoreError, keyring, make_key_file};
+pub use store::{Keeping, Kept, MemoryStore, SecretStore, StoreError, keep_secret, keyring, make_key_file};
 pub(crate) use token::Held;

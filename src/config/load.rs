@@ -30,6 +30,8 @@ const FILE: u64 = 16 * 1024 * 1024;
 pub struct LoadRequest {
     /// Files named by the user. An entry of a later file replaces an earlier entry with the same server name.
     pub files: Vec<PathBuf>,
+    /// Texts to read in place of files, by their paths as `files` names them: a config that is not written yet.
+    pub texts: Vec<(PathBuf, String)>,
     /// The environment variables.
     pub vars: Vars,
     /// The source of secrets that servers name as `${keyring:…}`.
@@ -110,7 +112,7 @@ impl LoadRequest {
     }
 
     /// Returns the places where the user's own config may be.
-    fn users(&self) -> Vec<PathBuf> {
+    pub fn users(&self) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> = self.config_home.iter().cloned().collect();
         if cfg!(target_os = "macos") {
             folders.extend(self.home.as_ref().map(|home| home.join("Library/Application Support")));
@@ -138,7 +140,8 @@ pub fn load(request: &LoadRequest) -> Result<Config, Error> {
         loader.read_lock(None);
     }
     for file in files {
-        if let Some(text) = loader.read_file(&file) {
+        let text = request.texts.iter().find(|(named, _)| *named == file).map(|(_, text)| text.clone());
+        if let Some(text) = text.or_else(|| loader.read_file(&file)) {
             loader.add(&text, Syntax::of(&file), &file);
         }
         loader.files.push(file);

@@ -16,6 +16,7 @@ mod claude;
 mod contents;
 mod credentials;
 mod dialect;
+pub mod edit;
 mod expand;
 mod fallback;
 mod fields;

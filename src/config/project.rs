@@ -81,6 +81,13 @@ impl Approved {
     pub fn new(file: PathBuf, hashes: impl IntoIterator<Item = ((PathBuf, String), String)>) -> Self {
         Self { file: Some(file), hashes: hashes.into_iter().collect() }
     }
+
+    /// Also approves one entry, by the path of its config file, the server's name, and its hash.
+    #[must_use]
+    pub fn and(mut self, file: PathBuf, server: String, hash: String) -> Self {
+        self.hashes.insert((file, server), hash);
+        self
+    }
 }
 
 /// Decides whether an entry of a project's file is approved; `reads` holds the hashes of the files that the entry
@@ -120,9 +127,10 @@ pub(super) fn judge(
     Project { hash, shown, approved }
 }
 
-fn shown(entry: &Entry<'_>, file: &Path, reads: &Contents) -> Vec<String> {
+/// Returns an entry as people are shown it, without values whose keys are named like secrets.
+pub(super) fn lines(entry: &Node) -> Vec<String> {
     let mut lines = Vec::new();
-    for Member { key, node, .. } in entry.node.members().unwrap_or_default() {
+    for Member { key, node, .. } in entry.members().unwrap_or_default() {
         match &node.value {
             // Each member has a line of its own, so that a change is easy to see.
             Value::Object(members) => {
@@ -136,9 +144,14 @@ fn shown(entry: &Entry<'_>, file: &Path, reads: &Contents) -> Vec<String> {
             _ => lines.push(line(key, key, node)),
         }
     }
-    if let Value::Text(_) = &entry.node.value {
-        lines.push(line("entry", "entry", entry.node));
+    if let Value::Text(_) = &entry.value {
+        lines.push(line("entry", "entry", entry));
     }
+    lines
+}
+
+fn shown(entry: &Entry<'_>, file: &Path, reads: &Contents) -> Vec<String> {
+    let mut lines = lines(entry.node);
     for (path, content) in reads.hashes() {
         let short = content.map(|hash| hex::encode(&hash[..8]));
         let path = path.display();

@@ -74,6 +74,11 @@ pub(super) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
+    /// Returns an entry that is not in a file yet.
+    pub(super) fn of(name: &str, node: &'a Node, flavor: Flavor) -> Self {
+        Self::new(name, Place::default(), node, flavor)
+    }
+
     /// Returns an entry without any setting that comes from outside of it.
     fn new(name: &str, at: Place, node: &'a Node, flavor: Flavor) -> Self {
         let nameless = name.trim().is_empty();
@@ -168,6 +173,24 @@ pub(super) fn read<'a>(root: &'a Node, file: &Path, stand: Stand<'_>, report: &m
     }
     exclude(root, &mut shape);
     Some(shape)
+}
+
+/// Returns where a file without servers would have them, and whose rules would hold for them.
+pub(super) fn container(root: &Node, file: &Path) -> Option<(&'static [&'static str], Flavor)> {
+    let (path, flavor) = ROOTS.into_iter().find(|(path, flavor)| {
+        let vague = matches!(flavor, Flavor::OpenCode | Flavor::Goose);
+        let node = path.iter().try_fold(root, |node, key| node.get(key));
+        !vague && node.is_some_and(|node| !matches!(node.value, Value::Text(_) | Value::Number(_) | Value::Flag(_)))
+    })?;
+    let node = path.iter().try_fold(root, |node, key| node.get(key))?;
+    Some((path, if flavor == Flavor::Plain { plain_flavor(node, file) } else { flavor }))
+}
+
+/// Reports whether a file is an object that has no servers yet, and nothing that could be one.
+pub(super) fn has_none(root: &Node, file: &Path) -> bool {
+    let mut shape = Shape::default();
+    bare(root, file, &mut shape);
+    shape.entries.is_empty() && container(root, file).is_none() && !published::is_one(root)
 }
 
 /// Collects the entries under one of the paths in `ROOTS`: an object of entries by name, or a list of entries that

@@ -57,6 +57,14 @@ fn no_arguments_show_the_next_steps() {
       call       Call a tool
       read       Read a resource
       prompt     Get a prompt
+      add        Add a server to the config: a URL, or a command after `--`; it is started once to see whether it works
+      remove     Take a server out of the config
+      enable     Turn a server of the config on
+      disable    Turn a server of the config off, and keep its entry
+      rename     Give a server of the config another name
+      list       List the servers of the config, and how they are if a daemon runs; nothing is started
+      get        Show the entry of a server in the config
+      undo       Take back the last edit of a config, or the one with this number
       approve    Show what is new or has changed at servers and in a project's config, and approve it
       lock       Start the servers, and lock what they list in mcp-host.lock, beside the config
       policy     Test the rules of the config (host.policy), or say why they allow, ask about, or deny a call

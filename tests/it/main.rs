@@ -20,6 +20,8 @@ mod daemon;
 #[cfg(feature = "cli")]
 mod door;
 #[cfg(all(unix, feature = "cli"))]
+mod edits;
+#[cfg(all(unix, feature = "cli"))]
 mod feed;
 #[cfg(all(unix, feature = "cli"))]
 mod forged;

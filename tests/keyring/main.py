@@ -289,8 +289,33 @@ def config_hanging(world: World) -> None:
     assert code == 2 and said.count("did not answer within") == 2 and took < 14, f"{took:.1f} s: {said}"
 
 
+def added(world: World) -> None:
+    """added: `add --secret` asks without echo, keeps the value in the keyring, and writes a reference to it"""
+    world.start_bus()
+    world.start_keyring(unlocked=True)
+    world.site.good.add("a-canary")
+    words = ["add", "b", f"{world.site.url}/mcp", "--secret", "Authorization", "--config", str(world.home / "mcp.json")]
+    code, said = world.types([world.binary, *words], "Authorization:", "Bearer a-canary")
+    assert code == 0 and "added b: 1 tool" in said and "canary" not in said, said
+    text = (world.home / "mcp.json").read_text()
+    assert "${keyring:b/Authorization}" in text and not world.in_the_clear(), text
+    look = ["secret-tool", "lookup", "service", "mcp-host-config", "username", "b/Authorization"]
+    kept = subprocess.run(look, env=world.vars(), capture_output=True, text=True, timeout=30).stdout
+    assert kept == "Bearer a-canary", "the entry of the keyring"
+
+
+def added_absent(world: World) -> None:
+    """added, absent: without a keyring nothing is written, and the error says what else would do"""
+    before = (world.home / "mcp.json").read_text()
+    words = ["add", "b", f"{world.site.url}/mcp", "--secret", "Authorization", "--config", str(world.home / "mcp.json")]
+    code, said = world.types([world.binary, *words], "Authorization:", "Bearer a-canary")
+    assert code == 1 and "the keyring cannot keep Authorization" in said and "${env:NAME}" in said, said
+    assert "canary" not in said and (world.home / "mcp.json").read_text() == before
+
+
 CASES = [store, restart, reboot, locked, locked_login, absent, no_service, gone, hanging, hanging_bus, hanging_login,
-         lost, config, config_own_key, config_locked, config_absent, config_hanging]
+         lost, config, config_own_key, config_locked, config_absent, config_hanging, added,
+         added_absent]
 
 
 def main() -> int:

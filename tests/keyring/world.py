@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
+import select
 import signal
 import subprocess
+import termios
 import threading
 import time
 import urllib.error
@@ -180,6 +183,28 @@ class World:
         command = [self.binary, "check", "--config", str(self.home / "mcp.json")]
         done = subprocess.run(command, env=self.vars(), cwd=self.home, capture_output=True, text=True, timeout=LONG)
         return done.returncode, done.stdout + done.stderr
+
+    def types(self, command: list[str], question: str, answer: str) -> tuple[int, str]:
+        """Runs a command at a terminal and answers its question; returns its exit code and what the terminal shows."""
+        ours, theirs = pty.openpty()
+        child = subprocess.Popen(command, env=self.vars(), cwd=self.home, stdin=theirs, stdout=theirs, stderr=theirs,
+                                 start_new_session=True)
+        os.close(theirs)
+        shown, answered, end = b"", False, time.monotonic() + LONG
+        while time.monotonic() < end:
+            if not answered and question.encode() in shown and not termios.tcgetattr(ours)[3] & termios.ECHO:
+                os.write(ours, answer.encode() + b"\n")
+                answered = True
+            try:
+                ready, _, _ = select.select([ours], [], [], 0.05)
+                piece = os.read(ours, 4096) if ready else None
+            except OSError:
+                break  # The other side is closed.
+            if piece == b"":
+                break
+            shown += piece or b""
+        os.close(ours)
+        return child.wait(LONG), shown.decode(errors="replace")
 
     def in_keyring(self) -> str:
         command = ["secret-tool", "lookup", "service", "mcp-host", "username", "file-key"]

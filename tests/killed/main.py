@@ -185,6 +185,69 @@ def rates(binary, folder):
     return every_point(world, beside(rates), ("call", "it__first"), holds)
 
 
+class Adder(World):
+    """A world in which what follows `--` is not an option of ours."""
+
+    def command(self, *words):
+        if words[0] == "add":
+            return [self.binary, *words, "--config", str(self.config), "--", "cat"]
+        return super().command(*words)
+
+
+def config_edit(binary, folder):
+    """A world whose config is edited, its text before and after the edit, and the paths that an edit touches."""
+    world = Adder(binary, folder, {}, ["first"])
+    add = ("add", "new", "--no-check", "-e", "LEVEL=debug", "-t", "stdio")
+    # The config with its comments and its layout is the user's.
+    text = json.dumps(json.loads(world.config.read_text()), indent=4) + "\n// mine\n"
+    world.config.write_text(text)
+    backups = world.state / "backups"
+    ours = [backups / f"{number:06}.{what}" for number in (1, 2) for what in ("before", "after")]
+    paths = [path for file in [world.config, *ours] for path in (file, file.with_name(f".{file.name}.new"))]
+    return world, add, [*paths, *beside(backups / "journal.json"), backups / "edit.lock"]
+
+
+def added(binary, folder):
+    """A server is added: the config is as before, or has it, and `undo` brings back what was there."""
+    world, add, paths = config_edit(binary, folder)
+    before = world.config.read_text()
+    world.keep()
+    world.must(0, *add)
+    after = world.config.read_text()
+
+    def holds():
+        text = world.config.read_text()
+        if text not in (before, after):
+            raise Fault(f"the config is neither as before nor as after: {text!r}")
+        world.must(0 if text == after else 2, "undo")
+        if world.config.read_text() != before:
+            raise Fault("`undo` did not bring back the config")
+        world.must(0, *add)
+        if world.config.read_text() != after:
+            raise Fault("`add` wrote something else")
+
+    return every_point(world, paths, add, holds)
+
+
+def undone(binary, folder):
+    """An edit is taken back: the config is as before that or after it, and nothing else can be taken back by mistake."""
+    world, add, paths = config_edit(binary, folder)
+    before = world.config.read_text()
+    world.must(0, *add)
+    after = world.config.read_text()
+    world.keep()
+
+    def holds():
+        text = world.config.read_text()
+        if text not in (before, after):
+            raise Fault(f"the config is neither as before nor as after: {text!r}")
+        world.must(0 if text == after else 2, "undo")
+        if world.config.read_text() != before:
+            raise Fault("`undo` did not bring back the config")
+
+    return every_point(world, paths, ("undo",), holds)
+
+
 def together(binary, folder):
     """Several programs approve tools of one server at once, and others are killed while they do."""
     names = [f"tool{number}" for number in range(TOGETHER)]
@@ -217,6 +280,8 @@ def main(binary):
         "approvals survive a kill at each point": approvals,
         "a lock survives a kill at each point": locks,
         "counts of a day survive a kill at each point": rates,
+        "a config survives a kill at each point of `add`": added,
+        "a config survives a kill at each point of `undo`": undone,
         "hosts lose no approval of each other": together,
     }
     failed = 0

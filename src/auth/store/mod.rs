@@ -35,7 +35,7 @@ use std::time::Duration;
 
 pub(crate) use self::choice::chosen;
 pub use self::key_file::make as make_key_file;
-pub use self::named::keyring;
+pub use self::named::{keep_secret, keyring};
 pub(crate) use self::vault::Vault;
 use crate::config::Secret;
 use crate::lock::lock;

@@ -20,6 +20,39 @@ pub fn keyring() -> Keyring {
     Keyring::default()
 }
 
+/// Puts a secret into the system keyring, where configs find it as `${keyring:NAME}`. Blocks, for as long as the keyring
+/// may ask the user to unlock it.
+///
+/// # Errors
+/// If the keyring did not take it: why.
+pub fn keep_secret(name: &str, secret: &str) -> Result<(), String> {
+    #[cfg(feature = "keyring")]
+    return write_by(Arc::new(super::system::System::OF_CONFIGS), name, secret);
+    #[cfg(not(feature = "keyring"))]
+    {
+        let _ = (name, secret);
+        Err("this build has no keyring".to_owned())
+    }
+}
+
+/// How long a keyring may take to keep a secret: its user may have to unlock it.
+const UNLOCKED: std::time::Duration = std::time::Duration::from_secs(60);
+
+#[cfg_attr(not(feature = "keyring"), cfg_attr(not(test), expect(dead_code, reason = "there is no ring to write by")))]
+pub(super) fn write_by(ring: Arc<dyn Ring>, name: &str, secret: &str) -> Result<(), String> {
+    let (name, secret) = (name.to_owned(), zeroize::Zeroizing::new(secret.to_owned()));
+    let kept = Asking::new(ring).ask(UNLOCKED, move |ring| {
+        ring.set(&name, &secret)?;
+        // A keyring that lies is found before a config depends on it.
+        Ok(ring.get(&name)?.is_some_and(|kept| *kept == *secret))
+    });
+    match kept {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("it did not keep what it was given".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 #[cfg_attr(not(feature = "keyring"), cfg_attr(not(test), expect(dead_code, reason = "there is no ring to read by")))]
 pub(super) fn read_by(ring: Arc<dyn Ring>) -> Keyring {
     let (asking, known) = (Asking::new(ring), Mutex::<HashMap<String, Secret>>::default());

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use super::choice::Chosen;
 use super::keyring::{Patience, Ring};
-use super::named::read_by;
+use super::named::{read_by, write_by};
 use super::{Kept, SecretStore, StoreError, lock};
 use crate::config::{Approved, Config, LoadRequest, Secret, SecretKey, Secrets, StoreKind, Transport, Unread, load};
 
@@ -437,6 +437,17 @@ fn h77_a_keyring_that_is_locked_fails_those_that_name_it() {
         named.ring.set_mood(mood);
         let config = named.load();
         assert_eq!((header(&config, "a").as_deref(), header(&config, "b").is_err()), (Ok("back"), true));
+    }
+}
+
+#[test]
+fn a_secret_for_configs_is_in_the_keyring_or_nowhere() {
+    let ring = Fake::new(Mood::Well);
+    write_by(ring.clone(), "files/API_KEY", "value").unwrap();
+    assert_eq!(lock(&ring.kept).get("files/API_KEY").map(String::as_str), Some("value"));
+    for mood in [Mood::Locked, Mood::Absent, Mood::Forgets, Mood::Garbles, Mood::Panics] {
+        let reason = write_by(Fake::new(mood), "files/API_KEY", "value").unwrap_err();
+        assert!(!reason.is_empty() && !reason.contains("value"), "{mood:?}: {reason}");
     }
 }
 

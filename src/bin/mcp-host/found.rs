@@ -92,6 +92,12 @@ const DATA: &[(&str, &str)] = &[
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 16 * 1024 * 1024;
 
+/// Returns the client that owns a config file.
+pub(crate) fn client(file: &Path) -> Option<&'static str> {
+    let file = std::path::absolute(file).ok()?;
+    Folders::of_process().places().into_iter().find(|(_, place)| *place == file).map(|(client, _)| client)
+}
+
 /// Returns commands, ready to run, for the files that exist.
 pub(crate) fn commands() -> Vec<String> {
     let folders = Folders::of_process();

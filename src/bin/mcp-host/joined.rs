@@ -196,6 +196,18 @@ pub(crate) async fn state(_: &Plan) -> Option<(At, Vec<ServerStatus>)> {
     None
 }
 
+/// Returns what a daemon that serves the same config says of its servers now. Starts none and waits for nothing.
+#[cfg(unix)]
+pub(crate) async fn now(plan: &Plan) -> Vec<ServerStatus> {
+    door::now(plan).await.unwrap_or_default()
+}
+
+/// Returns nothing: there are no such sockets on this system.
+#[cfg(not(unix))]
+pub(crate) async fn now(_: &Plan) -> Vec<ServerStatus> {
+    Vec::new()
+}
+
 #[cfg(unix)]
 mod door {
     use std::time::Duration;
@@ -243,6 +255,17 @@ mod door {
             (joined, _) => joined.ok(),
         };
         tokio::task::spawn_blocking(join).await.ok()?
+    }
+
+    /// Asks a daemon of the same config once.
+    pub(super) async fn now(plan: &Plan) -> Option<Vec<ServerStatus>> {
+        if !relay::is_wanted() {
+            return None;
+        }
+        let client = Introduction::of(&plan.config.files, plan.config.project, plan.project_directory())?;
+        let joined = tokio::task::spawn_blocking(move || admin::join(&client, None)).await.ok()?.ok()?;
+        let running: Running = admin::ask_joined(&joined, "status").await.ok()?;
+        Some(running.servers)
     }
 
     /// Waits until no server of the plan is starting in the daemon, and returns their state. Returns `None` if the

@@ -13,16 +13,21 @@ type Row = (&'static [&'static str], &'static str);
 
 const TABLE: &[Row] = &[
     (
-        &["add", "add-json", "install", "new", "create", "register", "enable"],
-        "add the server to the config file; `mcp-host check` says whether it is right, and a running `serve` takes it by itself",
+        &["add-json", "add-mcp", "install", "new", "create", "register"],
+        "`mcp-host add NAME -- COMMAND` or `mcp-host add NAME URL` adds a server to the config; a running `serve` takes it by itself",
     ),
     (
-        &["remove", "rm", "del", "delete", "uninstall", "unregister", "disable"],
-        "take the server out of the config file, or put `\"disabled\": true` into its entry; a running `serve` follows by itself",
+        &["rm", "del", "delete", "uninstall", "unregister"],
+        "`mcp-host remove NAME` takes a server out of the config, `mcp-host disable NAME` only turns it off; a running `serve` follows by itself",
     ),
     (
-        &["list", "ls", "servers", "server", "mcp", "clients"],
-        "`mcp-host check` lists the servers of the config, `mcp-host status` those of a running `serve`, `mcp-host tools` their tools",
+        &["ls", "servers", "server", "mcp", "clients"],
+        "`mcp-host list` lists the servers of the config, `mcp-host status` those of a running `serve`, `mcp-host tools` their tools",
+    ),
+    (&["mv", "move"], "mcp-host rename NAME NEW"),
+    (
+        &["revert", "rollback", "restore"],
+        "`mcp-host undo` takes back the last edit of a config, `mcp-host undo --list` lists the edits",
     ),
     (
         &["ps", "top", "health", "info", "stats", "processes", "monitor"],
@@ -45,8 +50,8 @@ const TABLE: &[Row] = &[
         "a running `mcp-host serve` starts a server again by itself, and follows changes of the config; `mcp-host status` shows how it is",
     ),
     (
-        &["get", "inspect", "inspector", "show", "describe", "view"],
-        "`mcp-host check SERVER` shows a server of the config, `mcp-host tools SERVER` its tools, `mcp-host status` how it is",
+        &["inspect", "inspector", "show", "describe", "view"],
+        "`mcp-host get SERVER` shows a server of the config, `mcp-host tools SERVER` its tools, `mcp-host status` how it is",
     ),
     (
         &["connect", "test", "ping", "doctor", "diagnose", "debug", "try"],

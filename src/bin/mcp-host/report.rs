@@ -108,6 +108,13 @@ impl Failure {
         self
     }
 
+    /// Removes a line of the help.
+    #[must_use]
+    pub(crate) fn without_help(mut self, line: &str) -> Self {
+        self.help.iter_mut().for_each(|lines| lines.retain(|known| known != line));
+        self
+    }
+
     /// Sets the help unless there is some already.
     #[must_use]
     pub(crate) fn or_help(mut self, help: impl Into<String>) -> Self {

@@ -87,6 +87,11 @@ impl Plan {
         })
     }
 
+    /// Plans a command for a config that was loaded in its own way.
+    pub(crate) fn of(config: Config, request: LoadRequest) -> Self {
+        Self { config, clock: false, demo: false, led: false, lent: false, request }
+    }
+
     /// Plans a command without a config: a daemon's servers, by name and alias, which are only reachable through it.
     #[cfg(unix)]
     pub(crate) fn of_daemon(common: &Common, servers: impl Iterator<Item = (String, String)>) -> Option<Self> {
@@ -234,7 +239,8 @@ pub(crate) fn of_server<'a>(typed: &'a str, server: &str) -> Option<&'a str> {
     rest.strip_prefix(SIGNS).filter(|tool| !tool.is_empty())
 }
 
-fn request(common: &Common, listen: Option<SocketAddr>) -> LoadRequest {
+/// Returns how a command loads its config.
+pub(crate) fn request(common: &Common, listen: Option<SocketAddr>) -> LoadRequest {
     let mut request = LoadRequest::from_process();
     request.files.clone_from(&common.config);
     request.project_directory.clone_from(&common.project);
@@ -258,7 +264,7 @@ fn first(request: &LoadRequest) -> Result<Config, Failure> {
 }
 
 /// Loads a config. Its secrets are hidden in output from now on.
-fn load(request: &LoadRequest) -> Result<Config, config::Error> {
+pub(crate) fn load(request: &LoadRequest) -> Result<Config, config::Error> {
     let mut config = config::load(request)?;
     hidden::learn(&config);
     itself::switch_off(&mut config, request);

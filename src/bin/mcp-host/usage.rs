@@ -153,6 +153,12 @@ fn unknown_command(command: &str) -> Mistake {
 fn unknown_argument(argument: &str, near: Option<&str>, usage: Option<String>, line: &Line) -> Mistake {
     let command = line.command();
     let usage = usage.unwrap_or_else(|| HELP.to_owned());
+    if command == Some("add")
+        && let Some(help) = behind_dashes(line)
+    {
+        let what = if argument.starts_with('-') { "no option of `add`" } else { "one word too many for `add`" };
+        return Mistake::new(format!("`{argument}` is {what}; the command of a server stands behind `--`"), help);
+    }
     if !argument.starts_with('-') {
         let named = command.unwrap_or("serve");
         if is_file(argument) || Path::new(argument).is_dir() {
@@ -173,6 +179,18 @@ fn unknown_argument(argument: &str, near: Option<&str>, usage: Option<String>, l
         _ => other_option(argument, line),
     };
     Mistake::new(wrong, meant.unwrap_or(usage))
+}
+
+/// Suggests where the command of a new server belongs: `add files npx -y x` is `add files -- npx -y x`. Returns `None` if
+/// the line has a URL, or its command there already.
+fn behind_dashes(line: &Line) -> Option<String> {
+    let words: Vec<&str> = line.0.iter().map(String::as_str).skip_while(|word| *word != "add").skip(1).collect();
+    let [name, command, ..] = words.as_slice() else { return None };
+    let is_command = !name.starts_with('-') && !command.starts_with('-') && !command.contains("://");
+    (is_command && !words.contains(&"--")).then(|| {
+        let words: Vec<String> = words.iter().skip(1).map(|word| quoted(word)).collect();
+        format!("mcp-host add {} -- {}", quoted(name), words.join(" "))
+    })
 }
 
 /// Suggests `key=value` for an unknown option of `call`, which is most likely an argument of the tool.
@@ -210,7 +228,8 @@ fn other_option(option: &str, line: &Line) -> Option<String> {
         }
         "--watch" | "--reload" => "`mcp-host serve` follows changes of its config by itself".to_owned(),
         "--header" | "-H" | "--env" | "-e" => {
-            "`headers` and `env` of a server belong into its entry of the config".to_owned()
+            "`headers` and `env` of a server belong into its entry of the config, and `mcp-host add` takes them"
+                .to_owned()
         }
         "--server" | "--name" | "-n" => format!("a server is named without an option: mcp-host {command} SERVER"),
         _ => return None,
@@ -310,6 +329,9 @@ mod tests {
             ("call s__big --port=1", "arguments are written key=value: port=1"),
             ("serve --stdio --demo", "mcp-host stdio --demo"),
             ("serve --frob", "mcp-host serve [OPTIONS]"),
+            ("add files npx -y @a/files", "mcp-host add files -- npx -y @a/files"),
+            ("add files uvx files", "mcp-host add files -- uvx files"),
+            ("add search https://a.example/mcp --frob", "mcp-host add [OPTIONS] <NAME> (<URL> | -- <COMMAND>...)"),
             ("serve --listen example.com", "--listen 127.0.0.1:8808, or a port alone: --listen 8808"),
         ] {
             assert_eq!(told(words).1, help, "{words}");

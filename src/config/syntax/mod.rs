@@ -163,6 +163,12 @@ pub(super) fn parse(text: &str, syntax: Syntax, file: usize, report: &mut Report
     Some(node)
 }
 
+/// Reports whether a text has no content, only blanks and comments.
+pub(super) fn is_empty(text: &str, syntax: Syntax) -> bool {
+    let node = parse_as(text, syntax, 0, &mut Report::default());
+    node.is_some_and(|node| node.value == Value::Null)
+}
+
 fn parse_as(text: &str, syntax: Syntax, file: usize, report: &mut Report) -> Option<Node> {
     match syntax {
         Syntax::Json => json::parse(text, file, report),

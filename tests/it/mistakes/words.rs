@@ -161,7 +161,18 @@ pub(super) const TABLE: &[Mistake] = &[
         says: &["mcp-host check", "mcp-host status", "mcp-host serve", "mcp-host tools"],
         never: &["subcommand", "logout"],
         act: |scene| {
-            for command in ["list", "add github", "restart", "ps", "start", "stop", "run", "init"] {
+            for command in [
+                "ls",
+                "add github",
+                "add github npx -y server",
+                "rm github",
+                "restart",
+                "ps",
+                "start",
+                "stop",
+                "run",
+                "init",
+            ] {
                 scene.types(&format!("mcp-host {command}"));
             }
         },

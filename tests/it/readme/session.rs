@@ -23,6 +23,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("mcp-host lock", "tests/it/pins locks, and changes what it locked"),
     ("git add", "another program"),
     ("mcp-host check --locked", "tests/it/pins"),
+    ("mcp-host add", "tests/it/edits adds servers that can be started here"),
+    ("mcp-host undo", "tests/it/edits"),
     ("claude mcp add", "another program; tests/interop has real clients"),
     ("mcp-host login github", "tests/oauth and tests/it/auth sign in"),
     ("mcp-host logout github", "tests/it/auth"),

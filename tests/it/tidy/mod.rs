@@ -35,6 +35,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("keep", 1, &[]),
     ("lineage", 1, &["keep"]),
     ("approvals", 1, &["keep"]),
+    ("edits", 1, &["keep"]),
     ("dial", 1, &["keep"]),
     ("auth", 1, &["keep", "dial"]),
     ("transport", 1, &["lineage", "dial", "auth"]),

@@ -1,5 +1,6 @@
 //! The command line: its commands and options.
 
+mod edits;
 mod feed;
 mod metrics;
 mod token;
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand};
 use mcp_host::admin::At;
 use mcp_host::config;
 
+pub(crate) use self::edits::{Add, EditCommand, HERE, Transport, Undo};
 pub(crate) use self::feed::{Level, Source};
 pub(crate) use self::metrics::Metrics;
 pub(crate) use self::token::Token;
@@ -76,6 +78,8 @@ pub(crate) enum Command {
     Read(Read),
     /// Get a prompt
     Prompt(Prompt),
+    #[command(flatten)]
+    Edit(EditCommand),
     /// Show what is new or has changed at servers and in a project's config, and approve it
     Approve(Approve),
     /// Start the servers, and lock what they list in mcp-host.lock, beside the config
@@ -507,6 +511,7 @@ impl Command {
             Self::Call(args) => &args.common,
             Self::Read(args) => &args.common,
             Self::Prompt(args) => &args.common,
+            Self::Edit(command) => command.common(),
             Self::Approve(args) => &args.common,
             Self::Lock(args) => &args.common,
             Self::Policy(Policy { what: PolicyCommand::Test(args) }) => &args.common,

@@ -116,7 +116,7 @@ fn lines(status: &[ServerStatus], output: &Output) -> Vec<String> {
 }
 
 /// Returns a failed server's last lines on standard error, unless there is only one and the cause already quotes it.
-fn last_words(server: &ServerStatus) -> Vec<String> {
+pub(super) fn last_words(server: &ServerStatus) -> Vec<String> {
     let cause = server.last_error.as_deref().unwrap_or_default();
     let told = matches!(server.stderr.as_slice(), [line] if cause.contains(line.as_str()));
     if server.state == StateName::Connected || told || server.stderr.is_empty() {

@@ -12,6 +12,7 @@ mod connect;
 mod daemon;
 mod desk;
 mod device;
+mod edits;
 mod feed;
 mod key;
 mod list;
@@ -71,6 +72,7 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
         Command::Call(args) => Box::pin(call::run(&args, common, output)).await,
         Command::Read(args) => Box::pin(read::run(&args, common, output)).await,
         Command::Prompt(args) => Box::pin(prompt::run(&args, common, output)).await,
+        Command::Edit(command) => Box::pin(edits::run(&command, common, output)).await,
         Command::Approve(args) => approve::run(&args, common, output).await,
         Command::Lock(args) => Box::pin(lock::run(&args, common, output)).await,
         Command::Policy(args) => Box::pin(policy::run(&args, common, output)).await,

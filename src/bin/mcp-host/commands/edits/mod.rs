@@ -1,0 +1,43 @@
+//! The commands that edit the config. Each edit is proven before it is written, kept for `undo`, and told in one line.
+
+mod add;
+mod failures;
+mod secrets;
+mod show;
+mod target;
+mod undo;
+mod write;
+
+use mcp_host::config::edit::Change;
+
+use self::target::Target;
+use crate::args::{Common, EditCommand};
+use crate::output::Output;
+use crate::report::{Exit, Failure};
+
+pub(super) async fn run(command: &EditCommand, common: &Common, output: &Output) -> Result<Exit, Failure> {
+    let is_of_user = command.is_of_user();
+    let target = |name: &str| Target::of_entry(common, is_of_user, name);
+    match command {
+        EditCommand::Add(args) => Box::pin(add::run(args, common, output)).await,
+        EditCommand::Remove(args) => {
+            let change = Change::Remove { name: args.name.clone() };
+            write::run(&target(&args.name)?, change, output).await
+        }
+        EditCommand::Enable(args) => {
+            let change = Change::Switch { name: args.name.clone(), on: true };
+            write::run(&target(&args.name)?, change, output).await
+        }
+        EditCommand::Disable(args) => {
+            let change = Change::Switch { name: args.name.clone(), on: false };
+            write::run(&target(&args.name)?, change, output).await
+        }
+        EditCommand::Rename(args) => {
+            let change = Change::Rename { name: args.name.clone(), to: args.to.clone() };
+            write::run(&target(&args.name)?, change, output).await
+        }
+        EditCommand::Servers(_) => show::list(common, is_of_user, output).await,
+        EditCommand::Get(args) => show::get(&args.name, common, is_of_user, output),
+        EditCommand::Undo(args) => undo::run(args, common, output).await,
+    }
+}

@@ -1,0 +1,119 @@
+//! Which file a command edits: the one that `--config` names, else the one of `$MCP_HOST_CONFIG`, else the user's own. Where
+//! the working directory has a config, which the other commands read, the user has to say which one is meant.
+
+use std::path::{Path, PathBuf};
+
+use mcp_host::config::edit;
+use mcp_host::config::{self, LoadRequest};
+use mcp_host::edits;
+
+use super::failures::{failed, unknown};
+use crate::args::{Common, HERE};
+use crate::report::{Exit, Failure};
+use crate::servers;
+use crate::text::quoted;
+
+/// The names of a project's config.
+const NAMES: [&str; 2] = ["mcp-host.json", "mcp-host.toml"];
+
+/// A config file to edit, and how the config with it is loaded.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) file: PathBuf,
+    pub(super) request: LoadRequest,
+}
+
+impl Target {
+    /// Finds the file that has an entry.
+    pub(super) fn of_entry(common: &Common, is_of_user: bool, name: &str) -> Result<Self, Failure> {
+        let target = Self::find(common, is_of_user, Some(name))?;
+        if !target.file.exists() {
+            return Err(config::Error::NotFound { places: vec![target.file] }.into());
+        }
+        Ok(target)
+    }
+
+    /// Finds the file that gets an entry.
+    pub(super) fn of_new(common: &Common, is_of_user: bool) -> Result<Self, Failure> {
+        Self::find(common, is_of_user, None)
+    }
+
+    fn find(common: &Common, is_of_user: bool, name: Option<&str>) -> Result<Self, Failure> {
+        let request = request(common, is_of_user)?;
+        let file = match (request.files.as_slice(), name) {
+            ([file], _) => file.clone(),
+            // Of several files the later one counts.
+            (files, Some(name)) => {
+                let has = |file: &&PathBuf| {
+                    let text = edits::read(file).ok().flatten().unwrap_or_default();
+                    edit::has(&text, file, &request, name)
+                };
+                match files.iter().rev().find(has) {
+                    Some(file) => file.clone(),
+                    None => return Err(in_none(files, &request, name)),
+                }
+            }
+            (_, None) => {
+                let error = "several configs are named, and a server belongs into one";
+                return Err(Failure::new(Exit::Usage, error).help("name one with --config"));
+            }
+        };
+        Ok(Self { file, request })
+    }
+
+    /// Returns the text of the file; `None` if there is none.
+    pub(super) fn text(&self) -> Result<Option<String>, Failure> {
+        edits::read(&self.file).map_err(|error| failed(error, &self.file))
+    }
+}
+
+/// Returns the failure for a server that none of several files has.
+fn in_none(files: &[PathBuf], request: &LoadRequest, name: &str) -> Failure {
+    let names = |file: &PathBuf| {
+        let text = edits::read(file).ok().flatten().unwrap_or_default();
+        edit::names(&text, file, request)
+    };
+    let known: Vec<String> = files.iter().flat_map(names).collect();
+    unknown(name, &known)
+}
+
+/// Returns how the config that is meant is loaded: its files, and whether they are a project's.
+pub(super) fn request(common: &Common, is_of_user: bool) -> Result<LoadRequest, Failure> {
+    let mut request = servers::request(common, None);
+    if !request.files.is_empty() {
+        return Ok(request);
+    }
+    let project = request.project_directory.take();
+    let folder = match &project {
+        // Approvals are kept by the whole path.
+        Some(named) if named != Path::new(HERE) => {
+            Some(named.canonicalize().or_else(|_| std::path::absolute(named)).unwrap_or_else(|_| named.clone()))
+        }
+        _ => request.working_directory.clone(),
+    };
+    let here = |folder: &Path| NAMES.map(|name| folder.join(name)).into_iter().find(|file| file.exists());
+    if project.is_some() {
+        let folder = folder.unwrap_or_default();
+        let file = here(&folder).unwrap_or_else(|| folder.join(NAMES[0]));
+        (request.files, request.project) = (vec![file], true);
+        return Ok(request);
+    }
+    let named = request.vars.get("MCP_HOST_CONFIG").filter(|file| !file.is_empty()).map(PathBuf::from);
+    if let Some(named) = named.filter(|_| !is_of_user) {
+        request.files = vec![named];
+        return Ok(request);
+    }
+    if !is_of_user && let Some(file) = folder.as_deref().and_then(here) {
+        let file = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let error = format!("which config is meant: {} of this directory, or your own?", quoted(&file));
+        return Err(
+            Failure::new(Exit::Usage, error).help("add --project for the one of this directory, --user for your own")
+        );
+    }
+    let own = request.users();
+    let file = own.iter().find(|file| file.exists()).or(own.first()).ok_or_else(|| {
+        Failure::new(Exit::Usage, "this user has no home directory, and so no config").help("name a file with --config")
+    })?;
+    request.files = vec![file.clone()];
+    Ok(request)
+}

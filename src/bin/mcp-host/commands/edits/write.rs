@@ -1,0 +1,196 @@
+//! Makes an edit: looks whether the config is read as well with it as without it, writes it, and keeps what the user has
+//! approved of a project approved.
+
+use std::path::Path;
+use std::time::Duration;
+
+use mcp_host::approvals::Approvals;
+use mcp_host::config::edit::{Change, Edited, Refused, edit};
+use mcp_host::config::{self, Config, LoadRequest, Server};
+use mcp_host::edits::{Edits, Error, Made};
+use mcp_host::pins;
+use serde::Serialize;
+
+use super::failures::failed;
+use super::target::Target;
+use crate::output::Output;
+use crate::report::{Exit, Failure};
+use crate::servers::{self, state_directory};
+use crate::text;
+
+/// How often to begin again when another program writes the file at the same time.
+const TRIES: usize = 20;
+/// When to look whether another program has written over the edit.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// An edit, as `--json` prints it.
+#[derive(Serialize)]
+struct Told<'a> {
+    edit: u64,
+    server: &'a str,
+    file: String,
+}
+
+/// What an edit would make of the file and of the config.
+pub(super) struct Preview {
+    seen: Option<String>,
+    pub(super) edited: Edited,
+    /// The config without the edit, if it could be read.
+    before: Option<Config>,
+    /// The config with the edit, if it can be read.
+    pub(super) after: Option<Config>,
+}
+
+/// Makes an edit of an entry, and tells it.
+pub(super) async fn run(target: &Target, change: Change, output: &Output) -> Result<Exit, Failure> {
+    refuse_below()?;
+    let text = target.text()?.unwrap_or_default();
+    if let Err(Refused::Nothing(why)) = edit(&text, &target.file, &target.request, &change) {
+        output.remark(&why);
+        return Ok(Exit::Ok);
+    }
+    let (made, _) = make(target, &change).await?;
+    tell(target, &change, &made, output)?;
+    watch(target, &change, output).await;
+    Ok(Exit::Ok)
+}
+
+/// Refuses to edit for a server: what adds a program is typed by a person.
+pub(super) fn refuse_below() -> Result<(), Failure> {
+    if !pins::is_below_a_host() {
+        return Ok(());
+    }
+    let error = "a server of a running mcp-host has started this, and no server may edit a config";
+    Err(Failure::new(Exit::Denied, error).help("run it in a terminal of your own"))
+}
+
+pub(super) fn edits() -> Result<Edits, Failure> {
+    let directory = state_directory().ok_or_else(|| {
+        let error = "there is no directory to keep what was there before an edit";
+        Failure::new(Exit::Failed, error).help("set HOME or XDG_STATE_HOME")
+    })?;
+    Ok(Edits::of(&directory))
+}
+
+/// Looks at what an edit would do. Writes nothing.
+pub(super) fn preview(target: &Target, change: &Change) -> Result<Preview, Failure> {
+    let seen = target.text()?;
+    let edited = edit(seen.as_deref().unwrap_or_default(), &target.file, &target.request, change)
+        .map_err(|refused| failed(Error::Refused(refused), &target.file))?;
+    let before = seen.as_ref().and_then(|seen| load(&target.request, &target.file, seen).ok());
+    let after = load(&target.request, &target.file, &edited.text);
+    // An edit may mend a config that cannot be read, but must not break one.
+    if let Err(error) = &after
+        && (before.is_some() || seen.is_none())
+    {
+        let failure = Failure::from(error.clone());
+        return Err(
+            failure.more_help(vec!["nothing was written: the config could not be read with this edit".to_owned()])
+        );
+    }
+    Ok(Preview { seen, edited, before, after: after.ok() })
+}
+
+/// Loads a config with this text in place of one of its files. What is approved of it is judged by this text, whatever
+/// somebody makes of the file meanwhile.
+pub(super) fn load(request: &LoadRequest, file: &Path, text: &str) -> Result<Config, config::Error> {
+    let texts = vec![(file.to_owned(), text.to_owned())];
+    servers::load(&LoadRequest { texts, ..request.clone() })
+}
+
+/// Makes an edit, again if the file changes meanwhile.
+pub(super) async fn make(target: &Target, change: &Change) -> Result<(Made, Preview), Failure> {
+    let edits = edits()?;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let preview = preview(target, change)?;
+        let (file, seen) = (target.file.clone(), preview.seen.clone());
+        match edits.make(file, seen, change.clone(), target.request.clone()).await {
+            Ok(made) => {
+                let to = match change {
+                    Change::Rename { to, .. } => to,
+                    _ => &made.name,
+                };
+                let was = preview.before.as_ref().and_then(|config| server(config, &made.name));
+                if matches!(change, Change::Add { .. }) || was.is_some_and(is_approved) {
+                    keep_approved(preview.after.as_ref(), to).await?;
+                }
+                return Ok((made, preview));
+            }
+            Err(Error::Changed { .. }) if tries < TRIES => {}
+            Err(error) => return Err(failed(error, &target.file)),
+        }
+    }
+}
+
+pub(super) fn server<'a>(config: &'a Config, name: &str) -> Option<&'a Server> {
+    config.servers.iter().find(|server| server.name == name)
+}
+
+pub(super) fn is_approved(server: &Server) -> bool {
+    server.project.as_ref().is_some_and(|project| project.approved)
+}
+
+/// Approves an entry of a project that was approved before the user edited it.
+pub(super) async fn keep_approved(config: Option<&Config>, name: &str) -> Result<(), Failure> {
+    let (Some(directory), Some(server)) = (state_directory(), config.and_then(|config| server(config, name))) else {
+        return Ok(());
+    };
+    let Some(project) = server.project.as_ref().filter(|project| !project.approved) else { return Ok(()) };
+    let approve = Approvals::of(&directory);
+    approve.approve(&server.source.file, [(name, project)]).await.map_err(|error| {
+        Failure::new(Exit::Failed, format!("the edit was written, but not approved: {error}")).help("mcp-host approve")
+    })
+}
+
+fn tell(target: &Target, change: &Change, made: &Made, output: &Output) -> Result<(), Failure> {
+    let (name, file) = (text::line(&made.name).into_owned(), shown(&target.file));
+    if output.json {
+        let file = target.file.display().to_string();
+        return Ok(output.value(&Told { edit: made.id, server: &made.name, file })?);
+    }
+    output.line(&match change {
+        Change::Add { .. } => format!("added {name} to {file}"),
+        Change::Remove { .. } => format!("removed {name} from {file}"),
+        Change::Rename { to, .. } => format!("renamed {name} to {} in {file}", text::line(to)),
+        Change::Switch { on: true, .. } => format!("enabled {name} in {file}"),
+        Change::Switch { on: false, .. } => format!("disabled {name} in {file}"),
+    })?;
+    way_back(made.id, output);
+    Ok(())
+}
+
+/// Tells how an edit is taken back.
+pub(super) fn way_back(id: u64, output: &Output) {
+    output.remark(&format!("mcp-host undo {id} takes it back"));
+}
+
+/// Returns a file as people are shown it.
+pub(super) fn shown(file: &Path) -> String {
+    let path = file.display().to_string();
+    text::line(&path).into_owned()
+}
+
+/// Looks, after a second, whether the client that owns the file has written over the edit.
+pub(super) async fn watch(target: &Target, change: &Change, output: &Output) {
+    let file = target.file.clone();
+    let is_ours = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("mcp-host."))
+        || file.parent().and_then(Path::file_name).is_some_and(|name| name == "mcp-host");
+    if is_ours {
+        return;
+    }
+    tokio::time::sleep(LOOK).await;
+    let Ok(Some(text)) = target.text() else { return };
+    // The edit is in the text if it cannot be made again.
+    let is_gone = match change {
+        Change::Add { name, .. } => !config::edit::has(&text, &file, &target.request, name),
+        _ => edit(&text, &file, &target.request, change).is_ok(),
+    };
+    if is_gone {
+        let owner = crate::found::client(&file)
+            .map_or_else(|| "another program".to_owned(), |client| format!("{client} (it runs)"));
+        output.talk(&format!("warning: {owner} has written {} again, without this edit", shown(&file)));
+        output.talk("help: end that program, and run this again");
+    }
+}

@@ -1,0 +1,213 @@
+//! What stands in an entry, in the words of the client whose file it is: how a new server is written, and which member
+//! turns a server off.
+
+use crate::config::report::Place;
+use crate::config::shape::Flavor;
+use crate::config::syntax::{Member, Node, Value};
+
+/// A server to add.
+///
+/// ```
+/// use mcp_host::config::edit::NewServer;
+///
+/// let mut server = NewServer::process("mcp-files", ["--all"]);
+/// server.env.push(("LEVEL".to_owned(), "warn".to_owned()));
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NewServer {
+    /// The program and its arguments; empty for a URL.
+    pub command: Vec<String>,
+    /// The endpoint, if it is not a program.
+    pub url: Option<String>,
+    /// The transport, if the user named one.
+    pub kind: Option<Kind>,
+    /// The variables of its environment.
+    pub env: Vec<(String, String)>,
+    /// The headers of its requests.
+    pub headers: Vec<(String, String)>,
+    /// Its working directory.
+    pub cwd: Option<String>,
+    /// Whether it starts when a request needs it.
+    pub lazy: bool,
+}
+
+/// A transport.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A process.
+    Stdio,
+    /// Streamable HTTP.
+    Http,
+    /// HTTP with SSE.
+    Sse,
+}
+
+impl NewServer {
+    /// Returns a server that is a process.
+    pub fn process<T: Into<String>>(command: impl Into<String>, args: impl IntoIterator<Item = T>) -> Self {
+        let command = std::iter::once(command.into()).chain(args.into_iter().map(Into::into)).collect();
+        Self { command, ..Self::default() }
+    }
+
+    /// Returns a server at a URL.
+    pub fn at(url: impl Into<String>) -> Self {
+        Self { url: Some(url.into()), ..Self::default() }
+    }
+
+    /// Writes it as an entry.
+    pub(super) fn entry(&self, name: &str, flavor: Flavor) -> Node {
+        let mut entry = Writer::default();
+        if flavor == Flavor::Continue {
+            entry.text("name", name);
+        }
+        if flavor == Flavor::Goose {
+            entry.flag("enabled", true);
+            entry.text("name", name);
+        }
+        if let Some(word) = self.word(flavor) {
+            entry.text("type", word);
+        }
+        match &self.url {
+            Some(url) => {
+                entry.text(url_key(flavor, self.kind), url);
+                match flavor {
+                    Flavor::Codex => entry.pairs("http_headers", &self.headers),
+                    Flavor::Continue if !self.headers.is_empty() => {
+                        let mut options = Writer::default();
+                        options.pairs("headers", &self.headers);
+                        entry.put("requestOptions", options.done());
+                    }
+                    _ => entry.pairs("headers", &self.headers),
+                }
+            }
+            None => self.process_keys(flavor, &mut entry),
+        }
+        if self.lazy {
+            entry.text("start", "lazy");
+        }
+        if flavor == Flavor::Copilot {
+            entry.put("tools", list(&["*".to_owned()]));
+        }
+        entry.done()
+    }
+
+    fn process_keys(&self, flavor: Flavor, entry: &mut Writer) {
+        let (command, args) = match self.command.split_first() {
+            Some((command, args)) => (command.as_str(), args),
+            None => ("", &[][..]),
+        };
+        match flavor {
+            Flavor::OpenCode => entry.put("command", list(&self.command)),
+            Flavor::Goose => entry.text("cmd", command),
+            _ => entry.text("command", command),
+        }
+        if flavor != Flavor::OpenCode && !args.is_empty() {
+            entry.put("args", list(args));
+        }
+        let env = match flavor {
+            Flavor::Goose => "envs",
+            Flavor::OpenCode => "environment",
+            _ => "env",
+        };
+        entry.pairs(env, &self.env);
+        if let Some(cwd) = &self.cwd {
+            entry.text("cwd", cwd);
+        }
+    }
+
+    /// Returns the word of the client for the transport; `None` if its key tells.
+    fn word(&self, flavor: Flavor) -> Option<&'static str> {
+        if self.url.is_none() {
+            return match flavor {
+                Flavor::VsCode | Flavor::Goose | Flavor::Crush => Some("stdio"),
+                Flavor::OpenCode | Flavor::Copilot => Some("local"),
+                _ => self.kind.map(|_| "stdio"),
+            };
+        }
+        let http = match flavor {
+            Flavor::Cline | Flavor::CherryStudio => "streamableHttp",
+            Flavor::Roo | Flavor::Continue => "streamable-http",
+            Flavor::Goose => "streamable_http",
+            _ => "http",
+        };
+        match (self.kind, flavor) {
+            (Some(Kind::Sse), _) => Some("sse"),
+            (_, Flavor::OpenCode) => Some("remote"),
+            // These read a bare URL as Streamable HTTP.
+            (_, Flavor::Codex | Flavor::Zed) => None,
+            (Some(_), Flavor::Gemini) => None,
+            (Some(_), _) => Some(http),
+            // These take no bare URL, or take it for HTTP with SSE.
+            (None, Flavor::Cline | Flavor::Roo | Flavor::VsCode | Flavor::Goose | Flavor::Crush | Flavor::Copilot) => {
+                Some(http)
+            }
+            (None, _) => None,
+        }
+    }
+}
+
+fn url_key(flavor: Flavor, kind: Option<Kind>) -> &'static str {
+    match flavor {
+        Flavor::Goose => "uri",
+        Flavor::CherryStudio => "baseUrl",
+        Flavor::Gemini if kind == Some(Kind::Http) => "httpUrl",
+        _ => "url",
+    }
+}
+
+/// Returns the member that a client turns a server off with, and the value for that.
+pub(super) fn off(flavor: Flavor) -> (&'static str, bool) {
+    match flavor {
+        Flavor::Codex | Flavor::Goose | Flavor::OpenCode | Flavor::Zed => ("enabled", false),
+        Flavor::CherryStudio => ("isActive", false),
+        _ => ("disabled", true),
+    }
+}
+
+/// Returns the members of an entry that turn servers on or off: the key, and whether its value turns the server on.
+pub(super) fn switches(entry: &Node) -> Vec<(&'static str, bool)> {
+    let read = |(key, on): (&'static str, bool)| match entry.get(key)?.value {
+        Value::Flag(flag) => Some((key, flag == on)),
+        _ => None,
+    };
+    [("enabled", true), ("isActive", true), ("disabled", false)].into_iter().filter_map(read).collect()
+}
+
+/// Collects the members of an object.
+#[derive(Default)]
+struct Writer(Vec<Member>);
+
+impl Writer {
+    fn put(&mut self, key: &str, node: Node) {
+        self.0.push(Member { key: key.to_owned(), at: Place::default(), node });
+    }
+
+    fn text(&mut self, key: &str, text: &str) {
+        self.put(key, node(Value::Text(text.to_owned())));
+    }
+
+    fn flag(&mut self, key: &str, flag: bool) {
+        self.put(key, node(Value::Flag(flag)));
+    }
+
+    fn pairs(&mut self, key: &str, pairs: &[(String, String)]) {
+        if pairs.is_empty() {
+            return;
+        }
+        let mut object = Self::default();
+        pairs.iter().for_each(|(name, value)| object.text(name, value));
+        self.put(key, object.done());
+    }
+
+    fn done(self) -> Node {
+        node(Value::Object(self.0))
+    }
+}
+
+fn list(items: &[String]) -> Node {
+    node(Value::List(items.iter().map(|item| node(Value::Text(item.clone()))).collect()))
+}
+
+fn node(value: Value) -> Node {
+    Node::new(Place::default(), value)
+}
