@@ -32,19 +32,25 @@ pub(crate) struct Mailbox {
     /// The limits for the mailbox and its request, from the config as it was when the mailbox was made.
     limits: Arc<Limits>,
     account: Account,
-    /// The least severe log level that its request wants. Only requests without a session state one; `None` means no
-    /// log messages for them.
+    /// What belongs to its request. Behind a pointer, since each session has a mailbox for no request, and costs memory.
+    request: OnceLock<Box<OfRequest>>,
+}
+
+/// What a mailbox holds beside the messages of its request.
+#[derive(Debug, Default)]
+struct OfRequest {
+    /// The least severe log level that it wants. Only requests without a session state one; `None` means no log messages
+    /// for them.
     level: Option<Level>,
-    /// Who sent its request, if that came without a session.
+    /// Who sent it, if it came without a session.
     sender: Option<Sender>,
-    /// The server and target that its request goes to, if an observer (`observe.rs`) wants to know.
+    /// The server and target that it goes to, if an observer (`observe.rs`) wants to know.
     subject: Mutex<Option<Arc<Subject>>>,
-    /// Counts its request.
     tally: Tally,
     /// Counts the request that the host makes for it.
     second: OnceLock<Box<Tally>>,
-    /// The mailbox of the batch that its request is part of. All messages go there.
-    batch: Option<Arc<Self>>,
+    /// The mailbox of the batch that it is part of. All messages go there.
+    batch: Option<Arc<Mailbox>>,
 }
 
 #[derive(Debug)]
@@ -80,28 +86,35 @@ impl Mailbox {
             reader_came: Notify::new(),
             limits,
             account,
-            level: None,
-            sender: None,
-            subject: Mutex::default(),
-            tally: Tally::default(),
-            second: OnceLock::new(),
-            batch: None,
+            request: OnceLock::new(),
         }
+    }
+
+    fn request(&self) -> &OfRequest {
+        self.request.get_or_init(Box::default)
+    }
+
+    /// Changes what belongs to its request.
+    fn with(mut self, change: impl FnOnce(&mut OfRequest)) -> Self {
+        let mut request = self.request.take().unwrap_or_default();
+        change(&mut request);
+        self.request = request.into();
+        self
     }
 
     /// Makes it the mailbox of a request that wants log messages of at least this severity.
     pub(crate) fn with_level(self, level: Option<Level>) -> Self {
-        Self { level, ..self }
+        self.with(|request| request.level = level)
     }
 
     /// Makes it the mailbox of a request without a session.
     pub(crate) fn with_sender(self, sender: Sender) -> Self {
-        Self { sender: Some(sender), ..self }
+        self.with(|request| request.sender = Some(sender))
     }
 
     /// Returns who sent its request, if that came without a session.
     pub(super) fn sender(&self) -> Option<&Sender> {
-        self.sender.as_ref()
+        self.request.get()?.sender.as_ref()
     }
 
     /// Makes it the mailbox of one request. It counts as read from the start, since the door reads it as long as the
@@ -115,12 +128,12 @@ impl Mailbox {
     #[cfg(feature = "server")]
     pub(crate) fn of_batch(batch: &Arc<Self>) -> Arc<Self> {
         let own = Self::new(batch.limits.clone(), batch.account.clone()).of_request();
-        Arc::new(Self { batch: Some(batch.clone()), ..own })
+        Arc::new(own.with(|request| request.batch = Some(batch.clone())))
     }
 
     /// Returns the mailbox that its messages go into.
     fn whole(&self) -> &Self {
-        self.batch.as_deref().unwrap_or(self)
+        self.request.get().and_then(|request| request.batch.as_deref()).unwrap_or(self)
     }
 
     /// Returns the limits for its request. Config changes do not affect them.
@@ -136,38 +149,39 @@ impl Mailbox {
     /// Returns the record of which server the request goes to, for an observer. The record is kept from the first call
     /// on.
     pub(super) fn observed(&self) -> Arc<Subject> {
-        lock(&self.subject).get_or_insert_default().clone()
+        lock(&self.request().subject).get_or_insert_default().clone()
     }
 
     /// Makes another record, for another request that the host makes for the client's.
     pub(super) fn observe_anew(&self) -> Arc<Subject> {
         let subject = Arc::<Subject>::default();
-        *lock(&self.subject) = Some(subject.clone());
+        *lock(&self.request().subject) = Some(subject.clone());
         subject
     }
 
     /// Returns what counts its request or, if there is one, the request that the host makes for it.
     pub(super) fn tally(&self) -> &Tally {
-        self.second.get().map_or(&self.tally, |second| second)
+        let request = self.request();
+        request.second.get().map_or(&request.tally, |second| second)
     }
 
     /// Counts another request from now on, which the host makes for the client's.
     pub(super) fn tally_anew(&self) -> &Tally {
-        self.second.get_or_init(Box::default)
+        self.request().second.get_or_init(Box::default)
     }
 
     /// Returns that record, or `None` if no observer asked for it.
     pub(super) fn subject(&self) -> Option<Arc<Subject>> {
-        lock(&self.subject).clone()
+        lock(&self.request.get()?.subject).clone()
     }
 
     pub(super) fn level(&self) -> Option<Level> {
-        self.level
+        self.request.get()?.level
     }
 
     /// Puts a message in. Over the cap, drops messages or overflows, as the module's head says.
     pub(crate) fn put(&self, message: Message) {
-        if let Some(batch) = &self.batch {
+        if let Some(batch) = self.request.get().and_then(|request| request.batch.as_ref()) {
             return batch.put(message);
         }
         let mut queue = self.lock();
