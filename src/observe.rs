@@ -191,6 +191,7 @@ impl Observer {
     }
 
     /// Returns what is counted.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the metrics ask"))]
     pub(crate) fn counted(&self) -> &Counts {
         &self.counts
     }
