@@ -14,7 +14,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -62,7 +62,8 @@ struct Inner {
     written: AtomicUsize,
     /// Like `since`, but only for bytes being written to a connection.
     written_since: AtomicU64,
-    cut: CancellationToken,
+    /// Made when somebody waits for it, or it is cut off: each session has an account, and costs memory.
+    cut: OnceLock<CancellationToken>,
     /// The connections to the client, each with the token that ends it.
     ways: Mutex<Vec<(u64, CancellationToken)>>,
 }
@@ -132,7 +133,7 @@ impl Queues {
             since: AtomicU64::new(0),
             written: AtomicUsize::new(0),
             written_since: AtomicU64::new(0),
-            cut: CancellationToken::new(),
+            cut: OnceLock::new(),
             ways: Mutex::default(),
         });
         self.0.table().insert(number, Arc::downgrade(&inner));
@@ -271,7 +272,7 @@ impl Account {
     /// Reports whether the client was cut off.
     #[must_use]
     pub(crate) fn is_cut(&self) -> bool {
-        self.0.cut.is_cancelled()
+        self.0.cut.get().is_some_and(CancellationToken::is_cancelled)
     }
 
     /// Waits until the client is cut off.
@@ -279,7 +280,7 @@ impl Account {
     /// # Cancel safety
     /// A dropped wait loses nothing.
     pub(crate) async fn cut(&self) {
-        self.0.cut.cancelled().await;
+        self.0.cut.get_or_init(CancellationToken::new).cancelled().await;
     }
 
     /// Ties to this account the connection that cancelling `end` closes.
@@ -309,7 +310,7 @@ impl Account {
         }
 
         tracing::warn!(queued = self.used(), "a client is cut off: {why}");
-        self.0.cut.cancel();
+        self.0.cut.get_or_init(CancellationToken::new).cancel();
         for (_, end) in self.ways().iter() {
             end.cancel();
         }

@@ -259,7 +259,7 @@ pub(crate) fn failure(server: &ServerStatus, again: &str) -> Option<Failure> {
         StateName::Disabled => {
             let because = cause.and_then(|cause| cause.strip_prefix("disabled")).unwrap_or(&because);
             Failure::new(Exit::Denied, format!("server `{name}` is disabled{because}"))
-                .help(format!("take `disabled` out of the entry `{}` in the config", text::line(name)))
+                .help(format!("mcp-host enable {}{again}", quoted(name)))
                 .wanted()
         }
         StateName::Unauthorized => {

@@ -102,6 +102,8 @@ const FILES: &[(&str, &str)] = &[
         "mcp.yaml",
         "base: &base\n  K: v\nmcpServers:\n    a:\n        command: \"a\n          b\"\n        env: *base\n    b:\n        command: b\n        description: two\n          lines\n",
     ),
+    ("mcp.yaml", "mcpServers:\n  b:\n    command: y\n  a:\n    command: x\n    k:\n    - |2+\n\n"),
+    ("mcp.yaml", "mcpServers:\n  a:\n    command: x\n    k: |+\n      text\n\n\n  b:\n    command: y\n"),
     ("mcp.yml", "---\n\"mcpServers\":\n  \"a\": { command: a }\n\n  'b':\n    command: b\n"),
     (
         "mcp.yaml",

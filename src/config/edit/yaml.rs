@@ -188,7 +188,8 @@ impl Edit<'_> {
 
 /// Makes lines end like lines.
 fn ended(source: &str, style: &Style) -> String {
-    format!("{}{}", source.trim_end_matches(['\n', '\r']), style.newline)
+    // Blank lines at the end may belong to a text.
+    if source.ends_with('\n') { source.to_owned() } else { format!("{source}{}", style.newline) }
 }
 
 /// Maps a text. Returns `None` for what this file does not know.
@@ -361,7 +362,12 @@ impl Map<'_> {
             }
             '|' | '>' => {
                 self.at = line_end(self.text, start);
-                self.deeper_lines(column, true);
+                let mark = self.text[start..self.at].split_whitespace().next().unwrap_or_default();
+                let keeps_blanks = mark.contains('+');
+                let blanks = self.deeper_lines(column, true);
+                if keeps_blanks {
+                    self.at = blanks;
+                }
                 Some(Found::Scalar(start..self.at))
             }
             _ => {
@@ -376,8 +382,9 @@ impl Map<'_> {
         }
     }
 
-    /// Goes past the lines of a scalar that follow its first one: those that are deeper than this column.
-    fn deeper_lines(&mut self, column: usize, is_block: bool) {
+    /// Goes past the lines of a scalar that follow its first one: those that are deeper than this column. Returns where
+    /// the blank lines behind them end.
+    fn deeper_lines(&mut self, column: usize, is_block: bool) -> usize {
         let mut at = if is_block { self.at } else { line_end(self.text, self.at) };
         while at < self.text.len() {
             let end = line_end(self.text, at);
@@ -394,6 +401,7 @@ impl Map<'_> {
                 self.at = at;
             }
         }
+        at
     }
 
     /// Goes past the line on which a value ends, and returns where that is.
