@@ -1,7 +1,7 @@
 //! Edits of one entry in the text of a config, of any syntax and any client: text in, text out.
 //!
 //! In: the text, and a [`Change`]. Out: the new text with every other byte kept, or why there is none ([`Refused`]). The
-//! reader of configs finds the entry (`shape.rs`), an [`Op`] says what becomes of the tree, the file of the syntax turns it
+//! reader of configs finds the entry (`shape.rs`), an `Op` says what becomes of the tree, the file of the syntax turns it
 //! into replacements, and `proof.rs` compares what came out with what was meant.
 //!
 //! **Invariant:** nothing here reads or writes a file, and no text leaves that was not proven. Start with [`edit`].

@@ -59,12 +59,15 @@ pub(crate) fn run(args: &Token, common: &Common, output: &Output) -> Result<Exit
     Ok(Exit::Ok)
 }
 
+/// The key of the hash in `host.metrics`.
+const KEY: &str = "token";
+
 /// Returns the place for the token for metrics in the config, and the line for it.
 fn line_for_metrics(syntax: &str, hash: &str) -> (&'static str, String) {
     let line = match syntax {
-        "toml" => format!("token = {hash:?}"),
-        "yaml" | "yml" => format!("token: {hash:?}"),
-        _ => format!("\"token\": {hash:?},"),
+        "toml" => format!("{KEY} = {hash:?}"),
+        "yaml" | "yml" => format!("{KEY}: {hash:?}"),
+        _ => format!("{KEY:?}: {hash:?},"),
     };
     ("host.metrics", line)
 }
