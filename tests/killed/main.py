@@ -207,6 +207,16 @@ def config_edit(binary, folder):
     return world, add, [*paths, *beside(backups / "journal.json"), backups / "edit.lock"]
 
 
+def back(world, before, after):
+    """The config is as before an edit or as after it, and `undo` brings back what was before."""
+    text = world.config.read_text()
+    if text not in (before, after):
+        raise Fault(f"the config is neither as before nor as after: {text!r}")
+    world.must(0 if text == after else 2, "undo")
+    if world.config.read_text() != before:
+        raise Fault("`undo` did not bring back the config")
+
+
 def added(binary, folder):
     """A server is added: the config is as before, or has it, and `undo` brings back what was there."""
     world, add, paths = config_edit(binary, folder)
@@ -216,12 +226,7 @@ def added(binary, folder):
     after = world.config.read_text()
 
     def holds():
-        text = world.config.read_text()
-        if text not in (before, after):
-            raise Fault(f"the config is neither as before nor as after: {text!r}")
-        world.must(0 if text == after else 2, "undo")
-        if world.config.read_text() != before:
-            raise Fault("`undo` did not bring back the config")
+        back(world, before, after)
         world.must(0, *add)
         if world.config.read_text() != after:
             raise Fault("`add` wrote something else")
@@ -237,15 +242,7 @@ def undone(binary, folder):
     after = world.config.read_text()
     world.keep()
 
-    def holds():
-        text = world.config.read_text()
-        if text not in (before, after):
-            raise Fault(f"the config is neither as before nor as after: {text!r}")
-        world.must(0 if text == after else 2, "undo")
-        if world.config.read_text() != before:
-            raise Fault("`undo` did not bring back the config")
-
-    return every_point(world, paths, ("undo",), holds)
+    return every_point(world, paths, ("undo",), lambda: back(world, before, after))
 
 
 def together(binary, folder):

@@ -11,7 +11,10 @@ use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::text::{self, quoted};
 
-/// Puts references to the secrets that the user names into the entry. Fails if nobody can be asked for them.
+/// Adds to the entry a reference to each secret of `--secret`.
+///
+/// # Errors
+/// When there is no terminal to ask for their values.
 pub(super) fn refer(args: &Add, server: &mut NewServer, output: &Output) -> Result<(), Failure> {
     if let Some(key) = args.secret.first()
         && !output.interactive()

@@ -132,7 +132,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Says what was done: `removed files`.
+/// Returns an edit in words, such as `removed files`.
 fn said(done: &Done) -> String {
     let name = text::line(&done.name);
     match &done.what {

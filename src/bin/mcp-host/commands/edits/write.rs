@@ -91,8 +91,8 @@ pub(super) fn preview(target: &Target, change: &Change) -> Result<Preview, Failu
     Ok(Preview { seen, edited, before, after: after.ok() })
 }
 
-/// Loads a config with this text in place of one of its files. What is approved of it is judged by this text, whatever
-/// somebody makes of the file meanwhile.
+/// Loads a config with `text` in place of the content of `file`. Approvals are judged by `text`, even if somebody changes
+/// the file meanwhile.
 pub(super) fn load(request: &LoadRequest, file: &Path, text: &str) -> Result<Config, config::Error> {
     let texts = vec![(file.to_owned(), text.to_owned())];
     servers::load(&LoadRequest { texts, ..request.clone() })
