@@ -1,9 +1,10 @@
 //! Children that misbehave: H1 to H18, as far as pipes and processes are concerned.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+use std::cell::RefCell;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
@@ -106,20 +107,38 @@ async fn wait_gone(pid: i32) {
     tokio::time::timeout(Duration::from_secs(5), gone).await.unwrap_or_else(|_| panic!("{pid} is alive"));
 }
 
+thread_local! {
+    /// The target whose log records are counted on this thread, and their number.
+    static COUNTED: RefCell<Option<(&'static str, Arc<AtomicUsize>)>> = const { RefCell::new(None) };
+}
+
 /// Counts the log records of one target on this thread.
-struct LogCounter(&'static str, Arc<AtomicUsize>);
+///
+/// It is the subscriber of the whole process: `tracing` asks only the registering thread's subscriber about a new
+/// callsite if the process has just one, and turns the callsite off for all threads if that thread has none.
+struct LogCounter;
 
 impl LogCounter {
-    /// Returns the count, and a guard that ends the counting.
-    fn of(target: &'static str) -> (Arc<AtomicUsize>, tracing::subscriber::DefaultGuard) {
+    /// Returns the count. The counting ends with the thread.
+    fn of(target: &'static str) -> Arc<AtomicUsize> {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            tracing::subscriber::set_global_default(Self).unwrap();
+            // A callsite that was met between the two steps of the call above is off.
+            tracing::callsite::rebuild_interest_cache();
+        });
         let count = Arc::<AtomicUsize>::default();
-        (count.clone(), tracing::subscriber::set_default(Self(target, count)))
+        COUNTED.set(Some((target, count.clone())));
+        count
     }
 }
 
 impl tracing::Subscriber for LogCounter {
+    fn register_callsite(&self, _: &'static tracing::Metadata<'static>) -> tracing::subscriber::Interest {
+        tracing::subscriber::Interest::sometimes()
+    }
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target() == self.0
+        COUNTED.with_borrow(|counted| counted.as_ref().is_some_and(|(target, _)| metadata.target() == *target))
     }
     fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
         tracing::span::Id::from_u64(1)
@@ -127,7 +146,11 @@ impl tracing::Subscriber for LogCounter {
     fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
     fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
     fn event(&self, _: &tracing::Event<'_>) {
-        self.1.fetch_add(1, Ordering::SeqCst);
+        COUNTED.with_borrow(|counted| {
+            if let Some((_, count)) = counted {
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+        });
     }
     fn enter(&self, _: &tracing::span::Id) {}
     fn exit(&self, _: &tracing::span::Id) {}
@@ -175,7 +198,7 @@ async fn h1_answers_arrive_between_noise() {
 
 #[tokio::test]
 async fn h1_noise_is_told_once_and_the_rest_at_the_end() {
-    let (told, _log) = LogCounter::of("mcp_host::transport::noise");
+    let told = LogCounter::of("mcp_host::transport::noise");
     let mut child =
         sh(&format!("{TELL} n=0; while n=$((n + 1)); do yes noise | head -n 20; tell $n; read -r line; done"));
     assert_eq!(child.number().await, 1);
@@ -249,7 +272,7 @@ async fn h5_a_flood_on_standard_error_blocks_nothing() {
 
 #[tokio::test]
 async fn h5_of_standard_error_a_hundred_lines_a_second_are_told() {
-    let (told, _log) = LogCounter::of("mcp_host::stderr");
+    let told = LogCounter::of("mcp_host::stderr");
     let begun = Instant::now();
     let child = sh("seq 1 20000 >&2; sleep 60");
     while child.tail.last().as_deref() != Some("20000") {
