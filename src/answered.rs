@@ -142,9 +142,12 @@ impl End {
 
     /// Reads it from a result.
     pub(crate) fn of_result(result: &Raw) -> Self {
-        let [is_error, kind, task] = result.members(["isError", "resultType", "task"]);
-        match kind.as_ref().and_then(Raw::string).as_deref() {
-            _ if is_error.is_some_and(|flag| flag.as_bytes() == b"true") => Self::ToolError,
+        let [is_error, kind, task] = result.texts(["isError", "resultType", "task"]);
+        // Nearly all results of modern servers are complete.
+        let kind = kind.filter(|kind| *kind != br#""complete""#);
+        let kind = kind.and_then(|kind| serde_json::from_slice::<String>(kind).ok());
+        match kind.as_deref() {
+            _ if is_error == Some(b"true") => Self::ToolError,
             Some("input_required") => Self::InputRequired,
             Some("task") => Self::Task,
             _ if task.is_some() => Self::Task,

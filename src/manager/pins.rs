@@ -286,15 +286,16 @@ impl Manager {
                 () = keeper.news.notified() => {
                     tokio::time::sleep(TOGETHER).await;
                     self.judge_due(keeper).await;
+                    // Its own writes are looked at now, so that a host at rest reads nothing.
+                    tokio::time::sleep(SAME_TIME).await;
                 }
-                _ = look.tick() => {
-                    let now = keeper.records.changed();
-                    if now != seen {
-                        // Another write may have the same time, unless that is over.
-                        seen = now.filter(|time| time.elapsed().is_ok_and(|age| age > SAME_TIME));
-                        self.read_changed_pins(keeper).await;
-                    }
-                }
+                _ = look.tick() => {}
+            }
+            let now = keeper.records.changed();
+            if now != seen {
+                // Another write may have the same time, unless that is over.
+                seen = now.filter(|time| time.elapsed().is_ok_and(|age| age > SAME_TIME));
+                self.read_changed_pins(keeper).await;
             }
         }
     }

@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(250);
 const CLOSE_LOOK: Duration = Duration::from_millis(50);
 /// When to drop code pages: once the program has started, once it has read its files for the last time, and once its slow
 /// servers have started.
-const STARTED: [Duration; 3] = [Duration::from_millis(250), Duration::from_secs(3), Duration::from_secs(10)];
+const STARTED: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(3), Duration::from_secs(10)];
 /// The heap is checked once the process holds this much more than its minimum so far, in KiB.
 const CROWD: u64 = 16 * 1024;
 /// This much newly freed heap is returned at once, in KiB. During a trim, other threads wait for the allocator.
