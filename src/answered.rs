@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::{ErrorObject, Method, Outcome, Raw, meta};
+use crate::protocol::{ErrorObject, Method, Names, Outcome, Raw, meta};
 
 /// The answer to a client's request.
 pub(crate) type Answered = Result<Raw, NoResult>;
@@ -142,6 +142,9 @@ impl End {
 
     /// Reads it from a result.
     pub(crate) fn of_result(result: &Raw) -> Self {
+        if result.has_names(Names::OUTCOME) == Some(false) {
+            return Self::Ok;
+        }
         let [is_error, kind, task] = result.texts(["isError", "resultType", "task"]);
         // Nearly all results of modern servers are complete.
         let kind = kind.filter(|kind| *kind != br#""complete""#);
@@ -277,6 +280,7 @@ struct Details<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Message;
 
     const KINDS: [Kind; 12] = [
         Kind::Timeout,
@@ -292,6 +296,29 @@ mod tests {
         Kind::RateLimited,
         Kind::Denied,
     ];
+
+    #[test]
+    fn an_outcome_is_read_as_it_arrives() {
+        let long = "x".repeat(2000);
+        for (result, end) in [
+            (r#"{"content":[]}"#, End::Ok),
+            (r#"{"content":[],"isError":false}"#, End::Ok),
+            (r#"{"content":[{"isError":true}]}"#, End::Ok),
+            (r#"{"content":[],"isError":true}"#, End::ToolError),
+            (r#"{"content":[],"isErr\u006fr":true}"#, End::ToolError),
+            (r#"{"resultType":"complete"}"#, End::Ok),
+            (r#"{"resultType":"input_required"}"#, End::InputRequired),
+            (r#"{"resultType":"t\u0061sk"}"#, End::Task),
+            (r#"{"task":{"taskId":"1"}}"#, End::Task),
+        ] {
+            for more in ["", &long] {
+                let result = result.replacen('{', &format!(r#"{{"more":"{more}","#), 1);
+                let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
+                let Ok(Message::Response(response)) = Message::parse(&text.clone().into()) else { panic!("{text}") };
+                assert_eq!(End::of_result(&response.outcome.unwrap()), end, "{text}");
+            }
+        }
+    }
 
     #[test]
     fn what_a_failure_is_written_as_tells_the_failure() {

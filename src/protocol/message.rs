@@ -338,8 +338,9 @@ impl Envelope {
         });
         read.ok()?;
         for (slot, range) in [(&mut envelope.params, of_params), (&mut envelope.result, of_result)] {
-            if let Some(body) = slot.take_if(|_| range.len() >= NOTED) {
-                *slot = Some(body.noted(scanner.notes(&range)));
+            if let Some(body) = slot.take() {
+                let body = body.named(scanner.names());
+                *slot = Some(if range.len() < NOTED { body } else { body.noted(scanner.notes(&range)) });
             }
         }
         scanner.end().ok()?;

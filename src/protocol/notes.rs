@@ -1,22 +1,21 @@
-//! What the scan of a large body notes about it, so that nothing has to read all of it again.
+//! What the scan of a body notes about it, so that nothing has to read all of it again.
 //!
 //! **Invariant:** only a body that is valid JSON has notes.
 
 use std::ops::{BitOrAssign, Range};
 
-/// The length from which a body has notes, and from which one of its values is noted. Shorter text is read as fast.
+/// The length from which a body has notes, and from which one of its values is noted. Shorter text is read as fast; only
+/// the kinds of its names are noted.
 pub(super) const NOTED: usize = 1024;
 /// The most strings, and with them the most values, that are noted.
 const STRINGS: usize = 64;
 const VALUES: usize = 80;
 
-/// What is known about a body.
+/// What is known about a large body.
 #[derive(Clone, Debug)]
 pub(super) struct Notes {
     /// The large values in it, ordered by their beginnings: members of the body itself, and strings at any depth.
     pub(super) values: Vec<Range<usize>>,
-    /// The names that occur in it, at any depth; `None` if that is not known.
-    pub(super) names: Option<Names>,
     /// Whether it may have line breaks.
     pub(super) breaks: bool,
 }
@@ -62,12 +61,17 @@ impl Names {
     pub(crate) const PROTOCOL: Self = Self(4);
     /// Names with an escape, each of which may stand for any other name.
     pub(super) const ESCAPED: Self = Self(8);
+    /// What is not known may be any name.
+    pub(super) const UNKNOWN: Self = Self::ESCAPED;
+    /// The names that say what kind of outcome a result is: `isError`, `resultType`, and `task`.
+    pub(crate) const OUTCOME: Self = Self(16);
 
     /// Returns the kinds of a name without escapes.
     pub(super) fn of(name: &[u8]) -> Self {
         let begins = match name.first() {
             Some(b'm') if name.starts_with(b"mcp-host") => Self::OURS.0,
             Some(b'i') if name.starts_with(b"io.modelcontextprotocol") => Self::PROTOCOL.0,
+            Some(b'i' | b'r' | b't') if matches!(name, b"isError" | b"resultType" | b"task") => Self::OUTCOME.0,
             _ => 0,
         };
         Self(begins | if name.ends_with(b"ri") { Self::URI.0 } else { 0 })

@@ -43,6 +43,8 @@ pub struct Raw {
     bytes: Bytes,
     /// What is known about a large body.
     notes: Option<Arc<Notes>>,
+    /// The kinds of names that occur in it, at any depth.
+    names: Names,
 }
 
 impl PartialEq for Raw {
@@ -94,7 +96,7 @@ impl Raw {
 
     /// Wraps bytes that we wrote, or that `serde_json` has just read.
     pub(crate) fn trusted(bytes: Bytes) -> Self {
-        Self { bytes, notes: None }
+        Self { bytes, notes: None, names: Names::UNKNOWN }
     }
 
     /// Adds what the scan has noted about the value.
@@ -102,9 +104,14 @@ impl Raw {
         Self { notes: notes.map(Arc::new), ..self }
     }
 
+    /// Adds the kinds of names that the scan has met in the message.
+    pub(super) fn named(self, names: Names) -> Self {
+        Self { names, ..self }
+    }
+
     /// Reports whether names of these kinds occur in the value, at any depth; `None` if that is not known.
     pub(crate) fn has_names(&self, kinds: Names) -> Option<bool> {
-        self.notes.as_ref()?.names?.have(kinds)
+        self.names.have(kinds)
     }
 
     /// Whether the value is known to have no line breaks.
@@ -474,7 +481,7 @@ impl<'a> Edits<'a> {
             at = range.end;
         }
         copy(&mut out, at, source.len());
-        let notes = known.map(|_| Notes { values, names: None, breaks });
+        let notes = known.map(|_| Notes { values, breaks });
         Raw::trusted(out.freeze()).noted(notes)
     }
 

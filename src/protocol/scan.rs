@@ -132,8 +132,13 @@ impl<'a> Scanner<'a> {
 
     /// Returns what was noted about a body, which is all or nearly all of the text. `None` if strings have bad escapes.
     pub(super) fn notes(&self, body: &Range<usize>) -> Option<Notes> {
-        let notes = Notes { values: self.large.within(body), names: Some(self.names), breaks: self.spaced };
+        let notes = Notes { values: self.large.within(body), breaks: self.spaced };
         (!self.seen.bad_escape).then_some(notes)
+    }
+
+    /// Returns the kinds of the names that were read so far.
+    pub(super) fn names(&self) -> Names {
+        if self.seen.bad_escape { Names::UNKNOWN } else { self.names }
     }
 
     /// Limits the nesting depth further.
