@@ -1,4 +1,7 @@
-//! Returns memory to the system: code that was only needed to start, and the allocator's free memory after a burst.
+//! Returns memory to the system: code that has run and is at rest, and the allocator's free memory after a burst.
+//!
+//! Nearly all memory of an idle host is code. Its pages stay after they have run, so the program drops them once it is
+//! quiet after work, twice a minute at most. What runs next is mapped again, which takes a tenth of a millisecond.
 //!
 //! The allocator of glibc keeps free memory below the last block in use. This program allocates and frees much at once,
 //! and some blocks always stay for a while. So it checks its memory four times a second, and twenty times a second in a
@@ -18,9 +21,12 @@ use tokio::time::{Instant, sleep};
 const LOOK: Duration = Duration::from_millis(250);
 /// The interval during a burst: memory is returned before the next clients take as much again.
 const CLOSE_LOOK: Duration = Duration::from_millis(50);
-/// When to drop code pages: once the program has started, once it has read its files for the last time, and once its slow
-/// servers have started.
-const STARTED: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(3), Duration::from_secs(10)];
+/// The least CPU time after which code pages are worth dropping.
+const WORK: Duration = Duration::from_millis(10);
+/// The most CPU time between two checks of a program that is quiet: its timers take less, and a call takes more.
+const QUIET: Duration = Duration::from_millis(2);
+/// The least time between two drops of code pages.
+const APART: Duration = Duration::from_secs(30);
 /// The heap is checked once the process holds this much more than its minimum so far, in KiB.
 const CROWD: u64 = 16 * 1024;
 /// This much newly freed heap is returned at once, in KiB. During a trim, other threads wait for the allocator.
@@ -38,10 +44,9 @@ const CALM: u32 = 32 * 1024 * 1024;
 pub(crate) async fn give_back() -> Infallible {
     let mut pace = Pace::default();
     let mut crowded = false;
-    let begun = Instant::now();
-    let mut started = STARTED.iter().peekable();
+    let mut code = Code::default();
     while let Some(now) = written() {
-        if started.next_if(|time| begun.elapsed() >= **time).is_some() {
+        if code.is_at_rest(Instant::now(), used()) {
             // The closure does not panic.
             let _ = spawn_blocking(mcp_host_heap::forget_code).await;
         }
@@ -58,6 +63,30 @@ pub(crate) async fn give_back() -> Infallible {
     }
     // Without `/proc` there is nothing to check.
     pending().await
+}
+
+/// Decides when to drop code pages.
+#[derive(Debug, Default)]
+struct Code {
+    /// When they were dropped last, and the CPU time used until then.
+    dropped: Option<Instant>,
+    used: Duration,
+    /// The CPU time used until the last check.
+    seen: Duration,
+}
+
+impl Code {
+    /// Records a check, and reports whether to drop code pages now. `used` is all CPU time so far.
+    fn is_at_rest(&mut self, now: Instant, used: Duration) -> bool {
+        let is_quiet = used.saturating_sub(self.seen) < QUIET;
+        self.seen = used;
+        let is_apart = self.dropped.is_none_or(|dropped| now.saturating_duration_since(dropped) >= APART);
+        let is_due = is_quiet && is_apart && used.saturating_sub(self.used) >= WORK;
+        if is_due {
+            (self.dropped, self.used) = (Some(now), used);
+        }
+        is_due
+    }
 }
 
 /// Decides when to trim the heap. All sizes are in KiB.
@@ -107,6 +136,12 @@ impl Pace {
     }
 }
 
+/// Returns the CPU time that this process has used.
+fn used() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
 /// Returns how much of the heap is unused, in KiB; `None` if the allocator does not say.
 fn unused() -> Option<u64> {
     Some(u64::from(mcp_host_heap::unused()?) / 1024)
@@ -127,6 +162,21 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1024;
+
+    #[test]
+    fn code_is_dropped_when_the_work_is_over_and_not_at_each_pause() {
+        let (mut code, begun) = (Code::default(), Instant::now());
+        let mut drops = |looks: &[(u64, u64)]| {
+            let at = looks.iter().map(|(seconds, used)| {
+                code.is_at_rest(begun + Duration::from_secs(*seconds), Duration::from_millis(*used))
+            });
+            at.collect::<Vec<_>>()
+        };
+        assert_eq!(drops(&[(0, 20), (1, 40), (2, 41), (3, 41)]), [false, false, true, false], "it has started");
+        assert_eq!(drops(&[(4, 90), (5, 90), (31, 90), (32, 90)]), [false, false, false, true], "half a minute apart");
+        assert_eq!(drops(&[(70, 91), (120, 92), (180, 101)]), [false, false, false], "timers are no work");
+        assert_eq!(drops(&[(181, 102)]), [true]);
+    }
 
     #[test]
     fn a_host_at_rest_looks_no_further() {
