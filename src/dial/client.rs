@@ -114,17 +114,20 @@ impl Client {
                 let (head, body) = sent.map_err(|error| failed(&error, error.is_connect()))?.into_parts();
                 Ok(Response { status: head.status, headers: head.headers, body: Body::Plain(body) })
             }
-            Self::Tls(client) => {
-                // An empty body has no length to send with a GET.
-                let request = request.map(|body| if body.is_empty() { reqwest::Body::default() } else { body.into() });
-                let request = reqwest::Request::try_from(request).map_err(|error| failed(&error, false))?;
-                let sent = client.execute(request).await;
-                let response = sent.map_err(|error| failed(&error, error.is_connect()))?;
-                let (head, body) = http::Response::from(response).into_parts();
-                Ok(Response { status: head.status, headers: head.headers, body: Body::Tls(body) })
-            }
+            // Boxed, so that requests without TLS are small.
+            Self::Tls(client) => Box::pin(send_by(client, request)).await,
         }
     }
+}
+
+async fn send_by(client: &reqwest::Client, request: Request<Bytes>) -> Result<Response, SendError> {
+    // An empty body has no length to send with a GET.
+    let request = request.map(|body| if body.is_empty() { reqwest::Body::default() } else { body.into() });
+    let request = reqwest::Request::try_from(request).map_err(|error| failed(&error, false))?;
+    let sent = client.execute(request).await;
+    let response = sent.map_err(|error| failed(&error, error.is_connect()))?;
+    let (head, body) = http::Response::from(response).into_parts();
+    Ok(Response { status: head.status, headers: head.headers, body: Body::Tls(body) })
 }
 
 fn failed(error: &(dyn StdError + 'static), is_connect: bool) -> SendError {
