@@ -8,6 +8,8 @@ use super::Common;
 pub(crate) const HERE: &str = ".";
 
 #[derive(Debug, Subcommand)]
+// The words of a command are only built when it is run.
+#[command(defer = true)]
 pub(crate) enum EditCommand {
     /// Add a server to the config: a URL, or a command after `--`; it is started once to see whether it works
     Add(Add),

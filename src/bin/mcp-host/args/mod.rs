@@ -59,6 +59,8 @@ pub(crate) struct Common {
 }
 
 #[derive(Debug, Subcommand)]
+// The words of a command are only built when it is run.
+#[command(defer = true)]
 pub(crate) enum Command {
     /// Serve all servers at one HTTP endpoint
     Serve(Serve),
@@ -584,8 +586,10 @@ mod tests {
 
     #[test]
     fn every_address_is_read_as_people_write_it() {
-        let commands: Vec<clap::Command> = Cli::command().get_subcommands().cloned().collect();
-        let listening = commands.iter().filter(|command| command.get_arguments().any(|arg| arg.get_id() == "listen"));
+        let mut all = Cli::command();
+        all.build();
+        let listening =
+            all.get_subcommands().filter(|command| command.get_arguments().any(|arg| arg.get_id() == "listen"));
         let mut seen = 0;
         for command in listening {
             let name = command.get_name();
