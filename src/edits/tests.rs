@@ -54,7 +54,7 @@ async fn what_was_done_is_taken_back_byte_by_byte() {
     assert_eq!((made.id, home.text().as_str()), (1, TEXT));
     // The last one first, then the one before, and then nothing.
     let undone = home.undo(None).await.unwrap();
-    assert_eq!((undone.record.id, undone.is_exact, home.text()), (2, true, off.clone()));
+    assert_eq!((undone.record.id, undone.files[0].is_exact, home.text()), (2, true, off.clone()));
     assert_eq!(home.undo(None).await.unwrap().record.id, 1);
     assert_eq!(home.text(), TEXT);
     assert!(matches!(home.undo(None).await, Err(Error::None)));
@@ -92,7 +92,7 @@ async fn what_somebody_else_wrote_stays() {
     let theirs = home.text().replace("// mine", "// theirs");
     fs::write(home.file(), theirs).unwrap();
     let undone = home.undo(None).await.unwrap();
-    assert_eq!((undone.is_exact, home.text()), (false, TEXT.replace("mine", "theirs")));
+    assert_eq!((undone.files[0].is_exact, home.text()), (false, TEXT.replace("mine", "theirs")));
 }
 
 #[tokio::test]
