@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod clients;
+mod link;
+mod migrate;
 mod projects;
 mod refused;
 
