@@ -296,7 +296,11 @@ impl Edits {
     /// Returns what a file becomes when an edit is taken back there.
     fn before(&self, id: u64, number: usize, part: &Part, request: &LoadRequest) -> Result<UndoneFile, Error> {
         let client = part.client.as_deref().and_then(Client::named);
-        let request = LoadRequest { project_directory: part.scope.clone(), client, ..request.clone() };
+        let mut request = LoadRequest { project_directory: part.scope.clone(), client, ..request.clone() };
+        if client.is_some() {
+            // The edit was about the user's own servers, wherever this runs.
+            request.working_directory = None;
+        }
         let now = read(&part.file)?;
         let (before, after) = (self.backup(id, number, "before")?, self.backup(id, number, "after")?);
         let is_exact = now.as_deref().map(hash) == part.after;

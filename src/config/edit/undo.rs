@@ -4,7 +4,7 @@ use std::path::Path as FilePath;
 
 use serde::{Deserialize, Serialize};
 
-use super::op::{Op, Path, Step, find, same};
+use super::op::{Op, Path, Step, find, same_by};
 use super::{Edited, File, Refused, rename};
 use super::{entry, proof, setting};
 use crate::config::LoadRequest;
@@ -96,7 +96,8 @@ pub fn revert(
     let ops: Vec<Op> = match &done.what {
         What::Add => {
             let (entry, ours) = (now.entry(&shape, &name)?, new.entry(&new_shape, &name)?);
-            if !same(entry.node, ours.node) {
+            // A client may write the members in another order.
+            if !same_by(entry.node, ours.node, false) {
                 return Err(changed());
             }
             vec![Op::Remove(now.path(entry)?)]

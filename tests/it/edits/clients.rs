@@ -37,7 +37,7 @@ fn the_clients_on_the_machine_are_listed() {
     windsurf broken - ~/.codeium/windsurf/mcp_config.json
     goose not linked 0 ~/goose/config.yaml
     `files` is started by Codex, Cursor
-    warning: Windsurf: ~/.codeium/windsurf/mcp_config.json:1: not valid JSON: Expected value after colon in object property
+    warning: Windsurf: ~/.codeium/windsurf/mcp_config.json:1:17: not valid JSON: Expected value after colon in object property
     mcp-host migrate --all moves them here and starts each once
     ");
     let told: Value = serde_json::from_str(run(home.path(), &["clients", "--json"]).lines().nth(1).unwrap()).unwrap();
@@ -63,12 +63,12 @@ fn servers_are_taken_over_with_their_references() {
     assert!(!said.contains("planted"), "{said}");
     assert!(home.run(&["import", "--all", "--dry-run"]).starts_with("exit 1\n") && !home.own().exists());
     let said = home.run(&["import", "codex", "cursor", "windsurf", "--yes"]);
-    let (_, tail) = said.split_once("+ }\n").unwrap();
-    assert_snapshot!(tail.trim_start(), @"
+    let tail = &said[said.find("4 servers added").unwrap()..];
+    assert_snapshot!(tail, @"
     4 servers added to ~/mcp-host/config.json; mcp-host undo 1
-    warning: Windsurf: ~/.codeium/windsurf/mcp_config.json:1: not valid JSON: Expected value after colon in object property
-    note: `files` of Cursor is called `files-cursor` here: another server has that name
+    warning: Windsurf: ~/.codeium/windsurf/mcp_config.json:1:17: not valid JSON: Expected value after colon in object property
     note: `again` of Cursor is `files` already
+    note: `files` of Cursor is called `files-cursor` here: another server has that name
     ");
     assert_snapshot!(home.text(), @r#"
     {
@@ -82,16 +82,16 @@ fn servers_are_taken_over_with_their_references() {
           "command": "cat",
           "args": ["/tmp"]
         },
-        "notes": {
-          "url": "https://notes.example/mcp",
-          "headers": {
-            "Authorization": "Bearer planted"
-          }
-        },
         "github": {
           "url": "https://github.example/mcp",
           "headers": {
             "X-Key": "${env:GITHUB_KEY}"
+          }
+        },
+        "notes": {
+          "url": "https://notes.example/mcp",
+          "headers": {
+            "Authorization": "Bearer planted"
           }
         }
       }

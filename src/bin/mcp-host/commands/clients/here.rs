@@ -173,11 +173,15 @@ pub(super) fn chosen(names: &[String], is_all: bool, own: &Own) -> Result<Chosen
             found
         }
     };
+    let real = |file: &PathBuf| file.canonicalize().unwrap_or_else(|_| file.clone());
     let (mut clients, mut refused, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
     for here in found {
         if let Some(why) = here.refusal(&folders) {
             refused.push((here.client, why));
-        } else if seen.insert(here.file.canonicalize().unwrap_or_else(|_| here.file.clone())) {
+        } else if real(&here.file) == real(&own.file) {
+            let why = format!("its file is the config itself: {}", here.file.display());
+            refused.push((here.client, why));
+        } else if seen.insert(real(&here.file)) {
             clients.push(here);
         } else if !refused.iter().any(|(client, _)| *client == here.client) {
             let why = format!("shares its file with another client here: {}", here.file.display());

@@ -10,13 +10,15 @@ use serde::Serialize;
 
 use super::diff;
 use super::here::Here;
-use super::own::Own;
+use super::own::{Own, with};
 use crate::args::Move;
 use crate::commands::agreed;
 use crate::commands::edits::failures::failed;
-use crate::commands::edits::write::{edits, shown};
+use crate::commands::edits::target::Target;
+use crate::commands::edits::write::{LOOK, edits, look, shown};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
+use crate::servers;
 use crate::text;
 
 /// The changes of one file.
@@ -35,7 +37,14 @@ pub(super) struct Planned {
 impl Planned {
     /// Plans changes of our own config. Returns `None` if there are none.
     pub(super) fn of_own(own: &Own, changes: Vec<Change>) -> Result<Option<Self>, Failure> {
-        Self::of(None, own.file.clone(), own.text.clone(), own.request.clone(), changes)
+        let planned = Self::of(None, own.file.clone(), own.text.clone(), own.request.clone(), changes)?;
+        if let Some(planned) = &planned {
+            servers::load(&with(&own.request, &planned.new)).map_err(|error| {
+                let help = "nothing was written: the config could not be read with this edit".to_owned();
+                Failure::from(error).more_help(vec![help])
+            })?;
+        }
+        Ok(planned)
     }
 
     /// Plans changes of a client's file.
@@ -189,7 +198,25 @@ impl Plan {
             failed(error, &file)
         })?;
         self.told(command, Some(made.id), output)?;
+        self.watch(output).await;
         Ok(code)
+    }
+
+    /// Looks, after a second, whether clients that run have written over the edit.
+    async fn watch(&self, output: &Output) {
+        let theirs: Vec<&Planned> = self.files.iter().filter(|planned| planned.client.is_some()).collect();
+        if theirs.is_empty() {
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+        for planned in theirs {
+            // A program writes its whole file, so one change stands for all.
+            let is_link = |change: &&Change| matches!(change, Change::Add { .. });
+            let target = Target { file: planned.file.clone(), request: planned.request.clone() };
+            if let Some(change) = planned.changes.iter().find(is_link).or(planned.changes.first()) {
+                look(&target, change, output);
+            }
+        }
     }
 
     fn show(&self, output: &Output) -> Result<(), Failure> {

@@ -21,7 +21,7 @@ use crate::text;
 /// How often to begin again when another program writes the file at the same time.
 const TRIES: usize = 20;
 /// When to look whether another program has written over the edit.
-const LOOK: Duration = Duration::from_secs(1);
+pub(in crate::commands) const LOOK: Duration = Duration::from_secs(1);
 
 /// An edit, as `--json` prints it.
 #[derive(Serialize)]
@@ -182,10 +182,16 @@ pub(super) async fn watch(target: &Target, change: &Change, output: &Output) {
         return;
     }
     tokio::time::sleep(LOOK).await;
+    look(target, change, output);
+}
+
+/// Says whether another program has written a file without the change.
+pub(in crate::commands) fn look(target: &Target, change: &Change, output: &Output) {
+    let file = target.file.clone();
     let Ok(Some(text)) = target.text() else { return };
     // The edit is in the text if it cannot be made again.
     let is_gone = match change {
-        Change::Add { name, .. } => !config::edit::has(&text, &file, &target.request, name),
+        Change::Add { name, .. } | Change::Put { name, .. } => !config::edit::has(&text, &file, &target.request, name),
         _ => edit(&text, &file, &target.request, change).is_ok(),
     };
     if is_gone {
