@@ -13,9 +13,7 @@ pub(super) fn op(file: &File<'_>, key: &[String], text: &str) -> Result<Op, Refu
     };
     if let Some(node) = find(root, &path) {
         return match &node.value {
-            value if matches!(value, Value::Text(known) if known == text) => {
-                Err(Refused::Nothing(format!("`{shown}` has this value already")))
-            }
+            Value::Text(known) if known == text => Err(Refused::Nothing(format!("`{shown}` has this value already"))),
             Value::List(_) | Value::Object(_) => Err(Refused::Elsewhere(format!("`{shown}` holds no text"))),
             _ => Ok(Op::Set(path, value)),
         };

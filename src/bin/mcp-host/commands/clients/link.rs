@@ -1,6 +1,6 @@
 //! `mcp-host link`, `unlink` and `export`: one entry in a client's file that leads to this host.
 
-use mcp_host::config::clients::Client;
+use mcp_host::config::clients::Folders;
 use mcp_host::config::edit::{self, Change};
 use mcp_host::config::import;
 use mcp_host::config::{LoadRequest, Transport};
@@ -39,7 +39,7 @@ pub(super) async fn link(args: &Link, common: &Common, output: &Output) -> Resul
             Entry::Refused(why) => plan.refuse(here.client, why),
             Entry::New(way, changes) => {
                 if plan.add(here, &own, changes) {
-                    ways.push(way);
+                    ways.push(*way);
                     linked.push(here);
                 }
             }
@@ -83,7 +83,7 @@ pub(super) fn export(args: &Export, common: &Common, output: &Output) -> Result<
     let way = Way::to(client, args.url.as_deref(), &own)?;
     let wants_token = way.wants_token(&own);
     let way = if wants_token { way.with_placeholder() } else { way };
-    let folders = mcp_host::config::clients::Folders::of(&own.request.vars);
+    let folders = Folders::of(&own.request.vars);
     let file = client.files(&folders).into_iter().next().ok_or_else(|| {
         let error = format!("{} has no file for a user without a home directory", client.name);
         Failure::new(Exit::Failed, error).help("set HOME")
@@ -108,7 +108,7 @@ pub(super) enum Entry {
     /// Its entry is as it should be.
     There,
     Refused(String),
-    New(Way, Vec<Change>),
+    New(Box<Way>, Vec<Change>),
 }
 
 /// Returns the changes of a client's file that link it.
@@ -118,7 +118,7 @@ pub(super) fn entry(here: &Here, url: Option<&str>, own: &Own) -> Result<Entry, 
     if let [known] = hosts[..]
         && known.name == ENTRY
         && !known.is_off
-        && is_as_written(known, here.client, &way)
+        && is_as_written(known, here, &way, own)
     {
         return Ok(Entry::There);
     }
@@ -132,7 +132,7 @@ pub(super) fn entry(here: &Here, url: Option<&str>, own: &Own) -> Result<Entry, 
     };
     let mut changes = out(here);
     changes.push(Change::Add { name: ENTRY.to_owned(), server: way.server.clone() });
-    Ok(Entry::New(way, changes))
+    Ok(Entry::New(Box::new(way), changes))
 }
 
 /// Returns the changes that take this host out of a client's file.
@@ -142,23 +142,23 @@ fn out(here: &Here) -> Vec<Change> {
 }
 
 /// Reports whether an entry is what `link` would write. A token in it stays as it is.
-fn is_as_written(known: &Known, client: &'static Client, way: &Way) -> bool {
-    let Some(file) =
-        client.files(&mcp_host::config::clients::Folders::of(&mcp_host::config::Vars::from_process())).pop()
-    else {
-        return false;
-    };
-    let request = LoadRequest { client: Some(client), ..LoadRequest::default() };
+fn is_as_written(known: &Known, here: &Here, way: &Way, own: &Own) -> bool {
+    if way.wants_token(own) {
+        let remote = known.server.as_ref().and_then(|server| match &server.transport {
+            Transport::Http(remote) | Transport::Auto(remote) => Some(remote),
+            _ => None,
+        });
+        return remote.is_some_and(|remote| {
+            Some(remote.url.as_str()) == way.server.url.as_deref()
+                && remote.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("Authorization"))
+        });
+    }
+    let request = LoadRequest { client: Some(here.client), ..LoadRequest::default() };
     let change = Change::Add { name: ENTRY.to_owned(), server: way.server.clone() };
-    let wanted = edit::edit("", &file, &request, &change).ok();
-    let wanted = wanted.and_then(|edited| import::candidates(&edited.text, &file, Some(client)).ok());
-    let Some(wanted) = wanted.and_then(|found| found.into_iter().next()?.entry.ok()) else { return false };
-    let has_url = known.server.as_ref().and_then(|server| match &server.transport {
-        Transport::Http(remote) | Transport::Auto(remote) => Some(remote.url.as_str().trim_end_matches('/')),
-        _ => None,
-    });
-    known.entry.as_ref() == Ok(&wanted)
-        || has_url.is_some() && has_url == way.server.url.as_deref().map(|url| url.trim_end_matches('/'))
+    let wanted = edit::edit("", &here.file, &request, &change).ok();
+    let wanted = wanted.and_then(|edited| import::candidates(&edited.text, &here.file, Some(here.client)).ok());
+    let wanted = wanted.and_then(|found| found.into_iter().next()?.entry.ok());
+    wanted.is_some_and(|wanted| known.entry.as_ref() == Ok(&wanted))
 }
 
 /// Says which clients have to be started again, and what else stands in the way.

@@ -70,7 +70,7 @@ pub(super) async fn run(args: &Link, common: &Common, output: &Output) -> Result
                 plan.refuse(here.client, why);
                 continue;
             }
-            Entry::New(way, edits) => (Some(way), edits),
+            Entry::New(way, edits) => (Some(*way), edits),
         };
         edits.extend(gone.iter().map(|met| Change::Remove { name: met.known.name.clone() }));
         if plan.add(here, &own, edits) {
