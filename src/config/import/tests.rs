@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::config::Transport;
 
@@ -123,4 +125,28 @@ fn what_was_taken_is_read_as_it_was_meant() {
     let theirs = crate::config::parse_str(text, Syntax::Json, "/home/ada/.claude.json", &Vars::default()).unwrap();
     assert!(server.same_as(&theirs.servers[0]), "{server:?}\n{:?}", theirs.servers[0]);
     assert!(matches!(&server.transport, Transport::Auto(remote) if remote.headers[0].1.expose() == "d"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_text_with_references_is_taken_or_refused(text in r#"[a-zA-Z :./$(){}%-]{0,24}"#, kind in 0..6_usize) {
+        let (file, entry) = [
+            (".cursor/mcp.json", "{ \"mcpServers\": { \"a\": { \"command\": TEXT, \"cwd\": TEXT } } }"),
+            (".gemini/settings.json", "{ \"mcpServers\": { \"a\": { \"httpUrl\": TEXT, \"headers\": { \"X\": TEXT } } } }"),
+            (".config/opencode/opencode.json", "{ \"mcp\": { \"a\": { \"type\": \"local\", \"command\": [TEXT] } } }"),
+            (".codex/config.toml", "mcp_servers.a.command = \"x\"\nmcp_servers.a.args = [TEXT]\n"),
+            (".config/goose/config.yaml", "extensions: { a: { type: streamable_http, uri: TEXT, headers: { X: TEXT } } }\n"),
+            (".continue/config.yaml", "mcpServers: [{ name: a, command: x, args: [TEXT] }]\n"),
+        ][kind];
+        let quoted = serde_json::to_string(&text).unwrap();
+        for candidate in found(&entry.replace("TEXT", &quoted), file) {
+            // What was taken can be read, whatever its variables are.
+            if let Ok(entry) = candidate.entry {
+                let request = LoadRequest { files: vec!["/home/ada/mcp-host.json".into()], ..LoadRequest::default() };
+                prop_assert!(entry.server("a", &request).is_ok(), "{:?}", entry.shown());
+            }
+        }
+    }
 }
