@@ -39,7 +39,7 @@ fn an_entry_of_each_client_is_in_our_words() {
         ),
         (
             ".config/opencode/opencode.json",
-            r#"{ "mcp": { "a": { "type": "local", "command": ["x", "{env:K}"], "environment": { "F": "{file:key.txt}" }, "enabled": false, "timeout": 9000 } } }"#,
+            r#"{ "mcp": { "a": { "type": "local", "command": ["x", "{env:K}"], "environment": { "F": "{file:./key.txt}" }, "enabled": false, "timeout": 9000 } } }"#,
             r#"{"command": "x", "args": ["${env:K}"], "env": {"F": "${file:/home/ada/.config/opencode/key.txt}"}, "startTimeout": "9s", "disabled": true}"#,
         ),
         (

@@ -129,5 +129,6 @@ pub(super) fn absolute(file: &Path, path: &str) -> String {
     if path.starts_with("~/") || path.starts_with("${") || Path::new(path).is_absolute() {
         return path.to_owned();
     }
+    let path = path.strip_prefix("./").unwrap_or(path);
     file.parent().unwrap_or(Path::new("")).join(path).to_string_lossy().into_owned()
 }

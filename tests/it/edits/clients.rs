@@ -144,6 +144,16 @@ fn what_cannot_be_taken_over_is_named_and_the_rest_is() {
 }
 
 #[test]
+fn a_server_that_one_client_uses_is_used() {
+    let home = Home::new();
+    home.write(".codex/config.toml", "[mcp_servers.off]\ncommand = \"cat\"\nenabled = false\n");
+    home.write(".cursor/mcp.json", &json!({ "mcpServers": { "on": { "command": "cat" } } }).to_string());
+    home.must(&["import", "codex", "cursor", "--yes"]);
+    let config: Value = serde_json::from_str(&home.text()).unwrap();
+    assert_eq!(config["mcpServers"], json!({ "on": { "command": "cat" } }));
+}
+
+#[test]
 fn a_client_that_is_unknown_or_not_here_is_named() {
     let home = Home::new();
     assert_snapshot!(home.run(&["import", "cursr"]), @"

@@ -80,10 +80,13 @@ impl<'a> Imports<'a> {
     /// Decides what becomes of each server of these clients.
     pub(super) fn of(own: &Own, clients: &'a [Here]) -> Self {
         let mut imports = Self::default();
-        for here in clients {
-            for known in here.servers().iter().filter(|known| !known.is_host) {
-                if let Err(why) = imports.take(own, here.client, known) {
-                    imports.refused.push((here.client, known.name.clone(), why));
+        // A server that one client has turned off and another one uses is one that is used.
+        for is_off in [false, true] {
+            for here in clients {
+                for known in here.servers().iter().filter(|known| !known.is_host && known.is_off == is_off) {
+                    if let Err(why) = imports.take(own, here.client, known) {
+                        imports.refused.push((here.client, known.name.clone(), why));
+                    }
                 }
             }
         }
