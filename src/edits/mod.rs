@@ -30,7 +30,7 @@ const MOST: u64 = 16 * 1024 * 1024;
 const KEPT: usize = 100;
 /// How long to wait for another program that is editing.
 const PATIENCE: Duration = Duration::from_secs(10);
-const VERSION: u32 = 2;
+const VERSION: u32 = 1;
 
 /// Why a file was not edited. Nothing was written.
 ///

@@ -20,13 +20,13 @@ use crate::config::edit::Done;
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Stored")]
 pub struct Record {
     /// Its number.
     pub id: u64,
     /// When it was made, in seconds since 1970.
     pub at: u64,
     /// The command, if it is named by that and not by its one change.
-    #[serde(default)]
     pub command: Option<String>,
     /// What it did, file by file; each file once.
     pub parts: Vec<Part>,
@@ -60,6 +60,48 @@ pub struct Part {
     pub(super) before: Option<String>,
     /// The hash of the text after it; `None` if the file was removed.
     pub(super) after: Option<String>,
+}
+
+/// A record as a journal has it: with parts, or, in older ones, with one change of one file.
+#[derive(Deserialize)]
+struct Stored {
+    id: u64,
+    at: u64,
+    #[serde(default)]
+    command: Option<String>,
+    #[serde(default)]
+    parts: Vec<Part>,
+    undoes: Option<u64>,
+    #[serde(flatten)]
+    alone: Option<Alone>,
+}
+
+#[derive(Deserialize)]
+struct Alone {
+    file: PathBuf,
+    #[serde(default)]
+    is_project: bool,
+    #[serde(default)]
+    scope: Option<PathBuf>,
+    done: Done,
+    before: Option<String>,
+    after: Option<String>,
+}
+
+impl From<Stored> for Record {
+    fn from(stored: Stored) -> Self {
+        let Stored { id, at, command, mut parts, undoes, alone } = stored;
+        parts.extend(alone.map(|Alone { file, is_project, scope, done, before, after }| Part {
+            file,
+            is_project,
+            scope,
+            client: None,
+            done: vec![done],
+            before,
+            after,
+        }));
+        Self { id, at, command, parts, undoes }
+    }
 }
 
 /// All edits, in their order.

@@ -68,6 +68,25 @@ async fn what_was_done_is_taken_back_byte_by_byte() {
     assert_eq!(stand, [(5, true), (4, false), (3, true), (2, false), (1, true)]);
 }
 
+#[tokio::test]
+async fn an_edit_of_an_older_journal_is_taken_back() {
+    let home = Home::new(TEXT);
+    home.make(switch("a", false)).await.unwrap();
+    let journal = home.0.path().join("state/backups/journal.json");
+    let mut stored: serde_json::Value = serde_json::from_slice(&fs::read(&journal).unwrap()).unwrap();
+    let record = stored["records"][0].as_object_mut().unwrap();
+    let parts = record.remove("parts").unwrap();
+    record.remove("command");
+    for (key, value) in parts[0].as_object().unwrap().clone() {
+        let value = if key == "done" { value[0].clone() } else { value };
+        record.insert(key, value);
+    }
+    fs::write(&journal, stored.to_string()).unwrap();
+    home.undo(None).await.unwrap();
+    assert_eq!(home.text(), TEXT);
+    assert_eq!(home.edits().list().await.unwrap().len(), 2);
+}
+
 /// Changes of two files: the one of the home, and one beside it.
 fn two(home: &Home, second: &Path) -> Vec<FileChange> {
     let change = |file: PathBuf| FileChange {
