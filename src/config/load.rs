@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::claude::{self, Shared, Stand};
+use super::clients::Client;
 use super::contents::{Contents, Reads, others_may_read};
 use super::expand::{Outcome, Scope};
 use super::keyring::{Keyring, Lookups};
@@ -45,6 +46,8 @@ pub struct LoadRequest {
     /// The directory of the project whose servers to take from Claude Code's own file. `None` means the project of the
     /// working directory.
     pub project_directory: Option<PathBuf>,
+    /// The client whose file is edited, if the user named it; else the path tells.
+    pub client: Option<&'static Client>,
     /// Whether the files in `files` were found in the working directory, and so belong to a project.
     pub project: bool,
     /// Which servers of project configs the user has approved.

@@ -35,6 +35,27 @@ pub(super) fn read(entry: &Entry<'_>, scope: Scope<'_>, report: &mut Report) -> 
     }
     let mut outcome = Outcome::default();
     let node = expand(&node, entry.flavor, scope, &mut outcome, report);
+    filled(entry, &node, scope, outcome, before, report)
+}
+
+/// Reads an entry whose references to variables stay as they are, as `node` has them. Returns `None` if it is not a server.
+pub(super) fn read_as_written(entry: &Entry<'_>, node: &Node, scope: Scope<'_>, report: &mut Report) -> Option<Read> {
+    let before = report.problems();
+    if is_foreign(entry, node, report) {
+        return None;
+    }
+    filled(entry, node, scope, Outcome::default(), before, report)
+}
+
+/// Reads the members of an entry. Problems from the number `before` on are its own.
+fn filled(
+    entry: &Entry<'_>,
+    node: &Node,
+    scope: Scope<'_>,
+    mut outcome: Outcome,
+    before: usize,
+    report: &mut Report,
+) -> Option<Read> {
     let mut server = match Server::new(&entry.name, Transport::Stdio(Stdio::default())) {
         Ok(server) => server,
         Err(error) => {
@@ -49,7 +70,7 @@ pub(super) fn read(entry: &Entry<'_>, scope: Scope<'_>, report: &mut Report) -> 
     server.source.line = (entry.at.line > 0).then_some(entry.at.line);
     server.disabled = entry.disabled.clone();
     server.call_timeout = entry.call_timeout.unwrap_or(server.call_timeout);
-    if let Some(mut fields) = Fields::open(&node, "", report) {
+    if let Some(mut fields) = Fields::open(node, "", report) {
         let (flavor, scope) = (entry.flavor, &scope);
         let mut reader = Reader { flavor, scope, outcome: &mut outcome, report, written_secrets: Vec::new() };
         // Without a transport, the rest of the entry is still checked.

@@ -175,6 +175,16 @@ pub(super) fn read<'a>(root: &'a Node, file: &Path, stand: Stand<'_>, report: &m
     Some(shape)
 }
 
+/// Reports whether a client's file has no servers: nothing stands under its keys for them, and the file is not an
+/// object of nothing but servers. Other settings of a client may look like servers.
+pub(super) fn is_without(root: &Node, keys: &[&str]) -> bool {
+    let members = root.members().unwrap_or_default();
+    // Only such clients have files without a key for servers.
+    let may_be_bare = keys == ["mcpServers"];
+    let is_bare = may_be_bare && !members.is_empty() && members.iter().all(|member| is_entry(&member.node));
+    keys.iter().try_fold(root, |node, key| node.get(key)).is_none() && !is_bare
+}
+
 /// Returns where a file without servers would have them, and whose rules would hold for them.
 pub(super) fn container(root: &Node, file: &Path) -> Option<(&'static [&'static str], Flavor)> {
     let (path, flavor) = ROOTS.into_iter().find(|(path, flavor)| {

@@ -37,6 +37,11 @@ const COMMAND: [&str; 2] = ["command", "cmd"];
 /// The keys that name an endpoint; the first one present counts.
 const ENDPOINT: [&str; 5] = ["httpUrl", "url", "serverUrl", "uri", "baseUrl"];
 
+/// Returns the endpoint that an entry names.
+pub(super) fn endpoint(entry: &Node) -> Option<&str> {
+    ENDPOINT.into_iter().find_map(|key| entry.get(key)?.text())
+}
+
 /// Keys that only apply to a server that is a process.
 const STDIO_KEYS: [&str; 13] = [
     "command",

@@ -1,11 +1,11 @@
 //! Edits of config files on disk: each is written whole or not at all, kept in a journal, and can be taken back.
 //!
-//! In: a file, the text that was seen in it, and a change (`config/edit`). Out: the new file, its record in
-//! `STATE/backups/journal.json`, and the text before and after it beside that, for `undo`.
+//! In: files, the texts that were seen in them, and changes (`config/edit`). Out: the new files, one record in
+//! `STATE/backups/journal.json`, and the texts before and after beside that, for `undo`.
 //!
-//! **Invariant:** the texts and the record are on the disk before the file changes, so a killed program leaves either a
-//! record of an edit that did not happen, which `undo` passes over, or one that can be taken back. A file that is not as it
-//! was seen is not written. Start with [`Edits::make`].
+//! **Invariant:** the texts and the record are on the disk before the first file changes, so a killed program leaves only
+//! edits that can be taken back; of a file that was not reached, `undo` passes over. A file that is not as it was seen is
+//! not written, and those before it get back what they had. Start with [`Edits::make_all`].
 
 mod record;
 
@@ -17,9 +17,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sha2::{Digest as _, Sha256};
 
 use self::record::Journal;
-pub use self::record::Record;
+pub use self::record::{Part, Record};
 use crate::config::LoadRequest;
-use crate::config::edit::{self, Around, Change, Done, Refused, What};
+use crate::config::clients::Client;
+use crate::config::edit::{self, Around, Change, Done, Refused};
 use crate::hex;
 use crate::keep::{self, Keep};
 
@@ -84,6 +85,32 @@ pub enum Error {
     Undone(u64),
 }
 
+/// Changes of one file, to be made with others.
+///
+/// ```
+/// use mcp_host::config::LoadRequest;
+/// use mcp_host::config::edit::Change;
+/// use mcp_host::edits::FileChange;
+///
+/// let change = FileChange {
+///     file: "mcp.json".into(),
+///     seen: Some(r#"{ "mcpServers": { "a": { "command": "a" }, "b": { "command": "b" } } }"#.to_owned()),
+///     changes: vec![Change::Remove { name: "a".to_owned() }],
+///     request: LoadRequest::default(),
+/// };
+/// ```
+#[derive(Clone, Debug)]
+pub struct FileChange {
+    /// The file.
+    pub file: PathBuf,
+    /// Its text as the caller has read it; `None` means that there was no file.
+    pub seen: Option<String>,
+    /// The changes, in order.
+    pub changes: Vec<Change>,
+    /// How the file is read.
+    pub request: LoadRequest,
+}
+
 /// An edit that was made.
 ///
 /// ```
@@ -95,7 +122,7 @@ pub enum Error {
 pub struct Made {
     /// Its number in the journal.
     pub id: u64,
-    /// The name of the server as the file has it.
+    /// The name of the last touched server as the file has it.
     pub name: String,
 }
 
@@ -103,15 +130,34 @@ pub struct Made {
 ///
 /// ```
 /// # fn show(undone: &mcp_host::edits::Undone) {
-/// println!("{} is as before: {}", undone.record.file.display(), undone.is_exact);
+/// for file in &undone.files {
+///     println!("{} is as before: {}", file.part.file.display(), file.is_exact);
+/// }
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Undone {
     /// The edit.
     pub record: Record,
     /// The number of what was done now, which can be taken back, too.
     pub id: u64,
+    /// The files in which it was taken back.
+    pub files: Vec<UndoneFile>,
+    /// The files in which it could not be taken back, and why. If that is so of all, the call fails.
+    pub refused: Vec<(PathBuf, Error)>,
+}
+
+/// A file in which an edit was taken back.
+///
+/// ```
+/// # fn show(file: &mcp_host::edits::UndoneFile) {
+/// println!("{:?} became {:?}", file.was, file.text);
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct UndoneFile {
+    /// What the edit had done there.
+    pub part: Part,
     /// Whether the file has the bytes that it had before the edit; otherwise somebody had changed it since, and only the
     /// edit was reversed.
     pub is_exact: bool,
@@ -121,12 +167,13 @@ pub struct Undone {
     pub text: Option<String>,
 }
 
-/// What a new record says of its edit.
-struct New {
-    done: Done,
-    undoes: Option<u64>,
-    is_project: bool,
-    scope: Option<PathBuf>,
+/// A file to write, and what the journal says of that.
+struct Write {
+    part: Part,
+    /// What the file must hold until then.
+    seen: Option<String>,
+    /// What it holds from then on; `None` removes it.
+    new: Option<String>,
 }
 
 /// The edits of a user.
@@ -171,15 +218,33 @@ impl Edits {
         change: Change,
         request: LoadRequest,
     ) -> Result<Made, Error> {
-        let edits = self.clone();
+        self.make_all(None, vec![FileChange { file, seen, changes: vec![change], request }]).await
+    }
+
+    /// Makes changes in several files, which are taken back together. Each file may be there once; they are written in
+    /// their order. `command` names the edit in the journal.
+    ///
+    /// # Errors
+    /// If nothing was written: the files that were get back what they had.
+    ///
+    /// # Cancel safety
+    /// A dropped future may still write the files.
+    pub async fn make_all(&self, command: Option<&str>, changes: Vec<FileChange>) -> Result<Made, Error> {
+        let (edits, command) = (self.clone(), command.map(str::to_owned));
         keep::done(move || {
             let _held = edits.hold()?;
-            let text = seen.as_deref().unwrap_or_default();
-            let edited = edit::edit(text, &file, &request, &change)?;
-            let done = Done { name: edited.name.clone(), what: what(&change) };
-            let new = New { done, undoes: None, is_project: request.project, scope: request.project_directory };
-            let id = edits.write(&file, seen.as_deref(), Some(&edited.text), new)?;
-            Ok(Made { id, name: edited.name })
+            let mut name = String::new();
+            let mut writes = Vec::with_capacity(changes.len());
+            for FileChange { file, seen, changes, request } in changes {
+                let (new, done) = edit::edit_all(seen.as_deref().unwrap_or_default(), &file, &request, &changes)?;
+                if let Some(last) = done.last() {
+                    name.clone_from(&last.name);
+                }
+                let part = part(&file, done, &request);
+                writes.push(Write { part, seen, new: Some(new) });
+            }
+            let id = edits.write(writes, command, None)?;
+            Ok(Made { id, name })
         })
         .await
     }
@@ -190,38 +255,70 @@ impl Edits {
     /// If nothing was written.
     ///
     /// # Cancel safety
-    /// A dropped future may still write the file.
+    /// A dropped future may still write the files.
     pub async fn undo(&self, id: Option<u64>, request: LoadRequest) -> Result<Undone, Error> {
         let edits = self.clone();
         keep::done(move || {
             let _held = edits.hold()?;
             let journal: Journal = edits.journal.read()?;
-            let record = journal.to_undo(id, |file| Ok(read(file)?.as_deref().map(hash)))?.clone();
-            let request = LoadRequest { project_directory: record.scope.clone(), ..request };
-            let now = read(&record.file)?;
-            let backup = |what: &str| edits.backup(record.id, what);
-            let (before, after) = (backup("before")?, backup("after")?);
-            let is_exact = now.as_deref().map(hash) == record.after;
-            let new = match (is_exact, &now) {
-                (true, _) => before,
-                (false, None) => {
-                    let source = io::Error::from(io::ErrorKind::NotFound);
-                    return Err(Error::Read { path: record.file, source });
+            let record = journal.to_undo(id, &hash_of)?.clone();
+            let (mut files, mut refused) = (Vec::new(), Vec::new());
+            for (number, part) in record.parts.iter().enumerate() {
+                match journal.part_stands(&record, part, &hash_of) {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(error) => {
+                        refused.push((part.file.clone(), error));
+                        continue;
+                    }
                 }
-                (false, Some(now)) => {
-                    let texts = Around {
-                        before: before.as_deref().unwrap_or_default(),
-                        after: after.as_deref().unwrap_or_default(),
-                    };
-                    Some(edit::revert(now, texts, &record.file, &request, &record.done)?.text)
+                match edits.before(record.id, number, part, &request) {
+                    Ok(file) => files.push(file),
+                    Err(error) => refused.push((part.file.clone(), error)),
                 }
+            }
+            if files.is_empty() {
+                return Err(refused.pop().map_or(Error::None, |(_, error)| error));
+            }
+            let write = |file: &UndoneFile| {
+                let done = file.part.done.iter().rev().map(Done::reversed).collect();
+                let part = Part { done, ..file.part.clone() };
+                Write { part, seen: file.was.clone(), new: file.text.clone() }
             };
-            let (is_project, scope) = (record.is_project, record.scope.clone());
-            let reverse = New { done: record.done.reversed(), undoes: Some(record.id), is_project, scope };
-            let id = edits.write(&record.file, now.as_deref(), new.as_deref(), reverse)?;
-            Ok(Undone { record, id, is_exact, was: now, text: new })
+            // The last file that was written is the first that is restored.
+            let writes = files.iter().rev().map(write).collect();
+            let id = edits.write(writes, record.command.clone(), Some(record.id))?;
+            Ok(Undone { record, id, files, refused })
         })
         .await
+    }
+
+    /// Returns what a file becomes when an edit is taken back there.
+    fn before(&self, id: u64, number: usize, part: &Part, request: &LoadRequest) -> Result<UndoneFile, Error> {
+        let client = part.client.as_deref().and_then(Client::named);
+        let mut request = LoadRequest { project_directory: part.scope.clone(), client, ..request.clone() };
+        if client.is_some() {
+            // The edit was about the user's own servers, wherever this runs.
+            request.working_directory = None;
+        }
+        let now = read(&part.file)?;
+        let (before, after) = (self.backup(id, number, "before")?, self.backup(id, number, "after")?);
+        let is_exact = now.as_deref().map(hash) == part.after;
+        let text = match (is_exact, &now) {
+            (true, _) => before,
+            (false, None) => {
+                let source = io::Error::from(io::ErrorKind::NotFound);
+                return Err(Error::Read { path: part.file.clone(), source });
+            }
+            (false, Some(now)) => {
+                let texts = Around {
+                    before: before.as_deref().unwrap_or_default(),
+                    after: after.as_deref().unwrap_or_default(),
+                };
+                Some(edit::revert_all(now, texts, &part.file, &request, &part.done)?)
+            }
+        };
+        Ok(UndoneFile { part: part.clone(), is_exact, was: now, text })
     }
 
     /// Returns the edits, the last one first, each with whether it still stands: it happened, and was not taken back.
@@ -232,11 +329,9 @@ impl Edits {
         let edits = self.clone();
         keep::done(move || {
             let journal: Journal = edits.journal.read()?;
-            let stand = |record: &Record| {
-                let now = read(&record.file).ok().flatten().as_deref().map(hash);
-                (record.clone(), journal.stands(record, now.as_ref()))
-            };
-            Ok(journal.records().iter().rev().map(stand).collect())
+            let now = |file: &Path| Ok(hash_of(file).unwrap_or_default());
+            let stand = |record: &Record| Ok((record.clone(), journal.stands(record, &now)?));
+            journal.records().iter().rev().map(stand).collect()
         })
         .await
     }
@@ -248,58 +343,98 @@ impl Edits {
         keep::lock(&path, PATIENCE).map_err(wrong)
     }
 
-    /// Writes a file, or removes it. `seen` is what it must hold until then.
-    fn write(&self, file: &Path, seen: Option<&str>, new: Option<&str>, edit: New) -> Result<u64, Error> {
-        let path = || file.to_owned();
-        if read(file)?.as_deref() != seen {
-            return Err(Error::Changed { path: path() });
+    /// Writes files, or removes them, after their record.
+    fn write(&self, mut writes: Vec<Write>, command: Option<String>, undoes: Option<u64>) -> Result<u64, Error> {
+        let mut targets = Vec::with_capacity(writes.len());
+        for write in &mut writes {
+            let file = &write.part.file;
+            is_as_seen(write)?;
+            targets.push(real(file).map_err(|source| Error::Write { path: file.clone(), source })?);
+            write.part.before = write.seen.as_deref().map(hash);
+            write.part.after = write.new.as_deref().map(hash);
         }
-        let target = real(file).map_err(|source| Error::Write { path: path(), source })?;
         let journal: Journal = self.journal.read()?;
         let id = journal.next();
-        for (name, text) in [("before", seen), ("after", new)] {
-            let backup = self.backup_path(id, name);
-            match text {
-                Some(text) => keep::replace(&backup, text.as_bytes()),
-                None => gone(&backup),
+        for (number, write) in writes.iter().enumerate() {
+            for (what, text) in [("before", &write.seen), ("after", &write.new)] {
+                let backup = self.backup_path(id, number, what);
+                match text {
+                    Some(text) => keep::replace(&backup, text.as_bytes()),
+                    None => gone(&backup),
+                }
+                .map_err(|source| Error::Write { path: backup, source })?;
             }
-            .map_err(|source| Error::Write { path: backup, source })?;
         }
-        let record = Record {
-            id,
-            at: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
-            file: std::path::absolute(file).unwrap_or_else(|_| file.to_owned()),
-            is_project: edit.is_project,
-            scope: edit.scope,
-            done: edit.done,
-            before: seen.map(hash),
-            after: new.map(hash),
-            undoes: edit.undoes,
-        };
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let parts = writes.iter().map(|write| write.part.clone()).collect();
+        let record = Record { id, at, command, parts, undoes };
         let dropped = self.journal.revise(|journal: &mut Journal| (journal.add(record, KEPT), true))?;
-        // Other programs do not know our lock.
-        if read(file)?.as_deref() != seen {
-            return Err(Error::Changed { path: path() });
+        for number in 0..writes.len() {
+            if let Err(error) = put(&writes[number], &targets[number]) {
+                give_back(&writes[..number], &targets);
+                return Err(error);
+            }
         }
-        let written = match new {
-            Some(new) => keep::replace(&target, new.as_bytes()),
-            None => fs::remove_file(&target),
-        };
-        written.map_err(|source| Error::Write { path: path(), source })?;
-        for id in dropped {
-            // What stays there is only litter.
-            let _ = gone(&self.backup_path(id, "before")).and_then(|()| gone(&self.backup_path(id, "after")));
+        for record in dropped {
+            for number in 0..record.parts.len() {
+                // What stays there is only litter.
+                let _ = gone(&self.backup_path(record.id, number, "before"));
+                let _ = gone(&self.backup_path(record.id, number, "after"));
+            }
         }
         Ok(id)
     }
 
-    fn backup_path(&self, id: u64, what: &str) -> PathBuf {
-        self.folder.join(format!("{id:06}.{what}"))
+    /// Returns the file with a text of an edit. The first file of an edit needs no number.
+    fn backup_path(&self, id: u64, number: usize, what: &str) -> PathBuf {
+        let number = if number == 0 { String::new() } else { format!("-{number}") };
+        self.folder.join(format!("{id:06}{number}.{what}"))
     }
 
     /// Reads a text of an edit; `None` if there was no file.
-    fn backup(&self, id: u64, what: &str) -> Result<Option<String>, Error> {
-        read(&self.backup_path(id, what))
+    fn backup(&self, id: u64, number: usize, what: &str) -> Result<Option<String>, Error> {
+        read(&self.backup_path(id, number, what))
+    }
+}
+
+/// Returns what the journal says of the edit of a file, without the hashes.
+fn part(file: &Path, done: Vec<Done>, request: &LoadRequest) -> Part {
+    Part {
+        file: std::path::absolute(file).unwrap_or_else(|_| file.to_owned()),
+        is_project: request.project,
+        scope: request.project_directory.clone(),
+        client: request.client.map(|client| client.id.to_owned()),
+        done,
+        before: None,
+        after: None,
+    }
+}
+
+/// Refuses to write a file that has changed. Other programs do not know our lock.
+fn is_as_seen(write: &Write) -> Result<(), Error> {
+    let file = &write.part.file;
+    if read(file)? == write.seen { Ok(()) } else { Err(Error::Changed { path: file.clone() }) }
+}
+
+fn put(write: &Write, target: &Path) -> Result<(), Error> {
+    is_as_seen(write)?;
+    let written = match &write.new {
+        Some(new) => keep::replace(target, new.as_bytes()),
+        None => fs::remove_file(target),
+    };
+    written.map_err(|source| Error::Write { path: write.part.file.clone(), source })
+}
+
+/// Gives files back what they held, unless somebody has changed them since.
+fn give_back(writes: &[Write], targets: &[PathBuf]) {
+    for (write, target) in writes.iter().zip(targets).rev() {
+        if read(&write.part.file).ok() == Some(write.new.clone()) {
+            // What fails here stays as an edit that `undo` can take back.
+            let _ = match &write.seen {
+                Some(seen) => keep::replace(target, seen.as_bytes()),
+                None => gone(target),
+            };
+        }
     }
 }
 
@@ -357,14 +492,9 @@ fn hash(text: &str) -> String {
     hex::encode(&Sha256::digest(text))
 }
 
-fn what(change: &Change) -> What {
-    match change {
-        Change::Add { .. } => What::Add,
-        Change::Remove { .. } => What::Remove,
-        Change::Rename { to, .. } => What::Rename(to.clone()),
-        Change::Switch { on: true, .. } => What::Enable,
-        Change::Switch { on: false, .. } => What::Disable,
-    }
+/// Returns the hash of what a file holds; `None` if there is no file.
+fn hash_of(file: &Path) -> Result<Option<String>, Error> {
+    Ok(read(file)?.as_deref().map(hash))
 }
 
 #[cfg(test)]

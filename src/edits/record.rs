@@ -1,7 +1,7 @@
 //! The journal of edits, and which of them can be taken back.
 //!
-//! A record is written before its file is. Whether the edit happened is seen from what the file, or the next edit of it,
-//! began with.
+//! A record is written before its files are. Whether an edit reached a file is seen from what the file, or the next edit of
+//! it, began with. So after a kill in the middle, what was written stands and can be taken back, and the rest does not count.
 
 use std::path::{Path, PathBuf};
 
@@ -10,19 +10,39 @@ use serde::{Deserialize, Serialize};
 use super::Error;
 use crate::config::edit::Done;
 
-/// An edit in the journal.
+/// An edit in the journal: what one command has done.
 ///
 /// ```
 /// # fn show(record: &mcp_host::edits::Record) {
-/// println!("{}: {} in {}", record.id, record.done.name, record.file.display());
+/// for part in &record.parts {
+///     println!("{}: {} changes of {}", record.id, part.done.len(), part.file.display());
+/// }
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Stored")]
 pub struct Record {
     /// Its number.
     pub id: u64,
     /// When it was made, in seconds since 1970.
     pub at: u64,
+    /// The command, if it is named by that and not by its one change.
+    pub command: Option<String>,
+    /// What it did, file by file; each file once.
+    pub parts: Vec<Part>,
+    /// The number of the edit that it took back.
+    pub undoes: Option<u64>,
+}
+
+/// What an edit did to one file.
+///
+/// ```
+/// # fn show(part: &mcp_host::edits::Part) {
+/// println!("{} of {} is of a project", part.file.display(), part.is_project);
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
     /// The file.
     pub file: PathBuf,
     /// Whether it was found in a working directory, and so belongs to a project.
@@ -31,14 +51,57 @@ pub struct Record {
     /// The project of Claude Code's file whose part was edited.
     #[serde(default)]
     pub scope: Option<PathBuf>,
-    /// What was done.
-    pub done: Done,
+    /// The client whose file it is, if the user named one.
+    #[serde(default)]
+    pub client: Option<String>,
+    /// What was done, in order.
+    pub done: Vec<Done>,
     /// The hash of the text before it; `None` if there was no file.
     pub(super) before: Option<String>,
     /// The hash of the text after it; `None` if the file was removed.
     pub(super) after: Option<String>,
-    /// The number of the edit that it took back.
-    pub undoes: Option<u64>,
+}
+
+/// A record as a journal has it: with parts, or, in older ones, with one change of one file.
+#[derive(Deserialize)]
+struct Stored {
+    id: u64,
+    at: u64,
+    #[serde(default)]
+    command: Option<String>,
+    #[serde(default)]
+    parts: Vec<Part>,
+    undoes: Option<u64>,
+    #[serde(flatten)]
+    alone: Option<Alone>,
+}
+
+#[derive(Deserialize)]
+struct Alone {
+    file: PathBuf,
+    #[serde(default)]
+    is_project: bool,
+    #[serde(default)]
+    scope: Option<PathBuf>,
+    done: Done,
+    before: Option<String>,
+    after: Option<String>,
+}
+
+impl From<Stored> for Record {
+    fn from(stored: Stored) -> Self {
+        let Stored { id, at, command, mut parts, undoes, alone } = stored;
+        parts.extend(alone.map(|Alone { file, is_project, scope, done, before, after }| Part {
+            file,
+            is_project,
+            scope,
+            client: None,
+            done: vec![done],
+            before,
+            after,
+        }));
+        Self { id, at, command, parts, undoes }
+    }
 }
 
 /// All edits, in their order.
@@ -47,6 +110,9 @@ pub(super) struct Journal {
     #[serde(default)]
     records: Vec<Record>,
 }
+
+/// Gives the hash of what a file holds now; `None` if there is no file.
+pub(super) type Now<'a> = &'a dyn Fn(&Path) -> Result<Option<String>, Error>;
 
 impl Journal {
     pub(super) fn records(&self) -> &[Record] {
@@ -58,49 +124,63 @@ impl Journal {
         self.records.last().map_or(1, |last| last.id + 1)
     }
 
-    /// Adds an edit. Returns the numbers of those that are forgotten for it.
-    pub(super) fn add(&mut self, record: Record, most: usize) -> Vec<u64> {
+    /// Adds an edit. Returns those that are forgotten for it.
+    pub(super) fn add(&mut self, record: Record, most: usize) -> Vec<Record> {
         self.records.push(record);
         let over = self.records.len().saturating_sub(most);
-        self.records.drain(..over).map(|record| record.id).collect()
+        self.records.drain(..over).collect()
     }
 
-    /// Finds the edit to take back. `now` gives the hash of what a file holds.
-    pub(super) fn to_undo(
-        &self,
-        id: Option<u64>,
-        now: impl Fn(&Path) -> Result<Option<String>, Error>,
-    ) -> Result<&Record, Error> {
+    /// Finds the edit to take back.
+    pub(super) fn to_undo(&self, id: Option<u64>, now: Now<'_>) -> Result<&Record, Error> {
         let Some(id) = id else {
             let own = self.records.iter().rev().filter(|record| record.undoes.is_none());
             for record in own {
                 // An edit whose file cannot be read is not passed over: the user means the last one.
-                if self.stands(record, now(&record.file)?.as_ref()) {
+                if self.stands(record, now)? {
                     return Ok(record);
                 }
             }
             return Err(Error::None);
         };
         let record = self.records.iter().find(|record| record.id == id).ok_or(Error::Unknown(id))?;
-        match self.stands(record, now(&record.file)?.as_ref()) {
-            true => Ok(record),
-            false => Err(Error::Undone(id)),
-        }
+        if self.stands(record, now)? { Ok(record) } else { Err(Error::Undone(id)) }
     }
 
-    /// Reports whether an edit happened and was not taken back since.
-    pub(super) fn stands(&self, record: &Record, now: Option<&String>) -> bool {
-        let undone = |other: &Record| other.undoes == Some(record.id) && self.stands(other, now);
-        self.happened(record, now) && !self.records.iter().filter(|other| other.id > record.id).any(undone)
+    /// Reports whether something of an edit happened and was not taken back since.
+    pub(super) fn stands(&self, record: &Record, now: Now<'_>) -> Result<bool, Error> {
+        for part in &record.parts {
+            if self.part_stands(record, part, now)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reports whether an edit reached this file and was not taken back there since.
+    pub(super) fn part_stands(&self, record: &Record, part: &Part, now: Now<'_>) -> Result<bool, Error> {
+        if !self.happened(record, part, now)? {
+            return Ok(false);
+        }
+        let later = self.records.iter().filter(|other| other.id > record.id && other.undoes == Some(record.id));
+        for other in later {
+            for undone in other.parts.iter().filter(|undone| undone.file == part.file) {
+                if self.part_stands(other, undone, now)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// Reports whether an edit reached its file: its program may have been killed before.
-    fn happened(&self, record: &Record, now: Option<&String>) -> bool {
-        let next = self.records.iter().find(|other| other.id > record.id && other.file == record.file);
+    fn happened(&self, record: &Record, part: &Part, now: Now<'_>) -> Result<bool, Error> {
+        let later = self.records.iter().filter(|other| other.id > record.id);
+        let next = later.flat_map(|other| &other.parts).find(|other| other.file == part.file);
         let then = match next {
-            Some(next) => next.before.as_ref(),
-            None => now,
+            Some(next) => next.before.clone(),
+            None => now(&part.file)?,
         };
-        record.before == record.after || then != record.before.as_ref()
+        Ok(part.before == part.after || then != part.before)
     }
 }

@@ -54,7 +54,7 @@ async fn what_was_done_is_taken_back_byte_by_byte() {
     assert_eq!((made.id, home.text().as_str()), (1, TEXT));
     // The last one first, then the one before, and then nothing.
     let undone = home.undo(None).await.unwrap();
-    assert_eq!((undone.record.id, undone.is_exact, home.text()), (2, true, off.clone()));
+    assert_eq!((undone.record.id, undone.files[0].is_exact, home.text()), (2, true, off.clone()));
     assert_eq!(home.undo(None).await.unwrap().record.id, 1);
     assert_eq!(home.text(), TEXT);
     assert!(matches!(home.undo(None).await, Err(Error::None)));
@@ -66,6 +66,70 @@ async fn what_was_done_is_taken_back_byte_by_byte() {
     let stand: Vec<(u64, bool)> =
         home.edits().list().await.unwrap().iter().map(|(record, stands)| (record.id, *stands)).collect();
     assert_eq!(stand, [(5, true), (4, false), (3, true), (2, false), (1, true)]);
+}
+
+#[tokio::test]
+async fn an_edit_of_an_older_journal_is_taken_back() {
+    let home = Home::new(TEXT);
+    home.make(switch("a", false)).await.unwrap();
+    let journal = home.0.path().join("state/backups/journal.json");
+    let mut stored: serde_json::Value = serde_json::from_slice(&fs::read(&journal).unwrap()).unwrap();
+    let record = stored["records"][0].as_object_mut().unwrap();
+    let parts = record.remove("parts").unwrap();
+    record.remove("command");
+    for (key, value) in parts[0].as_object().unwrap().clone() {
+        let value = if key == "done" { value[0].clone() } else { value };
+        record.insert(key, value);
+    }
+    fs::write(&journal, stored.to_string()).unwrap();
+    home.undo(None).await.unwrap();
+    assert_eq!(home.text(), TEXT);
+    assert_eq!(home.edits().list().await.unwrap().len(), 2);
+}
+
+/// Changes of two files: the one of the home, and one beside it.
+fn two(home: &Home, second: &Path) -> Vec<FileChange> {
+    let change = |file: PathBuf| FileChange {
+        seen: read(&file).unwrap(),
+        file,
+        changes: vec![switch("a", false), add("b")],
+        request: LoadRequest::default(),
+    };
+    vec![change(home.file()), change(second.to_owned())]
+}
+
+#[tokio::test]
+async fn several_files_are_one_edit() {
+    let home = Home::new(TEXT);
+    let second = home.0.path().join("second.json");
+    fs::write(&second, TEXT).unwrap();
+    let made = home.edits().make_all(Some("link"), two(&home, &second)).await.unwrap();
+    assert!(home.text().contains("disabled") && fs::read_to_string(&second).unwrap().contains("disabled"));
+    // One was written by somebody else since, and one of its two changes cannot be taken back.
+    fs::write(home.file(), home.text().replace("\"x\"", "\"y\"")).unwrap();
+    let undone = home.undo(Some(made.id)).await.unwrap();
+    let files: Vec<&PathBuf> = undone.files.iter().map(|file| &file.part.file).collect();
+    let refused: Vec<&PathBuf> = undone.refused.iter().map(|(file, _)| file).collect();
+    assert_eq!((files, refused), (vec![&second], vec![&home.file()]));
+    assert_eq!(fs::read_to_string(&second).unwrap(), TEXT);
+    // That one stands, and is all that is taken back when it can be.
+    fs::write(home.file(), home.text().replace("\"y\"", "\"x\"")).unwrap();
+    let undone = home.undo(None).await.unwrap();
+    assert_eq!((undone.record.id, undone.files.len(), home.text().as_str()), (made.id, 1, TEXT));
+    assert!(matches!(home.undo(Some(made.id)).await, Err(Error::Undone(_))));
+}
+
+#[tokio::test]
+async fn files_get_back_what_they_had_if_one_cannot_be_written() {
+    let home = Home::new(TEXT);
+    let second = home.0.path().join("second.json");
+    fs::write(&second, TEXT).unwrap();
+    // Where the new text would be written, a folder is in the way.
+    fs::create_dir(home.0.path().join(".second.json.new")).unwrap();
+    let refused = home.edits().make_all(Some("link"), two(&home, &second)).await;
+    assert!(matches!(&refused, Err(Error::Write { path, .. }) if *path == second), "{refused:?}");
+    assert_eq!((home.text().as_str(), fs::read_to_string(&second).unwrap().as_str()), (TEXT, TEXT));
+    assert!(matches!(home.undo(None).await, Err(Error::None)));
 }
 
 #[tokio::test]
@@ -92,7 +156,7 @@ async fn what_somebody_else_wrote_stays() {
     let theirs = home.text().replace("// mine", "// theirs");
     fs::write(home.file(), theirs).unwrap();
     let undone = home.undo(None).await.unwrap();
-    assert_eq!((undone.is_exact, home.text()), (false, TEXT.replace("mine", "theirs")));
+    assert_eq!((undone.files[0].is_exact, home.text()), (false, TEXT.replace("mine", "theirs")));
 }
 
 #[tokio::test]

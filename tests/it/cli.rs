@@ -65,6 +65,12 @@ fn no_arguments_show_the_next_steps() {
       list       List the servers of the config, and how they are if a daemon runs; nothing is started
       get        Show the entry of a server in the config
       undo       Take back the last edit of a config, or the one with this number
+      clients    List the MCP clients on this machine: which are linked with this host, and which start a server twice
+      import     Take over the servers of clients into the config; their files stay as they are
+      export     Print what `link` would write into a client's file
+      link       Write this host into clients' files as one more server
+      unlink     Take this host out of clients' files
+      migrate    Take over the servers of clients, link the clients, and take out of their files what works here
       approve    Show what is new or has changed at servers and in a project's config, and approve it
       lock       Start the servers, and lock what they list in mcp-host.lock, beside the config
       policy     Test the rules of the config (host.policy), or say why they allow, ask about, or deny a call

@@ -245,6 +245,45 @@ def undone(binary, folder):
     return every_point(world, paths, ("undo",), lambda: back(world, before, after))
 
 
+def linked(binary, folder):
+    """Two clients are linked: each file is as before or as after, and `undo` takes back whatever was written of it."""
+    world = World(binary, folder, {}, ["first"])
+    cursor, codex = folder / ".cursor/mcp.json", folder / ".codex/config.toml"
+    for path, text in ((cursor, '{\n\t"mcpServers": {} // mine\n}\n'), (codex, '# mine\r\nmodel = "x"\r\n')):
+        path.parent.mkdir()
+        path.write_bytes(text.encode())
+    files = [world.config, cursor, codex]
+    link = ("link", "cursor", "codex", "--yes")
+
+    def texts():
+        return [path.read_bytes() for path in files]
+
+    before = texts()
+    world.keep()
+    world.must(0, *link)
+    after = texts()
+    if any(old == new for old, new in zip(before, after)):
+        raise Fault("`link` left a file as it was")
+
+    def holds():
+        now = texts()
+        for path, *versions in zip(files, now, before, after):
+            if versions[0] not in versions[1:]:
+                raise Fault(f"{path.name} is neither as before nor as after: {versions[0]!r}")
+        world.must(2 if now == before else 0, "undo")
+        if texts() != before:
+            raise Fault("`undo` did not bring back all files")
+        world.must(0, *link)
+        if texts() != after:
+            raise Fault("`link` wrote something else")
+
+    backups = world.state / "backups"
+    numbers = ("", "-1", "-2")
+    ours = [backups / f"000001{number}.{what}" for number in numbers for what in ("before", "after")]
+    paths = [path for file in [*files, *ours] for path in (file, file.with_name(f".{file.name}.new"))]
+    return every_point(world, [*paths, *beside(backups / "journal.json"), backups / "edit.lock"], link, holds)
+
+
 def together(binary, folder):
     """Several programs approve tools of one server at once, and others are killed while they do."""
     names = [f"tool{number}" for number in range(TOGETHER)]
@@ -279,6 +318,7 @@ def main(binary):
         "counts of a day survive a kill at each point": rates,
         "a config survives a kill at each point of `add`": added,
         "a config survives a kill at each point of `undo`": undone,
+        "files of clients survive a kill at each point of `link`": linked,
         "hosts lose no approval of each other": together,
     }
     failed = 0

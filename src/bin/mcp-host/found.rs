@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use mcp_host::config::clients::{self, Client, Folders};
 use mcp_host::config::{Syntax, Vars, parse_str};
 
 use crate::text::{self, quoted};
@@ -18,76 +19,11 @@ struct Found {
     servers: Option<usize>,
 }
 
-/// The folders in which clients keep their files.
-#[derive(Clone, Debug, Default)]
-struct Folders {
-    home: Option<PathBuf>,
-    /// `~/.config`, or `XDG_CONFIG_HOME`.
-    config: Option<PathBuf>,
-    /// The data folder of desktop programs.
-    data: Option<PathBuf>,
+/// Returns where all known clients keep their config files.
+fn places(folders: &Folders) -> Vec<(&'static str, PathBuf)> {
+    let of = |client: &'static Client| client.files(folders).into_iter().map(|file| (client.name, file));
+    clients::ALL.iter().flat_map(of).collect()
 }
-
-impl Folders {
-    fn of_process() -> Self {
-        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let home = variable(if cfg!(windows) { "USERPROFILE" } else { "HOME" });
-        let inside = |folder: &str| home.as_ref().map(|home| home.join(folder));
-        let config = variable("XDG_CONFIG_HOME").or_else(|| inside(".config"));
-        let data = if cfg!(windows) {
-            variable("APPDATA")
-        } else if cfg!(target_os = "macos") {
-            inside("Library/Application Support")
-        } else {
-            config.clone()
-        };
-        Self { home, config, data }
-    }
-
-    /// Returns where all known clients keep their config files.
-    fn places(&self) -> Vec<(&'static str, PathBuf)> {
-        let all = [(&self.home, HOME), (&self.config, CONFIG), (&self.data, DATA)];
-        let places = all.into_iter().filter_map(|(folder, places)| Some((folder.as_ref()?, places)));
-        places.flat_map(|(folder, places)| places.iter().map(|(client, path)| (*client, folder.join(path)))).collect()
-    }
-}
-
-/// Files in the user's home.
-const HOME: &[(&str, &str)] = &[
-    ("Claude Code", ".claude.json"),
-    ("Codex", ".codex/config.toml"),
-    ("Gemini CLI", ".gemini/settings.json"),
-    ("Cursor", ".cursor/mcp.json"),
-    ("Windsurf", ".codeium/windsurf/mcp_config.json"),
-    ("Copilot CLI", ".copilot/mcp-config.json"),
-    ("Kiro", ".kiro/settings/mcp.json"),
-    ("Amazon Q", ".aws/amazonq/mcp.json"),
-    ("LM Studio", ".lmstudio/mcp.json"),
-    ("Junie", ".junie/mcp/mcp.json"),
-    ("Cline", ".cline/mcp.json"),
-    ("Continue", ".continue/config.yaml"),
-    ("Warp", ".warp/.mcp.json"),
-    ("Qwen Code", ".qwen/settings.json"),
-    ("MCP Inspector", ".mcp-inspector/mcp.json"),
-];
-const CONFIG: &[(&str, &str)] = &[
-    ("Zed", "zed/settings.json"),
-    ("Goose", "goose/config.yaml"),
-    ("opencode", "opencode/opencode.json"),
-    ("opencode", "opencode/opencode.jsonc"),
-    ("Amp", "amp/settings.json"),
-    ("Crush", "crush/crush.json"),
-];
-const DATA: &[(&str, &str)] = &[
-    ("Claude Desktop", "Claude/claude_desktop_config.json"),
-    ("VS Code", "Code/User/mcp.json"),
-    ("Cline", "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),
-    ("Roo Code", "Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json"),
-    #[cfg(windows)]
-    ("Zed", "Zed/settings.json"),
-    #[cfg(windows)]
-    ("Goose", "Block/goose/config/config.yaml"),
-];
 
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 16 * 1024 * 1024;
@@ -95,14 +31,15 @@ const LARGEST: u64 = 16 * 1024 * 1024;
 /// Returns the client that owns a config file.
 pub(crate) fn client(file: &Path) -> Option<&'static str> {
     let file = std::path::absolute(file).ok()?;
-    Folders::of_process().places().into_iter().find(|(_, place)| *place == file).map(|(client, _)| client)
+    let folders = Folders::of(&Vars::from_process());
+    places(&folders).into_iter().find(|(_, place)| *place == file).map(|(client, _)| client)
 }
 
 /// Returns commands, ready to run, for the files that exist.
 pub(crate) fn commands() -> Vec<String> {
-    let folders = Folders::of_process();
-    let found = find(&folders.places());
-    let mut lines: Vec<String> = found.iter().map(|found| command(found, folders.home.as_deref())).collect();
+    let folders = Folders::of(&Vars::from_process());
+    let found = find(&places(&folders));
+    let mut lines: Vec<String> = found.iter().map(|found| command(found, folders.home())).collect();
     if !lines.is_empty() {
         lines.push(APART.to_owned());
     }
@@ -155,8 +92,8 @@ mod tests {
     #[test]
     fn only_files_with_servers_are_named() {
         let home = tempfile::tempdir().unwrap();
-        let folders =
-            Folders { home: Some(home.path().to_owned()), data: Some(home.path().join("App Data")), config: None };
+        let named = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
+        let folders = Folders::of(&Vars::from_iter([("HOME", named("")), ("XDG_CONFIG_HOME", named("App Data"))]));
         let write = |path: &str, text: &str| {
             let path = home.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -172,14 +109,14 @@ mod tests {
         write(".lmstudio/mcp.json", r#"{ "mcpServers": "#);
         write(".junie/mcp/mcp.json/no-file", "");
         write("App Data/Claude/claude_desktop_config.json", r#"{ "mcpServers": { "a": { "command": "a" } } }"#);
-        let found = find(&folders.places());
+        let found = find(&places(&folders));
         let commands: Vec<String> = found.iter().map(|found| command(found, Some(home.path()))).collect();
         assert_eq!(
             commands,
             [
+                "Claude Desktop has 1 server: mcp-host serve --config ~/'App Data/Claude/claude_desktop_config.json'",
                 "Codex has 1 server: mcp-host serve --config ~/.codex/config.toml",
                 "Cursor has 2 servers: mcp-host serve --config ~/.cursor/mcp.json",
-                "Claude Desktop has 1 server: mcp-host serve --config ~/'App Data/Claude/claude_desktop_config.json'",
             ]
         );
     }

@@ -4,6 +4,7 @@
 //! Entries of the first kind are disabled, and `check` warns about both. Entries that lead back through a shell or a
 //! proxy are not found here, but by the library at run time.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
@@ -27,26 +28,34 @@ pub(crate) fn switch_off(config: &mut Config, request: &LoadRequest) {
 
 /// Returns the entries that lead to the address that `serve` opens with this config.
 pub(crate) fn at_our_address(config: &Config) -> Vec<&Server> {
-    let listen = config.host.listen;
-    let is_ours = |url: &url::Url| {
-        let host = match url.host() {
-            Some(url::Host::Ipv4(address)) => Some(address.into()),
-            Some(url::Host::Ipv6(address)) => Some(address.into()),
-            Some(url::Host::Domain("localhost")) => Some(std::net::IpAddr::from([127, 0, 0, 1])),
-            _ => None,
-        };
-        let reaches = |host: std::net::IpAddr| {
-            host == listen.ip() || (host.is_loopback() && (listen.ip().is_loopback() || listen.ip().is_unspecified()))
-        };
-        url.port_or_known_default() == Some(listen.port())
-            && matches!(url.path().trim_end_matches('/'), "/mcp" | "/sse")
-            && host.is_some_and(reaches)
-    };
-    let of_server = |server: &&Server| match &server.transport {
-        Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote) => is_ours(&remote.url),
-        _ => false,
-    };
+    let of_server = |server: &&Server| leads_to(&server.transport, config.host.listen);
     config.servers.iter().filter(|server| server.disabled.is_none()).filter(of_server).collect()
+}
+
+/// Reports whether an entry leads to the address at which `serve` listens.
+pub(crate) fn leads_to(transport: &Transport, listen: SocketAddr) -> bool {
+    let (Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote)) = transport else { return false };
+    let url = &remote.url;
+    let host = match url.host() {
+        Some(url::Host::Ipv4(address)) => Some(address.into()),
+        Some(url::Host::Ipv6(address)) => Some(address.into()),
+        Some(url::Host::Domain("localhost")) => Some(std::net::IpAddr::from([127, 0, 0, 1])),
+        _ => None,
+    };
+    let reaches = |host: std::net::IpAddr| {
+        host == listen.ip() || (host.is_loopback() && (listen.ip().is_loopback() || listen.ip().is_unspecified()))
+    };
+    url.port_or_known_default() == Some(listen.port())
+        && matches!(url.path().trim_end_matches('/'), "/mcp" | "/sse")
+        && host.is_some_and(reaches)
+}
+
+/// Reports whether a command is this program, or one of its name, as a stdio server.
+pub(crate) fn is_as_stdio(stdio: &Stdio) -> bool {
+    let name = Path::new(&stdio.command).file_stem().is_some_and(|name| name == "mcp-host");
+    let own = || program().and_then(|path| identity(&path));
+    let is_own = || found(stdio).and_then(|path| identity(&path)).is_some_and(|theirs| Some(theirs) == own());
+    stdio.args.iter().any(|arg| arg == "stdio") && (name || is_own())
 }
 
 /// Returns the real paths of the config files that a command would serve, if the command is this program.

@@ -6,6 +6,7 @@ mod advice;
 mod args;
 mod arguments;
 mod commands;
+mod compare;
 mod elicit;
 mod found;
 mod given;

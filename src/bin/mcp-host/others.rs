@@ -21,7 +21,7 @@ const TABLE: &[Row] = &[
         "`mcp-host remove NAME` takes a server out of the config, `mcp-host disable NAME` only turns it off; a running `serve` follows by itself",
     ),
     (
-        &["ls", "servers", "server", "mcp", "clients"],
+        &["ls", "servers", "server", "mcp"],
         "`mcp-host list` lists the servers of the config, `mcp-host status` those of a running `serve`, `mcp-host tools` their tools",
     ),
     (&["mv", "move"], "mcp-host rename NAME NEW"),
@@ -62,8 +62,8 @@ const TABLE: &[Row] = &[
         "`mcp-host check` checks the config, `mcp-host check --connect` the servers, too",
     ),
     (
-        &["config", "configure", "settings", "edit", "init", "setup", "import", "export", "migrate", "sync"],
-        "the config is a file of yours, or any MCP client's: `mcp-host check --config FILE`; `mcp-host serve --demo` needs none",
+        &["config", "configure", "settings", "edit", "init", "setup", "sync"],
+        "`mcp-host migrate --all` takes over the servers of your MCP clients; the config is a file of yours, or any client's: `mcp-host check --config FILE`",
     ),
     (&["version", "v"], "mcp-host --version"),
     (&["exec", "execute", "invoke", "use", "tool", "call-tool"], "mcp-host call TOOL KEY=VALUE"),

@@ -122,6 +122,11 @@ impl Failure {
         self
     }
 
+    /// Returns the first problem in words.
+    pub(crate) fn first(&self) -> String {
+        self.problems.first().map(|(error, _)| error.clone()).unwrap_or_default()
+    }
+
     /// Returns the problems of the config.
     pub(crate) fn findings(&self) -> &[config::Problem] {
         &self.findings

@@ -1,9 +1,9 @@
 //! What stands in an entry, in the words of the client whose file it is: how a new server is written, and which member
 //! turns a server off.
 
-use crate::config::report::Place;
+use crate::config::clients::{Address, Client};
 use crate::config::shape::Flavor;
-use crate::config::syntax::{Member, Node, Value};
+use crate::config::syntax::{Node, Value, Writer, list};
 
 /// A server to add.
 ///
@@ -54,9 +54,10 @@ impl NewServer {
         Self { url: Some(url.into()), ..Self::default() }
     }
 
-    /// Writes it as an entry.
-    pub(super) fn entry(&self, name: &str, flavor: Flavor) -> Node {
+    /// Writes it as an entry of a file with these rules, which is that of the client, if one is known.
+    pub(super) fn entry(&self, name: &str, flavor: Flavor, client: Option<&Client>) -> Node {
         let mut entry = Writer::default();
+        let address = client.and_then(|client| client.address).filter(|_| self.kind != Some(Kind::Sse));
         if flavor == Flavor::Continue {
             entry.text("name", name);
         }
@@ -64,26 +65,41 @@ impl NewServer {
             entry.flag("enabled", true);
             entry.text("name", name);
         }
-        if let Some(word) = self.word(flavor) {
+        let key = match address {
+            Some(Address::Under(key)) => Some(key),
+            _ => None,
+        };
+        let word = match (address, key) {
+            // The key tells.
+            (_, Some(_)) if self.url.is_some() => None,
+            (Some(Address::Typed), _) if self.url.is_some() => {
+                Self { kind: Some(Kind::Http), ..self.clone() }.word(flavor)
+            }
+            _ => self.word(flavor),
+        };
+        if let Some(word) = word {
             entry.text("type", word);
         }
         match &self.url {
             Some(url) => {
-                entry.text(url_key(flavor, self.kind), url);
+                entry.text(key.unwrap_or_else(|| url_key(flavor, self.kind)), url);
                 match flavor {
-                    Flavor::Codex => entry.pairs("http_headers", &self.headers),
+                    Flavor::Codex => entry.pairs("http_headers", pairs(&self.headers)),
                     Flavor::Continue if !self.headers.is_empty() => {
                         let mut options = Writer::default();
-                        options.pairs("headers", &self.headers);
+                        options.pairs("headers", pairs(&self.headers));
                         entry.put("requestOptions", options.done());
                     }
-                    _ => entry.pairs("headers", &self.headers),
+                    _ => entry.pairs("headers", pairs(&self.headers)),
                 }
             }
             None => self.process_keys(flavor, &mut entry),
         }
         if self.lazy {
             entry.text("start", "lazy");
+        }
+        if flavor == Flavor::Goose && client.is_some() {
+            entry.number("timeout", GOOSE_TIMEOUT);
         }
         if flavor == Flavor::Copilot {
             entry.put("tools", list(&["*".to_owned()]));
@@ -109,7 +125,7 @@ impl NewServer {
             Flavor::OpenCode => "environment",
             _ => "env",
         };
-        entry.pairs(env, &self.env);
+        entry.pairs(env, pairs(&self.env));
         if let Some(cwd) = &self.cwd {
             entry.text("cwd", cwd);
         }
@@ -146,6 +162,13 @@ impl NewServer {
     }
 }
 
+/// Goose writes this into every entry; in seconds.
+const GOOSE_TIMEOUT: usize = 300;
+
+fn pairs(pairs: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
+    pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+}
+
 fn url_key(flavor: Flavor, kind: Option<Kind>) -> &'static str {
     match flavor {
         Flavor::Goose => "uri",
@@ -171,43 +194,4 @@ pub(super) fn switches(entry: &Node) -> Vec<(&'static str, bool)> {
         _ => None,
     };
     [("enabled", true), ("isActive", true), ("disabled", false)].into_iter().filter_map(read).collect()
-}
-
-/// Collects the members of an object.
-#[derive(Default)]
-struct Writer(Vec<Member>);
-
-impl Writer {
-    fn put(&mut self, key: &str, node: Node) {
-        self.0.push(Member { key: key.to_owned(), at: Place::default(), node });
-    }
-
-    fn text(&mut self, key: &str, text: &str) {
-        self.put(key, node(Value::Text(text.to_owned())));
-    }
-
-    fn flag(&mut self, key: &str, flag: bool) {
-        self.put(key, node(Value::Flag(flag)));
-    }
-
-    fn pairs(&mut self, key: &str, pairs: &[(String, String)]) {
-        if pairs.is_empty() {
-            return;
-        }
-        let mut object = Self::default();
-        pairs.iter().for_each(|(name, value)| object.text(name, value));
-        self.put(key, object.done());
-    }
-
-    fn done(self) -> Node {
-        node(Value::Object(self.0))
-    }
-}
-
-fn list(items: &[String]) -> Node {
-    node(Value::List(items.iter().map(|item| node(Value::Text(item.clone()))).collect()))
-}
-
-fn node(value: Value) -> Node {
-    Node::new(Place::default(), value)
 }

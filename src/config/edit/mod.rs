@@ -13,6 +13,7 @@ mod op;
 mod proof;
 mod render;
 mod scan;
+mod setting;
 mod splice;
 #[cfg(test)]
 mod tests;
@@ -25,8 +26,10 @@ use std::path::Path as FilePath;
 pub use self::entry::{Kind, NewServer};
 use self::op::{Op, Path, Step, find, path_to};
 use self::render::Language;
-pub use self::undo::{Around, Done, What, revert};
+pub use self::undo::{Around, Done, What, revert, revert_all};
 use super::claude::Stand;
+use super::clients::Client;
+use super::import;
 use super::report::{Error, Place, Report};
 use super::shape::{self, Entry, Flavor, Shape};
 use super::syntax::{self, Node, Syntax, Value};
@@ -41,6 +44,20 @@ pub enum Change {
         name: String,
         /// What it is.
         server: NewServer,
+    },
+    /// Adds a server that was read from another client's file.
+    Put {
+        /// Its name.
+        name: String,
+        /// What it is.
+        entry: import::Entry,
+    },
+    /// Gives a setting of the host this text.
+    Setting {
+        /// The way to it below `host`.
+        key: Vec<String>,
+        /// The text.
+        value: String,
     },
     /// Takes a server out.
     Remove {
@@ -66,10 +83,27 @@ pub enum Change {
 impl Change {
     fn name(&self) -> &str {
         match self {
-            Self::Add { name, .. } | Self::Remove { name } | Self::Rename { name, .. } | Self::Switch { name, .. } => {
-                name
-            }
+            Self::Add { name, .. }
+            | Self::Put { name, .. }
+            | Self::Remove { name }
+            | Self::Rename { name, .. }
+            | Self::Switch { name, .. } => name,
+            Self::Setting { key, .. } => key.last().map_or("host", String::as_str),
         }
+    }
+
+    /// Returns what an edit has done that made this change; `name` is that of the touched server in the file.
+    #[must_use]
+    pub fn done(&self, name: &str) -> Done {
+        let what = match self {
+            Self::Add { .. } | Self::Put { .. } => What::Add,
+            Self::Setting { key, .. } => What::Setting(key.clone()),
+            Self::Remove { .. } => What::Remove,
+            Self::Rename { to, .. } => What::Rename(to.clone()),
+            Self::Switch { on: true, .. } => What::Enable,
+            Self::Switch { on: false, .. } => What::Disable,
+        };
+        Done { name: name.to_owned(), what }
     }
 }
 
@@ -119,6 +153,25 @@ pub enum Refused {
     },
 }
 
+/// Makes several changes of a text, one after the other, each with its proof. Returns the text, and what was done.
+///
+/// # Errors
+/// If one of the changes does not fit, or cannot be proven. Then nothing is to be written.
+pub fn edit_all(
+    text: &str,
+    file: &FilePath,
+    request: &LoadRequest,
+    changes: &[Change],
+) -> Result<(String, Vec<Done>), Refused> {
+    let (mut text, mut done) = (text.to_owned(), Vec::with_capacity(changes.len()));
+    for change in changes {
+        let edited = edit(&text, file, request, change)?;
+        done.push(change.done(&edited.name));
+        text = edited.text;
+    }
+    Ok((text, done))
+}
+
 /// Changes the text of a config. `request` tells the directories by which projects in Claude Code's file are chosen; an
 /// empty text is that of a new file.
 ///
@@ -143,9 +196,21 @@ pub fn edit(text: &str, file: &FilePath, request: &LoadRequest, change: &Change)
             check_name(name)?;
             file.free(&shape, name, None)?;
             let target = file.container(&shape)?;
-            target.takes(name, server)?;
-            (target.insert(name, server), name.clone())
+            let client = file.client();
+            target.takes(name, server, client)?;
+            (target.insert(name, server.entry(name, target.flavor, client)), name.clone())
         }
+        Change::Put { name, entry } => {
+            check_name(name)?;
+            file.free(&shape, name, None)?;
+            let target = file.container(&shape)?;
+            if target.flavor != Flavor::Plain || target.is_list {
+                let why = "this config is written in the words of another client, and gets no entries of others";
+                return Err(Refused::Elsewhere(why.to_owned()));
+            }
+            (target.insert(name, entry.node().clone()), name.clone())
+        }
+        Change::Setting { key, value } => (setting::op(&file, key, value)?, change.name().to_owned()),
         Change::Remove { name } => {
             let entry = file.entry(&shape, name)?;
             (Op::Remove(file.path(entry)?), entry.name.clone())
@@ -163,6 +228,7 @@ pub fn edit(text: &str, file: &FilePath, request: &LoadRequest, change: &Change)
     };
     let touched = match change {
         Change::Rename { to, .. } => vec![name.as_str(), to],
+        Change::Setting { .. } => Vec::new(),
         _ => vec![name.as_str()],
     };
     match file.prove(&op, &shape, &touched) {
@@ -188,6 +254,12 @@ pub fn shown(
     let shape = file.shape()?;
     let entry = file.entry(&shape, name)?;
     Ok((super::project::lines(entry.node), (entry.at.line > 0).then_some(entry.at.line)))
+}
+
+/// Returns the lines of a text as people are shown them: values only under keys that hold no secret.
+#[must_use]
+pub fn masked(text: &str) -> Vec<String> {
+    syntax::masked(text)
 }
 
 /// Returns the names of the servers in a text; empty if it has mistakes.
@@ -283,10 +355,10 @@ struct Target {
 
 impl Target {
     /// Refuses references to the keyring where they would be taken for the value.
-    fn takes(&self, name: &str, server: &NewServer) -> Result<(), Refused> {
+    fn takes(&self, name: &str, server: &NewServer, client: Option<&Client>) -> Result<(), Refused> {
         let mut pairs = server.env.iter().chain(&server.headers);
         let wanted = pairs.find(|(_, value)| value.contains("${keyring:"));
-        let node = server.entry(name, self.flavor);
+        let node = server.entry(name, self.flavor, client);
         if wanted.is_none() || !super::server::keyring_names(&Entry::of(name, &node, self.flavor)).is_empty() {
             return Ok(());
         }
@@ -294,13 +366,15 @@ impl Target {
         Err(Refused::Elsewhere(why.to_owned()))
     }
 
-    fn insert(&self, name: &str, server: &NewServer) -> Op {
-        let node = server.entry(name, self.flavor);
+    fn insert(&self, name: &str, node: Node) -> Op {
         let mut key = (!self.is_list).then(|| name.to_owned());
         let mut node = node;
         for missing in self.missing.iter().rev() {
-            let member = syntax::Member { key: key.take().unwrap_or_default(), at: Place::default(), node };
-            node = Node::new(Place::default(), Value::Object(vec![member]));
+            let value = match key.take() {
+                Some(key) => Value::Object(vec![syntax::Member { key, at: Place::default(), node }]),
+                None => Value::List(vec![node]),
+            };
+            node = Node::new(Place::default(), value);
             key = Some(missing.clone());
         }
         Op::Insert { into: self.into.clone(), at: None, key, node, source: None }
@@ -322,6 +396,11 @@ impl<'a> File<'a> {
         Ok(Self { text, mark, path: place::absolute(path), syntax, root, request })
     }
 
+    /// Returns the client whose file it is, if that is known.
+    fn client(&self) -> Option<&'static Client> {
+        self.request.client.or_else(|| Client::of_file(&self.path))
+    }
+
     fn stand(&self) -> Stand<'_> {
         let request = self.request;
         let named = request.project_directory.as_deref();
@@ -335,6 +414,12 @@ impl<'a> File<'a> {
     }
 
     fn shape_of<'n>(&self, root: &'n Node) -> Result<Shape<'n>, Box<Report>> {
+        let named = self.request.project_directory.is_some();
+        if let Some(client) = self.client().filter(|_| !named && root.members().is_some())
+            && shape::is_without(root, client.root)
+        {
+            return Ok(Shape::default());
+        }
         let mut report = Report::default();
         report.add_file(&self.path);
         let none = root.members().is_some_and(|_| shape::has_none(root, &self.path));
@@ -391,7 +476,11 @@ impl<'a> File<'a> {
             return Ok(Target { into, flavor: entry.flavor, is_list, missing: Vec::new() });
         }
         let known = self.root.as_ref().and_then(|root| shape::container(root, &self.path));
-        let (keys, flavor) = known.unwrap_or((&["mcpServers"], Flavor::Plain));
+        let (keys, flavor) = match (self.client(), known) {
+            (Some(client), _) => (client.root, client.flavor),
+            (None, Some(known)) => known,
+            (None, None) => (&["mcpServers"][..], Flavor::Plain),
+        };
         let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
         Ok(self.at(&keys, flavor))
     }
@@ -419,7 +508,10 @@ impl<'a> File<'a> {
         let count = (0..=keys.len()).rev().find(there).unwrap_or(0);
         let into: Path = keys[..count].iter().cloned().map(Step::Key).collect();
         let node = self.root.as_ref().and_then(|root| find(root, &into));
-        let is_list = node.is_some_and(|node| matches!(node.value, Value::List(_)));
+        // Continue has a list, which may be missing.
+        let is_empty = count < keys.len() || node.is_some_and(|node| node.value == Value::Null);
+        let is_list =
+            node.is_some_and(|node| matches!(node.value, Value::List(_))) || is_empty && flavor == Flavor::Continue;
         let flavor = if is_list { Flavor::Continue } else { flavor };
         Target { into, flavor, is_list, missing: keys[count..].to_vec() }
     }
@@ -437,7 +529,7 @@ impl<'a> File<'a> {
         let root = syntax::parse(&after, self.syntax, 0, &mut Report::default())?;
         let new = self.shape_of(&root).ok()?;
         // A file of nothing but servers needs one.
-        if new.entries.is_empty() && !matches!(op, Op::Insert { .. }) {
+        if new.entries.is_empty() && !matches!(op, Op::Insert { .. }) && self.client().is_none() {
             shape::read(&root, &self.path, self.stand(), &mut Report::default())?;
         }
         let is_there = |name: &str| new.entries.iter().any(|entry| entry.name == name);

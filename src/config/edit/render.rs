@@ -109,6 +109,11 @@ pub(super) fn yaml_lines(key: Option<&str>, node: &Node, indent: &str, style: &S
             let lines = members.iter().map(|member| yaml_lines(Some(&member.key), &member.node, &inner, style));
             format!("{indent}{}:{newline}{}", yaml_text(key), lines.collect::<String>())
         }
+        (Some(key), Value::List(items)) if items.iter().any(|item| item.members().is_some()) => {
+            let inner = format!("{indent}{}", step(style));
+            let lines = items.iter().map(|item| yaml_lines(None, item, &inner, style));
+            format!("{indent}{}:{newline}{}", yaml_text(key), lines.collect::<String>())
+        }
         (Some(key), _) => format!("{indent}{}: {}{newline}", yaml_text(key), yaml_value(node)),
         (None, Value::Object(members)) if !members.is_empty() => {
             let inner = format!("{indent}  ");

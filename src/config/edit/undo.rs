@@ -4,9 +4,9 @@ use std::path::Path as FilePath;
 
 use serde::{Deserialize, Serialize};
 
-use super::op::{Op, Path, Step, find, same};
+use super::op::{Op, Path, Step, find, same_by};
 use super::{Edited, File, Refused, rename};
-use super::{entry, proof};
+use super::{entry, proof, setting};
 use crate::config::LoadRequest;
 use crate::config::report::Place;
 use crate::config::syntax::{Node, Value};
@@ -34,6 +34,8 @@ pub enum What {
     Enable,
     /// It turned the server off.
     Disable,
+    /// It changed this setting below `host`.
+    Setting(Vec<String>),
 }
 
 impl Done {
@@ -46,6 +48,7 @@ impl Done {
             What::Rename(to) => (to.clone(), What::Rename(self.name.clone())),
             What::Enable => (self.name.clone(), What::Disable),
             What::Disable => (self.name.clone(), What::Enable),
+            What::Setting(key) => (self.name.clone(), What::Setting(key.clone())),
         };
         Self { name, what }
     }
@@ -58,6 +61,20 @@ pub struct Around<'a> {
     pub before: &'a str,
     /// The text that it made.
     pub after: &'a str,
+}
+
+/// Reverses several edits of a text, the last one first.
+///
+/// # Errors
+/// If one of the entries has changed since, or a reversal cannot be proven.
+pub fn revert_all(
+    now: &str,
+    texts: Around<'_>,
+    file: &FilePath,
+    request: &LoadRequest,
+    done: &[Done],
+) -> Result<String, Refused> {
+    done.iter().rev().try_fold(now.to_owned(), |now, done| Ok(revert(&now, texts, file, request, done)?.text))
 }
 
 /// Reverses an edit in the text as it is now.
@@ -79,7 +96,8 @@ pub fn revert(
     let ops: Vec<Op> = match &done.what {
         What::Add => {
             let (entry, ours) = (now.entry(&shape, &name)?, new.entry(&new_shape, &name)?);
-            if !same(entry.node, ours.node) {
+            // A client may write the members in another order.
+            if !same_by(entry.node, ours.node, false) {
                 return Err(changed());
             }
             vec![Op::Remove(now.path(entry)?)]
@@ -99,8 +117,13 @@ pub fn revert(
             let (was, ours) = (old.entry(&old_shape, &name)?, new.entry(&new_shape, &name)?);
             vec![switch_back(&now.path(entry)?, entry.node, was.node, ours.node).ok_or_else(changed)?]
         }
+        What::Setting(key) => {
+            let since = || Refused::Elsewhere(format!("`host.{}` has changed since", key.join(".")));
+            vec![setting::back(&now, &old, &new, key).ok_or_else(since)?]
+        }
     };
     let touched = match &done.what {
+        What::Setting(_) => Vec::new(),
         What::Rename(to) => vec![name.as_str(), to],
         _ => vec![name.as_str()],
     };

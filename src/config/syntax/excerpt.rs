@@ -7,8 +7,9 @@ use crate::config::report::Excerpt;
 use crate::redact::{MASK, Scrubber, looks_secret, names_a_secret};
 
 /// Keys whose values may be shown.
-const SHOWN: [&str; 17] = [
+const SHOWN: [&str; 21] = [
     "args",
+    "callTimeout",
     "cmd",
     "command",
     "cwd",
@@ -16,11 +17,14 @@ const SHOWN: [&str; 17] = [
     "disabled",
     "enabled",
     "httpUrl",
+    "join",
     "name",
     "serverUrl",
     "sharing",
     "start",
+    "startTimeout",
     "timeout",
+    "tools",
     "transport",
     "type",
     "uri",
@@ -56,6 +60,27 @@ pub(super) fn excerpt(text: &str, line: usize, column: usize) -> Option<Excerpt>
     }
     let line: String = line.into_iter().collect();
     (!line.trim().is_empty()).then(|| Excerpt { line: line.trim_end().to_owned(), caret })
+}
+
+/// Returns the lines of a text with their values masked.
+pub(in crate::config) fn masked(text: &str) -> Vec<String> {
+    let mut reader = Reader::default();
+    let line = |line: &str| {
+        reader.read(line, None);
+        // The name of a table of TOML is a key.
+        match is_header(line) {
+            true => Scrubber::default().scrub(line.trim_end()).into_owned(),
+            false => std::mem::take(&mut reader.shown).trim_end().to_owned(),
+        }
+    };
+    text.lines().map(line).collect()
+}
+
+fn is_header(line: &str) -> bool {
+    let line = line.trim();
+    let inner = line.strip_prefix('[').and_then(|line| line.strip_suffix(']'));
+    let roots = ["mcp_servers", "mcpServers", "[mcpServers", "host"];
+    inner.is_some_and(|inner| roots.iter().any(|root| inner.starts_with(root)) && !inner.contains([',', '=', ':']))
 }
 
 /// Reads a text token by token, masks its values, and keeps track of where in the structure it is.

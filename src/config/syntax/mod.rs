@@ -3,6 +3,7 @@
 //!
 //! **Invariant:** nothing here depends on the name of any config key. Start with [`Node`].
 
+mod build;
 mod excerpt;
 mod json;
 mod toml;
@@ -13,6 +14,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+pub(super) use self::build::{Writer, list, node};
+pub(super) use self::excerpt::masked;
 pub(super) use self::write::write;
 use super::place;
 use super::report::{Place, Report};

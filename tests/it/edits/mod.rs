@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod clients;
+mod link;
+mod migrate;
 mod projects;
 mod refused;
 
@@ -259,22 +262,26 @@ fn a_client_that_rewrites_its_file_keeps_what_it_wrote() {
 
 #[test]
 fn a_client_that_writes_over_an_edit_is_named() {
-    let home = Home::new();
+    let home = Home::with(&json!({ "own": { "command": "cat" } }));
+    written_over(&home, &["disable", "a", "--config", ".cursor/mcp.json"]);
+    written_over(&home, &["link", "cursor", "--yes"]);
+}
+
+fn written_over(home: &Home, words: &[&str]) {
     let text = "{ \"mcpServers\": { \"a\": { \"command\": \"cat\" } } }";
-    let words = ["disable", "a", "--config", ".cursor/mcp.json"];
-    let warning = "warning: Cursor (it runs) has written .cursor/mcp.json again, without this edit";
+    let warning = ".cursor/mcp.json again, without this edit";
     let mut said = String::new();
     // On a busy machine, the client may be too late for the look after a second.
     for _ in 0..10 {
         home.write(".cursor/mcp.json", text);
-        let mut command = mcp_host(home.path(), &words);
+        let mut command = mcp_host(home.path(), words);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         while home.read(".cursor/mcp.json") == text && child.try_wait().unwrap().is_none() {
             std::thread::yield_now();
         }
         home.write(".cursor/mcp.json", text);
         said = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
-        if said.contains(warning) {
+        if said.contains(warning) && said.contains("warning: Cursor (it runs) has written ") {
             return;
         }
     }

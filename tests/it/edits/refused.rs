@@ -55,7 +55,14 @@ fn a_secret_is_not_written_in_plain_text_unless_the_user_says_so() {
 #[test]
 fn no_server_edits_a_config() {
     let home = Home::with(&json!({ "a": { "command": "cat" } }));
-    for words in [&["remove", "a"][..], &["add", "b", "--no-check", "--", "cat"], &["undo"]] {
+    for words in [
+        &["remove", "a"][..],
+        &["add", "b", "--no-check", "--", "cat"],
+        &["undo"],
+        &["link", "cursor", "--yes"],
+        &["import", "cursor", "--yes"],
+        &["migrate", "cursor", "--yes"],
+    ] {
         let output = mcp_host(home.path(), words).env("_MCP_HOST_CHAIN", CHAIN).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(6), "{words:?}: {said}");

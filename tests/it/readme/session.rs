@@ -25,6 +25,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("mcp-host check --locked", "tests/it/pins"),
     ("mcp-host add", "tests/it/edits adds servers that can be started here"),
     ("mcp-host undo", "tests/it/edits"),
+    ("mcp-host migrate", "tests/it/edits has clients to migrate"),
+    ("mcp-host clients", "tests/it/edits has clients to list"),
     ("claude mcp add", "another program; tests/interop has real clients"),
     ("mcp-host login github", "tests/oauth and tests/it/auth sign in"),
     ("mcp-host logout github", "tests/it/auth"),

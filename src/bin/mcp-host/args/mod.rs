@@ -1,5 +1,6 @@
 //! The command line: its commands and options.
 
+mod clients;
 mod edits;
 mod feed;
 mod metrics;
@@ -14,6 +15,7 @@ use clap::{Args, Parser, Subcommand};
 use mcp_host::admin::At;
 use mcp_host::config;
 
+pub(crate) use self::clients::{ClientCommand, Export, Link, Move};
 pub(crate) use self::edits::{Add, EditCommand, HERE, Transport, Undo};
 pub(crate) use self::feed::{Level, Source};
 pub(crate) use self::metrics::Metrics;
@@ -82,6 +84,8 @@ pub(crate) enum Command {
     Prompt(Prompt),
     #[command(flatten)]
     Edit(EditCommand),
+    #[command(flatten)]
+    Client(ClientCommand),
     /// Show what is new or has changed at servers and in a project's config, and approve it
     Approve(Approve),
     /// Start the servers, and lock what they list in mcp-host.lock, beside the config
@@ -514,6 +518,7 @@ impl Command {
             Self::Read(args) => &args.common,
             Self::Prompt(args) => &args.common,
             Self::Edit(command) => command.common(),
+            Self::Client(command) => command.common(),
             Self::Approve(args) => &args.common,
             Self::Lock(args) => &args.common,
             Self::Policy(Policy { what: PolicyCommand::Test(args) }) => &args.common,

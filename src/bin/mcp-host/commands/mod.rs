@@ -8,6 +8,7 @@ mod call;
 mod callers;
 mod calls;
 mod check;
+mod clients;
 mod connect;
 mod daemon;
 mod desk;
@@ -73,6 +74,7 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
         Command::Read(args) => Box::pin(read::run(&args, common, output)).await,
         Command::Prompt(args) => Box::pin(prompt::run(&args, common, output)).await,
         Command::Edit(command) => Box::pin(edits::run(&command, common, output)).await,
+        Command::Client(command) => Box::pin(clients::run(&command, common, output)).await,
         Command::Approve(args) => approve::run(&args, common, output).await,
         Command::Lock(args) => Box::pin(lock::run(&args, common, output)).await,
         Command::Policy(args) => Box::pin(policy::run(&args, common, output)).await,

@@ -26,18 +26,24 @@ struct Minted<'a> {
     into: &'a str,
 }
 
-pub(crate) fn run(args: &Token, common: &Common, output: &Output) -> Result<Exit, Failure> {
+/// Makes a token for a client of this name. Returns it and its hash.
+pub(super) fn mint(name: &str) -> Result<(String, BearerClient), Failure> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| {
         Failure::new(Exit::Failed, format!("the system has no randomness: {error}")).help("run it again")
     })?;
     let token = format!("mcph_{}", BASE64_URL_SAFE_NO_PAD.encode(bytes));
-    // A token for metrics has no name. Only its hash is used, which is the same under any.
-    let named = args.name.as_deref().unwrap_or("metrics");
-    let client = BearerClient::of_token(named, &token).ok_or_else(|| {
+    let client = BearerClient::of_token(name, &token).ok_or_else(|| {
         let failure = Failure::new(Exit::Usage, "a client cannot be called that");
         failure.help("use up to 64 letters, digits, - _ and .")
     })?;
+    Ok((token, client))
+}
+
+pub(crate) fn run(args: &Token, common: &Common, output: &Output) -> Result<Exit, Failure> {
+    // A token for metrics has no name. Only its hash is used, which is the same under any.
+    let named = args.name.as_deref().unwrap_or("metrics");
+    let (token, client) = mint(named)?;
     // A config that is missing, or incomplete without this token, does not prevent making a token.
     let config = Plan::load(common, false, None).map(|plan| plan.config).unwrap_or_default();
     let file = config.files.last().or(common.config.last());

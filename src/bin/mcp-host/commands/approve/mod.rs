@@ -15,6 +15,7 @@ use serde::Serialize;
 pub(super) use self::definitions::differing;
 use super::agreed;
 use crate::args::{Approve, Common};
+use crate::compare::{Step, steps};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::servers::{Plan, state_directory};
@@ -179,38 +180,16 @@ fn lines(item: &Item<'_>) -> Vec<String> {
     lines
 }
 
-/// Texts are compared line by line only up to this product of their line counts.
-const MOST: usize = 1_000_000;
 const HIDDEN: &str = "! a hidden value has changed";
 
 /// Returns a line diff of two texts.
 fn difference(before: &[String], now: &[String]) -> Vec<String> {
-    if before.len() * now.len() > MOST {
-        let gone = before.iter().map(|line| format!("- {line}"));
-        return gone.chain(now.iter().map(|line| format!("+ {line}"))).collect();
-    }
-    // For each pair of lines, the length of the longest common subsequence from that pair to the ends.
-    let mut common = vec![vec![0usize; now.len() + 1]; before.len() + 1];
-    for (i, old) in before.iter().enumerate().rev() {
-        for (j, new) in now.iter().enumerate().rev() {
-            common[i][j] = if old == new { common[i + 1][j + 1] + 1 } else { common[i + 1][j].max(common[i][j + 1]) };
-        }
-    }
-    let (mut i, mut j) = (0, 0);
-    let mut lines = Vec::new();
-    while i < before.len() || j < now.len() {
-        if i < before.len() && j < now.len() && before[i] == now[j] {
-            lines.push(format!("  {}", now[j]));
-            (i, j) = (i + 1, j + 1);
-        } else if i < before.len() && (j == now.len() || common[i + 1][j] >= common[i][j + 1]) {
-            lines.push(format!("- {}", before[i]));
-            i += 1;
-        } else {
-            lines.push(format!("+ {}", now[j]));
-            j += 1;
-        }
-    }
-    lines
+    let line = |step: Step| match step {
+        Step::Same(at) => format!("  {}", now[at]),
+        Step::Gone(at) => format!("- {}", before[at]),
+        Step::New(at) => format!("+ {}", now[at]),
+    };
+    steps(before, now).into_iter().map(line).collect()
 }
 
 #[cfg(test)]

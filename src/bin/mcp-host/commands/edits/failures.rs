@@ -11,7 +11,7 @@ use crate::report::{Exit, Failure};
 use crate::text::quoted;
 
 /// Explains why nothing was edited.
-pub(super) fn failed(error: Error, file: &Path) -> Failure {
+pub(in crate::commands) fn failed(error: Error, file: &Path) -> Failure {
     let file = quoted(&file.to_string_lossy());
     let text = error.to_string();
     match error {

@@ -1,12 +1,12 @@
 //! The commands that edit the config. Each edit is proven before it is written, kept for `undo`, and told in one line.
 
 mod add;
-mod failures;
+pub(super) mod failures;
 mod secrets;
 mod show;
-mod target;
+pub(super) mod target;
 mod undo;
-mod write;
+pub(super) mod write;
 
 use mcp_host::config::edit::Change;
 

@@ -18,9 +18,9 @@ const NAMES: [&str; 2] = ["mcp-host.json", "mcp-host.toml"];
 
 /// A config file to edit, and how the config with it is loaded.
 #[derive(Debug)]
-pub(super) struct Target {
-    pub(super) file: PathBuf,
-    pub(super) request: LoadRequest,
+pub(in crate::commands) struct Target {
+    pub(in crate::commands) file: PathBuf,
+    pub(in crate::commands) request: LoadRequest,
 }
 
 impl Target {
@@ -34,7 +34,7 @@ impl Target {
     }
 
     /// Finds the file that gets an entry.
-    pub(super) fn of_new(common: &Common, is_of_user: bool) -> Result<Self, Failure> {
+    pub(in crate::commands) fn of_new(common: &Common, is_of_user: bool) -> Result<Self, Failure> {
         Self::find(common, is_of_user, None)
     }
 
@@ -62,7 +62,7 @@ impl Target {
     }
 
     /// Returns the text of the file; `None` if there is none.
-    pub(super) fn text(&self) -> Result<Option<String>, Failure> {
+    pub(in crate::commands) fn text(&self) -> Result<Option<String>, Failure> {
         edits::read(&self.file).map_err(|error| failed(error, &self.file))
     }
 }

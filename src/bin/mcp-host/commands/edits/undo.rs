@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use mcp_host::config::LoadRequest;
 use mcp_host::config::edit::{Done, What};
-use mcp_host::edits::{Error, Record, Undone};
+use mcp_host::edits::{Error, Record, UndoneFile};
 use serde::Serialize;
 
 use super::failures::failed;
@@ -23,7 +23,7 @@ struct Row {
     /// In seconds since 1970.
     at: u64,
     what: String,
-    file: String,
+    files: Vec<String>,
     /// Whether it can be taken back.
     stands: bool,
 }
@@ -45,45 +45,63 @@ pub(super) async fn run(args: &Undo, common: &Common, output: &Output) -> Result
         None => all.iter().find(|(record, stands)| *stands && record.undoes.is_none()),
     };
     let undone = edits.undo(args.id, request.clone()).await.map_err(|error| {
-        let file = meant.map_or_else(|| path_of(&error), |(record, _)| record.file.clone());
+        let first = meant.and_then(|(record, _)| record.parts.first());
+        let file = first.map_or_else(|| path_of(&error), |part| part.file.clone());
         failed(error, &file)
     })?;
-    stay_approved(&undone, &request).await?;
-    if output.json {
-        output.value(&Row {
-            edit: undone.id,
-            at: now(),
-            what: said(&undone.record.done.reversed()),
-            file: undone.record.file.display().to_string(),
-            stands: true,
-        })?;
-        return Ok(Exit::Ok);
+    for file in &undone.files {
+        stay_approved(file, &request).await?;
     }
-    let file = shown(&undone.record.file);
-    let how = if undone.is_exact { "is as before it" } else { "was changed since, and only this edit is taken back" };
-    output.line(&format!("took back edit {}: {}; {file} {how}", undone.record.id, said(&undone.record.done)))?;
+    let failures: Vec<Failure> = undone.refused.into_iter().map(|(file, error)| failed(error, &file)).collect();
+    let code = if failures.is_empty() { Exit::Ok } else { Exit::Failed };
+    if output.json {
+        let files = undone.files.iter().map(|file| file.part.file.display().to_string()).collect();
+        let what = reversed(&undone.record);
+        output.value(&Row { edit: undone.id, at: now(), what, files, stands: true })?;
+        failures.iter().for_each(|failure| failure.warn(output));
+        return Ok(code);
+    }
+    let (id, what) = (undone.record.id, said(&undone.record));
+    match &undone.files[..] {
+        [file] if undone.record.parts.len() == 1 => {
+            let how = how(file);
+            output.line(&format!("took back edit {id}: {what}; {} {how}", shown(&file.part.file)))?;
+        }
+        files => {
+            output.line(&format!("took back edit {id}: {what}"))?;
+            output.lines(files.iter().map(|file| format!("  {} {}", shown(&file.part.file), how(file))))?;
+        }
+    }
+    failures.iter().for_each(|failure| failure.warn(output));
     output.remark(&format!("mcp-host undo {} does it again", undone.id));
-    Ok(Exit::Ok)
+    Ok(code)
 }
 
-/// Keeps an entry of a project approved that was approved until now.
-async fn stay_approved(undone: &Undone, request: &LoadRequest) -> Result<(), Failure> {
-    let Undone { record, was, text, .. } = undone;
+fn how(file: &UndoneFile) -> &'static str {
+    if file.is_exact { "is as before it" } else { "was changed since, and only this edit is taken back" }
+}
+
+/// Keeps entries of a project approved that were approved until now.
+async fn stay_approved(file: &UndoneFile, request: &LoadRequest) -> Result<(), Failure> {
+    let UndoneFile { part, was, text, .. } = file;
     let (Some(was), Some(text)) = (was, text) else { return Ok(()) };
-    if !record.is_project {
+    if !part.is_project {
         return Ok(());
     }
-    let request = LoadRequest { files: vec![record.file.clone()], project: true, ..request.clone() };
-    let Done { name, what } = &record.done;
-    let until_now = match what {
-        What::Rename(to) => to,
-        _ => name,
-    };
-    let before = write::load(&request, &record.file, was).ok();
-    let was_approved =
-        before.as_ref().and_then(|config| write::server(config, until_now)).is_some_and(write::is_approved);
-    let after = write::load(&request, &record.file, text).ok();
-    if was_approved { write::keep_approved(after.as_ref(), name).await } else { Ok(()) }
+    let request = LoadRequest { files: vec![part.file.clone()], project: true, ..request.clone() };
+    let before = write::load(&request, &part.file, was).ok();
+    let after = write::load(&request, &part.file, text).ok();
+    for Done { name, what } in &part.done {
+        let until_now = match what {
+            What::Rename(to) => to,
+            _ => name,
+        };
+        let server = before.as_ref().and_then(|config| write::server(config, until_now));
+        if server.is_some_and(write::is_approved) {
+            write::keep_approved(after.as_ref(), name).await?;
+        }
+    }
+    Ok(())
 }
 
 fn path_of(error: &Error) -> std::path::PathBuf {
@@ -97,8 +115,8 @@ fn list(all: &[(Record, bool)], output: &Output) -> Result<Exit, Failure> {
     let row = |(record, stands): &(Record, bool)| Row {
         edit: record.id,
         at: record.at,
-        what: said(&record.done),
-        file: record.file.display().to_string(),
+        what: said(record),
+        files: record.parts.iter().map(|part| part.file.display().to_string()).collect(),
         stands: *stands,
     };
     let rows: Vec<Row> = all.iter().map(row).collect();
@@ -122,7 +140,12 @@ fn list(all: &[(Record, bool)], output: &Output) -> Result<Exit, Failure> {
     for row in rows {
         let age = text::duration(now.saturating_sub(row.at).saturating_mul(1000));
         let stands = if row.stands { "yes" } else { "no" };
-        table.row([row.edit.to_string(), age, row.what, stands.to_owned(), row.file]);
+        let more = match row.files.len() {
+            0 | 1 => String::new(),
+            count => format!(", and {} more", count - 1),
+        };
+        let file = row.files.first().map(|file| format!("{file}{more}")).unwrap_or_default();
+        table.row([row.edit.to_string(), age, row.what, stands.to_owned(), file]);
     }
     output.table(table)?;
     Ok(Exit::Ok)
@@ -132,8 +155,26 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Returns an edit in words, such as `removed files`.
-fn said(done: &Done) -> String {
+/// Returns an edit in words, such as `removed files`, or `migrate`.
+fn said(record: &Record) -> String {
+    let all = record.parts.iter().flat_map(|part| &part.done);
+    match &record.command {
+        Some(command) if record.undoes.is_some() => format!("took back {}", text::line(command)),
+        Some(command) => text::line(command).into_owned(),
+        None => all.map(in_words).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// Returns the edit that took one back in words.
+fn reversed(record: &Record) -> String {
+    let all = record.parts.iter().flat_map(|part| &part.done);
+    match &record.command {
+        Some(command) => format!("took back {}", text::line(command)),
+        None => all.map(|done| in_words(&done.reversed())).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn in_words(done: &Done) -> String {
     let name = text::line(&done.name);
     match &done.what {
         What::Add => format!("added {name}"),
@@ -141,5 +182,6 @@ fn said(done: &Done) -> String {
         What::Rename(to) => format!("renamed {name} to {}", text::line(to)),
         What::Enable => format!("enabled {name}"),
         What::Disable => format!("disabled {name}"),
+        What::Setting(key) => format!("changed host.{}", text::line(&key.join("."))),
     }
 }

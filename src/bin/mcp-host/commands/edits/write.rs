@@ -21,7 +21,7 @@ use crate::text;
 /// How often to begin again when another program writes the file at the same time.
 const TRIES: usize = 20;
 /// When to look whether another program has written over the edit.
-const LOOK: Duration = Duration::from_secs(1);
+pub(in crate::commands) const LOOK: Duration = Duration::from_secs(1);
 
 /// An edit, as `--json` prints it.
 #[derive(Serialize)]
@@ -56,7 +56,7 @@ pub(super) async fn run(target: &Target, change: Change, output: &Output) -> Res
 }
 
 /// Refuses to edit for a server: what adds a program is typed by a person.
-pub(super) fn refuse_below() -> Result<(), Failure> {
+pub(in crate::commands) fn refuse_below() -> Result<(), Failure> {
     if !pins::is_below_a_host() {
         return Ok(());
     }
@@ -64,7 +64,7 @@ pub(super) fn refuse_below() -> Result<(), Failure> {
     Err(Failure::new(Exit::Denied, error).help("run it in a terminal of your own"))
 }
 
-pub(super) fn edits() -> Result<Edits, Failure> {
+pub(in crate::commands) fn edits() -> Result<Edits, Failure> {
     let directory = state_directory().ok_or_else(|| {
         let error = "there is no directory to keep what was there before an edit";
         Failure::new(Exit::Failed, error).help("set HOME or XDG_STATE_HOME")
@@ -93,7 +93,7 @@ pub(super) fn preview(target: &Target, change: &Change) -> Result<Preview, Failu
 
 /// Loads a config with `text` in place of the content of `file`. Approvals are judged by `text`, even if somebody changes
 /// the file meanwhile.
-pub(super) fn load(request: &LoadRequest, file: &Path, text: &str) -> Result<Config, config::Error> {
+pub(in crate::commands) fn load(request: &LoadRequest, file: &Path, text: &str) -> Result<Config, config::Error> {
     let texts = vec![(file.to_owned(), text.to_owned())];
     servers::load(&LoadRequest { texts, ..request.clone() })
 }
@@ -151,7 +151,8 @@ fn tell(target: &Target, change: &Change, made: &Made, output: &Output) -> Resul
         return Ok(output.value(&Told { edit: made.id, server: &made.name, file })?);
     }
     output.line(&match change {
-        Change::Add { .. } => format!("added {name} to {file}"),
+        Change::Add { .. } | Change::Put { .. } => format!("added {name} to {file}"),
+        Change::Setting { key, .. } => format!("changed host.{} in {file}", text::line(&key.join("."))),
         Change::Remove { .. } => format!("removed {name} from {file}"),
         Change::Rename { to, .. } => format!("renamed {name} to {} in {file}", text::line(to)),
         Change::Switch { on: true, .. } => format!("enabled {name} in {file}"),
@@ -162,12 +163,12 @@ fn tell(target: &Target, change: &Change, made: &Made, output: &Output) -> Resul
 }
 
 /// Tells how an edit is taken back.
-pub(super) fn way_back(id: u64, output: &Output) {
+pub(in crate::commands) fn way_back(id: u64, output: &Output) {
     output.remark(&format!("mcp-host undo {id} takes it back"));
 }
 
 /// Returns a file as people are shown it.
-pub(super) fn shown(file: &Path) -> String {
+pub(in crate::commands) fn shown(file: &Path) -> String {
     let path = file.display().to_string();
     text::line(&path).into_owned()
 }
@@ -181,10 +182,16 @@ pub(super) async fn watch(target: &Target, change: &Change, output: &Output) {
         return;
     }
     tokio::time::sleep(LOOK).await;
+    look(target, change, output);
+}
+
+/// Says whether another program has written a file without the change.
+pub(in crate::commands) fn look(target: &Target, change: &Change, output: &Output) {
+    let file = target.file.clone();
     let Ok(Some(text)) = target.text() else { return };
     // The edit is in the text if it cannot be made again.
     let is_gone = match change {
-        Change::Add { name, .. } => !config::edit::has(&text, &file, &target.request, name),
+        Change::Add { name, .. } | Change::Put { name, .. } => !config::edit::has(&text, &file, &target.request, name),
         _ => edit(&text, &file, &target.request, change).is_ok(),
     };
     if is_gone {

@@ -1,0 +1,30 @@
+//! The commands about other MCP clients on this machine: `clients`, `import`, `export`, `link`, `unlink`, `migrate`.
+//!
+//! Each looks at the clients' files (`here.rs`), says what is to be done in each (`plan.rs`), shows that, asks, and writes
+//! all files as one edit, which `undo` takes back. A client whose file cannot be used is named, and the others go on.
+
+mod diff;
+mod here;
+mod import;
+mod link;
+mod list;
+mod migrate;
+mod own;
+mod plan;
+mod same;
+mod way;
+
+use crate::args::{ClientCommand, Common};
+use crate::output::Output;
+use crate::report::{Exit, Failure};
+
+pub(super) async fn run(command: &ClientCommand, common: &Common, output: &Output) -> Result<Exit, Failure> {
+    match command {
+        ClientCommand::Clients(args) => list::run(common, args.user.user, output),
+        ClientCommand::Import(args) => import::run(args, common, output).await,
+        ClientCommand::Export(args) => link::export(args, common, output),
+        ClientCommand::Link(args) => link::link(args, common, output).await,
+        ClientCommand::Unlink(args) => link::unlink(args, common, output).await,
+        ClientCommand::Migrate(args) => Box::pin(migrate::run(args, common, output)).await,
+    }
+}
