@@ -6,6 +6,8 @@ use super::Common;
 use super::edits::User;
 
 #[derive(Debug, Subcommand)]
+// The words of a command are only built when it is run.
+#[command(defer = true)]
 pub(crate) enum ClientCommand {
     /// List the MCP clients on this machine: which are linked with this host, and which start a server twice
     Clients(Clients),
