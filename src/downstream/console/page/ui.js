@@ -1,0 +1,79 @@
+// What the person looks at: the place in the page, filters, what is open. And when the page is drawn again.
+
+export const VIEWS = ["servers", "tools", "calls", "lines", "approve", "config", "connect"];
+
+export const ui = {
+  /** `opening`, `closed` (no session), `live`, `down` (the daemon does not answer). */
+  phase: "opening",
+  /** Why there is no session. @type {{ message: string, help?: string } | null} */
+  closed: null,
+  /** Since when the daemon does not answer. */
+  downAt: 0,
+  isReadOnly: false,
+  view: "servers",
+  /** The server or tool that is open. @type {string | undefined} */
+  item: undefined,
+  isHelpOpen: false,
+  /** A sentence about what the person did last. @type {{ text: string, isBad: boolean, at: number } | null} */
+  notice: null,
+  now: Date.now(),
+  /** Filters and other choices, by view. @type {Record<string, any>} */
+  chosen: {},
+};
+
+let drawAll = () => {};
+let isDue = false;
+
+/** @param {() => void} draw */
+export function whenDue(draw) {
+  drawAll = draw;
+}
+
+/** Draws the page with the next frame. */
+export function redraw() {
+  if (isDue) return;
+  isDue = true;
+  requestAnimationFrame(() => {
+    isDue = false;
+    ui.now = Date.now();
+    drawAll();
+  });
+}
+
+/** @param {string} view @param {string} [item] */
+export const address = (view, item) => `#${view}${item === undefined ? "" : `/${encodeURIComponent(item)}`}`;
+
+/** @param {string} view @param {string} [item] */
+export function go(view, item) {
+  const hash = address(view, item);
+  if (location.hash !== hash) location.hash = hash;
+}
+
+/** Reads the place from the address. */
+export function locate() {
+  const [view, item] = location.hash.slice(1).split("/");
+  ui.view = VIEWS.includes(view) ? view : "servers";
+  try {
+    ui.item = item === undefined || item === "" ? undefined : decodeURIComponent(item);
+  } catch {
+    ui.item = undefined;
+  }
+  redraw();
+}
+
+/** @param {string} text @param {boolean} [isBad] */
+export function tell(text, isBad = false) {
+  ui.notice = { text, isBad, at: Date.now() };
+  redraw();
+}
+
+/** Does something, and tells what went wrong. @param {() => Promise<unknown>} deed */
+export async function attempt(deed) {
+  try {
+    await deed();
+  } catch (error) {
+    const { message, help } = /** @type {{ message: string, help?: string }} */ (error);
+    tell(help ? `${message}. ${help}` : message, true);
+  }
+  redraw();
+}
