@@ -10,7 +10,7 @@ import { button, command, copy, empty, icon } from "./parts.js";
 import { runs } from "./run.js";
 import * as servers from "./servers.js";
 import { STATES, SLICE, apply, forgetAll, news, state } from "./state.js";
-import { clock, counted, said, tokens } from "./text.js";
+import { clock, counted, said, sentence, tokens } from "./text.js";
 import * as tools from "./tools.js";
 import { VIEWS, address, go, locate, redraw, ui, whenDue } from "./ui.js";
 
@@ -34,8 +34,7 @@ async function start() {
   try {
     if (code) await api.begin(code);
   } catch (error) {
-    const { message, help } = /** @type {any} */ (error);
-    return close(message, help);
+    return close(error.message);
   }
   const session = api.session();
   if (!session) return close("This page opens by mcp-host open.");
@@ -73,11 +72,11 @@ async function follow() {
       down();
     } catch (error) {
       if (stop.signal.aborted) break;
-      const { status, message, help, word } = /** @type {any} */ (error);
+      const { status, message, word } = error;
       if (error instanceof Again) continue;
       if (status === 401 || status === 403) {
         feed = null;
-        return close(message, help);
+        return close(message);
       }
       if (status === 404) {
         feed = null;
@@ -110,7 +109,7 @@ function drawPage() {
 
 function closed() {
   const { message = "", help } = ui.closed ?? {};
-  return h("main", { class: "closed" }, h("h1", null, "mcp-host"), h("p", { class: "lead" }, said(message)), help && h("p", null, said(help)), h("p", { class: "soft" }, "Type this in a terminal. It opens a new page:"), command("mcp-host open"));
+  return h("main", { class: "closed" }, h("h1", null, "mcp-host"), h("p", { class: "lead" }, said(sentence(message))), help ? h("p", null, said(sentence(help))) : [h("p", { class: "soft" }, "Type this in a terminal. It opens a new page:"), command("mcp-host open")]);
 }
 
 function page() {
@@ -179,7 +178,7 @@ function badge(view) {
 /** A question of a call that is not in view. */
 function waiting() {
   const run = runs.find((each) => each.questions.length > 0);
-  const name = /** @type {any} */ (run)?.tool.name;
+  const name = run?.tool.name;
   if (!run || (ui.view === "tools" && ui.item === name)) return null;
   return h("div", { key: "waiting", class: "notice asks" }, h("span", null, h("code", null, said(name)), " asks you something."), h("a", { class: "button", href: address("tools", name) }, "Look"));
 }
@@ -238,7 +237,6 @@ function onKey(event) {
   }
 }
 
-/** @param {any} target */
 const isRow = (target) => target instanceof HTMLElement && target.dataset.row !== undefined;
 
 /** Goes to the next row or the one before; a list without rows to open scrolls. @param {number} step */

@@ -26,7 +26,6 @@ export function view() {
     state.approvals.some((each) => each.changed.length > 0) && h("section", { "aria-label": "Definitions" }, h("h2", null, "Definitions that differ from what was approved"), state.approvals.map(definitions)));
 }
 
-/** @param {any} ask */
 function ask(ask) {
   return h("div", { key: ask.id, class: "question ours", role: "group", "aria-label": `Call ${ask.id}` },
     h("p", null, h("strong", null, said(ask.client ?? ask.principal ?? "a client")), " wants to call ", h("code", null, line(ask.name, 100)), " of ", h("a", { href: address("servers", ask.server) }, said(ask.server)), "."),
@@ -35,7 +34,6 @@ function ask(ask) {
     !ui.isReadOnly && h("div", { class: "buttons" }, button("Allow once", () => decide(ask, "once"), { kind: "primary", about: `the call of ${flat(ask.name)}` }), button("Allow and remember", () => decide(ask, "remember"), {}), button("Refuse", () => decide(ask, "no"), {})));
 }
 
-/** @param {any} of */
 function definitions(of) {
   if (of.changed.length === 0) return null;
   return h("div", { key: of.server, class: "panel" },

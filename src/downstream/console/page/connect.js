@@ -23,7 +23,7 @@ const CLIENTS = [
   ["Continue", "~/.continue/config.yaml", (url) => `mcpServers:\n  - name: host\n    type: streamable-http\n    url: ${url}`],
 ];
 
-const json = (/** @type {any} */ value) => JSON.stringify(value, null, 2);
+const json = (value) => JSON.stringify(value, null, 2);
 
 export function view() {
   const chosen = choices("connect");

@@ -138,7 +138,7 @@ export class Form {
   input(of, pointer, isNeeded) {
     const draft = this.drafts.get(pointer) ?? "";
     const names = this.naming(pointer, isNeeded);
-    const onchange = (/** @type {any} */ event) => this.set(pointer, event.target.value);
+    const onchange = (event) => this.set(pointer, event.target.value);
     const hint = of.schema.default === undefined ? undefined : flat(typeof of.schema.default === "object" ? JSON.stringify(of.schema.default) : of.schema.default, 100);
     switch (of.kind) {
       case "const":
@@ -166,7 +166,7 @@ export class Form {
     if (of.kind === "object") return (of.fields ?? []).map((each) => this.field(each, pointer, depth + 1));
     if (of.kind === "many") {
       return h("div", { class: "checks" }, (of.options ?? []).map((option, index) => h("label", { class: "toggle", key: index }, h("input", {
-        type: "checkbox", checked: this.drafts.get(under(pointer, index)) === "on", onchange: (/** @type {any} */ event) => this.set(under(pointer, index), event.target.checked ? "on" : ""),
+        type: "checkbox", checked: this.drafts.get(under(pointer, index)) === "on", onchange: (event) => this.set(under(pointer, index), event.target.checked ? "on" : ""),
       }), h("span", null, line(option.title, 100)))));
     }
     if (of.kind === "list") return this.list(of, pointer);
@@ -176,7 +176,7 @@ export class Form {
     const inner = under(pointer, `:${draft}`);
     const kind = chosen && shape(chosen, this.schema, depth + 1);
     return [
-      h("select", { ...this.naming(pointer), "aria-label": "Form", value: draft, onchange: (/** @type {any} */ event) => this.set(pointer, event.target.value) },
+      h("select", { ...this.naming(pointer), "aria-label": "Form", value: draft, onchange: (event) => this.set(pointer, event.target.value) },
         h("option", { value: "", key: "" }, "leave out"), branches.map((branch, index) => h("option", { value: String(index), key: index }, flat(branchTitle(branch, index), 100)))),
       kind && (kind.kind === "object" ? this.inside(kind, inner, depth + 1) : ["many", "list", "branch"].includes(kind.kind) ? this.inside(kind, inner, depth + 1)
         : h("div", { class: "field" }, h("label", { for: this.name(inner) }, "value"), this.input(kind, inner, true), this.about(kind, inner), this.problem(inner))),
@@ -197,7 +197,7 @@ export class Form {
     return [
       Array.from({ length }, (_, index) => h("div", { class: "item", key: index },
         h("input", { ...this.naming(under(pointer, index)), "aria-describedby": undefined, "aria-label": `item ${index + 1}`, type: "text", value: this.drafts.get(under(pointer, index)) ?? "",
-          autocomplete: "off", inputmode: item.kind === "text" ? "text" : "decimal", oninput: (/** @type {any} */ event) => this.drafts.set(under(pointer, index), event.target.value) }),
+          autocomplete: "off", inputmode: item.kind === "text" ? "text" : "decimal", oninput: (event) => this.drafts.set(under(pointer, index), event.target.value) }),
         button("Remove", () => remove(index), { kind: "quiet", about: `item ${index + 1}` }), this.problem(under(pointer, index)))),
       h("p", null, button("Add an item", () => this.set(`${pointer}#`, String(length + 1)))),
     ];
@@ -209,7 +209,7 @@ export class Form {
     return h("div", { class: "field", key: "json" }, h("label", { for: `${this.id}.json` }, label), h("textarea", {
       id: `${this.id}.json`, class: "code", rows: 8, value: text, spellcheck: "false", "aria-invalid": isWrong ? "true" : undefined,
       "aria-describedby": isWrong ? `${this.name(pointer)}.problem` : undefined,
-      oninput: (/** @type {any} */ event) => {
+      oninput: (event) => {
         keep(event.target.value);
         this.problems.delete(pointer);
         redraw();

@@ -6,7 +6,7 @@
 // Invariant: a string becomes a text node, whatever it holds. No string becomes markup, a script, or a handler.
 
 /** @typedef {{ tag: string, key: any, props: Record<string, any>, kids: Array<Node_ | string> }} Node_ */
-/** @typedef {Node_ | string | number | null | undefined | false} Child */
+/** @typedef {Node_ | string | number | null | undefined | false | Child[]} Child */
 
 const SVG = "http://www.w3.org/2000/svg";
 const DRAWN = new Set(["svg", "path", "rect", "circle", "g", "line", "polyline", "title"]);
@@ -22,7 +22,7 @@ const PLAIN = new Set(
 /**
  * @param {string} tag
  * @param {Record<string, any> | null} [props]
- * @param {...(Child | Child[])} kids
+ * @param {...Child} kids
  * @returns {Node_}
  */
 export function h(tag, props, ...kids) {
@@ -43,7 +43,7 @@ function flat(kids, into) {
 /** The description that each element was last drawn from. @type {WeakMap<Node, Node_>} */
 const drawn = new WeakMap();
 
-/** @param {Element} root @param {...(Child | Child[])} kids */
+/** @param {Element} root @param {...Child} kids */
 export function draw(root, ...kids) {
   children(root, flat(kids, []));
 }
@@ -95,7 +95,7 @@ function update(element, node) {
   drawn.set(element, node);
 }
 
-/** @param {any} element @param {string} name @param {any} value @param {any} before */
+/** @param {any} element @param {string} name */
 function set(element, name, value, before) {
   if (name === "made") return;
   if (/^on[a-z]+$/.test(name)) {

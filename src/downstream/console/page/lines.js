@@ -50,7 +50,6 @@ export function view() {
     }, { kind: "quiet" })), h("pre", { class: "said" }, said(opened.text))));
 }
 
-/** @param {any} each */
 function row(each) {
   const color = ["error", "critical", "alert", "emergency"].includes(each.level) ? "bad" : each.level === "warning" ? "wait" : each.level === "debug" ? "soft" : "";
   return h("li", { key: `${each.seq} ${each.at}`, class: `one-line ${color}` },

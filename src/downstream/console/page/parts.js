@@ -88,7 +88,7 @@ export function filter(view, label) {
   const chosen = choices(view);
   return h("label", { class: "filter" }, icon("search"), h("span", { class: "hidden" }, label), h("input", {
     type: "search", class: "search", placeholder: `/  ${label}`, value: chosen.text ?? "", autocomplete: "off", spellcheck: "false",
-    oninput: (/** @type {any} */ event) => {
+    oninput: (event) => {
       chosen.text = event.target.value;
       redraw();
     },
@@ -106,7 +106,7 @@ export function select(view, member, label, options) {
   const chosen = choices(view);
   return h("label", { class: "choice" }, h("span", null, label), h("select", {
     value: chosen[member] ?? "",
-    onchange: (/** @type {any} */ event) => {
+    onchange: (event) => {
       chosen[member] = event.target.value;
       redraw();
     },
@@ -118,7 +118,7 @@ export function toggle(view, member, label) {
   const chosen = choices(view);
   return h("label", { class: "toggle" }, h("input", {
     type: "checkbox", checked: chosen[member] === true,
-    onchange: (/** @type {any} */ event) => {
+    onchange: (event) => {
       chosen[member] = event.target.checked;
       redraw();
     },
@@ -163,7 +163,10 @@ export const duration = (ms) => h("span", { class: "number" }, took(ms));
 export class Window {
   /** @param {string} label @param {number} height */
   constructor(label, height) {
-    Object.assign(this, { label, height, top: 0, room: 800, followed: true });
+    this.label = label;
+    this.height = height;
+    this.top = 0;
+    this.room = 800;
     /** @type {any} */ this.element = null;
     this.watch = new ResizeObserver(() => this.look());
   }

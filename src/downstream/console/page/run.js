@@ -14,11 +14,12 @@ const LOGS = 500;
 export const runs = [];
 
 export class Run {
-  /** @param {any} tool @param {any} given */
   constructor(tool, given) {
-    Object.assign(this, { tool, given });
+    this.tool = tool;
+    this.given = given;
     this.id = `${Date.now()}.${runs.length}`;
     this.began = Date.now();
+    /** @type {string | undefined} */ this.server = undefined;
     /** @type {number | undefined} */ this.call = undefined;
     /** @type {any} */ this.progress = null;
     /** @type {any[]} */ this.logs = [];
@@ -33,11 +34,10 @@ export class Run {
 
   async run() {
     try {
-      const { tool, given } = /** @type {any} */ (this);
-      await stream("POST", "call", { tool: tool.name, arguments: given }, this.stop.signal, (event) => this.on(event));
+      await stream("POST", "call", { tool: this.tool.name, arguments: this.given }, this.stop.signal, (event) => this.on(event));
       if (!this.end) this.fail("the daemon ended the connection before the result");
     } catch (error) {
-      const { message, help, word } = /** @type {any} */ (error);
+      const { message, help, word } = error;
       if (!this.end) this.fail(this.stop.signal.aborted ? "cancelled" : help ? `${message}. ${help}` : message, word);
     }
     this.questions = [];
@@ -49,7 +49,6 @@ export class Run {
     this.end = { outcome: message === "cancelled" ? "cancelled" : "host_error", kind: word || undefined, ms: Date.now() - this.began, error: message === "cancelled" ? undefined : { message }, isOurs: true };
   }
 
-  /** @param {any} event */
   on(event) {
     switch (event.type) {
       case "begin":
@@ -71,13 +70,12 @@ export class Run {
         break;
       case "end":
         this.end = event;
-        news.push(`${/** @type {any} */ (this).tool.name} ended: ${event.outcome}.`);
+        news.push(`${this.tool.name} ended: ${event.outcome}.`);
         break;
     }
     redraw();
   }
 
-  /** @param {any} event */
   ask(event) {
     const schema = event.params?.requestedSchema;
     /** @type {{ event: any, form: Form | null, isSent: boolean }} */
@@ -96,7 +94,7 @@ export class Run {
 
   /** @param {any} question @param {string} action */
   answer(question, action) {
-    let content;
+    /** @type {any} */ let content;
     if (action === "accept" && question.form) {
       content = question.form.value();
       if (content === undefined) return question.form.showProblem();
@@ -119,7 +117,7 @@ export class Run {
   }
 
   view() {
-    const { tool, end, progress } = /** @type {any} */ (this);
+    const { tool, end, progress } = this;
     const ms = end ? end.ms : ui.now - this.began;
     return h("section", { key: this.id, id: `run.${this.id}`, tabindex: "-1", class: `run ${end ? "" : "is-running"}`, "aria-label": `Call of ${flat(tool.name)}` },
       h("div", { class: "run-head" }, outcome(end ? end.outcome : "running", end?.kind), h("span", { class: "number soft" }, took(ms)),
@@ -145,7 +143,6 @@ export class Run {
       h("span", { class: "number soft" }, total === undefined ? String(progress) : `${progress} of ${total}`), message && h("span", { class: "said-line" }, said(String(message).slice(0, 300))));
   }
 
-  /** @param {any} question */
   question(question) {
     const { event, form, isSent } = question;
     const isOurs = event.from === "host";
@@ -174,7 +171,7 @@ export class Run {
     if (!result) return h("p", { class: "soft" }, "No result.");
     if (this.isRaw) return h("div", { class: "result" }, long(pretty(result), `raw ${this.id}`));
     const content = Array.isArray(result.content) ? result.content : [];
-    const texts = content.map((each, index) => block(each, `${this.id} ${index}`, index));
+    const texts = content.map((each, /** @type {number} */ index) => block(each, `${this.id} ${index}`, index));
     const isRepeated = content.length === 1 && content[0]?.type === "text" && sameJson(content[0].text, result.structuredContent);
     return h("div", { class: `result ${result.isError ? "failure" : ""}` }, isRepeated ? null : texts,
       result.structuredContent !== undefined && h("div", { key: "structured" }, h("p", { class: "caption" }, "structured content"), long(pretty(result.structuredContent), `structured ${this.id}`)),
@@ -182,7 +179,7 @@ export class Run {
   }
 }
 
-/** @param {string} text @param {any} value */
+/** @param {string} text */
 function sameJson(text, value) {
   if (value === undefined || typeof text !== "string" || text.length > 1_000_000) return false;
   try {
@@ -206,7 +203,7 @@ function link(url) {
 
 /** One piece of content. @param {any} each @param {string} key @param {number} index */
 function block(each, key, index) {
-  const caption = (/** @type {any} */ text) => h("p", { class: "caption" }, text);
+  const caption = (text) => h("p", { class: "caption" }, text);
   switch (each?.type) {
     case "text":
       return h("div", { key: index }, long(String(each.text ?? ""), key));
@@ -227,7 +224,6 @@ function block(each, key, index) {
 /** Calls of this page that wait for an answer. */
 export const asking = () => runs.filter((run) => run.questions.length > 0);
 
-/** @param {any} tool @param {any} given */
 export function call(tool, given) {
   const run = new Run(tool, given);
   tell("");

@@ -16,9 +16,9 @@ const MANY = 200;
  * @typedef {{ name: string, schema: any, isNeeded: boolean }} Field
  */
 
-const isObject = (/** @type {any} */ value) => typeof value === "object" && value !== null && !Array.isArray(value);
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** Follows `$ref` within the schema, and takes `null` out of alternatives. @param {any} schema @param {any} root @returns {any} */
+/** Follows `$ref` within the schema, and takes `null` out of alternatives. @returns {any} */
 export function resolved(schema, root) {
   let at = isObject(schema) ? schema : {};
   for (let step = 0; step < 8; step += 1) {
@@ -40,7 +40,7 @@ export function resolved(schema, root) {
       }
     }
     if (Array.isArray(at.type)) {
-      const rest = at.type.filter((/** @type {any} */ each) => each !== "null");
+      const rest = at.type.filter((each) => each !== "null");
       if (rest.length === 1) at = { ...at, type: rest[0] };
     }
     return at;
@@ -60,7 +60,7 @@ export function shape(schema, root, depth = 0) {
   if (type === "object" && !at.oneOf && !at.anyOf && isObject(at.properties) && depth < DEPTH) {
     const names = Object.keys(at.properties);
     const needed = Array.isArray(at.required) ? at.required : [];
-    if (names.length > 0 && names.length <= MANY && needed.every((/** @type {any} */ name) => names.includes(name))) {
+    if (names.length > 0 && names.length <= MANY && needed.every((name) => names.includes(name))) {
       const fields = names.map((name) => ({ name, schema: at.properties[name], isNeeded: needed.includes(name) }));
       return { kind: "object", schema: at, fields };
     }
@@ -78,11 +78,11 @@ export function shape(schema, root, depth = 0) {
   return { kind: "json", schema: at };
 }
 
-/** @param {any} at @returns {Array<{ value: any, title: string }> | undefined} */
+/** @returns {Array<{ value: any, title: string }> | undefined} */
 function choices(at) {
   if (Array.isArray(at.enum) && at.enum.length > 0 && at.enum.length <= MANY) {
     const names = Array.isArray(at.enumNames) ? at.enumNames : [];
-    return at.enum.map((/** @type {any} */ value, /** @type {number} */ index) => ({ value, title: titled(names[index], value) }));
+    return at.enum.map((value, /** @type {number} */ index) => ({ value, title: titled(names[index], value) }));
   }
   const of = at.oneOf ?? at.anyOf;
   if (Array.isArray(of) && of.length > 0 && of.length <= MANY && of.every((each) => isObject(each) && "const" in each)) {
@@ -91,10 +91,8 @@ function choices(at) {
   return undefined;
 }
 
-/** @param {any} title @param {any} value */
 const titled = (title, value) => (typeof title === "string" && title ? title : typeof value === "string" ? value : JSON.stringify(value));
 
-/** @param {any} at @param {any} root */
 function branchesOf(at, root) {
   const of = at.oneOf ?? at.anyOf;
   if (!Array.isArray(of) || of.length < 2 || of.length > 20) return undefined;
@@ -111,8 +109,8 @@ export function limits({ kind, schema }) {
   const type = { text: schema.format ?? "text", number: "number", integer: "integer", boolean: "true or false", choice: "one of these", many: "some of these",
     list: "list", object: "object", branch: "one of these forms", json: `JSON${typeof schema.type === "string" ? `: ${schema.type}` : ""}`, const: "always the same" }[kind];
   words.push(String(type));
-  const number = (/** @type {any} */ value) => typeof value === "number";
-  const range = (/** @type {any} */ low, /** @type {any} */ high, /** @type {string} */ unit) => {
+  const number = (value) => typeof value === "number";
+  const range = (low, high, /** @type {string} */ unit) => {
     if (number(low) && number(high)) words.push(low === high ? `exactly ${low}${unit}` : `${low} to ${high}${unit}`);
     else if (number(low)) words.push(`at least ${low}${unit}`);
     else if (number(high)) words.push(`at most ${high}${unit}`);
@@ -243,7 +241,7 @@ function scalar({ kind, schema }, draft, problems, pointer) {
 export function fill(schema, root, given, drafts, pointer = "", depth = 0) {
   if (given === undefined) return;
   const of = shape(schema, root, depth);
-  const same = (/** @type {any} */ one, /** @type {any} */ other) => JSON.stringify(one) === JSON.stringify(other);
+  const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
   if (of.kind === "object" && isObject(given)) {
     for (const field of of.fields ?? []) fill(field.schema, root, Object.hasOwn(given, field.name) ? given[field.name] : undefined, drafts, under(pointer, field.name), depth + 1);
   } else if (of.kind === "choice") {
@@ -259,7 +257,7 @@ export function fill(schema, root, given, drafts, pointer = "", depth = 0) {
   else if (["number", "integer", "boolean"].includes(of.kind)) drafts.set(pointer, String(given));
 }
 
-/** The defaults of the fields, as a value. @param {any} schema @param {any} root */
+/** The defaults of the fields, as a value. */
 export function defaults(schema, root) {
   const found = Object.create(null);
   for (const field of shape(schema, root).fields ?? []) {

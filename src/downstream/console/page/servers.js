@@ -24,7 +24,7 @@ export function found() {
     const all = `${server.name} ${server.alias} ${server.state} ${server.transport ?? ""} ${reason(server)}`.toLowerCase();
     return words.every((/** @type {string} */ word) => all.includes(word));
   });
-  const name = (/** @type {any} */ one, /** @type {any} */ other) => (one.server.name < other.server.name ? -1 : 1);
+  const name = (one, other) => (one.server.name < other.server.name ? -1 : 1);
   return kept.sort((one, other) => {
     if (sort === "name") return name(one, other);
     if (sort === "rate") return other.of.rate - one.of.rate || other.of.calls - one.of.calls || name(one, other);
@@ -33,7 +33,7 @@ export function found() {
   });
 }
 
-/** Why a server is not connected, in the daemon's words. @param {any} server @returns {string} */
+/** Why a server is not connected, in the daemon's words. @returns {string} */
 function reason(server) {
   if (server.state === "connected" || server.state === "idle") return "";
   if (server.state === "unauthorized") return "sign in needed";
@@ -63,14 +63,13 @@ export function view() {
     })));
 }
 
-/** @param {any} server @param {any} of */
 function row(server, of) {
   const isOpen = ui.item === server.name;
   const why = reason(server);
   const isUp = why === "";
   const where = (isUp || server.state === "disabled") && [server.transport, server.revision].filter(Boolean).join("  ");
   const toggle = () => go("servers", isOpen ? undefined : server.name);
-  return h("tr", { key: server.name, class: `row ${isOpen ? "is-open" : ""} ${isUp ? "" : "has-why"}`, onclick: (/** @type {any} */ event) => {
+  return h("tr", { key: server.name, class: `row ${isOpen ? "is-open" : ""} ${isUp ? "" : "has-why"}`, onclick: (event) => {
     if (!event.target.closest("button, a") && String(getSelection()) === "") toggle();
   } },
     h("th", { scope: "row" }, h("button", { type: "button", class: "name", "aria-expanded": String(isOpen), onclick: toggle, "data-row": "" }, icon(isOpen ? "down" : "right"), h("code", null, said(server.name)))),
@@ -84,14 +83,13 @@ function row(server, of) {
     h("td", { class: "acts" }, act(server)));
 }
 
-/** @param {any} server */
 function offers(server) {
   if (!server.tools && !server.prompts && !server.resources) return h("span", { class: "soft" }, "–");
   const size = server.tokens ?? tools().reduce((sum, tool) => sum + (tool.server === server.name ? (tool.tokens ?? 0) : 0), 0);
   return [counted(server.tools ?? 0, "tool"), size > 0 && h("span", { class: "soft" }, `  ${tokens(size)}`)];
 }
 
-/** What a person does next about it. @param {any} server */
+/** What a person does next about it. */
 function act(server) {
   if (ui.isReadOnly) return null;
   if (server.state === "unauthorized") return button("Sign in", () => signIn(server), { kind: "primary", about: `to ${server.name}` });
@@ -99,13 +97,11 @@ function act(server) {
   return null;
 }
 
-/** @param {any} server */
 const restart = (server) => attempt(async () => {
   await post("restart", { server: server.name });
   tell(`${flat(server.name)} restarts.`);
 });
 
-/** @param {any} server */
 const signIn = (server) => attempt(async () => {
   const { page, issuer } = await post("login", { server: server.name });
   told.set(server.name, { ...told.get(server.name), login: { page, issuer } });
@@ -129,7 +125,6 @@ function ask(name, at) {
   return told.get(name);
 }
 
-/** @param {any} server @param {any} of */
 function detail(server, of) {
   const more = ask(server.name, `${server.state} ${server.since}`);
   const why = reason(server);
@@ -156,7 +151,6 @@ function detail(server, of) {
     more?.undo && h("p", { class: "note" }, "To take that back: ", command(more.undo)));
 }
 
-/** @param {any} server @param {any} more */
 function deeds(server, more) {
   const asks = choices("servers");
   if (asks.asked === `${server.name} disable`) {
@@ -185,11 +179,11 @@ function signing(server, { page, issuer }) {
     isLink ? h("p", { class: "leave" }, h("a", { class: "button primary", href: page, target: "_blank", rel: "noopener noreferrer" }, "Open the sign-in page")) : h("code", null, said(page)));
 }
 
-/** @param {any} server @param {any} of @param {any} more @returns {Array<[string, any]>} */
+/** @returns {Array<[string, any]>} */
 function facts(server, of, more) {
   /** @type {Array<[string, any]>} */
   const all = [];
-  const add = (/** @type {string} */ name, /** @type {any} */ value) => value !== undefined && value !== null && value !== "" && all.push([name, value]);
+  const add = (/** @type {string} */ name, value) => value !== undefined && value !== null && value !== "" && all.push([name, value]);
   add("since", `${clock(server.since)}, ${ago(ui.now - server.since)}`);
   add("transport", server.transport);
   add("revision", server.revision && (server.revisions?.length > 1 ? server.revisions.join(", ") : server.revision));
@@ -207,11 +201,11 @@ function facts(server, of, more) {
   return all.filter(([, value]) => value !== false);
 }
 
-/** @param {string} name @param {any} more */
+/** @param {string} name */
 function linesOf(name, more) {
   const live = state.lines.filter((each) => each.server === name);
   const first = live[0]?.seq ?? Infinity;
-  return [...(more?.lines ?? []).filter((/** @type {any} */ each) => each.seq < first && !live.some((other) => other.at === each.at && other.text === each.text)), ...live];
+  return [...(more?.lines ?? []).filter((each) => each.seq < first && !live.some((other) => other.at === each.at && other.text === each.text)), ...live];
 }
 
 /** @param {any} server @param {any[]} calls */
@@ -231,18 +225,18 @@ function byUse(server, calls) {
   return h("ul", { class: "uses" }, all.map(([name, use]) => h("li", { key: name }, h("code", null, line(name, 60)), h("span", { class: "use", "aria-hidden": "true" }, h("span", { class: "done", style: { width: `${(use.calls / most) * 100}%` } })), h("span", { class: "number" }, counted(use.calls, "call"), use.bad > 0 && h("span", { class: "bad" }, `, ${use.bad} failed`)))));
 }
 
-/** The states over time; a part tells its cause when it has the focus. @param {any} server */
+/** The states over time; a part tells its cause when it has the focus. */
 function band(server) {
   const { changes } = server;
   const chosen = choices("band");
-  const shown = chosen.server === server.name ? changes.find((/** @type {any} */ each) => each.at === chosen.at) : undefined;
+  const shown = chosen.server === server.name ? changes.find((each) => each.at === chosen.at) : undefined;
   const until = (/** @type {number} */ at) => changes[at + 1]?.at ?? ui.now;
-  const words = (/** @type {any} */ each, /** @type {number} */ at) => `${clock(each.at)} ${each.state} for ${took(Math.max(0, until(at) - each.at))}${each.cause ? `: ${each.cause}` : ""}`;
-  const look = (/** @type {any} */ each) => () => {
+  const words = (each, /** @type {number} */ at) => `${clock(each.at)} ${each.state} for ${took(Math.max(0, until(at) - each.at))}${each.cause ? `: ${each.cause}` : ""}`;
+  const look = (each) => () => {
     Object.assign(chosen, { server: server.name, at: each.at });
     redraw();
   };
-  return h("div", { class: "band-box" }, h("div", { class: "band", role: "group", "aria-label": "States over time" }, changes.map((/** @type {any} */ each, /** @type {number} */ at) => h("button", {
+  return h("div", { class: "band-box" }, h("div", { class: "band", role: "group", "aria-label": "States over time" }, changes.map((each, /** @type {number} */ at) => h("button", {
     type: "button", key: `${each.at} ${each.state}`, class: `part ${tone(each.state)}`, style: { "flex-grow": String(Math.max(1, until(at) - each.at)) }, "aria-label": flat(words(each, at)), onfocus: look(each), onmouseenter: look(each), onclick: look(each),
   }, ["failed", "reconnecting", "unauthorized"].includes(each.state) ? icon(each.state) : null))),
     h("p", { class: "soft band-words" }, shown ? said(words(shown, changes.indexOf(shown))) : h("span", null, `${clock(changes[0].at)} to now. Point at a part for its cause.`)));

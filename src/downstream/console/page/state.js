@@ -52,7 +52,6 @@ export function forgetAll() {
 /** @type {string[]} */
 export const news = [];
 
-/** @param {any} event */
 export function apply(event) {
   if (typeof event?.seq === "number") state.seq = Math.max(state.seq, event.seq);
   switch (event?.type) {
@@ -96,7 +95,6 @@ export function apply(event) {
   }
 }
 
-/** @param {any} event */
 function snapshot(event) {
   const before = state.servers;
   state.servers = new Map();
@@ -107,7 +105,7 @@ function snapshot(event) {
   }
   state.config = event.config ?? {};
   state.approvals = event.approvals ?? [];
-  state.asks = new Map((event.asks ?? []).map((/** @type {any} */ each) => [each.id, { ...each, at: event.at - 1000 * (each.waitsSecs ?? 0) }]));
+  state.asks = new Map((event.asks ?? []).map((each) => [each.id, { ...each, at: event.at - 1000 * (each.waitsSecs ?? 0) }]));
   state.totals = event.totals;
   const running = new Map();
   for (const each of event.running ?? []) running.set(each.id, state.running.get(each.id) ?? each);
@@ -141,7 +139,6 @@ function server(record, at) {
   if (tools !== server.tools || members.changed !== undefined) state.offers += 1;
 }
 
-/** @param {any} event */
 function changed(event) {
   const server = state.servers.get(event.server);
   if (!server) return;
@@ -155,7 +152,7 @@ function changed(event) {
   }
 }
 
-/** @param {Server} server @param {any} line */
+/** @param {Server} server */
 function noteChange(server, line) {
   const found = CHANGE.exec(line.text);
   if (!found) return;
@@ -169,7 +166,6 @@ function noteChange(server, line) {
   if (server.changes.length > CHANGES) server.changes.shift();
 }
 
-/** @param {any} event */
 function line(event) {
   state.lines.push(event);
   if (state.lines.length > LINES) state.lines.splice(0, LINES / 10);
@@ -177,7 +173,6 @@ function line(event) {
   if (server) noteChange(server, event);
 }
 
-/** @param {any} event */
 function call(event) {
   if (event.phase === "counts") {
     for (const { server, calls, failed } of event.counts) {
@@ -186,12 +181,11 @@ function call(event) {
     }
     return;
   }
-  let call = state.running.get(event.id);
-  if (!call) {
-    const isKnown = state.calls.length > 0 && event.id <= state.calls[state.calls.length - 1].id && state.calls.some((each) => each.id === event.id);
-    if (isKnown) return;
-    call = { ...event, at: event.phase === "end" ? event.at - (event.ms ?? 0) : event.at };
-  }
+  const begun = state.running.get(event.id);
+  // The past comes again with each feed.
+  if (!begun && state.calls.some((each) => each.id === event.id)) return;
+  /** @type {Call} */
+  const call = begun ?? { ...event, at: event.phase === "end" ? event.at - (event.ms ?? 0) : event.at };
   if (event.phase === "begin") {
     state.running.set(event.id, call);
     return;
@@ -223,7 +217,6 @@ function ask(ask, at) {
   } else state.asks.delete(ask.id);
 }
 
-/** @param {any} approval */
 function approval(approval) {
   const line = `${approval.what} ${approval.name}`;
   let of = state.approvals.find((each) => each.server === approval.server);

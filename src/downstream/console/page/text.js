@@ -104,3 +104,6 @@ export const pretty = (value) => JSON.stringify(value, null, 2) ?? "";
 const encoder = new TextEncoder();
 /** How many bytes the value has as JSON. @param {unknown} value */
 export const weight = (value) => encoder.encode(JSON.stringify(value) ?? "").length;
+
+/** A message of the daemon as a sentence. @param {string} text */
+export const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.?!]$/.test(text) ? "" : "."}`;

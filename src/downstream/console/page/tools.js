@@ -73,7 +73,6 @@ function nothing() {
 
 const missing = () => empty("This tool is not there now.", h("p", null, h("code", null, said(ui.item))), h("p", { class: "soft" }, "Its server may be down, or it has changed its list."));
 
-/** @param {any} tool */
 function row(tool) {
   const isOpen = tool.name === ui.item;
   return h("li", { key: tool.name }, h("a", { class: `tool-row ${isOpen ? "is-open" : ""}`, href: address("tools", tool.name), "aria-current": isOpen ? "true" : undefined, "data-row": "" },
@@ -81,7 +80,6 @@ function row(tool) {
     h("span", { class: "tool-about" }, line(tool.definition?.description ?? tool.definition?.title ?? "", 120))));
 }
 
-/** @param {any} tool */
 function formOf(tool) {
   const definition = JSON.stringify(tool.definition);
   let kept = forms.get(tool.name);
@@ -92,7 +90,7 @@ function formOf(tool) {
   return kept;
 }
 
-/** Calls the tool, at once if its server says that it only reads. @param {any} tool */
+/** Calls the tool, at once if its server says that it only reads. */
 function ask(tool) {
   const kept = formOf(tool);
   const given = kept.form.value();
@@ -107,11 +105,10 @@ function ask(tool) {
   redraw();
 }
 
-/** @param {any} tool */
 function detail(tool) {
   const kept = formOf(tool);
   const { definition, readOnly, destructive } = tool;
-  const mine = runs.filter((run) => /** @type {any} */ (run).tool.name === tool.name).slice(0, 5);
+  const mine = runs.filter((run) => run.tool.name === tool.name).slice(0, 5);
   const of = definition?.annotations ?? {};
   const claims = [readOnly ? "read-only" : null, destructive ? "destructive" : null, of.idempotentHint === true ? "repeatable" : null, of.openWorldHint === true ? "reaches the outside" : null].filter(Boolean);
   return h("article", { key: tool.name, class: "caller" },
@@ -134,7 +131,6 @@ function detail(tool) {
     h("details", { class: "raw" }, h("summary", null, "Definition"), h("div", { class: "raw-body" }, h("p", null, copier("Copy", () => pretty(definition), "The definition")), long(pretty(definition), `definition ${tool.name}`))));
 }
 
-/** @param {any} tool @param {any} kept */
 function confirm(tool, kept) {
   const back = () => {
     kept.isAsked = false;
@@ -148,10 +144,10 @@ function confirm(tool, kept) {
 /** @param {string} text */
 const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replace(/'/g, `'\\''`)}'`);
 
-/** The call as a command. @param {string} name @param {any} given */
+/** The call as a command. @param {string} name */
 const typed = (name, given) => `mcp-host call ${quoted(name)}${Object.keys(given).length > 0 ? ` ${quoted(JSON.stringify(given))}` : ""}`;
 
-/** @param {string} name @param {any} given */
+/** @param {string} name */
 const request = (name, given) => JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name, arguments: given } }, null, 2);
 
 /** The sum of all definitions, and how many tools there are. */

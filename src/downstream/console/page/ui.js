@@ -1,4 +1,5 @@
 // What the person looks at: the place in the page, filters, what is open. And when the page is drawn again.
+import { sentence } from "./text.js";
 
 export const VIEWS = ["servers", "tools", "calls", "lines", "approve", "config", "connect"];
 
@@ -73,7 +74,7 @@ export async function attempt(deed) {
     await deed();
   } catch (error) {
     const { message, help } = /** @type {{ message: string, help?: string }} */ (error);
-    tell(help ? `${message}. ${help}` : message, true);
+    tell(sentence(message) + (help ? ` ${sentence(help)}` : ""), true);
   }
   redraw();
 }
