@@ -261,7 +261,12 @@ function back(field) {
     ui.isHelpOpen = false;
     redraw();
   } else if (field) field.blur();
-  else if (ui.item !== undefined) go(ui.view);
+  else if (ui.item !== undefined) {
+    const { item } = ui;
+    go(ui.view);
+    // The focus goes back to the row that was open.
+    setTimeout(() => /** @type {HTMLElement[]} */ ([...document.querySelectorAll("main [data-row]")]).find((row) => row.querySelector("code")?.textContent === item)?.focus(), 100);
+  }
 }
 
 /** Speaks the news, a line at most each five seconds. */

@@ -75,9 +75,14 @@ const missing = () => empty("This tool is not there now.", h("p", null, h("code"
 
 function row(tool) {
   const isOpen = tool.name === ui.item;
-  return h("li", { key: tool.name }, h("a", { class: `tool-row ${isOpen ? "is-open" : ""}`, href: address("tools", tool.name), "aria-current": isOpen ? "true" : undefined, "data-row": "" },
+  return h("li", { key: tool.name }, h("a", { class: `tool-row ${isOpen ? "is-open" : ""}`, href: address("tools", tool.name), "aria-current": isOpen ? "true" : undefined, "data-row": "", onclick: (event) => event.detail === 0 && toForm() },
     h("span", { class: "tool-name" }, h("code", null, said(tool.name)), !tool.readOnly && h("span", { class: "dot", title: "may change things" }, "changes")),
     h("span", { class: "tool-about" }, line(tool.definition?.description ?? tool.definition?.title ?? "", 120))));
+}
+
+/** Who opens a tool by the keyboard goes on in its form. */
+function toForm() {
+  setTimeout(() => /** @type {HTMLElement | null} */ (document.querySelector("form.panel :is(input, select, textarea, button)"))?.focus(), 100);
 }
 
 function formOf(tool) {

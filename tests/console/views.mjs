@@ -1,0 +1,112 @@
+// Every view: no violation that axe-core finds, no scrolling sideways, and what it must show.
+import { some } from "./world.mjs";
+
+export async function views({ check, same, holds, harmless, isWhole, views }, browser, program) {
+  const host = program("views", some);
+  await host.serve();
+  const places = [...views.map((view) => [view]), ["servers", "search"], ["servers", "broken"], ["servers", "echo"], ["tools", "files__forms"], ["tools", "files__write"]];
+  const looks = [["light, 1280 wide", {}]];
+  if (isWhole) {
+    looks.push(["dark, 1280 wide", { colorScheme: "dark" }], ["light, 390 wide", { viewport: { width: 390, height: 780 } }], ["dark, 390 wide", { colorScheme: "dark", viewport: { width: 390, height: 780 } }],
+      ["320 wide", { viewport: { width: 320, height: 640 } }], ["forced colors", { forcedColors: "active" }]);
+  }
+  try {
+    await host.settled();
+    for (const [name, options] of looks) {
+      const tab = await browser.tab(options);
+      await tab.open(await host.link());
+      await check(`${name}: axe-core finds nothing in any view, and nothing scrolls sideways`, async () => {
+        const found = [];
+        for (const [view, item] of places) {
+          await tab.go(view, item);
+          for (const violation of await tab.axe()) found.push(`${view} ${item ?? ""}: ${violation}`);
+          if ((await tab.sideways()) > 0) found.push(`${view} ${item ?? ""}: scrolls sideways`);
+        }
+        await tab.page.keyboard.press("?");
+        await tab.page.waitForSelector("[role=dialog]");
+        for (const violation of await tab.axe()) found.push(`help: ${violation}`);
+        same(found, [], "violations");
+      });
+      await check(`${name}: the page asked nobody else, and broke no rule of its own`, () => harmless(tab, host));
+      await tab.close();
+    }
+    const tab = await (await browser.tab()).open(await host.link());
+    const { page } = tab;
+    await check("a server that does not start has its reason and its last lines, in the words of `status`", async () => {
+      const told = Object.fromEntries((await host.servers()).map((server) => [server.name, server]));
+      for (const name of ["search", "broken"]) {
+        await tab.go("servers", name);
+        same(told[name].state, "failed", name);
+        same(await page.textContent(".reason > p"), told[name].lastError, `the reason of ${name}`);
+      }
+      same(await page.textContent(".reason pre"), told.broken.stderr.join("\n"), "its last lines");
+      holds(told.broken.stderr.includes("error: no settings.json"), "the lines of the process");
+      await tab.go("lines");
+      await page.selectOption(".choice:has-text('Server') select", "broken");
+      const lines = await page.$$eval(".one-line .text", (all) => all.map((line) => line.textContent));
+      holds(lines.includes("error: no settings.json"), `lines: ${lines}`);
+    });
+    await check("a server is restarted by its button", async () => {
+      await tab.go("servers");
+      const before = (await host.servers()).find(({ name }) => name === "broken").sinceMs;
+      await page.click("tr.row:has-text('broken') >> text=Restart");
+      await page.waitForSelector(".notice:has-text('broken restarts')");
+      holds(before >= 0, "an age");
+    });
+    await check("what does not say that it only reads asks first", async () => {
+      await tab.go("tools", "files__write");
+      await page.fill("form.panel textarea", "/tmp/x");
+      await page.click("form.panel button[type=submit]");
+      await page.waitForSelector(".confirm");
+      same(await page.$$eval(".run", (all) => all.length), 0, "calls before the answer");
+      await page.click(".confirm >> text=Call it");
+      await page.waitForSelector(".run .result");
+      same(JSON.parse(await page.textContent(".run .result pre")), { given: { path: "/tmp/x" } }, "arguments");
+    });
+    await check("a form gives the values of its schema, and JSON gives the same", async () => {
+      await tab.go("tools", "files__forms");
+      const field = (label) => page.locator(`form.panel .field:has(> label:has-text("${label}")) >> :is(input, select, textarea)`).first();
+      await field("text").fill("ab");
+      await field("count").fill("3");
+      await field("flag").selectOption("true");
+      await field("color").selectOption({ label: "green" });
+      await field("size").selectOption({ label: "Large" });
+      await page.click("text=Add an item");
+      await page.fill("[aria-label='item 1']", "one");
+      await field("deepest").fill("1.5");
+      await field("any").fill("[null]");
+      await page.click("form.panel >> text=As JSON");
+      const want = { text: "ab", count: 3, flag: true, color: "green", size: 2, tags: ["one"], deep: { deeper: { deepest: 1.5 } }, any: [null] };
+      same(JSON.parse(await page.inputValue("form.panel textarea")), want, "as JSON");
+      await page.click("form.panel >> text=As a form");
+      await page.click("form.panel button[type=submit]");
+      await page.waitForSelector(".run .result");
+      same(JSON.parse(await page.textContent(".run .result pre")), { given: want }, "arguments");
+    });
+    await check("the page can be left by a link to its help only, and its session ends by its button", async () => {
+      await page.keyboard.press("Escape");
+      await tab.go("servers");
+      await page.click(".top button:has-text('?')");
+      await page.click("text=End this session");
+      await page.waitForSelector(".closed");
+      same(await page.evaluate(() => sessionStorage.length), 0, "what the tab keeps");
+    });
+    await tab.close();
+    const looker = await (await browser.tab()).open(await host.link("--read-only"));
+    await check("a session that only reads shows no button that does something, and gets no call", async () => {
+      await looker.go("servers", "broken");
+      same(await looker.page.$$eval("button", (all) => all.map((button) => button.textContent).filter((text) => /Restart|Sign in|Enable|Disable/.test(text))), [], "buttons");
+      await looker.go("tools", "files__plain");
+      same(await looker.page.$$eval("form.panel [type=submit]", (all) => all.length), 0, "buttons to call");
+      const status = await looker.page.evaluate(async () => {
+        const { token } = JSON.parse(sessionStorage.getItem("mcp-host session"));
+        const answer = await fetch("/console/call", { method: "POST", headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" }, body: '{"tool":"files__plain","arguments":{}}' });
+        return [answer.status, (await answer.json()).error];
+      });
+      same(status, [403, "read_only"], "a call of such a session");
+    });
+    await looker.close();
+  } finally {
+    await host.stop();
+  }
+}
