@@ -34,7 +34,7 @@ export function code() {
   return found;
 }
 
-/** Begins a session with a code. @param {string} found */
+/** Begins a session with a code. */
 export async function begin(found) {
   forget();
   const { token, readOnly } = await post("session", { code: found });

@@ -15,8 +15,7 @@ import * as tools from "./tools.js";
 import { VIEWS, address, go, locate, redraw, ui, whenDue } from "./ui.js";
 
 const VIEW = { servers, tools, calls, lines, approve, config, connect };
-/** @type {Record<string, string>} */
-const TITLES = { servers: "Servers", tools: "Tools", calls: "Calls", lines: "Lines", approve: "Approve", config: "Config", connect: "Connect" };
+const title = (view) => view[0].toUpperCase() + view.slice(1);
 /** @type {Record<string, string>} */
 const KEYS = { s: "servers", t: "tools", c: "calls", l: "lines", a: "approve", o: "config", n: "connect" };
 /** How long a tab is hidden before it drops its feed. */
@@ -42,7 +41,6 @@ async function start() {
   follow();
 }
 
-/** @param {string} message @param {string} [help] */
 function close(message, help) {
   api.forget();
   ui.phase = "closed";
@@ -91,7 +89,6 @@ async function follow() {
 
 class Again extends Error {}
 
-/** @param {string} [why] */
 function down(why) {
   ui.phase = "down";
   ui.downAt ||= Date.now();
@@ -104,7 +101,7 @@ function drawPage() {
   const root = /** @type {Element} */ (document.getElementById("page"));
   draw(root, ui.phase === "closed" ? closed() : page());
   const bad = [...state.servers.values()].filter((server) => server.state === "failed").length;
-  document.title = `${TITLES[ui.view]} · mcp-host${ui.phase === "down" ? " · not running" : bad > 0 ? ` · ${bad} failed` : ""}`;
+  document.title = `${title(ui.view)} · mcp-host${ui.phase === "down" ? " · not running" : bad > 0 ? ` · ${bad} failed` : ""}`;
 }
 
 function closed() {
@@ -120,7 +117,7 @@ function page() {
       document.getElementById("main")?.focus();
     } }, "Skip to the content"),
     h("header", { key: "head", class: "top" }, head()),
-    h("nav", { key: "nav", class: "views", "aria-label": "Views" }, VIEWS.map((view) => h("a", { key: view, href: address(view), class: "view", "aria-current": ui.view === view ? "page" : undefined }, h("span", null, TITLES[view]), badge(view)))),
+    h("nav", { key: "nav", class: "views", "aria-label": "Views" }, VIEWS.map((view) => h("a", { key: view, href: address(view), class: "view", "aria-current": ui.view === view ? "page" : undefined }, h("span", null, title(view)), badge(view)))),
     h("main", { key: "main", id: "main", tabindex: "-1", class: isDown ? "is-down" : undefined },
       isDown && h("div", { key: "down", class: "gone", role: "status" }, h("strong", null, ui.closed?.message ?? `Not running since ${clock(ui.downAt, false)}.`), " ", ui.closed ? "The page tries again." : [command("mcp-host serve"), " The page tries again by itself."]),
       ui.notice && ui.notice.text && h("div", { key: "notice", class: `notice ${ui.notice.isBad ? "bad" : ""}`, role: ui.notice.isBad ? "alert" : "status" }, h("span", null, said(ui.notice.text)), button("Close", () => {
@@ -128,7 +125,7 @@ function page() {
         redraw();
       }, { kind: "quiet small", about: "this message" })),
       waiting(),
-      h("h1", { key: "title", class: ui.view === "tools" && ui.item ? "hidden" : undefined }, TITLES[ui.view]),
+      h("h1", { key: "title", class: ui.view === "tools" && ui.item ? "hidden" : undefined }, title(ui.view)),
       h("div", { key: ui.view, class: `content ${ui.view}` }, state.ready ? VIEW[/** @type {keyof typeof VIEW} */ (ui.view)].view() : empty("The daemon is asked …"))),
     ui.isHelpOpen && help(),
   ];
@@ -165,7 +162,6 @@ function rate() {
 
 const logo = () => h("svg", { class: "logo", viewBox: "0 0 16 16", "aria-hidden": "true" }, h("path", { d: "M2.5 3.5h3l5 4.5M2.5 12.5h3l5-4.5M2.5 8h11" }), h("circle", { cx: 12.5, cy: 8, r: 1.8 }));
 
-/** @param {string} view */
 function badge(view) {
   const asks = tools.waits();
   if (view === "tools" && asks > 0) return h("span", { class: "badge asks" }, "asks");
@@ -188,7 +184,7 @@ function help() {
     ui.isHelpOpen = false;
     redraw();
   };
-  const keys = [["g s", "Servers"], ["g t", "Tools"], ["g c", "Calls"], ["g l", "Lines"], ["g a", "Approve"], ["g o", "Config"], ["g n", "Connect"], ["/", "search"], ["j k", "next, previous"], ["Enter", "open, call"], ["Shift Enter", "new line in a field"], ["Esc", "back"], ["?", "this list"]];
+  const keys = [...Object.entries(KEYS).map(([key, view]) => [`g ${key}`, title(view)]), ["/", "search"], ["j k", "next, previous"], ["Enter", "open, call"], ["Shift Enter", "new line in a field"], ["Esc", "back"], ["?", "this list"]];
   return h("div", { key: "help", class: "over", onclick: (/** @type {Event} */ event) => event.target === event.currentTarget && close() },
     h("div", { class: "sheet", role: "dialog", "aria-modal": "true", "aria-label": "Keys", tabindex: "-1", made: (/** @type {HTMLElement} */ element) => element.focus() },
       h("h2", null, "Keys"), h("dl", { class: "keys" }, keys.map(([key, what]) => h("div", { key }, h("dt", null, key.split(" ").map((each) => [h("kbd", { key: each }, each), " "])), h("dd", null, what)))),
@@ -239,9 +235,11 @@ function onKey(event) {
 
 const isRow = (target) => target instanceof HTMLElement && target.dataset.row !== undefined;
 
-/** Goes to the next row or the one before; a list without rows to open scrolls. @param {number} step */
+const allRows = () => /** @type {HTMLElement[]} */ ([...document.querySelectorAll("main [data-row]")]);
+
+/** Goes to the next row or the one before; a list without rows to open scrolls. */
 function move(step) {
-  const rows = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("main [data-row]")]);
+  const rows = allRows();
   if (rows.length === 0) return document.querySelector("main .window")?.scrollBy(0, step * 36);
   const at = rows.indexOf(/** @type {HTMLElement} */ (document.activeElement));
   rows[Math.max(0, Math.min(rows.length - 1, at < 0 ? 0 : at + step))].focus();
@@ -265,7 +263,7 @@ function back(field) {
     const { item } = ui;
     go(ui.view);
     // The focus goes back to the row that was open.
-    setTimeout(() => /** @type {HTMLElement[]} */ ([...document.querySelectorAll("main [data-row]")]).find((row) => row.querySelector("code")?.textContent === item)?.focus(), 100);
+    setTimeout(() => allRows().find((row) => row.querySelector("code")?.textContent === item)?.focus(), 100);
   }
 }
 

@@ -19,7 +19,7 @@ export function found() {
     if (server && call.server !== server) return false;
     if (failed && !(call.end && isBad(call.end.outcome))) return false;
     const told = `${call.server ?? ""} ${call.tool ?? ""} ${call.method} ${call.client ?? ""} ${call.end?.outcome ?? "running"} ${call.end?.kind ?? ""}`.toLowerCase();
-    return words.every((/** @type {string} */ word) => told.includes(word));
+    return words.every((word) => told.includes(word));
   });
   return kept.reverse();
 }
@@ -63,5 +63,5 @@ function row(call) {
     h("td", null, outcome(call.end?.outcome ?? "running", call.end?.kind), call.end?.rule && h("span", { class: "soft" }, " ", said(call.end.rule)), call.end?.cached && h("span", { class: "soft" }, " cached")));
 }
 
-/** A bar of ten times the time is 20 parts longer. @param {number} ms */
-const share = (ms) => Math.max(2, Math.min(100, 20 * Math.log10(Math.max(1, ms) * 1)));
+/** A bar of ten times the time is 20 parts longer. */
+const share = (ms) => Math.max(2, Math.min(100, 20 * Math.log10(Math.max(1, ms))));

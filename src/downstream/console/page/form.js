@@ -89,12 +89,10 @@ export class Form {
       this.isJson ? this.json("", "arguments as JSON", this.text, (text) => (this.text = text)) : this.fields.map((each) => this.field(each, "", 1)));
   }
 
-  /** @param {string} pointer */
   name(pointer) {
     return `${this.id}${encodeURIComponent(pointer).replace(/%/g, ".")}`;
   }
 
-  /** @param {string} pointer @param {string} text */
   set(pointer, text) {
     if (text === "") this.drafts.delete(pointer);
     else this.drafts.set(pointer, text);
@@ -115,26 +113,24 @@ export class Form {
     return h("div", { key: pointer, class: "field" }, h("label", { for: this.name(pointer) }, label), this.input(of, pointer, isNeeded), about, this.problem(pointer));
   }
 
-  /** @param {import("./schema.js").Shape} of @param {string} pointer */
+  /** @param {import("./schema.js").Shape} of */
   about(of, pointer) {
     const description = typeof of.schema.description === "string" ? of.schema.description : "";
     return h("p", { class: "about", id: `${this.name(pointer)}.about` }, h("span", { class: "limits" }, said(limits(of))), description && " · ", said(description.slice(0, 2000)));
   }
 
-  /** @param {string} pointer */
   problem(pointer) {
     const problem = this.problems.get(pointer);
     return problem && h("p", { class: "problem", id: `${this.name(pointer)}.problem` }, problem);
   }
 
-  /** @param {string} pointer @param {boolean} [isNeeded] */
   naming(pointer, isNeeded = false) {
     const isWrong = this.problems.has(pointer);
     const about = `${this.name(pointer)}.about${isWrong ? ` ${this.name(pointer)}.problem` : ""}`;
     return { id: this.name(pointer), "aria-describedby": about, "aria-invalid": isWrong ? "true" : undefined, "aria-required": isNeeded ? "true" : undefined };
   }
 
-  /** @param {import("./schema.js").Shape} of @param {string} pointer @param {boolean} isNeeded */
+  /** @param {import("./schema.js").Shape} of */
   input(of, pointer, isNeeded) {
     const draft = this.drafts.get(pointer) ?? "";
     const names = this.naming(pointer, isNeeded);
@@ -183,11 +179,11 @@ export class Form {
     ];
   }
 
-  /** @param {import("./schema.js").Shape} of @param {string} pointer */
+  /** @param {import("./schema.js").Shape} of */
   list(of, pointer) {
     const length = Number(this.drafts.get(`${pointer}#`) ?? 0);
     const item = shape(of.item, this.schema, 1);
-    const remove = (/** @type {number} */ index) => {
+    const remove = (index) => {
       const rest = [];
       for (let at = 0; at < length; at += 1) if (at !== index) rest.push(this.drafts.get(under(pointer, at)) ?? "");
       for (let at = 0; at < length; at += 1) this.drafts.delete(under(pointer, at));

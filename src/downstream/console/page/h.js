@@ -9,14 +9,13 @@
 /** @typedef {Node_ | string | number | null | undefined | false | Child[]} Child */
 
 const SVG = "http://www.w3.org/2000/svg";
-const DRAWN = new Set(["svg", "path", "rect", "circle", "g", "line", "polyline", "title"]);
+const DRAWN = new Set(["path", "rect", "circle", "line"]);
 /** Properties of elements, where the attribute is only the first value. */
-const LIVE = new Set(["value", "checked", "disabled", "selected", "open", "indeterminate"]);
+const LIVE = new Set(["value", "checked", "disabled"]);
 /** Attributes that are set by name; beside them all of `aria-` and `data-`. */
 const PLAIN = new Set(
-  ("class id type name for href target rel role title tabindex placeholder rows cols min max step minlength maxlength" +
-    " pattern required readonly multiple autocomplete spellcheck autofocus scope colspan rowspan datetime lang dir label" +
-    " hidden inputmode size d x y width height rx cx cy r x1 y1 x2 y2 points viewBox fill stroke").split(" "),
+  ("class id type for href target rel role title tabindex placeholder rows autocomplete spellcheck scope colspan inputmode" +
+    " d x y width height cx cy r x1 y1 x2 y2 viewBox").split(" "),
 );
 
 /**
@@ -95,7 +94,6 @@ function update(element, node) {
   drawn.set(element, node);
 }
 
-/** @param {any} element @param {string} name */
 function set(element, name, value, before) {
   if (name === "made") return;
   if (/^on[a-z]+$/.test(name)) {

@@ -22,7 +22,7 @@ export function found() {
     if (source && each.source !== source) return false;
     if (least > 0 && LEVELS.indexOf(each.level) < least) return false;
     const told = `${each.server ?? ""} ${each.text}`.toLowerCase();
-    return words.every((/** @type {string} */ word) => told.includes(word));
+    return words.every((word) => told.includes(word));
   });
 }
 

@@ -22,7 +22,6 @@ const ICONS = {
   left: "M10 3.5L5.5 8L10 12.5",
 };
 
-/** @param {string} name */
 export const icon = (name) =>
   h("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" }, h("path", { d: ICONS[name] ?? ICONS.disconnected }));
 
@@ -31,10 +30,9 @@ const TONES = {
   connected: "ok", connecting: "wait", initializing: "wait", reconnecting: "wait", disconnecting: "wait",
   unauthorized: "asks", failed: "bad",
 };
-/** @param {string} state */
 export const tone = (state) => TONES[state] ?? "soft";
 
-/** A state: a glyph, its word, and a color. @param {string} state */
+/** A state: a glyph, its word, and a color. */
 export const mark = (state) => h("span", { class: `mark ${tone(state)}` }, icon(state), h("span", null, state));
 
 /** @type {Record<string, [string, string]>} */
@@ -42,7 +40,7 @@ const OUTCOMES = {
   ok: ["ok", "connected"], tool_error: ["bad", "failed"], error: ["bad", "failed"], host_error: ["bad", "failed"],
   cancelled: ["soft", "disconnected"], input_required: ["asks", "unauthorized"], task: ["wait", "connecting"], running: ["wait", "connecting"],
 };
-/** How a call ended. @param {string} word @param {string} [kind] */
+/** How a call ended. */
 export function outcome(word, kind) {
   const [color, glyph] = OUTCOMES[word] ?? ["soft", "disconnected"];
   return h("span", { class: `mark ${color}` }, icon(glyph), h("span", null, kind ? `${word}: ${kind}` : word));
@@ -57,7 +55,7 @@ export function button(label, onclick, { kind = "", disabled = false, title, key
   return h("button", { type: "button", class: `button ${kind}`, onclick, disabled, title, key, id, "aria-label": name }, label);
 }
 
-/** Copies a text. @param {() => string} text @param {string} what */
+/** Copies a text. @param {() => string} text */
 export async function copy(text, what) {
   try {
     await navigator.clipboard.writeText(text());
@@ -67,11 +65,11 @@ export async function copy(text, what) {
   }
 }
 
-/** @param {string} label @param {() => string} text @param {string} what */
+/** @param {string} label @param {() => string} text */
 export const copier = (label, text, what) =>
   h("button", { type: "button", class: "button quiet", title: `Copy ${what}`, onclick: () => copy(text, what) }, icon("copy"), h("span", null, label));
 
-/** Shows a command to type, with a button that copies it. @param {string} command */
+/** Shows a command to type, with a button that copies it. */
 export const command = (command) =>
   h("span", { class: "command" }, h("code", null, command), h("button", {
     type: "button", class: "button quiet small", "aria-label": `Copy ${command}`, title: "Copy", onclick: () => copy(() => command, "The command"),
@@ -113,7 +111,6 @@ export function select(view, member, label, options) {
   }, options.map(([value, text]) => h("option", { value, key: value }, text))));
 }
 
-/** @param {string} view @param {string} member @param {string} label */
 export function toggle(view, member, label) {
   const chosen = choices(view);
   return h("label", { class: "toggle" }, h("input", {
@@ -142,7 +139,7 @@ export function spark(slices, failed) {
     h("line", { x1: 0, y1: 19.5, x2: 120, y2: 19.5, class: "base" }), bars);
 }
 
-/** A text of others, whole by steps. @param {string} text @param {string} key */
+/** A text of others, whole by steps. */
 export function long(text, key) {
   const shown = choices("long");
   const most = shown[key] ?? 20_000;
@@ -161,7 +158,6 @@ export const duration = (ms) => h("span", { class: "number" }, took(ms));
 
 /** Rows of a list that are in view. The rows have one height. */
 export class Window {
-  /** @param {string} label @param {number} height */
   constructor(label, height) {
     this.label = label;
     this.height = height;

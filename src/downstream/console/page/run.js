@@ -44,7 +44,6 @@ export class Run {
     redraw();
   }
 
-  /** @param {string} message @param {string} [word] */
   fail(message, word) {
     this.end = { outcome: message === "cancelled" ? "cancelled" : "host_error", kind: word || undefined, ms: Date.now() - this.began, error: message === "cancelled" ? undefined : { message }, isOurs: true };
   }
@@ -92,7 +91,6 @@ export class Run {
     }));
   }
 
-  /** @param {any} question @param {string} action */
   answer(question, action) {
     /** @type {any} */ let content;
     if (action === "accept" && question.form) {
@@ -171,7 +169,7 @@ export class Run {
     if (!result) return h("p", { class: "soft" }, "No result.");
     if (this.isRaw) return h("div", { class: "result" }, long(pretty(result), `raw ${this.id}`));
     const content = Array.isArray(result.content) ? result.content : [];
-    const texts = content.map((each, /** @type {number} */ index) => block(each, `${this.id} ${index}`, index));
+    const texts = content.map((each, index) => block(each, `${this.id} ${index}`, index));
     const isRepeated = content.length === 1 && content[0]?.type === "text" && sameJson(content[0].text, result.structuredContent);
     return h("div", { class: `result ${result.isError ? "failure" : ""}` }, isRepeated ? null : texts,
       result.structuredContent !== undefined && h("div", { key: "structured" }, h("p", { class: "caption" }, "structured content"), long(pretty(result.structuredContent), `structured ${this.id}`)),
@@ -179,7 +177,6 @@ export class Run {
   }
 }
 
-/** @param {string} text */
 function sameJson(text, value) {
   if (value === undefined || typeof text !== "string" || text.length > 1_000_000) return false;
   try {
@@ -189,7 +186,7 @@ function sameJson(text, value) {
   }
 }
 
-/** A link of others: its host is shown, and nothing opens by itself. @param {string} url */
+/** A link of others: its host is shown, and nothing opens by itself. */
 function link(url) {
   let host = "";
   try {
@@ -201,7 +198,7 @@ function link(url) {
   return h("p", { class: "leave" }, host ? [h("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, "Open the page of ", h("strong", null, said(host))), h("br", null)] : "not a link: ", h("code", { class: "address" }, said(url.slice(0, 2000))));
 }
 
-/** One piece of content. @param {any} each @param {string} key @param {number} index */
+/** One piece of content. @param {any} each */
 function block(each, key, index) {
   const caption = (text) => h("p", { class: "caption" }, text);
   switch (each?.type) {

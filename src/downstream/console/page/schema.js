@@ -82,7 +82,7 @@ export function shape(schema, root, depth = 0) {
 function choices(at) {
   if (Array.isArray(at.enum) && at.enum.length > 0 && at.enum.length <= MANY) {
     const names = Array.isArray(at.enumNames) ? at.enumNames : [];
-    return at.enum.map((value, /** @type {number} */ index) => ({ value, title: titled(names[index], value) }));
+    return at.enum.map((value, index) => ({ value, title: titled(names[index], value) }));
   }
   const of = at.oneOf ?? at.anyOf;
   if (Array.isArray(of) && of.length > 0 && of.length <= MANY && of.every((each) => isObject(each) && "const" in each)) {
@@ -100,7 +100,7 @@ function branchesOf(at, root) {
   return all.every((each) => typeof each.title === "string" || typeof each.type === "string") ? all : undefined;
 }
 
-/** Says what a branch is. @param {any} branch @param {number} index */
+/** Says what a branch is. @param {any} branch */
 export const branchTitle = (branch, index) => (typeof branch.title === "string" ? branch.title : (branch.type ?? `form ${index + 1}`));
 
 /** Type, limits, and default, in words. @param {Shape} shape */
@@ -110,7 +110,7 @@ export function limits({ kind, schema }) {
     list: "list", object: "object", branch: "one of these forms", json: `JSON${typeof schema.type === "string" ? `: ${schema.type}` : ""}`, const: "always the same" }[kind];
   words.push(String(type));
   const number = (value) => typeof value === "number";
-  const range = (low, high, /** @type {string} */ unit) => {
+  const range = (low, high, unit) => {
     if (number(low) && number(high)) words.push(low === high ? `exactly ${low}${unit}` : `${low} to ${high}${unit}`);
     else if (number(low)) words.push(`at least ${low}${unit}`);
     else if (number(high)) words.push(`at most ${high}${unit}`);
@@ -135,8 +135,7 @@ export const under = (pointer, part) => `${pointer}/${String(part).replace(/~/g,
 
 /**
  * Reads what was typed. An empty field is left out; `undefined` means that there is nothing.
- * @param {any} schema @param {any} root @param {Map<string, string>} drafts @param {Map<string, string>} problems
- * @param {string} [pointer] @param {boolean} [isNeeded] @param {number} [depth] @returns {any}
+ * @param {Map<string, string>} drafts @param {Map<string, string>} problems @returns {any}
  */
 export function value(schema, root, drafts, problems, pointer = "", isNeeded = true, depth = 0) {
   const of = shape(schema, root, depth);
@@ -178,10 +177,7 @@ export function value(schema, root, drafts, problems, pointer = "", isNeeded = t
   }
 }
 
-/**
- * @param {Shape} of @param {any} root @param {Map<string, string>} drafts @param {Map<string, string>} problems
- * @param {string} pointer @param {boolean} isNeeded @param {number} depth
- */
+/** @param {Shape} of @param {Map<string, string>} drafts @param {Map<string, string>} problems */
 function object(of, root, drafts, problems, pointer, isNeeded, depth) {
   // An object that is not needed is there once one of its fields is.
   const isThere = isNeeded || [...drafts].some(([at, draft]) => at.startsWith(`${pointer}/`) && draft !== "");
@@ -194,7 +190,7 @@ function object(of, root, drafts, problems, pointer, isNeeded, depth) {
   return found;
 }
 
-/** @param {Shape} of @param {any[]} all @param {Map<string, string>} problems @param {string} pointer @param {boolean} isNeeded */
+/** @param {Shape} of @param {Map<string, string>} problems */
 function items({ schema }, all, problems, pointer, isNeeded) {
   if (all.length === 0 && !isNeeded) return undefined;
   if (typeof schema.minItems === "number" && all.length < schema.minItems) problems.set(pointer, `at least ${schema.minItems} items`);
@@ -202,9 +198,9 @@ function items({ schema }, all, problems, pointer, isNeeded) {
   return all;
 }
 
-/** @param {Shape} of @param {string} draft @param {Map<string, string>} problems @param {string} pointer */
+/** @param {Shape} of @param {Map<string, string>} problems */
 function scalar({ kind, schema }, draft, problems, pointer) {
-  const wrong = (/** @type {string} */ what) => {
+  const wrong = (what) => {
     problems.set(pointer, what);
     return undefined;
   };
@@ -236,7 +232,7 @@ function scalar({ kind, schema }, draft, problems, pointer) {
 
 /**
  * Fills drafts from a value: defaults of a question, or arguments typed as JSON.
- * @param {any} schema @param {any} root @param {any} given @param {Map<string, string>} drafts @param {string} [pointer] @param {number} [depth]
+ * @param {Map<string, string>} drafts
  */
 export function fill(schema, root, given, drafts, pointer = "", depth = 0) {
   if (given === undefined) return;

@@ -22,7 +22,7 @@ export function found() {
   const all = [...state.servers.values()].map((server, at) => ({ server, at, of: measured(server, ui.now) }));
   const kept = all.filter(({ server }) => {
     const all = `${server.name} ${server.alias} ${server.state} ${server.transport ?? ""} ${reason(server)}`.toLowerCase();
-    return words.every((/** @type {string} */ word) => all.includes(word));
+    return words.every((word) => all.includes(word));
   });
   const name = (one, other) => (one.server.name < other.server.name ? -1 : 1);
   return kept.sort((one, other) => {
@@ -108,7 +108,6 @@ const signIn = (server) => attempt(async () => {
   go("servers", server.name);
 });
 
-/** @param {any} server @param {string} deed */
 const edit = (server, deed) => attempt(async () => {
   const { undo } = await post(deed, { server: server.name });
   const more = told.get(server.name);
@@ -116,7 +115,7 @@ const edit = (server, deed) => attempt(async () => {
   tell(`${flat(server.name)} is ${deed}d in the config.`);
 });
 
-/** Asks for what the feed does not tell. @param {string} name @param {string} at */
+/** Asks for what the feed does not tell. */
 function ask(name, at) {
   const had = told.get(name);
   if (had?.at === at) return had;
@@ -137,7 +136,7 @@ function detail(server, of) {
       (server.notInherited ?? []).length > 0 && h("p", { class: "soft" }, "It did not get these variables of the host: ", h("code", null, said(server.notInherited.join(" "))), ". Programs like it may need them: ", h("code", null, "inheritEnv"))),
     band(server),
     h("dl", { class: "facts-list" }, facts(server, of, more).map(([name, value]) => h("div", { key: name, class: ["starts", "entry", "last error"].includes(name) ? "whole-row" : undefined }, h("dt", null, name), h("dd", null, value)))),
-    (server.problems ?? []).length > 0 && h("div", { class: "note" }, h("p", { class: "caption" }, "Definitions that mcp-host repaired or left out:"), h("ul", null, server.problems.slice(0, 20).map((/** @type {string} */ each, /** @type {number} */ at) => h("li", { key: at }, line(each, 400))))),
+    (server.problems ?? []).length > 0 && h("div", { class: "note" }, h("p", { class: "caption" }, "Definitions that mcp-host repaired or left out:"), h("ul", null, server.problems.slice(0, 20).map((each, at) => h("li", { key: at }, line(each, 400))))),
     (server.changed ?? []).length > 0 && h("p", { class: "note" }, `${counted(server.changed.length, "definition")} changed since they were approved. `, h("a", { href: address("approve") }, "Look at them")),
     h("div", { class: "pair" },
       h("section", { "aria-label": "Tools by use" }, h("h2", null, "Tools by use"), byUse(server, calls)),
@@ -183,7 +182,7 @@ function signing(server, { page, issuer }) {
 function facts(server, of, more) {
   /** @type {Array<[string, any]>} */
   const all = [];
-  const add = (/** @type {string} */ name, value) => value !== undefined && value !== null && value !== "" && all.push([name, value]);
+  const add = (name, value) => value !== undefined && value !== null && value !== "" && all.push([name, value]);
   add("since", `${clock(server.since)}, ${ago(ui.now - server.since)}`);
   add("transport", server.transport);
   add("revision", server.revision && (server.revisions?.length > 1 ? server.revisions.join(", ") : server.revision));
@@ -201,7 +200,6 @@ function facts(server, of, more) {
   return all.filter(([, value]) => value !== false);
 }
 
-/** @param {string} name */
 function linesOf(name, more) {
   const live = state.lines.filter((each) => each.server === name);
   const first = live[0]?.seq ?? Infinity;
@@ -230,13 +228,13 @@ function band(server) {
   const { changes } = server;
   const chosen = choices("band");
   const shown = chosen.server === server.name ? changes.find((each) => each.at === chosen.at) : undefined;
-  const until = (/** @type {number} */ at) => changes[at + 1]?.at ?? ui.now;
-  const words = (each, /** @type {number} */ at) => `${clock(each.at)} ${each.state} for ${took(Math.max(0, until(at) - each.at))}${each.cause ? `: ${each.cause}` : ""}`;
+  const until = (at) => changes[at + 1]?.at ?? ui.now;
+  const words = (each, at) => `${clock(each.at)} ${each.state} for ${took(Math.max(0, until(at) - each.at))}${each.cause ? `: ${each.cause}` : ""}`;
   const look = (each) => () => {
     Object.assign(chosen, { server: server.name, at: each.at });
     redraw();
   };
-  return h("div", { class: "band-box" }, h("div", { class: "band", role: "group", "aria-label": "States over time" }, changes.map((each, /** @type {number} */ at) => h("button", {
+  return h("div", { class: "band-box" }, h("div", { class: "band", role: "group", "aria-label": "States over time" }, changes.map((each, at) => h("button", {
     type: "button", key: `${each.at} ${each.state}`, class: `part ${tone(each.state)}`, style: { "flex-grow": String(Math.max(1, until(at) - each.at)) }, "aria-label": flat(words(each, at)), onfocus: look(each), onmouseenter: look(each), onclick: look(each),
   }, ["failed", "reconnecting", "unauthorized"].includes(each.state) ? icon(each.state) : null))),
     h("p", { class: "soft band-words" }, shown ? said(words(shown, changes.indexOf(shown))) : h("span", null, `${clock(changes[0].at)} to now. Point at a part for its cause.`)));

@@ -114,7 +114,6 @@ function snapshot(event) {
   state.offers += 1;
 }
 
-/** @param {any} record @param {number} at */
 function server(record, at) {
   const { name, ...members } = record;
   const had = state.servers.get(name);
@@ -199,7 +198,6 @@ function call(event) {
   if (server) noteEnd(server, call);
 }
 
-/** @param {string} outcome */
 export const isBad = (outcome) => ["tool_error", "error", "host_error"].includes(outcome);
 
 /** @param {Server} server @param {Call} call */
@@ -209,7 +207,6 @@ function noteEnd(server, call) {
   count(server, call.end.at, 1, isBad(call.end.outcome) ? 1 : 0);
 }
 
-/** @param {any} ask @param {number} at */
 function ask(ask, at) {
   if (ask.what === "open") {
     state.asks.set(ask.id, { ...ask, at });
@@ -221,7 +218,7 @@ function approval(approval) {
   const line = `${approval.what} ${approval.name}`;
   let of = state.approvals.find((each) => each.server === approval.server);
   if (!of) state.approvals.push((of = { server: approval.server, changed: [], withheld: 0 }));
-  if (!of.changed.some((/** @type {string} */ each) => each === line || each.startsWith(`${line}:`))) {
+  if (!of.changed.some((each) => each === line || each.startsWith(`${line}:`))) {
     of.changed.push(line);
     of.withheld += approval.withheld ? 1 : 0;
   }
@@ -229,7 +226,7 @@ function approval(approval) {
   news.push(`${approval.server} has changed ${line}.`);
 }
 
-/** Counts calls that ended. @param {Server} server @param {number} at @param {number} calls @param {number} failed */
+/** Counts calls that ended. @param {Server} server */
 function count(server, at, calls, failed) {
   const slice = Math.floor(at / SLICE);
   let last = server.slices.at(-1);
@@ -261,7 +258,7 @@ export function measured(server, now) {
   }
   const from = now - SPAN;
   const times = server.ended.filter((each) => each.at >= from).map((each) => each.ms).sort((one, other) => one - other);
-  const at = (/** @type {number} */ part) => (times.length === 0 ? undefined : times[Math.min(times.length - 1, Math.floor(times.length * part))]);
+  const at = (part) => (times.length === 0 ? undefined : times[Math.min(times.length - 1, Math.floor(times.length * part))]);
   const rate = (recent * 1000) / (SLICE + (now % SLICE));
   const sum = (/** @type {number[]} */ all) => all.reduce((one, other) => one + other, 0);
   return { slices, failed, p50: at(0.5), p95: at(0.95), rate, calls: sum(slices), bad: sum(failed) };

@@ -9,13 +9,10 @@ const EACH = new RegExp(`${HIDDEN.source}+`, "gu");
 const EMOJI = /\p{Extended_Pictographic}[\u{1f3fb}-\u{1f3ff}]?$/u;
 
 /** @type {Record<string, string>} */
-const NAMES = { "\u001b": "ESC", "\r": "CR", "\u0000": "NUL", "\u0008": "BS", "\u0007": "BEL", "\u00ad": "SHY" };
+const NAMES = { "\u001b": "ESC", "\r": "CR", "\u0000": "NUL" };
 
-/** The name of one character that cannot be seen. @param {string} c */
+/** The name of one character that cannot be seen. */
 export const nameOf = (c) => NAMES[c] ?? `U+${(c.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
-
-/** Reports whether the text has characters that cannot be seen. @param {string} text */
-export const hasHidden = (text) => HIDDEN.test(text);
 
 /**
  * The text with the names of the characters that cannot be seen. One emoji keeps its selector and its joiner.
@@ -42,14 +39,14 @@ export function said(value) {
   return out;
 }
 
-/** The same as plain text, for attributes and options, on one line. @param {unknown} value @param {number} [most] */
+/** The same as plain text, for attributes and options, on one line. @param {unknown} value */
 export function flat(value, most = 200) {
   const text = String(value ?? "").replace(/\s+/g, " ").trim();
   const cut = text.length > most ? `${text.slice(0, most)}…` : text;
   return said(cut).map((part) => (typeof part === "string" ? part : `[${part.kids.join("")}]`)).join("");
 }
 
-/** One line of a text, cut. @param {unknown} value @param {number} [most] */
+/** One line of a text, cut. @param {unknown} value */
 export function line(value, most = 200) {
   const text = String(value ?? "").replace(/\s+/g, " ").trim();
   return said(text.length > most ? `${text.slice(0, most)}…` : text);
@@ -65,7 +62,7 @@ export function took(ms) {
   return ago(ms);
 }
 
-/** A duration in its largest unit. @param {number} ms */
+/** A duration in its largest unit. */
 export function ago(ms) {
   if (!Number.isFinite(ms)) return "";
   const [seconds, minutes, hours] = [ms / 1000, ms / 60_000, ms / 3_600_000];
@@ -76,10 +73,10 @@ export function ago(ms) {
   return `${Math.floor(hours / 24)} d`;
 }
 
-/** @param {number} at milliseconds since 1970 @param {boolean} [exact] */
+/** @param {number} at milliseconds since 1970 */
 export function clock(at, exact = true) {
   const time = new Date(at);
-  const two = (/** @type {number} */ number) => String(number).padStart(2, "0");
+  const two = (number) => String(number).padStart(2, "0");
   const seconds = exact ? `:${two(time.getSeconds())}` : "";
   return `${two(time.getHours())}:${two(time.getMinutes())}${seconds}`;
 }
@@ -92,10 +89,9 @@ export function bytes(count) {
   return `${(count / 1024 / 1024).toFixed(1)} MiB`;
 }
 
-/** About how many tokens. @param {number} count */
+/** About how many tokens. */
 export const tokens = (count) => (count < 1000 ? `~${count}` : `~${(count / 1000).toFixed(count < 9950 ? 1 : 0)}k`);
 
-/** @param {number} count @param {string} one @param {string} [many] */
 export const counted = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 
 /** JSON on several lines. @param {unknown} value */
@@ -105,5 +101,5 @@ const encoder = new TextEncoder();
 /** How many bytes the value has as JSON. @param {unknown} value */
 export const weight = (value) => encoder.encode(JSON.stringify(value) ?? "").length;
 
-/** A message of the daemon as a sentence. @param {string} text */
+/** A message of the daemon as a sentence. */
 export const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.?!]$/.test(text) ? "" : "."}`;

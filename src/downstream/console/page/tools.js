@@ -43,7 +43,7 @@ export function found() {
     if (kind === "reads" && !tool.readOnly) return false;
     if (kind === "changes" && tool.readOnly) return false;
     const all = `${tool.name} ${tool.definition?.title ?? ""} ${tool.definition?.description ?? ""}`.toLowerCase();
-    return words.every((/** @type {string} */ word) => all.includes(word));
+    return words.every((word) => all.includes(word));
   });
 }
 
@@ -146,13 +146,11 @@ function confirm(tool, kept) {
     h("div", { class: "buttons" }, button("Call it", () => ask(tool), { kind: "primary", id: "confirm" }), button("Not now", back, {})));
 }
 
-/** @param {string} text */
 const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replace(/'/g, `'\\''`)}'`);
 
-/** The call as a command. @param {string} name */
+/** The call as a command. */
 const typed = (name, given) => `mcp-host call ${quoted(name)}${Object.keys(given).length > 0 ? ` ${quoted(JSON.stringify(given))}` : ""}`;
 
-/** @param {string} name */
 const request = (name, given) => JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name, arguments: given } }, null, 2);
 
 /** The sum of all definitions, and how many tools there are. */

@@ -41,10 +41,8 @@ export function redraw() {
   });
 }
 
-/** @param {string} view @param {string} [item] */
 export const address = (view, item) => `#${view}${item === undefined ? "" : `/${encodeURIComponent(item)}`}`;
 
-/** @param {string} view @param {string} [item] */
 export function go(view, item) {
   const hash = address(view, item);
   if (location.hash !== hash) location.hash = hash;
@@ -62,7 +60,6 @@ export function locate() {
   redraw();
 }
 
-/** @param {string} text @param {boolean} [isBad] */
 export function tell(text, isBad = false) {
   ui.notice = { text, isBad, at: Date.now() };
   redraw();
