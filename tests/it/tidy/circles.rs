@@ -66,7 +66,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
             &["mailbox.rs", "verdict.rs"],
             // One client, and all of them.
             &["client.rs"],
-            &["question.rs", "roster/", "route.rs", "standing.rs", "view.rs"],
+            &["question.rs", "questions.rs", "roster/", "route.rs", "standing.rs", "view.rs"],
             &["clients.rs", "missed.rs", "rewatch.rs", "roots.rs"],
             // Calls that wait for answers to questions.
             &["parked.rs", "put.rs"],
