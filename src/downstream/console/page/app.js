@@ -22,6 +22,7 @@ const KEYS = { s: "servers", t: "tools", c: "calls", l: "lines", a: "approve", o
 const HIDDEN = 60_000;
 const RETRY = 2000;
 const SPOKEN = 5000;
+const NOTICED = 8000;
 
 /** @type {AbortController | null} */
 let feed = null;
@@ -56,6 +57,7 @@ async function follow() {
   while (!stop.signal.aborted) {
     const from = state.hello && state.ready ? `&from=${state.seq}` : "";
     const boot = state.hello?.boot;
+    const began = Date.now();
     try {
       await api.stream("GET", `feed?past=500${from}`, undefined, stop.signal, (event) => {
         if (event.type === "hello" && boot !== undefined && event.boot !== boot) {
@@ -67,7 +69,8 @@ async function follow() {
         ui.downAt = 0;
         redraw();
       });
-      down();
+      // A feed ends with its session: the next one tells.
+      if (Date.now() - began > RETRY) continue;
     } catch (error) {
       if (stop.signal.aborted) break;
       const { status, message, word } = error;
@@ -84,6 +87,11 @@ async function follow() {
     }
     await new Promise((resolve) => setTimeout(resolve, RETRY));
   }
+}
+
+/** Drops the feed. */
+function drop() {
+  feed?.abort();
   feed = null;
 }
 
@@ -98,6 +106,7 @@ function down(why) {
 
 function drawPage() {
   tools.refresh();
+  if (ui.notice && !ui.notice.isBad && ui.now - ui.notice.at > NOTICED) ui.notice = null;
   const root = /** @type {Element} */ (document.getElementById("page"));
   draw(root, ui.phase === "closed" ? closed() : page());
   const bad = [...state.servers.values()].filter((server) => server.state === "failed").length;
@@ -189,7 +198,7 @@ function help() {
     h("div", { class: "sheet", role: "dialog", "aria-modal": "true", "aria-label": "Keys", tabindex: "-1", made: (/** @type {HTMLElement} */ element) => element.focus() },
       h("h2", null, "Keys"), h("dl", { class: "keys" }, keys.map(([key, what]) => h("div", { key }, h("dt", null, key.split(" ").map((each) => [h("kbd", { key: each }, each), " "])), h("dd", null, what)))),
       h("div", { class: "buttons" }, button("Close", close, {}), h("span", { class: "push" }), button("End this session", () => api.end().catch(() => {}).finally(() => {
-        feed?.abort();
+        drop();
         close();
         closeSession();
       }), { kind: "quiet" }))));
@@ -277,7 +286,7 @@ function speak() {
 function onVisible() {
   clearTimeout(hiding);
   if (document.hidden) {
-    hiding = setTimeout(() => feed?.abort(), HIDDEN);
+    hiding = setTimeout(drop, HIDDEN);
   } else if (ui.phase === "live" || ui.phase === "down") {
     follow();
     redraw();
@@ -287,8 +296,7 @@ function onVisible() {
 whenDue(drawPage);
 addEventListener("hashchange", () => {
   if (/^#k=/.test(location.hash)) {
-    feed?.abort();
-    feed = null;
+    drop();
     ui.phase = "opening";
     start();
   } else locate();

@@ -5,7 +5,7 @@ import { h } from "./h.js";
 import { button, copier, long, outcome } from "./parts.js";
 import { news } from "./state.js";
 import { bytes, flat, pretty, said, took, weight } from "./text.js";
-import { attempt, redraw, tell, ui } from "./ui.js";
+import { address, attempt, redraw, tell, ui } from "./ui.js";
 
 /** How many log messages of a call are kept. */
 const LOGS = 500;
@@ -164,7 +164,9 @@ export class Run {
       const ours = isOurs || kind !== undefined;
       return h("div", { class: `failure ${ours ? "ours" : "theirs"}` }, h("p", { class: "asker" }, ours ? "mcp-host says:" : [h("code", null, said(this.server ?? "the server")), " answers with an error:"]),
         long(String(error.message ?? ""), `error ${this.id}`),
-        error.code !== undefined && h("p", { class: "soft" }, `code ${error.code}`), error.data !== undefined && long(pretty(error.data), `data ${this.id}`));
+        kind === "auth_required" && this.server && h("p", null, h("a", { href: address("servers", this.server) }, "Sign in to it")),
+      kind === "needs_approval" && h("p", null, h("a", { href: address("approve") }, "Look at what changed")),
+      error.code !== undefined && h("p", { class: "soft" }, `code ${error.code}`), error.data !== undefined && long(pretty(error.data), `data ${this.id}`));
     }
     if (!result) return h("p", { class: "soft" }, "No result.");
     if (this.isRaw) return h("div", { class: "result" }, long(pretty(result), `raw ${this.id}`));

@@ -37,7 +37,8 @@ export function found() {
 function reason(server) {
   if (server.state === "connected" || server.state === "idle") return "";
   if (server.state === "unauthorized") return "sign in needed";
-  return server.lastError ?? server.cause ?? server.waitingFor ?? "";
+  if (server.state === "connecting" || server.state === "initializing") return server.waitingFor ?? "";
+  return server.lastError ?? server.cause ?? "";
 }
 
 export function view() {
