@@ -12,7 +12,7 @@ import * as servers from "./servers.js";
 import { STATES, SLICE, apply, forgetAll, news, state } from "./state.js";
 import { clock, counted, said, sentence, tokens } from "./text.js";
 import * as tools from "./tools.js";
-import { VIEWS, address, go, locate, redraw, ui, whenDue } from "./ui.js";
+import { VIEWS, address, go, locate, redraw, redrawSoon, ui, whenDue } from "./ui.js";
 
 const VIEW = { servers, tools, calls, lines, approve, config, connect };
 const title = (view) => view[0].toUpperCase() + view.slice(1);
@@ -67,7 +67,7 @@ async function follow() {
         apply(event);
         ui.phase = "live";
         ui.downAt = 0;
-        redraw();
+        redrawSoon();
       });
       // A feed ends with its session: the next one tells.
       if (Date.now() - began > RETRY) continue;

@@ -9,13 +9,13 @@
 /** @typedef {Node_ | string | number | null | undefined | false | Child[]} Child */
 
 const SVG = "http://www.w3.org/2000/svg";
-const DRAWN = new Set(["path", "rect", "circle", "line"]);
+const DRAWN = new Set(["path", "circle", "line"]);
 /** Properties of elements, where the attribute is only the first value. */
 const LIVE = new Set(["value", "checked", "disabled"]);
 /** Attributes that are set by name; beside them all of `aria-` and `data-`. */
 const PLAIN = new Set(
   ("class id type for href target rel role title tabindex placeholder rows autocomplete spellcheck scope colspan inputmode" +
-    " d x y width height cx cy r x1 y1 x2 y2 viewBox").split(" "),
+    " d cx cy r x1 y1 x2 y2 viewBox").split(" "),
 );
 
 /**

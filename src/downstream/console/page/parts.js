@@ -125,18 +125,11 @@ export function toggle(view, member, label) {
 /** Bars of calls over time, failures apart. @param {number[]} slices @param {number[]} failed */
 export function spark(slices, failed) {
   const most = Math.max(4, ...slices);
-  const bars = slices.map((calls, at) => {
-    if (calls === 0) return null;
-    const tall = Math.max(2, (calls / most) * 20);
-    const bad = failed[at] > 0 ? Math.max(2, (failed[at] / most) * 20) : 0;
-    return [
-      h("rect", { x: at * 4, y: 20 - tall, width: 3, height: tall, class: "bar" }),
-      bad > 0 && h("rect", { x: at * 4, y: 20 - bad, width: 3, height: bad, class: "bar bad" }),
-    ];
-  });
+  const tall = (calls) => (calls === 0 ? 0 : Math.max(2, (calls / most) * 20));
+  const path = (of) => of.map((calls, at) => (calls === 0 ? "" : `M${at * 4} 20v-${tall(calls).toFixed(1)}h3V20z`)).join("");
   const all = slices.reduce((one, other) => one + other, 0);
   return h("svg", { class: "spark", viewBox: "0 0 120 20", role: "img", "aria-label": `${all} calls in five minutes` },
-    h("line", { x1: 0, y1: 19.5, x2: 120, y2: 19.5, class: "base" }), bars);
+    h("line", { x1: 0, y1: 19.5, x2: 120, y2: 19.5, class: "base" }), h("path", { d: path(slices), class: "bar" }), h("path", { d: path(failed), class: "bar bad" }));
 }
 
 /** A text of others, whole by steps. */

@@ -41,6 +41,17 @@ export function redraw() {
   });
 }
 
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let soon;
+
+/** Draws the page in a moment: events come faster than anybody reads. */
+export function redrawSoon() {
+  soon ??= setTimeout(() => {
+    soon = undefined;
+    redraw();
+  }, 150);
+}
+
 export const address = (view, item) => `#${view}${item === undefined ? "" : `/${encodeURIComponent(item)}`}`;
 
 export function go(view, item) {
