@@ -79,7 +79,7 @@ export async function newcomer({ check, same, holds, harmless }, browser, progra
     await check("by the keyboard: sees the calls that it made", async () => {
       await page.keyboard.press("g");
       await page.keyboard.press("c");
-      await page.waitForSelector("table.calls tbody td.call");
+      await page.waitForFunction(() => document.querySelectorAll("table.calls tbody tr:not(.is-running) .call").length === 3);
       const calls = await page.$$eval("table.calls tbody tr", (all) => all.map((row) => [row.querySelector(".call .of")?.textContent, row.querySelector(".call code")?.textContent, row.querySelector(".mark")?.textContent]));
       same(calls, [["echo", "countdown", "cancelled"], ["echo", "ask", "ok"], ["echo", "echo", "ok"]], "calls");
       return `${Math.round((Date.now() - began) / 1000)} s from the first page`;
