@@ -12,6 +12,13 @@ export async function views({ check, same, holds, harmless, isWhole, views }, br
   }
   try {
     await host.settled();
+    await check("who only looks starts no server that is idle", async () => {
+      const tab = await (await browser.tab()).open(await host.link());
+      for (const view of views.filter((view) => view !== "tools")) await tab.go(view);
+      await tab.go("servers", "lazy");
+      same((await host.servers()).find(({ name }) => name === "lazy").state, "idle", "its state");
+      await tab.close();
+    });
     for (const [name, options] of looks) {
       const tab = await browser.tab(options);
       await tab.open(await host.link());

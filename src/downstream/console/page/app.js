@@ -149,7 +149,7 @@ function head() {
     h("a", { class: "brand", href: address("servers") }, logo(), h("span", null, "mcp-host")),
     url && h("span", { class: "url" }, h("code", null, url.replace(/^http:\/\//, "")), h("button", { type: "button", class: "button quiet small", "aria-label": "Copy the address of the endpoint", title: "Copy", onclick: () => copy(() => url, "The address") }, icon("copy"))),
     state.ready && h("span", { class: "sum" }, counted(all.length, "server"), all.length > 0 && `: ${byState.map(([word, count]) => `${count} ${word}`).join(", ")}`),
-    sums.isKnown && sums.count > 0 && h("span", { class: "sum wide", title: "what all definitions take of a model's context" }, counted(sums.count, "tool"), h("span", { class: "soft" }, ` ${tokens(sums.tokens)} tokens`)),
+    sums.count > 0 && h("span", { class: "sum wide", title: "what all definitions take of a model's context" }, counted(sums.count, "tool"), sums.tokens > 0 && h("span", { class: "soft" }, ` ${tokens(sums.tokens)} tokens`)),
     state.ready && h("span", { class: "sum wide number" }, `${rate()} calls/s`),
     ui.isReadOnly && h("span", { class: "read-only" }, "read-only"),
     h("span", { class: "push" }),
@@ -269,10 +269,9 @@ function back(field) {
     redraw();
   } else if (field) field.blur();
   else if (ui.item !== undefined) {
-    const { item } = ui;
-    go(ui.view);
     // The focus goes back to the row that was open.
-    setTimeout(() => allRows().find((row) => row.querySelector("code")?.textContent === item)?.focus(), 100);
+    ui.next = `[data-row="${CSS.escape(ui.item)}"]`;
+    go(ui.view);
   }
 }
 

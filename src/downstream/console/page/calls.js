@@ -3,7 +3,7 @@ import { h } from "./h.js";
 import { Window, button, choices, empty, filter, outcome, select, toggle } from "./parts.js";
 import { runs } from "./run.js";
 import { isBad, state } from "./state.js";
-import { bytes, clock, flat, line, said, took } from "./text.js";
+import { bytes, clock, line, said, took } from "./text.js";
 import { address, redraw, ui } from "./ui.js";
 
 const ROW = 36;
@@ -34,7 +34,7 @@ export function view() {
   };
   const names = [...state.servers.keys()];
   return h("div", { class: "fill" },
-    h("div", { class: "bar" }, filter("calls", "filter calls"), names.length > 1 && select("calls", "server", "Server", [["", "all"], ...names.map((name) => /** @type {[string, string]} */ ([name, flat(name, 40)]))]),
+    h("div", { class: "bar" }, filter("calls", "filter calls"), names.length > 1 && select("calls", "server", "Server", names),
       toggle("calls", "failed", "failed only"), h("span", { class: "push" }), button(chosen.paused ? "Go on" : "Pause", pause, { kind: "quiet" })),
     mine.length > 0 && h("ul", { class: "mine", "aria-label": "Calls of this page" }, mine.map((run) => h("li", { key: run.id }, outcome("running"), h("a", { href: address("tools", run.tool.name) }, h("code", null, said(run.tool.name))),
       h("span", { class: "soft number" }, took(ui.now - run.began)), run.questions.length > 0 && h("span", { class: "asks" }, "asks you something"), button("Cancel", () => run.cancel(), { about: run.tool.name })))),

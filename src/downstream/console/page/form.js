@@ -3,7 +3,7 @@ import { h } from "./h.js";
 import { branchTitle, defaults, fill, limits, resolved, shape, under, value } from "./schema.js";
 import { flat, line, pretty, said } from "./text.js";
 import { button } from "./parts.js";
-import { redraw } from "./ui.js";
+import { focus, redraw } from "./ui.js";
 
 let count = 0;
 
@@ -71,9 +71,7 @@ export class Form {
   /** Puts the focus on the first field that is wrong. */
   showProblem() {
     redraw();
-    requestAnimationFrame(() => requestAnimationFrame(() => {
-      /** @type {HTMLElement | null} */ (document.querySelector(`[data-form="${this.id}"] [aria-invalid="true"]`))?.focus();
-    }));
+    focus(`[data-form="${this.id}"] [aria-invalid="true"]`);
   }
 
   view() {
@@ -116,7 +114,7 @@ export class Form {
   /** @param {import("./schema.js").Shape} of */
   about(of, pointer) {
     const description = typeof of.schema.description === "string" ? of.schema.description : "";
-    return h("p", { class: "about", id: `${this.name(pointer)}.about` }, h("span", { class: "limits" }, said(limits(of))), description && " · ", said(description.slice(0, 2000)));
+    return h("p", { class: "about", id: `${this.name(pointer)}.about` }, said(limits(of)), description && " · ", said(description.slice(0, 2000)));
   }
 
   problem(pointer) {
@@ -138,7 +136,7 @@ export class Form {
     const hint = of.schema.default === undefined ? undefined : flat(typeof of.schema.default === "object" ? JSON.stringify(of.schema.default) : of.schema.default, 100);
     switch (of.kind) {
       case "const":
-        return h("output", { ...names, class: "constant" }, said(JSON.stringify(of.schema.const)));
+        return h("output", names, said(JSON.stringify(of.schema.const)));
       case "boolean":
       case "choice": {
         const options = of.kind === "choice" ? (of.options ?? []).map((option, index) => [String(index), option.title]) : [["true", "true"], ["false", "false"]];

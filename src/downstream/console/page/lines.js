@@ -2,7 +2,7 @@
 import { h } from "./h.js";
 import { Window, button, choices, empty, filter, select } from "./parts.js";
 import { state } from "./state.js";
-import { clock, flat, line, said } from "./text.js";
+import { clock, line, said } from "./text.js";
 import { address, redraw } from "./ui.js";
 
 const LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
@@ -31,9 +31,9 @@ export function view() {
   const names = [...state.servers.keys()];
   if (isFollowed) toEnd();
   return h("div", { class: "fill" },
-    h("div", { class: "bar" }, filter("lines", "filter lines"), names.length > 1 && select("lines", "server", "Server", [["", "all"], ...names.map((name) => /** @type {[string, string]} */ ([name, flat(name, 40)]))]),
-      select("lines", "source", "Source", [["", "all"], ...SOURCES.map((each) => /** @type {[string, string]} */ ([each, each]))]),
-      select("lines", "level", "Level", [["", "all"], ...LEVELS.slice(1, 5).map((each) => /** @type {[string, string]} */ ([each, `${each} and above`]))]),
+    h("div", { class: "bar" }, filter("lines", "filter lines"), names.length > 1 && select("lines", "server", "Server", names),
+      select("lines", "source", "Source", SOURCES),
+      select("lines", "level", "Level", LEVELS.slice(1, 5).map((each) => [each, `${each} and above`])),
       h("span", { class: "push" }), button(isFollowed ? "Stay here" : "Follow", () => {
         isFollowed = !isFollowed;
         redraw();

@@ -1,6 +1,6 @@
 // Small pieces that several views show.
 import { h } from "./h.js";
-import { said, took } from "./text.js";
+import { flat, said, took } from "./text.js";
 import { redraw, tell, ui } from "./ui.js";
 
 /** Outlines in a square of 16. @type {Record<string, string>} */
@@ -96,10 +96,7 @@ export function filter(view, label) {
 /** What was chosen in a view. @param {string} view @returns {any} */
 export const choices = (view) => (ui.chosen[view] ??= {});
 
-/**
- * A list to choose one of, `""` for all.
- * @param {string} view @param {string} member @param {string} label @param {Array<[string, string]>} options
- */
+/** A list to choose one of, or all. @param {Array<string | string[]>} options values, or values with what is shown */
 export function select(view, member, label, options) {
   const chosen = choices(view);
   return h("label", { class: "choice" }, h("span", null, label), h("select", {
@@ -108,7 +105,7 @@ export function select(view, member, label, options) {
       chosen[member] = event.target.value;
       redraw();
     },
-  }, options.map(([value, text]) => h("option", { value, key: value }, text))));
+  }, [["", "all"], ...options].map((each) => [each].flat()).map(([value, text = flat(value, 40)]) => h("option", { value, key: value }, text))));
 }
 
 export function toggle(view, member, label) {

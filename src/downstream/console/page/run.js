@@ -5,7 +5,7 @@ import { h } from "./h.js";
 import { button, copier, long, outcome } from "./parts.js";
 import { news } from "./state.js";
 import { bytes, flat, pretty, said, took, weight } from "./text.js";
-import { address, attempt, redraw, tell, ui } from "./ui.js";
+import { address, attempt, focus, redraw, tell, ui } from "./ui.js";
 
 /** How many log messages of a call are kept. */
 const LOGS = 500;
@@ -82,13 +82,9 @@ export class Run {
     if (schema) question.form = new Form(schema, { isPrefilled: true, submit: () => this.answer(question, "accept") });
     this.questions.push(question);
     news.push(`${event.from === "host" ? "mcp-host" : event.server} asks a question.`);
-    // A person who waits for the result goes on with the question.
-    requestAnimationFrame(() => requestAnimationFrame(() => {
-      const { activeElement } = document;
-      if (activeElement && activeElement !== document.body && !activeElement.closest(".run, .caller")) return;
-      const box = document.getElementById(`question${event.question}.${this.id}`);
-      /** @type {HTMLElement | null} */ (box?.querySelector("input, textarea, select, a, button") ?? null)?.focus();
-    }));
+    // A person who waits for the result goes on with the question; nothing is pressed for who types something else.
+    const at = document.activeElement;
+    if (!at || at === document.body || at.closest(".run")) focus(`[id="question${event.question}.${this.id}"]${question.form?.fields.length ? " :is(input, textarea, select)" : ""}`);
   }
 
   answer(question, action) {
@@ -102,7 +98,7 @@ export class Run {
       try {
         await post("answer", { call: this.call, question: question.event.question, action, ...(content !== undefined && { content }) });
         this.questions = this.questions.filter((each) => each !== question);
-        requestAnimationFrame(() => document.getElementById(`run.${this.id}`)?.focus());
+        focus(`[id="run.${this.id}"]`);
       } finally {
         question.isSent = false;
       }
@@ -146,7 +142,7 @@ export class Run {
     const isOurs = event.from === "host";
     const { message, url, mode } = event.params ?? {};
     const isLink = mode === "url" && typeof url === "string";
-    return h("div", { key: `question ${event.question}`, id: `question${event.question}.${this.id}`, class: `question ${isOurs ? "ours" : "theirs"}`, role: "group", "aria-label": `A question of ${isOurs ? "mcp-host" : flat(event.server)}` },
+    return h("div", { key: `question ${event.question}`, id: `question${event.question}.${this.id}`, tabindex: "-1", class: `question ${isOurs ? "ours" : "theirs"}`, role: "group", "aria-label": `A question of ${isOurs ? "mcp-host" : flat(event.server)}` },
       h("p", { class: "asker" }, isOurs ? "mcp-host asks:" : [h("code", null, said(event.server)), " asks you. mcp-host does not know what it does with the answer."]),
       message !== undefined && (isOurs ? h("p", null, said(message)) : h("blockquote", null, long(String(message), `question ${this.id} ${event.question}`))),
       isLink && link(url),
@@ -197,7 +193,7 @@ function link(url) {
   } catch {
     // It is shown as text.
   }
-  return h("p", { class: "leave" }, host ? [h("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, "Open the page of ", h("strong", null, said(host))), h("br", null)] : "not a link: ", h("code", { class: "address" }, said(url.slice(0, 2000))));
+  return h("p", { class: "leave" }, host ? [h("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, "Open the page of ", h("strong", null, said(host))), h("br", null)] : "not a link: ", h("code", null, said(url.slice(0, 2000))));
 }
 
 /** One piece of content. @param {any} each */
@@ -209,10 +205,10 @@ function block(each, key, index) {
     case "image":
     case "audio": {
       const size = Math.floor((String(each.data ?? "").length * 3) / 4);
-      return h("div", { key: index, class: "media" }, caption([each.type, " ", said(each.mimeType), ", ", bytes(size), ". The page shows no pictures of others. "]), copier("Copy as Base64", () => String(each.data ?? ""), "The data"));
+      return h("div", { key: index }, caption([each.type, " ", said(each.mimeType), ", ", bytes(size), ". The page shows no pictures of others. "]), copier("Copy as Base64", () => String(each.data ?? ""), "The data"));
     }
     case "resource_link":
-      return h("div", { key: index }, caption(["resource ", said(each.name)]), h("code", { class: "address" }, said(String(each.uri ?? "").slice(0, 2000))));
+      return h("div", { key: index }, caption(["resource ", said(each.name)]), h("code", null, said(String(each.uri ?? "").slice(0, 2000))));
     case "resource":
       return h("div", { key: index }, caption(["resource ", said(String(each.resource?.uri ?? "").slice(0, 2000))]), typeof each.resource?.text === "string" ? long(each.resource.text, key) : h("p", { class: "soft" }, bytes(Math.floor((String(each.resource?.blob ?? "").length * 3) / 4))));
     default:
@@ -226,6 +222,6 @@ export const asking = () => runs.filter((run) => run.questions.length > 0);
 export function call(tool, given) {
   const run = new Run(tool, given);
   tell("");
-  requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(`run.${run.id}`)?.focus()));
+  focus(`[id="run.${run.id}"]`);
   return run;
 }

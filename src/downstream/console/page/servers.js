@@ -73,7 +73,7 @@ function row(server, of) {
   return h("tr", { key: server.name, class: `row ${isOpen ? "is-open" : ""} ${isUp ? "" : "has-why"}`, onclick: (event) => {
     if (!event.target.closest("button, a") && String(getSelection()) === "") toggle();
   } },
-    h("th", { scope: "row" }, h("button", { type: "button", class: "name", "aria-expanded": String(isOpen), onclick: toggle, "data-row": "" }, icon(isOpen ? "down" : "right"), h("code", null, said(server.name)))),
+    h("th", { scope: "row" }, h("button", { type: "button", class: "name", "aria-expanded": String(isOpen), onclick: toggle, "data-row": server.name }, icon(isOpen ? "down" : "right"), h("code", null, said(server.name)))),
     h("td", null, mark(server.state)),
     isUp ? [
       h("td", { class: "wide soft" }, where),
@@ -194,11 +194,11 @@ function facts(server, of, more) {
   add("failed, 5 min", of.bad > 0 && String(of.bad));
   add("losses", server.restarts > 0 && String(server.restarts));
   add("ready after", server.readyAfterMs !== undefined && took(server.readyAfterMs));
-  add("offers", [counted(server.tools ?? 0, "tool"), counted(server.prompts ?? 0, "prompt"), counted((server.resources ?? 0) + (server.resourceTemplates ?? 0), "resource")].join(", "));
+  add("offers", (server.tools || server.prompts || server.resources || server.resourceTemplates) && [counted(server.tools ?? 0, "tool"), counted(server.prompts ?? 0, "prompt"), counted((server.resources ?? 0) + (server.resourceTemplates ?? 0), "resource")].join(", "));
   add("last error", server.lastError && !reason(server) && [line(server.lastError, 300), h("span", { class: "soft" }, ` ${ago(ui.now - (server.lastErrorAt ?? ui.now))} ago`)]);
   add("starts", more?.target && h("code", null, line(more.target, 500)));
   add("entry", more?.source && h("code", null, line(more.source, 500)));
-  return all.filter(([, value]) => value !== false);
+  return all.filter(([, value]) => value);
 }
 
 function linesOf(name, more) {
@@ -235,7 +235,7 @@ function band(server) {
     Object.assign(chosen, { server: server.name, at: each.at });
     redraw();
   };
-  return h("div", { class: "band-box" }, h("div", { class: "band", role: "group", "aria-label": "States over time" }, changes.map((each, at) => h("button", {
+  return h("div", null, h("div", { class: "band", role: "group", "aria-label": "States over time" }, changes.map((each, at) => h("button", {
     type: "button", key: `${each.at} ${each.state}`, class: `part ${tone(each.state)}`, style: { "flex-grow": String(Math.max(1, until(at) - each.at)) }, "aria-label": flat(words(each, at)), onfocus: look(each), onmouseenter: look(each), onclick: look(each),
   }, ["failed", "reconnecting", "unauthorized"].includes(each.state) ? icon(each.state) : null))),
     h("p", { class: "soft band-words" }, shown ? said(words(shown, changes.indexOf(shown))) : h("span", null, `${clock(changes[0].at)} to now. Point at a part for its cause.`)));

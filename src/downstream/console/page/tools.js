@@ -5,8 +5,8 @@ import { h } from "./h.js";
 import { Window, button, choices, copier, copy, empty, filter, icon, long, select } from "./parts.js";
 import { asking, call, runs } from "./run.js";
 import { state } from "./state.js";
-import { flat, line, pretty, said, tokens } from "./text.js";
-import { address, redraw, ui } from "./ui.js";
+import { line, pretty, said, tokens } from "./text.js";
+import { address, focus, redraw, ui } from "./ui.js";
 
 /** @type {{ tools: any[], of: number, isAsked: boolean, error: string }} */
 const listed = { tools: [], of: -1, isAsked: false, error: "" };
@@ -16,8 +16,10 @@ const forms = new Map();
 
 export const tools = () => listed.tools;
 
-/** Asks for the list if it may have changed. */
+/** Asks for the list if it may have changed. That starts servers that are idle, so they wait until somebody wants to see tools. */
 export function refresh() {
+  const servers = [...state.servers.values()];
+  if (ui.view !== "tools" && servers.some((server) => server.state === "idle")) return;
   if (!state.ready || listed.isAsked || listed.of === state.offers) return;
   const of = state.offers;
   listed.isAsked = true;
@@ -54,8 +56,8 @@ export function view() {
   return h("div", { class: `split ${ui.item ? "has-item" : ""}` },
     h("div", { class: "side-list" },
       h("div", { class: "bar" }, filter("tools", "search tools"),
-        servers.length > 1 && select("tools", "server", "Server", [["", "all"], ...servers.map((name) => /** @type {[string, string]} */ ([name, flat(name, 40)]))]),
-        select("tools", "kind", "Kind", [["", "all"], ["reads", "read-only"], ["changes", "may change things"]])),
+        servers.length > 1 && select("tools", "server", "Server", servers),
+        select("tools", "kind", "Kind", [["reads", "read-only"], ["changes", "may change things"]])),
       listed.error && h("p", { class: "problem" }, listed.error),
       all.length === 0 ? nothing() : rows.show(all.length, (from, to, above, below) => [
         h("div", { key: "above", style: { height: `${above}px` } }),
@@ -75,14 +77,9 @@ const missing = () => empty("This tool is not there now.", h("p", null, h("code"
 
 function row(tool) {
   const isOpen = tool.name === ui.item;
-  return h("li", { key: tool.name }, h("a", { class: `tool-row ${isOpen ? "is-open" : ""}`, href: address("tools", tool.name), "aria-current": isOpen ? "true" : undefined, "data-row": "", onclick: (event) => event.detail === 0 && toForm() },
+  return h("li", { key: tool.name }, h("a", { class: `tool-row ${isOpen ? "is-open" : ""}`, href: address("tools", tool.name), "aria-current": isOpen ? "true" : undefined, "data-row": tool.name, onclick: (event) => event.detail === 0 && (ui.next = "form.panel :is(input, select, textarea, button)") },
     h("span", { class: "tool-name" }, h("code", null, said(tool.name)), !tool.readOnly && h("span", { class: "dot", title: "may change things" }, "changes")),
     h("span", { class: "tool-about" }, line(tool.definition?.description ?? tool.definition?.title ?? "", 120))));
-}
-
-/** Who opens a tool by the keyboard goes on in its form. */
-function toForm() {
-  setTimeout(() => /** @type {HTMLElement | null} */ (document.querySelector("form.panel :is(input, select, textarea, button)"))?.focus(), 100);
 }
 
 function formOf(tool) {
@@ -105,7 +102,7 @@ function ask(tool) {
     call(tool, given);
   } else {
     kept.isAsked = true;
-    requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById("confirm")?.focus()));
+    focus("#confirm");
   }
   redraw();
 }
@@ -154,6 +151,9 @@ const typed = (name, given) => `mcp-host call ${quoted(name)}${Object.keys(given
 const request = (name, given) => JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name, arguments: given } }, null, 2);
 
 /** The sum of all definitions, and how many tools there are. */
-export const sums = () => ({ count: listed.tools.length, tokens: listed.tools.reduce((sum, tool) => sum + (tool.tokens ?? 0), 0), isKnown: listed.of >= 0 });
+export const sums = () => ({
+  count: listed.of >= 0 ? listed.tools.length : [...state.servers.values()].reduce((sum, server) => sum + (server.tools ?? 0), 0),
+  tokens: listed.tools.reduce((sum, tool) => sum + (tool.tokens ?? 0), 0),
+});
 
 export const waits = () => asking().length;

@@ -14,6 +14,8 @@ export const ui = {
   view: "servers",
   /** The server or tool that is open. @type {string | undefined} */
   item: undefined,
+  /** What gets the focus at the next place. */
+  next: "",
   isHelpOpen: false,
   /** A sentence about what the person did last. @type {{ text: string, isBad: boolean, at: number } | null} */
   notice: null,
@@ -38,7 +40,18 @@ export function redraw() {
     isDue = false;
     ui.now = Date.now();
     drawAll();
+    const found = /** @type {HTMLElement | null} */ (wanted && document.querySelector(wanted.selector));
+    found?.focus();
+    if (found || (wanted && wanted.until < ui.now)) wanted = undefined;
   });
+}
+
+/** What gets the focus once it is drawn. @type {{ selector: string, until: number } | undefined} */
+let wanted;
+
+export function focus(selector) {
+  wanted = { selector, until: Date.now() + 2000 };
+  redraw();
 }
 
 /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -68,6 +81,8 @@ export function locate() {
   } catch {
     ui.item = undefined;
   }
+  if (ui.next) focus(ui.next);
+  ui.next = "";
   redraw();
 }
 
