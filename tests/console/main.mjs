@@ -8,6 +8,7 @@ import { loaded } from "./loaded.mjs";
 import { newcomer } from "./newcomer.mjs";
 import { Program } from "./program.mjs";
 import { views } from "./views.mjs";
+import { decided } from "./waiting.mjs";
 
 const [binary, chromium, scratch, ...more] = process.argv.slice(2);
 const isWhole = more.includes("--whole");
@@ -59,6 +60,7 @@ const browser = await Browser.start(chromium, ["--host-resolver-rules=MAP reboun
 try {
   await newcomer(tools, browser, program);
   await views(tools, browser, program);
+  await decided(tools, browser, program);
   await attacked(tools, browser, program);
   await access(tools, browser, program);
   if (isWhole) await loaded(tools, browser, program);

@@ -1,6 +1,8 @@
 // An MCP server over stdio whose every text is an attack. `attack_N` has the text N in its definition and answers with it in
 // every kind of content; `plain` does the same with harmless words. `mutter` writes all texts to standard error and as log
 // messages, `huge` answers with 5 MB, `wonder` asks a question full of attacks, `write` does not say that it only reads.
+// The description of `write` is in the file that is named as argument, if one is.
+import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { ATTACKS } from "./attacks.mjs";
 
@@ -18,7 +20,7 @@ const tools = [
   { name: "mutter", description: "Writes lines.", inputSchema: { type: "object" }, annotations: reading },
   { name: "huge", description: "Answers with 5 MB.", inputSchema: { type: "object" }, annotations: reading },
   { name: "wonder", description: "Asks.", inputSchema: { type: "object", properties: { of: { type: "integer" } } }, annotations: reading },
-  { name: "write", description: "Writes.", inputSchema: { type: "object", properties: { path: { type: "string" } }, required: ["path"] } },
+  { name: "write", description: process.argv[2] ? readFileSync(process.argv[2], "utf8") : "Writes.", inputSchema: { type: "object", properties: { path: { type: "string" } }, required: ["path"] } },
   { name: "forms", description: "Takes everything.", annotations: reading, inputSchema: { type: "object", properties: {
     text: { type: "string", minLength: 2 }, count: { type: "integer", minimum: 1, maximum: 9 }, flag: { type: "boolean" }, color: { enum: ["red", "green"] },
     size: { oneOf: [{ const: 1, title: "Small" }, { const: 2, title: "Large" }] }, tags: { type: "array", items: { type: "string" } },

@@ -1,4 +1,6 @@
 // Every view: no violation that axe-core finds, no scrolling sideways, and what it must show.
+import { readFileSync } from "node:fs";
+import { until } from "./program.mjs";
 import { some } from "./world.mjs";
 
 export async function views({ check, same, holds, harmless, isWhole, views }, browser, program) {
@@ -55,10 +57,20 @@ export async function views({ check, same, holds, harmless, isWhole, views }, br
     });
     await check("a server is restarted by its button", async () => {
       await tab.go("servers");
-      const before = (await host.servers()).find(({ name }) => name === "broken").sinceMs;
       await page.click("tr.row:has-text('broken') >> text=Restart");
       await page.waitForSelector(".notice:has-text('broken restarts')");
-      holds(before >= 0, "an age");
+      await until("it has failed a second time", async () => (await host.run("logs", "broken", "--json")).split("initializing -> failed").length === 3);
+    });
+    await check("a server is disabled and enabled in its entry, and the page shows the way back", async () => {
+      await tab.go("servers", "echo");
+      const before = readFileSync(host.file, "utf8");
+      await page.click(".detail >> text=Disable");
+      await page.click(".detail >> text=Disable it");
+      await page.waitForSelector("tr.row:has-text('echo') .mark:has-text('disabled')");
+      holds(readFileSync(host.file, "utf8") !== before, "the file");
+      holds(/^mcp-host undo \S+$/.test(await page.textContent(".detail .note code")), "the way back");
+      await page.click(".detail >> text=Enable");
+      await page.waitForSelector("tr.row:has-text('echo') .mark:has-text('connected')");
     });
     await check("what does not say that it only reads asks first", async () => {
       await tab.go("tools", "files__write");

@@ -16,6 +16,12 @@ export const some = ({ binary, here }) => ({
   },
 });
 
+// A server whose definitions change with a file, and a rule that holds calls back.
+export const waiting = ({ here, file }) => ({
+  mcpServers: { notes: { command: process.execPath, args: [join(here, "server.mjs"), file] } },
+  host: { approval: "tofu", policy: { proof: "person", rules: [{ name: "writes", verdict: "ask", tools: ["notes__write"], remember: "10m" }] } },
+});
+
 // Fifty servers; some do not start.
 export const many = ({ binary }) => ({
   mcpServers: Object.fromEntries(Array.from({ length: 50 }, (_, at) => {

@@ -25,5 +25,5 @@ export function view() {
     pending.length > 0 && h("section", { class: "panel", "aria-label": "Pending" }, h("h2", null, "Waits for the next start"), h("p", null, `${counted(pending.length, "setting")} of `, h("code", null, "host"), " changed in the files and ", pending.length === 1 ? "applies" : "apply", " when the daemon starts again:"),
       h("ul", null, pending.map((each) => h("li", { key: each }, h("code", null, said(each)))))),
     h("section", { class: "panel", "aria-label": "Commands" }, h("h2", null, "Change it"), h("p", null, "What adds a program is typed in a terminal:"),
-      h("dl", { class: "commands" }, [["add a server", "mcp-host add NAME -- COMMAND"], ["take the last edit back", "mcp-host undo"], ["list the edits", "mcp-host undo --list"], ["check the files", "mcp-host check"]].map(([what, typed]) => h("div", { key: typed }, h("dt", null, what), h("dd", null, command(typed)))))));
+      h("dl", { class: "commands" }, [["add a server", "mcp-host add NAME -- COMMAND"], ["take the last edit back", "mcp-host undo"]].map(([what, typed]) => h("div", { key: typed }, h("dt", null, what), h("dd", null, command(typed)))))));
 }

@@ -103,10 +103,15 @@ const restart = (server) => attempt(async () => {
   tell(`${flat(server.name)} restarts.`);
 });
 
-const signIn = (server) => attempt(async () => {
-  const { page, issuer } = await post("login", { server: server.name });
-  told.set(server.name, { ...told.get(server.name), login: { page, issuer } });
+const signIn = (server, device = false) => attempt(async () => {
+  const login = await post("login", { server: server.name, device });
+  told.set(server.name, { ...told.get(server.name), login });
   go("servers", server.name);
+});
+
+const signOut = (server) => attempt(async () => {
+  const { forgotten } = await post("logout", { server: server.name });
+  tell(forgotten ? `${flat(server.name)} is signed out.` : `There was no login for ${flat(server.name)}.`);
 });
 
 const edit = (server, deed) => attempt(async () => {
@@ -164,6 +169,7 @@ function deeds(server, more) {
   }
   return [
     server.state === "disabled" ? more?.editable && button("Enable", () => edit(server, "enable"), { kind: "primary" }) : button("Restart", () => restart(server), {}),
+    server.state === "connected" && ["http", "sse"].includes(server.transport) && button("Sign out", () => signOut(server), {}),
     server.state !== "disabled" && more?.editable && button("Disable", () => {
       asks.asked = `${server.name} disable`;
       redraw();
@@ -171,12 +177,12 @@ function deeds(server, more) {
   ];
 }
 
-/** @param {any} server @param {{ page: string, issuer: string }} login */
-function signing(server, { page, issuer }) {
+function signing(server, { page, issuer, code, byCode }) {
   if (server.state === "connected") return null;
   const isLink = /^https?:\/\//.test(page);
   return h("div", { class: "question ours", role: "group", "aria-label": "Sign in" }, h("p", null, "Sign in at ", h("strong", null, said(issuer)), ". This page shows when it is done."),
-    isLink ? h("p", { class: "leave" }, h("a", { class: "button primary", href: page, target: "_blank", rel: "noopener noreferrer" }, "Open the sign-in page")) : h("code", null, said(page)));
+    isLink ? h("p", { class: "leave" }, h("a", { class: "button primary", href: page, target: "_blank", rel: "noopener noreferrer" }, "Open the sign-in page")) : h("code", null, said(page)),
+    code ? h("p", null, "Enter this code there: ", h("code", { class: "lead" }, said(code))) : byCode && h("p", null, "Is your browser on another machine? ", button("Use a code", () => signIn(server, true), { kind: "quiet" })));
 }
 
 /** @returns {Array<[string, any]>} */

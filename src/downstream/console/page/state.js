@@ -37,8 +37,6 @@ const fresh = () => ({
   /** @type {any} */ reloaded: null,
   /** @type {any[]} */ approvals: [],
   /** @type {Map<number, any>} */ asks: new Map(),
-  /** @type {any} */ totals: null,
-  missed: 0,
   /** Counts changes of what tools are listed. */
   offers: 0,
 });
@@ -89,9 +87,6 @@ export function apply(event) {
     case "approval":
       approval(event.approval);
       break;
-    case "gap":
-      state.missed += event.missed;
-      break;
   }
 }
 
@@ -106,7 +101,6 @@ function snapshot(event) {
   state.config = event.config ?? {};
   state.approvals = event.approvals ?? [];
   state.asks = new Map((event.asks ?? []).map((each) => [each.id, { ...each, at: event.at - 1000 * (each.waitsSecs ?? 0) }]));
-  state.totals = event.totals;
   const running = new Map();
   for (const each of event.running ?? []) running.set(each.id, state.running.get(each.id) ?? each);
   state.running = running;
