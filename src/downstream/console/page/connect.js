@@ -1,6 +1,6 @@
 // How each client is connected: its entry, with the address of this daemon.
 import { h } from "./h.js";
-import { choices, copier } from "./parts.js";
+import { choices, command, copier } from "./parts.js";
 import { state } from "./state.js";
 import { redraw } from "./ui.js";
 
@@ -23,6 +23,9 @@ const CLIENTS = [
   ["Continue", "~/.continue/config.yaml", (url) => `mcpServers:\n  - name: host\n    type: streamable-http\n    url: ${url}`],
 ];
 
+/** What `mcp-host link` calls a client. */
+const id = (name) => ({ "VS Code": "vscode", "Gemini CLI": "gemini" })[name] ?? name.toLowerCase().replace(" ", "-");
+
 const json = (value) => JSON.stringify(value, null, 2);
 
 export function view() {
@@ -42,6 +45,7 @@ export function view() {
     h("section", { class: "panel snippet", "aria-label": name },
       h("div", { class: "snippet-head" }, h("h2", null, name), !isCommand && h("code", { class: "soft" }, file), h("span", { class: "push" }), copier("Copy", () => text, isCommand ? "The command" : "The entry")),
       h("pre", null, text),
-      h("p", { class: "soft" }, name === "Claude Desktop" ? "This client starts mcp-host itself, which joins this daemon. If it does not find the program, give its full path." : isCommand ? "Type it in a terminal." : "Merge it into the file. Most clients read it when they start.")),
+      h("p", { class: "soft" }, name === "Claude Desktop" ? "It starts mcp-host, which joins this daemon. If it does not find the program, give its full path." : isCommand ? "Type it in a terminal." : "Merge it into the file. Most clients read it when they start."),
+      h("p", null, "Or let mcp-host do it: ", command(`mcp-host link ${id(name)}`))),
     h("p", { class: "soft" }, "A client that only starts programs runs ", h("code", null, "mcp-host stdio"), ", which joins this daemon. If the daemon wants tokens (", h("code", null, "host.auth"), "), ", h("code", null, "mcp-host token NAME"), " makes one for a client."));
 }
