@@ -96,7 +96,7 @@ export async function views({ check, same, holds, harmless, isWhole, views }, br
       await field("any").fill("[null]");
       await page.click("form.panel >> text=As JSON");
       const want = { text: "ab", count: 3, flag: true, color: "green", size: 2, tags: ["one"], deep: { deeper: { deepest: 1.5 } }, any: [null] };
-      same(JSON.parse(await page.inputValue("form.panel textarea")), want, "as JSON");
+      same(JSON.parse(await page.inputValue("form.panel textarea[id$='.json']")), want, "as JSON");
       await page.click("form.panel >> text=As a form");
       await page.click("form.panel button[type=submit]");
       await page.waitForSelector(".run .result");
