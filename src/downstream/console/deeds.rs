@@ -123,7 +123,8 @@ struct Certificate {
 impl Console {
     /// Does what a request asks for.
     pub(super) async fn act(&self, route: Route, body: &[u8]) -> Result<Answer, No> {
-        let Some(deeds) = &self.deeds else { return Err(No::unknown("this host has no deeds for the page")) };
+        // An embedding program may serve the door without them.
+        let deeds = || self.deeds.as_deref().ok_or_else(|| No::unknown("this host does nothing for the page"));
         match route {
             Route::Approvals => Ok(Answer::of(&self.approvals().await?)),
             Route::Decide => {
@@ -136,27 +137,27 @@ impl Console {
             Route::Approve => self.approve(read(body)?).await,
             Route::Reload => {
                 let Nothing {} = read(body)?;
-                Ok(Answer::of(&Reloaded::from(deeds.reload().await)))
+                Ok(Answer::of(&Reloaded::from(deeds()?.reload().await)))
             }
             Route::Restart => {
                 let server = self.server_of::<OfServer>(body)?;
-                if !deeds.restart(&server.config.name) {
+                if !deeds()?.restart(&server.config.name) {
                     return Err(No::unknown(format!("no server is called {:?}", server.config.name)));
                 }
                 Ok(Answer::of(&serde_json::json!({ "restarted": server.config.name })))
             }
-            Route::Enable | Route::Disable => self.switch(deeds.as_ref(), body, route == Route::Enable).await,
+            Route::Enable | Route::Disable => self.switch(body, route == Route::Enable).await,
             Route::Login => {
                 let Login { server, device } = read(body)?;
                 let name = self.named(&server)?.config.name.clone();
                 match device {
-                    true => Ok(Answer::of(&deeds.login_by_code(name).await.map_err(refused)?)),
-                    false => Ok(Answer::of(&deeds.login(name).await.map_err(refused)?)),
+                    true => Ok(Answer::of(&deeds()?.login_by_code(name).await.map_err(refused)?)),
+                    false => Ok(Answer::of(&deeds()?.login(name).await.map_err(refused)?)),
                 }
             }
             Route::Logout => {
                 let name = self.server_of::<OfServer>(body)?.config.name.clone();
-                Ok(Answer::of(&deeds.logout(name).await.map_err(refused)?))
+                Ok(Answer::of(&deeds()?.logout(name).await.map_err(refused)?))
             }
             _ => Err(No::unknown("there is no such request")),
         }
@@ -174,13 +175,13 @@ impl Console {
             && project.is_none()
     }
 
-    async fn switch(&self, deeds: &dyn Deeds, body: &[u8], on: bool) -> Result<Answer, No> {
+    async fn switch(&self, body: &[u8], on: bool) -> Result<Answer, No> {
         let server = self.server_of::<OfServer>(body)?;
         let word = if on { "enable" } else { "disable" };
-        if !self.can_edit(&server) {
+        let Some(deeds) = self.deeds.as_deref().filter(|_| self.can_edit(&server)) else {
             let text = format!("{:?} is not an entry of your own config", server.config.name);
             return Err(No::failed(text).help(format!("mcp-host {word} {}", server.config.name)));
-        }
+        };
         let (name, file) = (server.config.name.clone(), server.config.source.file.clone());
         Ok(Answer::of(&deeds.switch(name, file, on).await.map_err(No::failed)?))
     }

@@ -175,6 +175,37 @@ async fn a_session_ends_when_its_page_says_so() {
     assert_eq!(home.get("/console/tools", &other).await.no(), (401, "no_session".to_owned()));
 }
 
+/// A new member of a request must not be a command, an argument, a path, an environment, or a URL.
+#[tokio::test]
+async fn h83_the_requests_have_these_members() {
+    let home = home().await;
+    let token = home.session(false).await;
+    let mut told = Vec::new();
+    for (path, methods, _) in ROUTES {
+        if methods.starts_with("POST") {
+            let said = home.post(path, &token, &json!({ "no such": 1 })).await;
+            assert_eq!(said.no(), (400, "malformed".to_owned()), "{path}");
+            let message = said.json()["message"].as_str().unwrap().to_owned();
+            let members = message.split("`no such`, ").nth(1).unwrap().split(" at line").next().unwrap();
+            told.push(format!("{path}: {members}"));
+        }
+    }
+    insta::assert_snapshot!(told.join("\n"), @r"
+    /console/session: expected `code`
+    /console/call: expected `tool` or `arguments`
+    /console/answer: expected one of `call`, `question`, `action`, `content`
+    /console/cancel: expected `call`
+    /console/decide: expected `ask` or `verdict`
+    /console/restart: expected `server`
+    /console/enable: expected `server`
+    /console/disable: expected `server`
+    /console/login: expected `server` or `device`
+    /console/logout: expected `server`
+    /console/reload: there are no fields
+    /console/approve: expected one of `kind`, `server`, `hash`
+    ");
+}
+
 /// Every route of the API with every method, and what does not open it.
 #[tokio::test]
 async fn h80_only_a_token_of_a_session_opens_the_api() {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use mcp_host::admin::OpenRequest;
-use mcp_host::config::HostAuth;
+use mcp_host::config::{Console, HostAuth};
 use mcp_host::edits::Edits;
 use mcp_host::{Host, HttpEndpoint, admin};
 use tokio::net::TcpListener;
@@ -27,7 +27,7 @@ pub(crate) async fn run(
     let plan = Plan::load(common, args.demo, args.listen)?;
     plan.tell_notes(output);
     Host::check_endpoint(&plan.config.host)?;
-    let auth = plan.config.host.auth.clone();
+    let (auth, console) = (plan.config.host.auth.clone(), plan.config.host.console);
     let scheme = if plan.config.host.tls.is_some() { "https" } else { "http" };
     // The address is opened first: if it is taken, no server needs to start.
     let listener = bind(plan.config.host.listen).await?;
@@ -38,7 +38,7 @@ pub(crate) async fn run(
     // Everything is open before the line about the endpoint is printed.
     let endpoint = host.open_http(listener)?;
     watch::listening(&url(scheme, address), output);
-    let page = page_line(&endpoint, address, output);
+    let page = page_line(&endpoint, address, console, output);
     let mut watch = Watch::new(&host, begun, common.again(args.demo), output);
     if !args.demo {
         host.follow_config(follow);
@@ -92,20 +92,18 @@ fn url(scheme: &str, mut address: SocketAddr) -> String {
 
 /// Returns the line that says how to open the page: at a terminal by a link, which is good once. `None` if there is no
 /// page.
-fn page_line(endpoint: &HttpEndpoint, address: SocketAddr, output: &Output) -> Option<String> {
-    if output.json || output.is_quiet() {
+fn page_line(endpoint: &HttpEndpoint, address: SocketAddr, console: Console, output: &Output) -> Option<String> {
+    let is_reachable = console == Console::On || address.ip().is_loopback() || address.ip().is_unspecified();
+    if output.json || output.is_quiet() || console == Console::Off || !is_reachable {
         return None;
     }
-    let link = endpoint.page_link(OpenRequest::default().shown()).ok()?;
     let command = format!("mcp-host open{}", listen_flag(address));
-    Some(match output.live() {
-        true => format!(
-            "open the page       {}   (good once, for {} minutes; later: {command})",
-            link.url,
-            link.expires_in / 60
-        ),
-        false => format!("open the page       {command}"),
-    })
+    if !output.live() {
+        return Some(format!("open the page       {command}"));
+    }
+    let link = endpoint.page_link(OpenRequest::default().shown()).ok()?;
+    let (url, minutes) = (link.url, link.expires_in / 60);
+    Some(format!("open the page       {url}   (good once, for {minutes} minutes; later: {command})"))
 }
 
 /// Prints commands to try with the demo.
