@@ -1,11 +1,13 @@
 // Runs the checks in order: types, a newcomer by keyboard alone, every view, attacks of a server, who gets in.
 import { execFileSync } from "node:child_process";
+import { cpSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { access } from "./access.mjs";
 import { attacked } from "./attacked.mjs";
 import { Browser, VIEWS } from "./browser.mjs";
 import { loaded } from "./loaded.mjs";
 import { newcomer } from "./newcomer.mjs";
+import { odd } from "./odd.mjs";
 import { Program } from "./program.mjs";
 import { views } from "./views.mjs";
 import { decided } from "./waiting.mjs";
@@ -55,6 +57,12 @@ await check("the scripts of the page have the types that they say", async () => 
     throw new Error(error.stdout || error.message);
   }
 });
+
+// Beside a package.json that says so, the scripts are modules for Node, too.
+const page = join(scratch, "page");
+cpSync(join(process.env.MCP_HOST_ROOT, "src/downstream/console/page"), page, { recursive: true });
+writeFileSync(join(page, "package.json"), '{ "type": "module" }');
+await odd(tools, page);
 
 const browser = await Browser.start(chromium, ["--host-resolver-rules=MAP rebound.test 127.0.0.1"]);
 try {

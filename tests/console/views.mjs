@@ -102,6 +102,25 @@ export async function views({ check, same, holds, harmless, isWhole, views }, br
       await page.waitForSelector(".run .result");
       same(JSON.parse(await page.textContent(".run .result pre")), want, "arguments");
     });
+    await check("a hidden tab drops its feed after a minute, and takes it up again when it is seen", async () => {
+      const tab = await browser.tab();
+      await tab.page.clock.install();
+      await tab.open(await host.link());
+      const feeds = () => tab.requests.filter((url) => url.includes("/console/feed")).length;
+      const ended = tab.page.waitForEvent("requestfailed", (request) => request.url().includes("/console/feed"));
+      const see = (isHidden) => tab.page.evaluate((isHidden) => {
+        Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+      }, isHidden);
+      await see(true);
+      await tab.page.clock.fastForward(61_000);
+      await ended;
+      same(feeds(), 1, "feeds while it was seen");
+      await see(false);
+      await until("it asks again", () => feeds() === 2);
+      holds(tab.requests.at(-1).includes("from="), tab.requests.at(-1));
+      await tab.close();
+    });
     await check("the session ends by its button, and the tab keeps nothing", async () => {
       await page.keyboard.press("Escape");
       await tab.go("servers");

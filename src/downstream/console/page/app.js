@@ -135,9 +135,18 @@ function page() {
       }, { kind: "quiet small", about: "this message" })),
       waiting(),
       h("h1", { key: "title", class: ui.view === "tools" && ui.item ? "hidden" : undefined }, title(ui.view)),
-      h("div", { key: ui.view, class: `content ${ui.view}` }, state.ready ? VIEW[/** @type {keyof typeof VIEW} */ (ui.view)].view() : empty("The daemon is asked …"))),
+      h("div", { key: ui.view, class: `content ${ui.view}` }, state.ready ? view() : empty("The daemon is asked …"))),
     ui.isHelpOpen && help(),
   ];
+}
+
+/** The other views stay of use if one fails. */
+function view() {
+  try {
+    return VIEW[/** @type {keyof typeof VIEW} */ (ui.view)].view();
+  } catch (error) {
+    return h("p", { class: "problem" }, `The page fails to show this: ${error.message}`);
+  }
 }
 
 function head() {

@@ -91,8 +91,9 @@ function defined(of) {
     !ui.isReadOnly && of.items.length <= 200 ? h("div", { class: "buttons" }, button(`Approve ${of.items.length === 1 ? "it" : `all ${of.items.length}`}`, () => approve("definitions", of, counted(of.items.length, "definition")), { kind: "primary", about: `of ${of.server}` })) : command(`mcp-host approve ${of.server}`));
 }
 
-function change({ before, after }, key) {
-  if (before !== null && after !== null) return words(before, after);
+function change(of, key) {
+  const { before, after } = of;
+  if (before !== null && after !== null) return (of.diff ??= words(before, after));
   return before === null ? h("ins", null, long(after ?? "", `${key} after`)) : h("del", null, long(before, `${key} before`));
 }
 

@@ -186,14 +186,9 @@ function sameJson(text, value) {
 
 /** A link of others: its host is shown, and nothing opens by itself. */
 function link(url) {
-  let host = "";
-  try {
-    const parsed = new URL(url);
-    if (parsed.protocol === "https:" || parsed.protocol === "http:") host = parsed.host;
-  } catch {
-    // It is shown as text.
-  }
-  return h("p", { class: "leave" }, host ? [h("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, "Open the page of ", h("strong", null, said(host))), h("br", null)] : "not a link: ", h("code", null, said(url.slice(0, 2000))));
+  const parsed = URL.parse(url);
+  const isLink = parsed && /^https?:$/.test(parsed.protocol);
+  return h("p", { class: "leave" }, isLink ? [h("a", { href: parsed.href, target: "_blank", rel: "noopener noreferrer" }, "Open the page of ", h("strong", null, said(parsed.host))), h("br", null)] : "not a link: ", h("code", null, said(url.slice(0, 2000))));
 }
 
 /** One piece of content. @param {any} each */

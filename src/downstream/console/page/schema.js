@@ -250,7 +250,7 @@ export function fill(schema, root, given, drafts, pointer = "", depth = 0) {
     given.forEach((each, index) => fill(of.item, root, each, drafts, under(pointer, index), depth + 1));
   } else if (of.kind === "text" && typeof given === "string") drafts.set(pointer, given);
   else if (of.kind === "json") drafts.set(pointer, JSON.stringify(given, null, 2));
-  else if (["number", "integer", "boolean"].includes(of.kind)) drafts.set(pointer, String(given));
+  else if (typeof given === (of.kind === "integer" ? "number" : of.kind)) drafts.set(pointer, String(given));
 }
 
 /** The defaults of the fields, as a value. */
