@@ -56,7 +56,7 @@ function row(call) {
   const what = call.method === "tools/call" ? call.tool : [call.method, " ", call.tool];
   return h("tr", { key: call.id, class: call.end ? undefined : "is-running" },
     h("td", { class: "number soft" }, clock(call.at)),
-    h("td", { class: "call" }, call.server !== undefined && h("a", { href: address("servers", call.server), class: "of" }, line(call.server, 40)), h("code", null, [what].flat().filter(Boolean).map((part) => line(part, 100)))),
+    h("td", { class: "call" }, h("code", null, [what].flat().filter(Boolean).map((part) => line(part, 100))), call.server !== undefined && h("a", { href: address("servers", call.server), class: "of" }, line(call.server, 40))),
     h("td", { class: "wide soft" }, line(call.client ?? "", 40), call.door && h("span", { class: "door" }, call.door)),
     h("td", { class: "wide number soft" }, call.end && [bytes(call.bytesIn), " → ", bytes(call.end.bytesOut)]),
     h("td", { class: "took" }, h("span", { class: "number" }, took(ms)), h("span", { class: "bar-box", "aria-hidden": "true" }, h("span", { class: `length ${call.end && isBad(call.end.outcome) ? "bad" : ""}`, style: { width: `${share(ms)}%` } }))),

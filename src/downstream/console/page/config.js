@@ -20,7 +20,7 @@ export function view() {
     problems.length > 0 && h("div", { class: "reason bad", role: "group", "aria-label": "Problems" }, h("p", null, "The files have mistakes. The config from before them stays in effect."), h("ul", { class: "problems" }, problems.map((each, at) => h("li", { key: at }, h("code", null, said(each)))))),
     h("section", { class: "panel", "aria-label": "Files" }, h("h2", null, "Files"),
       files.length === 0 ? h("p", { class: "soft" }, "There is no file: the servers come from the command line.") : h("ul", { class: "files" }, files.map((each) => h("li", { key: each }, h("code", null, said(each))))),
-      h("p", { class: "soft" }, `A change applies within a second. The config was read again ${reloads === 1 ? "once" : `${reloads} times`}${last ? `, last at ${clock(last.at)}` : ""}.`),
+      h("p", { class: "soft" }, `A change applies within a second.${reloads > 0 ? ` Read again ${reloads === 1 ? "once" : `${reloads} times`}${last ? `, last at ${clock(last.at)}` : ""}.` : ""}`),
       !ui.isReadOnly && files.length > 0 && h("p", null, button("Read it now", reload, {}))),
     pending.length > 0 && h("section", { class: "panel", "aria-label": "Pending" }, h("h2", null, "Waits for the next start"), h("p", null, `${counted(pending.length, "setting")} of `, h("code", null, "host"), " changed in the files and ", pending.length === 1 ? "applies" : "apply", " when the daemon starts again:"),
       h("ul", null, pending.map((each) => h("li", { key: each }, h("code", null, said(each)))))),
