@@ -149,7 +149,7 @@ impl Deeds for Host {
                 |error| Refused::because(format!("no port on this machine for the browser to come back to: {error}"));
             let redirect = Redirect::open().await.map_err(no_port)?;
             let back = url::Url::parse(&redirect.url()).map_err(|error| Refused::because(error.to_string()))?;
-            let login = Host::login(self, &server, &back).await?;
+            let login = Self::login(self, &server, &back).await?;
             let (page, issuer) = (login.authorize_url().to_string(), login.issuer().to_owned());
             let begun = LoginBegun::new(0, page, issuer, login.could_be_by_code());
             let rest = async move {
@@ -180,7 +180,7 @@ impl Deeds for Host {
     }
 
     fn logout(&self, server: String) -> BoxFuture<'_, Result<SignedOut, Refused>> {
-        Box::pin(async move { Ok(SignedOut { forgotten: Host::logout(self, &server).await? }) })
+        Box::pin(async move { Ok(SignedOut { forgotten: Self::logout(self, &server).await? }) })
     }
 
     fn can_switch(&self) -> bool {

@@ -87,7 +87,7 @@ pub struct Revoked {
 }
 
 /// The request as a line.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) enum PageRequest {
     /// Makes a link.

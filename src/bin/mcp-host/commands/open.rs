@@ -15,7 +15,8 @@ pub(super) async fn run(args: &Open, common: &Common, output: &Output) -> Result
     let asked = DaemonQuery { command: "mcp-host open", listen: args.listen, again: &again };
     let port = args.listen.map(|listen| listen.port());
     if args.revoke {
-        let ended = admin::revoke(port).await.map_err(|error| failed(&asked, &error))?.map_err(refused)?.ended;
+        let ended =
+            admin::revoke(port).await.map_err(|error| failed(&asked, &error))?.map_err(|no| refused(&no))?.ended;
         if output.json {
             output.value(&serde_json::json!({ "ended": ended }))?;
         } else {
@@ -46,7 +47,7 @@ pub(super) async fn run(args: &Open, common: &Common, output: &Output) -> Result
 /// Asks the daemon for a link.
 async fn link(asked: &DaemonQuery<'_>, request: OpenRequest) -> Result<PageLink, Failure> {
     let link = admin::open(asked.listen.map(|listen| listen.port()), &request).await;
-    link.map_err(|error| failed(asked, &error))?.map_err(refused)
+    link.map_err(|error| failed(asked, &error))?.map_err(|no| refused(&no))
 }
 
 /// Prints a link, and how a browser of another machine gets there.
@@ -68,7 +69,7 @@ fn checked(link: &PageLink) -> Result<Url, Failure> {
     url.ok_or_else(|| Failure::new(Exit::Failed, "the running mcp-host gave no link to its page"))
 }
 
-fn refused(refused: Refused) -> Failure {
+fn refused(refused: &Refused) -> Failure {
     let help = "host.console in its config decides who gets the page: \"local\", \"on\" or \"off\"";
     Failure::new(Exit::Failed, text::line(&refused.error)).help(help)
 }
