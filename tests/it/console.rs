@@ -396,6 +396,7 @@ fn the_command_opens_the_page_and_ends_its_sessions() {
     ended 2 sessions
     ");
     assert_eq!(page.get("tools")["error"], "no_session");
+    let Page { token, .. } = page;
     // The browser gets the link and nothing else.
     let browser = home.join("bin");
     std::fs::create_dir(&browser).unwrap();
@@ -421,8 +422,9 @@ fn the_command_opens_the_page_and_ends_its_sessions() {
     // Without a browser, the link is shown after all.
     let said = open(&home.join("nothing"));
     assert!(said.contains("warning: no browser could be started: ") && said.contains("/#k="), "{said}");
+    let token = page.token.clone();
     let said = daemon.end().join("\n");
-    assert!(!said.contains(&secret) && !said.contains(&page.token) && !said.contains("#k="), "{said}");
+    assert!(!said.contains(&secret) && !said.contains(&token) && !said.contains("#k="), "{said}");
 }
 
 #[test]
