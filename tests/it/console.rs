@@ -422,7 +422,6 @@ fn the_command_opens_the_page_and_ends_its_sessions() {
     // Without a browser, the link is shown after all.
     let said = open(&home.join("nothing"));
     assert!(said.contains("warning: no browser could be started: ") && said.contains("/#k="), "{said}");
-    let token = page.token.clone();
     let said = daemon.end().join("\n");
     assert!(!said.contains(&secret) && !said.contains(&token) && !said.contains("#k="), "{said}");
 }
