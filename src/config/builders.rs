@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    AnswerCache, Approval, Audit, Auth, Config, Era, Helper, HostAuth, HostSettings, HostTls, Join, Limits, Manifest,
-    Metrics, Prefix, Rates, Remote, Restart, Roots, Secret, Secrets, Server, Sharing, Start, Stdio, Tls, ToolSettings,
-    Transport, Validate,
+    AnswerCache, Approval, Audit, Auth, Config, Console, Era, Helper, HostAuth, HostSettings, HostTls, Join, Limits,
+    Manifest, Metrics, Prefix, Rates, Remote, Restart, Roots, Secret, Secrets, Server, Sharing, Start, Stdio, Tls,
+    ToolSettings, Transport, Validate,
 };
 use crate::exposed::Naming;
 
@@ -428,6 +428,12 @@ impl HostSettings {
     #[must_use]
     pub fn metrics(self, metrics: Metrics) -> Self {
         Self { metrics, ..self }
+    }
+
+    /// Sets to whom the page at `/` is served.
+    #[must_use]
+    pub fn console(self, console: Console) -> Self {
+        Self { console, ..self }
     }
 
     /// Sets whether other processes of this user use a running daemon with the same config.

@@ -41,7 +41,7 @@ struct Inner {
     is_audit_failing: AtomicBool,
     overhead: Overhead,
     /// Answers over HTTP, by door (`http`, `sse`) and by the first digit of their status, from 2 to 5.
-    requests: [[AtomicU64; 4]; 2],
+    requests: [[AtomicU64; 4]; Door::ALL.len()],
     tools: ToolGlobs,
     verdicts: Mutex<BTreeMap<Verdict, u64>>,
     /// The last text that was made of it all, and when.
@@ -54,15 +54,17 @@ struct Inner {
 pub(crate) enum Door {
     Http,
     Sse,
+    Console,
 }
 
 impl Door {
-    pub(crate) const ALL: [Self; 2] = [Self::Http, Self::Sse];
+    pub(crate) const ALL: [Self; 3] = [Self::Http, Self::Sse, Self::Console];
 
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::Sse => "sse",
+            Self::Console => "console",
         }
     }
 }

@@ -51,6 +51,12 @@ impl Dialer {
         }
     }
 
+    /// Returns the certificates that are trusted on first use.
+    #[cfg(feature = "server")]
+    pub(crate) fn certificates(&self) -> Certificates {
+        self.pins.clone()
+    }
+
     /// Returns a recipe for a client to this server that shares no connection with any other client.
     pub(crate) fn recipe(&self, remote: &Remote) -> Recipe {
         Recipe { remote: remote.clone(), pins: self.pins.clone() }

@@ -20,6 +20,8 @@ mod call;
 mod calls;
 mod classify;
 #[cfg(feature = "server")]
+pub(crate) mod console;
+#[cfg(feature = "server")]
 mod guard;
 #[cfg(feature = "server")]
 pub(crate) mod http;

@@ -272,6 +272,8 @@ impl HostBuilder {
             #[cfg(feature = "server")]
             logins: super::sign_in::Logins::default(),
             #[cfg(feature = "server")]
+            editor: std::sync::Mutex::default(),
+            #[cfg(feature = "server")]
             threads: std::sync::Mutex::default(),
             stop: CancellationToken::new(),
             doors: TaskTracker::new(),

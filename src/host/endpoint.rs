@@ -7,8 +7,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::{Host, lock};
-use crate::config::HostSettings;
-use crate::downstream::admin::{self, Guests, StatusSocket};
+use crate::config::{Console, HostSettings};
+use crate::downstream::admin::{self, Guests, OpenRequest, PageLink, Refused, Run, StatusSocket};
+use crate::downstream::console::access::Access;
 use crate::downstream::http::{self, Threads};
 use crate::error::{Error, ErrorKind};
 use crate::manager::Reload;
@@ -30,6 +31,7 @@ pub struct HttpEndpoint {
     tls: Option<TlsAcceptor>,
     socket: Option<StatusSocket>,
     threads: Arc<Threads>,
+    access: Access,
     stop: CancellationToken,
 }
 
@@ -62,10 +64,12 @@ impl Host {
                 None
             }
         };
-        if socket.is_some() {
+        // Without a socket, only the page can ask for what is recorded.
+        if socket.is_some() || settings.console != Console::Off {
             self.0.manager.record().open();
         }
-        Ok(HttpEndpoint { host: self.clone(), listener, tls, socket, threads, stop: self.0.stop.child_token() })
+        let (host, access, stop) = (self.clone(), Access::default(), self.0.stop.child_token());
+        Ok(HttpEndpoint { host, listener, tls, socket, threads, access, stop })
     }
 
     /// Opens the endpoint and serves it until the host shuts down.
@@ -101,22 +105,53 @@ impl Host {
 }
 
 impl HttpEndpoint {
+    /// Makes a link to the page that shows what goes on, as `mcp-host open` does. Whoever has the link can begin one
+    /// session with it.
+    ///
+    /// ```no_run
+    /// # fn show(endpoint: &mcp_host::HttpEndpoint) -> Result<(), mcp_host::admin::Refused> {
+    /// use mcp_host::admin::OpenRequest;
+    ///
+    /// println!("{}", endpoint.page_link(OpenRequest::default().shown())?.url);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When the config allows no page (`host.console`), or not at the address of this endpoint.
+    pub fn page_link(&self, request: OpenRequest) -> Result<PageLink, Refused> {
+        let listen = self.listener.local_addr().map_err(|error| Refused::because(error.to_string()))?;
+        self.host.page_link(&self.access, listen, request)
+    }
+
     /// Serves until the host shuts down.
     ///
     /// # Errors
     /// When the listener cannot be used, or no HTTP client can be made to ask the issuer of `host.auth`.
     pub async fn serve(self) -> Result<(), Error> {
-        let Self { host, listener, tls, socket, threads, stop } = self;
+        let Self { host, listener, tls, socket, threads, access, stop } = self;
+        let listen = listener.local_addr().map_err(internal)?;
         let guests = Guests::default();
         let status = async {
             if let Some(socket) = &socket {
                 let sign_in = |request| host.sign_in(request);
                 let guest = |arrival| host.receive(arrival, socket.boot(), &guests, &stop);
-                socket.serve(&host.0.router, || host.reload_now(), sign_in, guest, &stop).await;
+                let page = |request| host.page(&access, listen, request);
+                let answers = (|| host.reload_now(), sign_in, page);
+                socket.serve(&host.0.router, answers, guest, &stop).await;
             }
         };
         let configured = host.0.manager.settings();
-        let settings = http::Settings { tls, sse: configured.sse, eras: host.0.eras, guests: guests.clone(), threads };
+        let run = socket.as_ref().map_or_else(|| Run::new(Some(listen)), |socket| socket.run().clone());
+        let settings = http::Settings {
+            tls,
+            sse: configured.sse,
+            eras: host.0.eras,
+            guests: guests.clone(),
+            threads,
+            access: access.clone(),
+            run,
+            deeds: Some(Arc::new(host.clone())),
+        };
         let door = http::serve(host.0.router.clone(), listener, settings, stop.clone());
         let (served, ()) = host.0.doors.track_future(futures_util::future::join(door, status)).await;
         served.map_err(internal)

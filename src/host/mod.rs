@@ -9,6 +9,8 @@ mod approval;
 mod asks;
 mod builder;
 mod call;
+#[cfg(feature = "server")]
+mod console;
 mod conversation;
 mod decisions;
 mod defaults;
@@ -89,6 +91,9 @@ struct Inner {
     eras: downstream::Eras,
     #[cfg(feature = "server")]
     logins: sign_in::Logins,
+    /// How entries of the config are edited, if a person at the page may.
+    #[cfg(feature = "server")]
+    editor: Mutex<Option<console::Editor>>,
     #[cfg(feature = "server")]
     threads: Mutex<Option<Arc<downstream::http::Threads>>>,
     stop: CancellationToken,

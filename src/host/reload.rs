@@ -85,6 +85,17 @@ impl Configured {
         result
     }
 
+    /// Starts a server anew. Returns false if there is none of that name.
+    #[cfg(feature = "server")]
+    pub(super) fn restart(&self, server: &str) -> bool {
+        let current = lock(&self.current);
+        let has = current.servers.iter().any(|known| known.name == server);
+        if has {
+            self.manager.restart(current.clone(), &self.memory, server);
+        }
+        has
+    }
+
     /// Replaces the config; the in-process servers stay.
     pub(super) fn replace(&self, mut config: Config) -> Reload {
         let mut current = lock(&self.current);

@@ -31,6 +31,13 @@ impl Principal {
         Self("user".into())
     }
 
+    /// The person at the page, in a session that the user who runs the daemon began.
+    #[cfg(feature = "server")]
+    #[must_use]
+    pub(crate) fn console() -> Self {
+        Self("console".into())
+    }
+
     /// The client of this name, proven by its access token.
     #[cfg(feature = "server")]
     #[must_use]

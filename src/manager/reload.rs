@@ -99,6 +99,17 @@ pub(super) fn count(counts: &Counts, servers: &[Arc<Server>], settings: &HostSet
 impl Manager {
     /// Applies a new config. It was validated as a whole before, so nothing can fail here.
     pub(crate) fn reload(&self, config: Config, memory: &HashMap<String, Starter>) -> Reload {
+        self.reload_but(config, memory, None)
+    }
+
+    /// Starts a server of the config anew, as if its entry had changed.
+    #[cfg(feature = "server")]
+    pub(crate) fn restart(&self, config: Config, memory: &HashMap<String, Starter>, server: &str) {
+        self.reload_but(config, memory, Some(server));
+    }
+
+    /// Applies a config. The server `anew` does not stay, even if its entry is the same.
+    fn reload_but(&self, config: Config, memory: &HashMap<String, Starter>, anew: Option<&str>) -> Reload {
         let old = self.servers();
         self.0.world.nature.lineage.follow(&config);
         let (settings, pending) = self.settings().with(config.host);
@@ -108,7 +119,7 @@ impl Manager {
         let mut locked = Vec::new();
         for server in &mut new {
             match old.iter().find(|old| old.config.name == server.config.name) {
-                Some(before) if before.config.same_as(&server.config) => {
+                Some(before) if before.config.same_as(&server.config) && anew != Some(&*server.config.name) => {
                     if before.pinned.lock_by(&server.config) {
                         locked.push(before.clone());
                     }

@@ -5,11 +5,19 @@ use std::sync::Arc;
 use super::pinned::Listed;
 use super::pins::Records;
 use super::{Manager, Server, lock};
+#[cfg(feature = "server")]
+use crate::dial::Certificates;
 use crate::keep;
 use crate::pins::{Error, Said, Stated, Suspicion, Waiting, pointers, suspicions};
 use crate::registry::{Kind, Neighbours};
 
 impl Manager {
+    /// Returns the certificates of servers that are trusted on first use.
+    #[cfg(feature = "server")]
+    pub(crate) fn certificates(&self) -> Certificates {
+        self.0.keys.dialer().certificates()
+    }
+
     /// Returns what waits for approval, server by server.
     pub(crate) async fn unapproved(&self) -> Result<Vec<Waiting>, Error> {
         let Some(keeper) = self.0.pins.get() else { return Ok(Vec::new()) };

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::calls::{BEGIN, Call, Counted, END};
 use super::lines::Line;
-use super::{EVENTS, Record, unix_ms};
+use super::{At, EVENTS, Record, unix_ms};
 
 /// What a feed is about.
 ///
@@ -201,11 +201,11 @@ pub(crate) enum Read {
 }
 
 /// One feed. Dropping it makes room for another one.
-pub(crate) struct Watcher(Record);
+pub(crate) struct Watcher(Record, At);
 
 impl Watcher {
-    pub(super) fn new(record: Record) -> Self {
-        Self(record)
+    pub(super) fn new(record: Record, at: At) -> Self {
+        Self(record, at)
     }
 
     /// Returns at most `most` events after the one with that number. A number that no event has yet is from another run.
@@ -270,6 +270,6 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.0.0.watchers.fetch_sub(1, Ordering::Relaxed);
+        self.0.0.watchers[self.1 as usize].fetch_sub(1, Ordering::Relaxed);
     }
 }

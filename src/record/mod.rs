@@ -28,6 +28,8 @@ pub use self::feed::Part;
 #[cfg_attr(not(feature = "server"), allow(unused_imports, reason = "only the status socket reads it"))]
 pub(crate) use self::feed::{Event, Read, Wanted, Watcher};
 use self::feed::{Events, State, What};
+#[cfg(feature = "server")]
+use self::lines::Line;
 use self::lines::Lines;
 pub(crate) use self::lines::{Level, Said, Source};
 use crate::answered::Failed;
@@ -38,8 +40,9 @@ use crate::protocol::Method;
 
 /// The most events that are kept for feeds that come back or fall behind.
 const EVENTS: usize = 4096;
-/// The most feeds at once.
+/// The most feeds at once at the status socket, and the most by the page.
 const FEEDS: usize = 16;
+const FEEDS_OF_PAGE: usize = 8;
 /// How long calls are kept after somebody has last looked at them. To keep all of them, always, would cost each call a
 /// twentieth of its time.
 const LOOKED: Duration = Duration::from_secs(600);
@@ -53,8 +56,8 @@ struct Inner {
     /// Whether somebody can ask for it, so that anything is kept.
     is_on: AtomicBool,
     kept: Mutex<Kept>,
-    /// The number of feeds.
-    watchers: AtomicUsize,
+    /// The number of feeds: at the status socket, and by the page.
+    watchers: [AtomicUsize; 2],
     /// Until when calls are kept, in milliseconds since 1970; 0 if they are not.
     calls_until: AtomicU64,
     news: Notify,
@@ -66,6 +69,15 @@ struct Kept {
     events: Events,
     calls: Calls,
     lines: Lines,
+}
+
+/// Where a feed is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// At the status socket.
+    Socket,
+    /// By the page, over HTTP.
+    Page,
 }
 
 /// One change of a server's state.
@@ -144,11 +156,28 @@ impl Record {
         self.kept().lines.forget(server);
     }
 
-    /// Begins to watch. Returns `None` if there are [`FEEDS`] already.
-    pub(crate) fn watch(&self) -> Option<Watcher> {
-        let more = |feeds: usize| (feeds < FEEDS).then_some(feeds + 1);
-        let counted = self.0.watchers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        counted.ok().map(|_| Watcher::new(self.clone()))
+    /// Begins to watch. Returns `None` if those who watch at that place have as many feeds as they may.
+    pub(crate) fn watch(&self, at: At) -> Option<Watcher> {
+        let most = match at {
+            At::Socket => FEEDS,
+            At::Page => FEEDS_OF_PAGE,
+        };
+        let more = |feeds: usize| (feeds < most).then_some(feeds + 1);
+        let counted = self.0.watchers[at as usize].fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        counted.ok().map(|_| Watcher::new(self.clone(), at))
+    }
+
+    /// Returns the last lines of a server as events, oldest first: at most `most`.
+    #[cfg(feature = "server")]
+    pub(crate) fn lines_of(&self, server: &str, most: usize) -> Vec<Vec<u8>> {
+        let lines = self.kept().lines.last(most, Some(server));
+        let write = |line: &Arc<Line>| {
+            let mut out = Vec::new();
+            line.write(&mut out);
+            out
+        };
+        // Secrets are looked for in each line: not while others wait for the record.
+        lines.iter().map(write).collect()
     }
 
     /// Keeps calls for the next [`LOOKED`]: somebody looks at them now.
@@ -173,7 +202,7 @@ impl Record {
 
     /// Wakes the feeds, if there are any.
     fn tell(&self) {
-        if self.0.watchers.load(Ordering::Relaxed) > 0 {
+        if self.0.watchers.iter().any(|feeds| feeds.load(Ordering::Relaxed) > 0) {
             self.0.news.notify_waiters();
         }
     }

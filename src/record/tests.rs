@@ -77,7 +77,7 @@ fn all() -> Wanted {
 #[test]
 fn a_call_begins_and_ends_in_the_feed() {
     let (record, observer) = record();
-    let watcher = record.watch().unwrap();
+    let watcher = record.watch(At::Socket).unwrap();
     begin(&observer, second(7), "git", "push").finish(Some(&answered()));
     begin(&observer, second(7), "git", "pull").finish(Some(&Err(ErrorObject::new(-1, "no").into())));
     let mut events = after(&watcher, 0, &all());
@@ -111,8 +111,8 @@ fn nothing_is_kept_before_somebody_can_ask() {
     begin(&observer, second(1), "git", "push").finish(Some(&answered()));
     say(&record, "git", "hello", second(1));
     record.happened(Part::Config, "{}", second(1));
-    assert_eq!(record.watch().unwrap().now().0, 0);
-    assert!(record.watch().unwrap().past(10, &all()).1.is_empty());
+    assert_eq!(record.watch(At::Socket).unwrap().now().0, 0);
+    assert!(record.watch(At::Socket).unwrap().past(10, &all()).1.is_empty());
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn calls_are_kept_while_somebody_looks_and_ten_minutes_longer() {
     record.look(SystemTime::now() - LOOKED);
     push();
     assert_eq!(kept(), 0);
-    let _ = record.watch().unwrap().past(0, &all());
+    let _ = record.watch(At::Socket).unwrap().past(0, &all());
     push();
     assert_eq!(kept(), 1);
 }
@@ -139,7 +139,7 @@ fn limit_calls_the_oldest_go_and_running_ones_stay() {
     for number in 0..3 {
         begin(&observer, second(2), "git", &number.to_string()).finish(Some(&answered()));
     }
-    let watcher = record.watch().unwrap();
+    let watcher = record.watch(At::Socket).unwrap();
     let tools =
         |events: Vec<Value>| events.iter().map(|event| event["tool"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
     assert_eq!(tools(written(watcher.past(10, &all()).1, &all())), ["1", "2"]);
@@ -155,7 +155,7 @@ fn of_many_calls_in_a_second_most_are_counted() {
     for _ in 0..60 {
         begin(&observer, second(1), "git", "push").finish(Some(&Err(ErrorObject::new(-1, "no").into())));
     }
-    let watcher = record.watch().unwrap();
+    let watcher = record.watch(At::Socket).unwrap();
     assert_eq!(after(&watcher, 0, &all()).len(), 100);
     watcher.settle(second(1));
     assert_eq!(after(&watcher, 100, &all()), Vec::<Value>::new(), "the second is not over");
@@ -177,7 +177,7 @@ fn limit_lines_the_oldest_of_a_server_go() {
         say(&record, "a", &format!("{number}{}", " x".repeat(20)), second(1));
     }
     say(&record, "b", "one", second(2));
-    let watcher = record.watch().unwrap();
+    let watcher = record.watch(At::Socket).unwrap();
     let texts = |server: Option<&str>| {
         let wanted = Wanted { parts: None, server: server.map(|server| (server.to_owned(), server.to_owned())) };
         let events = written(watcher.past(100, &wanted).1, &wanted);
@@ -209,7 +209,7 @@ fn a_flood_of_lines_leaves_the_feed_some_and_says_so() {
     let (record, _) = record();
     (0..150).for_each(|number| say(&record, "a", &number.to_string(), second(1)));
     say(&record, "a", "after", second(2));
-    let watcher = record.watch().unwrap();
+    let watcher = record.watch(At::Socket).unwrap();
     let events = after(&watcher, 0, &all());
     assert_eq!(events.len(), 102);
     let expected = "50 lines are left out here; `mcp-host logs` has the last ones";
@@ -232,7 +232,7 @@ fn a_line_is_shown_plain_cut_and_without_what_is_secret_by_then() {
     let mut more = Scrubber::default();
     more.know("tr0ub4dor");
     learned.learn(&more);
-    let events = after(&record.watch().unwrap(), 0, &all());
+    let events = after(&record.watch(At::Socket).unwrap(), 0, &all());
     assert_eq!((&events[0]["text"], &events[0]["level"]), (&json!(r"***\u{7}\u{1b}]0;x"), &json!("warning")));
     assert_eq!(events[1]["text"], "y".repeat(1024) + "…");
 }
@@ -240,14 +240,14 @@ fn a_line_is_shown_plain_cut_and_without_what_is_secret_by_then() {
 #[test]
 fn a_feed_that_resumes_loses_and_doubles_nothing() {
     let (record, observer) = record();
-    let watcher = record.watch().unwrap();
+    let watcher = record.watch(At::Socket).unwrap();
     let mut seen: Vec<u64> = Vec::new();
     for round in 0..3000 {
         say(&record, "a", "line", second(round));
         begin(&observer, second(round), "git", "push").finish(Some(&answered()));
         // It reads seldom, a few at a time, and each time as a feed that resumes.
         if round % 500 == 499 {
-            let again = record.watch().unwrap();
+            let again = record.watch(At::Socket).unwrap();
             while let Read::Events(events) = again.after(seen.last().copied().unwrap_or(0), 7) {
                 if events.is_empty() {
                     break;
@@ -265,7 +265,7 @@ fn a_feed_that_resumes_loses_and_doubles_nothing() {
 #[tokio::test]
 async fn a_feed_is_woken_by_each_event_and_there_are_sixteen() {
     let (record, _) = record();
-    let watchers: Vec<Watcher> = std::iter::from_fn(|| record.watch()).collect();
+    let watchers: Vec<Watcher> = std::iter::from_fn(|| record.watch(At::Socket)).collect();
     assert_eq!(watchers.len(), FEEDS);
     let mut changed = Box::pin(watchers[0].changed(0));
     assert!(futures_util::FutureExt::now_or_never(&mut changed).is_none());
@@ -276,7 +276,7 @@ async fn a_feed_is_woken_by_each_event_and_there_are_sixteen() {
     let line = json!({ "type": "line", "seq": 2, "at": 1000, "server": "a", "source": "state", "level": "error", "text": "connected -> failed: no" });
     assert_eq!(events, [state, line]);
     drop(watchers);
-    assert!(record.watch().is_some());
+    assert!(record.watch(At::Socket).is_some());
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn a_feed_gets_the_parts_and_the_server_that_it_wants() {
     record.happened(Part::Config, r#"{"reloaded":true}"#, second(1));
     begin(&observer, second(1), "a-1", "t").finish(None);
     let kinds = |wanted: &Wanted| {
-        let events = after(&record.watch().unwrap(), 0, wanted);
+        let events = after(&record.watch(At::Socket).unwrap(), 0, wanted);
         events.iter().map(|event| event["seq"].as_u64().unwrap()).collect::<Vec<_>>()
     };
     let of = |parts: Option<Vec<Part>>, server: bool| Wanted {

@@ -14,12 +14,10 @@ use super::level::{DEFAULT_LEVEL, LEVELS, Level};
 use super::presence::{Named, Presence};
 use crate::config::Limits;
 use crate::manager::{self, Chosen, Claims, Principal, Who};
-use crate::protocol::{
-    Message, Method, Notification, Profile, ProtocolVersion, Raw, Request, RequestId, Response, meta,
-};
+use crate::protocol::{Profile, ProtocolVersion, Raw, RequestId, meta};
 use crate::queues::Account;
 use crate::registry::Catalog;
-use crate::upstream::{Ask, Connection, Owner, Terms, Upstream};
+use crate::upstream::{Ask, Owner, Terms, Upstream};
 
 /// What a client declares when it connects, or with its first request.
 #[derive(Debug)]
@@ -65,8 +63,8 @@ pub(crate) struct Client {
 #[derive(Debug, Default)]
 pub(super) struct State {
     running: BTreeMap<RequestId, Running>,
-    asked: BTreeMap<u64, OpenQuestion>,
-    asked_so_far: u64,
+    pub(super) asked: BTreeMap<u64, OpenQuestion>,
+    pub(super) asked_so_far: u64,
     /// How many change streams and doors keep it from being closed as idle.
     places: u32,
     listens: u32,
@@ -110,12 +108,14 @@ struct Running {
 
 /// A question (a request to the client) that waits for the client's answer.
 #[derive(Debug)]
-struct OpenQuestion {
-    ask: Ask,
+pub(super) struct OpenQuestion {
+    pub(super) ask: Ask,
     /// The call that it belongs to, by the id of the request to the server; `None` for a question outside of calls.
-    call: Option<u64>,
-    answered: Option<Arc<Notify>>,
-    leg: Option<Arc<Mailbox>>,
+    pub(super) call: Option<u64>,
+    /// Whether the host itself asks, in its own words.
+    pub(super) is_of_host: bool,
+    pub(super) answered: Option<Arc<Notify>>,
+    pub(super) leg: Option<Arc<Mailbox>>,
 }
 
 /// A resource that the client subscribed to: the server, the server's own URI, and the lease that the subscription is
@@ -394,83 +394,6 @@ impl Client {
         drop(asked);
         self.mailbox.close();
         subscriptions
-    }
-
-    /// Sends a question to the client, into the leg of the call that it belongs to or, outside of calls, into the
-    /// client's general mailbox. `answered` is woken by the client's answer.
-    pub(super) fn ask(&self, ask: Ask, call: Option<(u64, &Arc<Mailbox>)>, answered: Option<Arc<Notify>>) {
-        self.put_question(ask, call.map(|(call, _)| call), call.map(|(_, leg)| leg.clone()), answered);
-    }
-
-    fn put_question(&self, mut ask: Ask, call: Option<u64>, leg: Option<Arc<Mailbox>>, answered: Option<Arc<Notify>>) {
-        let mut state = self.state();
-        if state.closed {
-            return;
-        }
-        state.asked_so_far += 1;
-        let id = state.asked_so_far;
-        let request = Message::Request(Request {
-            id: RequestId::Number(i64::try_from(id).unwrap_or(i64::MAX)),
-            method: ask.method.clone(),
-            // From here on the mailbox holds and counts the params. Nothing needs them once the answer comes.
-            params: ask.params.take(),
-        });
-        state.asked.insert(id, OpenQuestion { ask, call, answered, leg: leg.clone() });
-        drop(state);
-        match leg {
-            Some(leg) => leg.put(request),
-            None => self.mailbox.put(request),
-        }
-    }
-
-    /// Sends a question of the host itself to the client. `number` stands in for the number of a call.
-    pub(super) fn ask_beside(&self, ask: Ask, number: u64, leg: Option<Arc<Mailbox>>) {
-        self.put_question(ask, Some(number), leg, None);
-    }
-
-    /// Takes the client's response to a request that was sent to it through a mailbox.
-    pub(crate) fn answer(&self, response: Response) {
-        let Some(RequestId::Number(id)) = response.id else { return };
-        let asked = u64::try_from(id).ok().and_then(|id| self.state().asked.remove(&id));
-        if let Some(asked) = asked {
-            asked.ask.answer(response.outcome);
-            if let Some(answered) = asked.answered {
-                answered.notify_one();
-            }
-        }
-    }
-
-    /// Takes back a question that its server cancelled: the client is told with `notifications/cancelled`.
-    pub(super) fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
-        self.take_back(|asked| asked.ask.is(connection, id), Ask::forget);
-    }
-
-    /// Takes back the open questions of a call that is over, or whose questions nobody answered in time. `answer` is
-    /// run with each question, to answer its server.
-    pub(super) fn drop_asks(&self, call: u64, answer: impl Fn(Ask)) {
-        self.take_back(|asked| asked.call == Some(call), answer);
-    }
-
-    fn take_back(&self, which: impl Fn(&OpenQuestion) -> bool, answer: impl Fn(Ask)) {
-        let taken: Vec<(u64, OpenQuestion)> = {
-            let mut state = self.state();
-            let ids: Vec<u64> = state.asked.iter().filter(|(_, asked)| which(asked)).map(|(id, _)| *id).collect();
-            ids.into_iter().filter_map(|id| Some((id, state.asked.remove(&id)?))).collect()
-        };
-        for (id, asked) in taken {
-            let params = Some(Raw::trusted(format!(r#"{{"requestId":{id}}}"#).into()));
-            let notice = Message::Notification(Notification { method: Method::Cancelled, params });
-            match &asked.leg {
-                Some(leg) => leg.put(notice),
-                None => self.mailbox.put(notice),
-            }
-            answer(asked.ask);
-        }
-    }
-
-    /// Reports whether any question of that call still waits for the client's answer.
-    pub(super) fn is_asked(&self, call: u64) -> bool {
-        self.state().asked.values().any(|asked| asked.call == Some(call))
     }
 
     /// Returns the leg of one of its requests in flight, if there are any.

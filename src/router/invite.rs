@@ -188,7 +188,7 @@ async fn signed_in(
     {
         let shown = Shown::to(client.owner().0, invitation);
         let _asks = AskGuard::new(client, call);
-        client.ask(ask, Some((call, leg)), None);
+        client.ask_as_host(ask, call, leg);
         let answered = pin!(async {
             tokio::select! {
                 // The login ended elsewhere: the question to this client is taken back.

@@ -64,6 +64,7 @@ mod plan;
 mod presence;
 mod put;
 mod question;
+mod questions;
 mod reach;
 mod relay;
 mod resource;

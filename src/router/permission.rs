@@ -216,7 +216,7 @@ impl Permissions {
         let (id, mut state) = self.open(client, forward, (to_ask, scope), 1);
         let open = Open { asks: self.asks(), id };
         let _taken_back = AskGuard::new(client, call);
-        client.ask(ask, Some((call, &leg)), None);
+        client.ask_as_host(ask, call, &leg);
         let asked = pin!(timeout(forward.limits.answer, async {
             tokio::select! {
                 biased;

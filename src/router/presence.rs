@@ -12,16 +12,19 @@ pub(crate) enum Via {
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "there is no HTTP door"))]
     Sse,
     Stdio,
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "there is no page"))]
+    Console,
 }
 
 impl Via {
-    const ALL: [Self; 3] = [Self::Http, Self::Sse, Self::Stdio];
+    pub(super) const ALL: [Self; 4] = [Self::Http, Self::Sse, Self::Stdio, Self::Console];
 
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::Sse => "sse",
             Self::Stdio => "stdio",
+            Self::Console => "console",
         }
     }
 }
@@ -29,8 +32,8 @@ impl Via {
 /// What people are shown about a session. There is one for each session, so it is small.
 #[derive(Debug, Default)]
 pub(super) struct Presence {
-    /// The milliseconds from the roster's creation to the start of the session, times four, plus the number of the door
-    /// (1 to 3). 0 means that the session is not shown.
+    /// The milliseconds from the roster's creation to the start of the session, times eight, plus the number of the
+    /// door (1 to 4). 0 means that the session is not shown.
     came: AtomicU64,
     /// The milliseconds from the start of the session to its last request.
     pub(super) used: AtomicU32,
@@ -41,15 +44,15 @@ impl Presence {
     /// Shows the session from now on; `now` is in milliseconds since the roster's creation. Returns false if it was
     /// shown before.
     pub(super) fn begin(&self, now: u64, via: Via) -> bool {
-        let came = now << 2 | (via as u64 + 1);
+        let came = now << 3 | (via as u64 + 1);
         self.came.compare_exchange(0, came, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Returns when the session began (see [`Presence::begin`]) and through which door, or `None` if it is not shown.
     pub(super) fn came(&self) -> Option<(u64, Via)> {
         let came = self.came.load(Ordering::Relaxed);
-        let door = usize::try_from(came & 3).ok()?.checked_sub(1)?;
-        Some((came >> 2, *Via::ALL.get(door)?))
+        let door = usize::try_from(came & 7).ok()?.checked_sub(1)?;
+        Some((came >> 3, *Via::ALL.get(door)?))
     }
 }
 

@@ -75,6 +75,7 @@ fn no_arguments_show_the_next_steps() {
       lock       Start the servers, and lock what they list in mcp-host.lock, beside the config
       policy     Test the rules of the config (host.policy), or say why they allow, ask about, or deny a call
       status     Show the servers and clients of a running `serve`
+      open       Open the page of a running `serve`, which shows what goes on and calls tools, in your browser
       logs       Show the last lines of the servers of a running `serve`: standard error, log messages, changes of state
       calls      Show the last calls of a running `serve`: who called what, how it ended, and how long it took
       metrics    Print the metrics of a running `serve`, as Prometheus reads them at /metrics

@@ -16,6 +16,8 @@ mod cli;
 mod clients;
 mod config;
 #[cfg(all(unix, feature = "cli"))]
+mod console;
+#[cfg(all(unix, feature = "cli"))]
 mod daemon;
 #[cfg(feature = "cli")]
 mod door;

@@ -1,7 +1,6 @@
-//! Shows commands and URLs of servers without the keys that people put into them.
+//! Kinds of transport in words for people.
 
-use mcp_host::config::{Remote, Transport};
-use mcp_host::redact::{self, MASK, looks_secret};
+use mcp_host::config::Transport;
 
 /// Returns the kind of transport in one word.
 pub(crate) fn kind(transport: &Transport) -> &'static str {
@@ -9,73 +8,5 @@ pub(crate) fn kind(transport: &Transport) -> &'static str {
         Transport::Stdio(_) => "stdio",
         Transport::Sse(_) => "sse",
         _ => "http",
-    }
-}
-
-/// Returns the command or URL of a server, safe to show.
-pub(crate) fn target(transport: &Transport) -> String {
-    match transport {
-        Transport::Stdio(stdio) => words(&stdio.command, &stdio.args),
-        Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote) => url(remote),
-        _ => String::new(),
-    }
-}
-
-/// Returns the command that prints headers for a server, safe to show, if the server has one.
-pub(crate) fn helper(transport: &Transport) -> Option<String> {
-    match transport {
-        Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote) => {
-            remote.headers_helper.as_ref().map(|helper| words(&helper.program, &helper.args))
-        }
-        _ => None,
-    }
-}
-
-fn words(program: &str, args: &[String]) -> String {
-    // A program name with blanks is often a whole command line.
-    let words: Vec<String> = program.split(' ').map(str::to_owned).chain(args.iter().cloned()).collect();
-    redact::arguments(&words).join(" ")
-}
-
-fn url(remote: &Remote) -> String {
-    let origin = remote.url.origin().ascii_serialization();
-    let path = remote.url.path().split('/').map(|part| if looks_secret(part) { MASK } else { part });
-    let query = if remote.url.query().is_some() { "?…" } else { "" };
-    format!("{origin}{}{query}", path.collect::<Vec<_>>().join("/"))
-}
-
-#[cfg(test)]
-mod tests {
-    use mcp_host::config::Stdio;
-
-    use super::*;
-
-    fn shown(args: &[&str]) -> String {
-        let args = args.iter().map(|&arg| arg.to_owned()).collect();
-        target(&Transport::Stdio(Stdio { command: "npx".to_owned(), args, ..Stdio::default() }))
-    }
-
-    #[test]
-    fn keys_in_arguments_are_masked() {
-        assert_eq!(
-            shown(&["-y", "@modelcontextprotocol/server-filesystem", "/home/user/src"]),
-            "npx -y @modelcontextprotocol/server-filesystem /home/user/src"
-        );
-        assert_eq!(shown(&["--api-key", "hunter2", "--port", "80"]), "npx --api-key *** --port 80");
-        assert_eq!(shown(&["--token=hunter2", "Authorization: Basic eA"]), "npx --token=*** Authorization:***");
-        assert_eq!(shown(&["a1b2c3d4e5f6a7b8", "sk-x", "0b9dd0a0-1d6c-4d8f-8f0e-0f4f5b6a7c8d"]), "npx *** *** ***");
-    }
-
-    #[test]
-    fn keys_in_a_command_that_is_a_whole_line_are_masked() {
-        let command = "npx -y server --api-key hunter2".to_owned();
-        assert_eq!(target(&Transport::Stdio(Stdio { command, ..Stdio::default() })), "npx -y server --api-key ***");
-    }
-
-    #[test]
-    fn keys_in_urls_are_masked() {
-        let url = "https://example.com/v1/a1b2c3d4e5f6a7b8c9/mcp?api_key=hunter2".parse().unwrap();
-        let remote = Remote::new(url);
-        assert_eq!(target(&Transport::Auto(remote)), "https://example.com/v1/***/mcp?…");
     }
 }

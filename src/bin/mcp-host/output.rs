@@ -186,6 +186,11 @@ impl Output {
         !self.quiet && io::stderr().is_terminal()
     }
 
+    /// Reports whether only data and errors are printed.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Reports whether there is a person to ask.
     pub(crate) fn interactive(&self) -> bool {
         io::stdin().is_terminal() && io::stderr().is_terminal()

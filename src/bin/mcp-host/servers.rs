@@ -128,9 +128,13 @@ impl Plan {
 
     /// Returns a function that reloads the config from the same files, even if other files would be found by then.
     pub(crate) fn again(&self) -> impl Fn() -> Result<Config, config::Error> + Send + Sync + 'static {
-        let (files, project) = (self.config.files.clone(), self.config.project);
-        let request = LoadRequest { files, project, ..self.request.clone() };
+        let request = self.same_files();
         move || load(&LoadRequest { approved: approved(), ..request.clone() })
+    }
+
+    /// Returns how the config is loaded from the same files, even if other files would be found by then.
+    pub(crate) fn same_files(&self) -> LoadRequest {
+        LoadRequest { files: self.config.files.clone(), project: self.config.project, ..self.request.clone() }
     }
 
     /// Drops the servers that are not needed.

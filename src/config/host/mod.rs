@@ -5,6 +5,7 @@ mod access;
 mod approval;
 mod audit;
 mod cache;
+mod console;
 mod join;
 mod layers;
 mod limits;
@@ -26,6 +27,7 @@ pub use self::access::{BearerClient, HostAuth, HostTls};
 pub use self::approval::Approval;
 pub use self::audit::Audit;
 pub use self::cache::AnswerCache;
+pub use self::console::Console;
 pub use self::join::Join;
 use self::layers::Layers;
 pub use self::limits::Limits;
@@ -48,7 +50,7 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 29] = [
+const KEYS: [&str; 30] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
@@ -56,6 +58,7 @@ const KEYS: [&str; 29] = [
     "audit",
     "auth",
     "cache",
+    "console",
     "heartbeat",
     "idleExit",
     "inheritEnv",
@@ -131,6 +134,8 @@ pub struct HostSettings {
     pub audit: Option<Audit>,
     /// What is served at `/metrics`.
     pub metrics: Metrics,
+    /// To whom the page at `/` is served.
+    pub console: Console,
     /// Whether other processes of this user use a running daemon with the same config; `None` means the default,
     /// `auto`.
     pub join: Option<Join>,
@@ -180,6 +185,7 @@ impl Default for HostSettings {
             lock: None,
             audit: None,
             metrics: Metrics::default(),
+            console: Console::default(),
             join: None,
             idle_exit: Duration::from_secs(600),
             threads: None,
@@ -294,6 +300,7 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     if let Some(field) = fields.take(&["metrics"], report) {
         settings.metrics = metrics::read(&field, &settings.auth, report).unwrap_or_default();
     }
+    console::fill(settings, &mut fields, report);
     join::fill(settings, &mut fields, report);
     threads::fill(settings, &mut fields, report);
     settings.secrets = secrets::read(fields.take(&["secrets"], report).as_ref(), vars, report);

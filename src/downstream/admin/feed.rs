@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -16,10 +15,10 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 
 use super::replies;
-use super::{Part, Refused};
+use super::{Hello, Part, Refused};
 use crate::counts::HostCount;
 use crate::manager::ServerStatus;
-use crate::record::{Event, Read, Running, Wanted, Watcher, unix_ms};
+use crate::record::{At, Event, Read, Running, Wanted, Watcher, unix_ms};
 use crate::router::{OpenAsk, Router};
 
 /// How the request begins.
@@ -37,6 +36,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 const BATCH: usize = 64;
 /// The most calls, and the most lines, of the past.
 const PAST: usize = 10_000;
+/// Why a feed is refused when there are too many.
+pub(crate) const BUSY: &str = "busy: too many feeds are open";
 /// Members that are ages: they differ each time, and change nothing.
 const AGES: [&str; 2] = ["sinceMs", "lastErrorMs"];
 
@@ -122,20 +123,6 @@ pub(super) fn line(request: &FeedRequest) -> String {
     replies::line(&Line { feed: request })
 }
 
-/// What a daemon says of itself.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Hello<'a> {
-    pub(super) version: &'static str,
-    pub(super) pid: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) listen: Option<SocketAddr>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) url: Option<String>,
-    pub(super) started_at: u64,
-    pub(super) boot: &'a str,
-}
-
 /// An event that only one feed gets.
 #[derive(Serialize)]
 struct Own<T> {
@@ -151,7 +138,7 @@ struct Own<T> {
 struct Greeting<'a> {
     v: u32,
     #[serde(flatten)]
-    hello: &'a Hello<'a>,
+    hello: &'a Hello,
 }
 
 /// Everything as it is now.
@@ -226,12 +213,14 @@ struct Beat {}
 /// When the connection fails.
 pub(super) async fn serve(
     router: &Router,
-    hello: &Hello<'_>,
+    hello: Hello,
     request: &[u8],
     mut input: impl AsyncRead + Unpin,
     mut output: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
-    let feed = match Feed::open(router, request) {
+    let asked = serde_json::from_slice::<Line<FeedRequest>>(request);
+    let asked = asked.map_err(|error| Refused::because(format!("not a request for a feed: {error}")));
+    let mut feed = match asked.and_then(|Line { feed }| Feed::open(router, hello, feed, At::Socket)) {
         Ok(feed) => feed,
         Err(refused) => {
             output.write_all(replies::line(&refused).as_bytes()).await?;
@@ -243,15 +232,23 @@ pub(super) async fn serve(
         while input.read(&mut piece).await? > 0 {}
         Ok(())
     };
+    let run = async {
+        loop {
+            output.write_all(&feed.next().await).await?;
+            yield_now().await;
+        }
+    };
     tokio::select! {
         gone = gone => gone,
-        ended = feed.run(hello, &mut output) => ended,
+        ended = run => ended,
     }
 }
 
 /// One open feed.
-struct Feed<'a> {
-    router: &'a Router,
+pub(crate) struct Feed {
+    router: Router,
+    /// What it begins with; `None` once that is written.
+    hello: Option<Hello>,
     wanted: Wanted,
     from: Option<u64>,
     /// The events from before the feed was opened. They are written before the snapshot; `None` once that is done.
@@ -264,12 +261,22 @@ struct Feed<'a> {
     /// The names of servers in the config whose aliases are other ones, by alias.
     names: BTreeMap<String, String>,
     out: Vec<u8>,
+    second: Interval,
+    beat: Interval,
 }
 
-impl<'a> Feed<'a> {
-    fn open(router: &'a Router, request: &[u8]) -> Result<Self, Refused> {
-        let Line { feed: request } = serde_json::from_slice::<Line<FeedRequest>>(request)
-            .map_err(|error| Refused::because(format!("not a request for a feed: {error}")))?;
+impl std::fmt::Debug for Feed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Feed").field("seq", &self.seq).finish_non_exhaustive()
+    }
+}
+
+impl Feed {
+    /// Opens a feed.
+    ///
+    /// # Errors
+    /// When there is no such server, or too many feeds are open there.
+    pub(crate) fn open(router: &Router, hello: Hello, request: FeedRequest, at: At) -> Result<Self, Refused> {
         let servers = router.manager().servers();
         let server = request.server.as_ref().map(|wanted| {
             let named =
@@ -282,12 +289,13 @@ impl<'a> Feed<'a> {
             Ok::<_, Refused>((config.name.clone(), config.alias.to_string()))
         });
         let wanted = Wanted { parts: request.parts, server: server.transpose()? };
-        let busy = || Refused::because("busy: too many feeds are open");
-        let watcher = router.manager().record().watch().ok_or_else(busy)?;
+        let busy = || Refused::because(BUSY);
+        let watcher = router.manager().record().watch(at).ok_or_else(busy)?;
         // What happens while the past is written comes after it.
         let (seq, past) = watcher.past(request.past.unwrap_or(0).min(PAST), &wanted);
         Ok(Self {
-            router,
+            router: router.clone(),
+            hello: Some(hello),
             from: request.from,
             past: request.from.is_none().then_some(past),
             wanted,
@@ -296,32 +304,35 @@ impl<'a> Feed<'a> {
             known: BTreeMap::new(),
             names: BTreeMap::new(),
             out: Vec::new(),
+            second: ticks(SECOND),
+            beat: ticks(BEAT),
         })
     }
 
-    async fn run(mut self, hello: &Hello<'_>, output: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
-        self.begin(hello);
-        let mut second = ticks(SECOND);
-        let mut beat = ticks(BEAT);
+    /// Returns the next lines.
+    ///
+    /// # Cancel safety
+    /// Dropping the wait loses nothing.
+    pub(crate) async fn next(&mut self) -> Vec<u8> {
+        if let Some(hello) = self.hello.take() {
+            self.begin(&hello);
+        }
         loop {
             if !self.out.is_empty() {
-                output.write_all(&self.out).await?;
-                self.out.clear();
-                self.out.shrink_to(64 * 1024);
-                yield_now().await;
+                return std::mem::take(&mut self.out);
             }
             if self.fill() {
                 continue;
             }
             tokio::select! {
                 () = self.watcher.changed(self.seq) => sleep(PAUSE).await,
-                _ = second.tick() => self.look(),
-                _ = beat.tick() => self.own("beat", Beat {}),
+                _ = self.second.tick() => self.look(),
+                _ = self.beat.tick() => self.own("beat", Beat {}),
             }
         }
     }
 
-    fn begin(&mut self, hello: &Hello<'_>) {
+    fn begin(&mut self, hello: &Hello) {
         let resumed = self.from.filter(|from| matches!(self.watcher.after(*from, 1), Read::Events(_)));
         self.seq = resumed.unwrap_or(self.seq);
         self.own("hello", Greeting { v: VERSION, hello });

@@ -17,15 +17,16 @@ mod guests;
 mod joining;
 #[cfg(unix)]
 mod launch;
+mod open;
 mod owners;
 mod reader;
 mod replies;
+mod run;
 #[cfg(unix)]
 mod unix;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::{Instant, SystemTime};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -38,11 +39,14 @@ pub use self::client::{Introduction, Refusal};
 #[cfg(not(unix))]
 use self::elsewhere as platform;
 pub use self::feed::{Arguments, FeedRequest};
+pub(crate) use self::feed::{BUSY, Feed};
 pub(crate) use self::guests::{Guests, receive};
 #[cfg(unix)]
 pub use self::joining::{Joined, NotJoined, join};
 #[cfg(unix)]
 pub use self::launch::{Launch, Turn};
+pub use self::open::{OpenRequest, PageLink, Revoked, open, revoke};
+pub(crate) use self::open::{PageReply, PageRequest};
 pub use self::owners::Owners;
 pub(crate) use self::platform::Arrival;
 pub use self::reader::{FeedReader, feed};
@@ -50,15 +54,14 @@ pub use self::replies::{
     Abandoned, AsksForgotten, AtRate, CodeBegun, DaemonStatus, Holdings, LimitUsage, LoginBegun, Pending, Refused,
     Reloaded, ServerHolding, SignInReply, SignedIn, SignedOut,
 };
+pub(crate) use self::run::{Hello, Run};
 #[cfg(unix)]
 use self::unix as platform;
 use crate::export;
-use crate::hex;
 pub use crate::manager::CacheStatus;
 use crate::manager::Reload;
 pub use crate::manager::{Need, Needed};
 pub use crate::record::Part;
-use crate::record::unix_ms;
 pub use crate::router::Gauges;
 use crate::router::Router;
 
@@ -145,10 +148,7 @@ pub enum AskError {
 #[derive(Debug)]
 pub(crate) struct StatusSocket {
     inner: platform::Socket,
-    listen: Option<SocketAddr>,
-    since: Instant,
-    /// Identifies this run of the daemon: a client that reconnects can tell whether it meets the same run.
-    boot: String,
+    run: Run,
 }
 
 impl StatusSocket {
@@ -171,26 +171,25 @@ impl StatusSocket {
     }
 
     fn of(inner: platform::Socket, listen: Option<SocketAddr>) -> Self {
-        let mut bytes = [0u8; 8];
-        // Without random bytes, the process id still tells daemons apart.
-        if getrandom::fill(&mut bytes).is_err() {
-            bytes = u64::from(std::process::id()).to_be_bytes();
-        }
-        Self { inner, listen, since: Instant::now(), boot: hex::encode(&bytes) }
+        Self { inner, run: Run::new(listen) }
+    }
+
+    /// Returns this run of the daemon.
+    pub(crate) fn run(&self) -> &Run {
+        &self.run
     }
 
     /// Returns the id of this run of the daemon.
     pub(crate) fn boot(&self) -> &str {
-        &self.boot
+        &self.run.boot
     }
 
-    /// Answers requests until `stop`. `reload` reloads the config, `sign_in` answers requests about logins, and `guest`
-    /// serves a process that wants to become a client.
+    /// Answers requests until `stop`. `reload` reloads the config, `sign_in` answers requests about logins, `page` those
+    /// about links to the page, and `guest` serves a process that wants to become a client.
     pub(crate) async fn serve<F, G, H>(
         &self,
         router: &Router,
-        reload: impl Fn() -> F,
-        sign_in: impl Fn(SignIn) -> G,
+        (reload, sign_in, page): (impl Fn() -> F, impl Fn(SignIn) -> G, impl Fn(PageRequest) -> PageAnswer),
         guest: impl Fn(Arrival) -> H,
         stop: &CancellationToken,
     ) where
@@ -198,7 +197,7 @@ impl StatusSocket {
         G: Future<Output = Result<SignInReply, Refused>>,
         H: Future<Output = ()>,
     {
-        let (reload, sign_in, router) = (&reload, &sign_in, &router);
+        let (reload, sign_in, page, router) = (&reload, &sign_in, &page, &router);
         let answer = |request: Vec<u8>| async move {
             match request.trim_ascii() {
                 b"status" => replies::line(&self.status(router)),
@@ -214,37 +213,26 @@ impl StatusSocket {
                     replies::line_of(&forgotten(router, &request[FORGET.len()..]))
                 }
                 request if request.starts_with(NEEDS) => replies::line_of(&needed(router, &request[NEEDS.len()..])),
-                request => match (serde_json::from_slice(request), serde_json::from_slice::<asks::Decision>(request)) {
-                    (Ok(request), _) => replies::line_of(&sign_in(request).await),
-                    (_, Ok(decision)) => replies::line_of(&decision.record(router)),
-                    _ => replies::line(&Refused::because(UNKNOWN)),
+                request => match serde_json::from_slice(request) {
+                    Ok(Request::Login(request)) => replies::line_of(&sign_in(request).await),
+                    Ok(Request::Decision(decision)) => replies::line_of(&decision.record(router)),
+                    Ok(Request::Page(request)) => replies::line_of(&page(request)),
+                    Err(_) => replies::line(&Refused::because(UNKNOWN)),
                 },
             }
         };
         let feed = |request: Vec<u8>, asker: platform::Asker| async move {
             let (input, output) = asker.pipes();
-            feed::serve(router, &self.hello(router), &request, input, output).await
+            feed::serve(router, self.run.hello(router), &request, input, output).await
         };
         self.inner.serve(answer, feed, guest, stop).await;
-    }
-
-    fn hello(&self, router: &Router) -> feed::Hello<'_> {
-        let scheme = if router.manager().settings().tls.is_some() { "https" } else { "http" };
-        feed::Hello {
-            version: env!("CARGO_PKG_VERSION"),
-            pid: std::process::id(),
-            listen: self.listen,
-            url: self.listen.map(|listen| format!("{scheme}://{listen}/mcp")),
-            started_at: SystemTime::now().checked_sub(self.since.elapsed()).map_or(0, unix_ms),
-            boot: &self.boot,
-        }
     }
 
     fn status(&self, router: &Router) -> DaemonStatus {
         DaemonStatus {
             pid: std::process::id(),
-            listen: self.listen,
-            uptime_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
+            listen: self.run.listen,
+            uptime_ms: u64::try_from(self.run.since.elapsed().as_millis()).unwrap_or(u64::MAX),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config: router.manager().config_status().borrow().clone(),
             servers: router.manager().status(),
@@ -255,6 +243,18 @@ impl StatusSocket {
             cache: router.manager().answers().status(),
         }
     }
+}
+
+/// The reply to a request about the page.
+pub(crate) type PageAnswer = Result<PageReply, Refused>;
+
+/// A request in JSON.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum Request {
+    Login(SignIn),
+    Decision(asks::Decision),
+    Page(PageRequest),
 }
 
 /// Asks a daemon for its status: a [`DaemonStatus`], or the part of it that `T` reads. Without a port, asks the only
@@ -390,7 +390,7 @@ pub async fn metrics(port: Option<u16>) -> Result<Result<String, Refused>, AskEr
 
 const NEEDS: &[u8] = b"needs ";
 const FORGET: &[u8] = b"forget ";
-const UNKNOWN: &str = "unknown request; expected status, metrics, owners, asks, reload, forget SERVER, needs JSON, a feed, a decision, or a sign-in request";
+const UNKNOWN: &str = "unknown request; expected status, metrics, owners, asks, reload, forget SERVER, needs JSON, a feed, a decision, a link to the page, or a sign-in request";
 
 /// Makes a daemon forget which kinds of questions a server has asked its clients. Without a port, asks the only daemon.
 ///

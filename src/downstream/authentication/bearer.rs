@@ -16,6 +16,11 @@ const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer");
 const INVALID: HeaderValue = HeaderValue::from_static(r#"Bearer error="invalid_token""#);
 const MALFORMED: HeaderValue = HeaderValue::from_static(r#"Bearer error="invalid_request""#);
 
+/// Returns the token that a request shows, whatever it is for.
+pub(in crate::downstream) fn shown_token(headers: &HeaderMap) -> Option<&[u8]> {
+    token(headers).ok()
+}
+
 /// Reports whether a request shows the token with this hash.
 pub(in crate::downstream) fn shows(headers: &HeaderMap, hash: &[u8; 32]) -> bool {
     let Ok(token) = token(headers) else { return false };

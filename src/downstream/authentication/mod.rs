@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep_until};
 
 use self::bearer::Bearer;
-pub(super) use self::bearer::shows;
+pub(super) use self::bearer::{shown_token, shows};
 use self::oauth::ResourceServer;
 use super::guard::Denied;
 use super::peer::Peer;
@@ -151,7 +151,7 @@ impl Authentication {
 
 impl Proven {
     /// Creates a proof without expiry.
-    fn lasting(principal: Principal) -> Self {
+    pub(super) fn lasting(principal: Principal) -> Self {
         Self { principal, until: None, claims: None }
     }
 

@@ -82,6 +82,11 @@ impl Refusal {
         refusal
     }
 
+    /// Returns the status and the reason.
+    pub(super) fn told(&self) -> (StatusCode, &str) {
+        (self.status, &self.error.message)
+    }
+
     /// Sets the JSON-RPC id of the refused request.
     pub(super) fn about(mut self, id: Option<RequestId>) -> Self {
         self.id = id;

@@ -6,6 +6,7 @@
 //! connection.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +22,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::console::Ends;
 use super::halved::Halved;
 use super::rarely::Rarely;
 use super::routes::Service;
@@ -58,7 +60,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// A connection before its first request.
 struct Opened {
-    peer: Peer,
+    ends: Ends,
     /// The time by which the first request must have arrived.
     deadline: Instant,
     /// Its token is canceled when the client does not read, and when the connection gives way to another.
@@ -86,8 +88,10 @@ pub(super) async fn serve(
     // Without this option, small answers would wait until the client acknowledges earlier ones.
     let _ = stream.set_nodelay(true);
     let rules = door.rules();
-    let peer = if rules.authentication.wants_peer() { Peer::of(&stream) } else { Peer::Local };
-    let opened = Opened { peer, deadline: Instant::now() + FIRST_REQUEST, wire, kill };
+    let is_loopback = is_loopback(&stream);
+    // On loopback, the page is for this user alone, whatever proves clients.
+    let peer = if rules.authentication.wants_peer() || is_loopback { Peer::of(&stream) } else { Peer::Local };
+    let opened = Opened { ends: Ends { peer, is_loopback }, deadline: Instant::now() + FIRST_REQUEST, wire, kill };
     if let Some(acceptor) = rules.tls.clone() {
         // The future of a TLS connection is large, and the many plain connections shall not pay for it.
         return Box::pin(secure(door, acceptor, stream, opened)).await;
@@ -99,12 +103,19 @@ pub(super) async fn serve(
     }
 }
 
+/// Reports whether both ends of a connection are on loopback.
+fn is_loopback(stream: &TcpStream) -> bool {
+    let is = |address: io::Result<SocketAddr>| address.is_ok_and(|address| address.ip().to_canonical().is_loopback());
+    is(stream.local_addr()) && is(stream.peer_addr())
+}
+
 /// Serves HTTP/1.1 on a stream other than a socket.
 #[cfg(feature = "fuzzing")]
 pub(super) async fn bare(door: Arc<Door>, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
     let deadline = Instant::now() + FIRST_REQUEST;
     let (wire, _listed) = door.wires.open();
-    let opened = Opened { peer: Peer::Local, deadline, wire, kill: CancellationToken::new() };
+    let ends = Ends { peer: Peer::Local, is_loopback: true };
+    let opened = Opened { ends, deadline, wire, kill: CancellationToken::new() };
     one(door, io, opened).await;
 }
 
@@ -160,7 +171,7 @@ async fn one<I: AsyncRead + AsyncWrite + Unpin>(door: Arc<Door>, io: I, opened: 
         builder.max_headers(limits.headers);
     }
     let used = Arc::new(AtomicBool::new(false));
-    let service = Service::new(Arc::clone(&door), opened.peer, opened.wire.clone(), Arc::clone(&used));
+    let service = Service::new(Arc::clone(&door), opened.ends, opened.wire.clone(), Arc::clone(&used));
     let io = TokioIo::new(Halved::new(io, opened.wire.clone()));
     let connection = builder.serve_connection(io, service);
     run(&door, connection, http1::Connection::graceful_shutdown, &used, &opened).await;
@@ -184,7 +195,7 @@ async fn two(door: Arc<Door>, io: AnyStream, opened: Opened) {
         .keep_alive_interval(PING)
         .keep_alive_timeout(PONG);
     let used = Arc::new(AtomicBool::new(false));
-    let service = Service::new(Arc::clone(&door), opened.peer, opened.wire.clone(), Arc::clone(&used));
+    let service = Service::new(Arc::clone(&door), opened.ends, opened.wire.clone(), Arc::clone(&used));
     let io = TokioIo::new(Halved::new(io, opened.wire.clone()));
     let connection = builder.serve_connection(io, service);
     run(&door, connection, http2::Connection::graceful_shutdown, &used, &opened).await;

@@ -16,7 +16,9 @@ use super::rules::Rules;
 use super::session::{Caps, Sessions};
 use super::wires::Wires;
 use super::{connection, headers, sse};
+use crate::downstream::admin::Run;
 use crate::downstream::classify::Eras;
+use crate::downstream::console::{Console, access::Access};
 use crate::downstream::guard::{Guard, Own};
 use crate::router::Router;
 
@@ -65,6 +67,7 @@ impl Door {
             sse: Some(sse::Table::default()),
             tasks: TaskTracker::new(),
             streams: TaskTracker::new(),
+            console: Console::new(router.clone(), Access::default(), Run::new(None), (None, CancellationToken::new())),
             stopping: CancellationToken::new(),
             eras: Eras::Both,
             router,

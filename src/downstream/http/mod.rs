@@ -1,5 +1,5 @@
-//! The HTTP door: Streamable HTTP of all MCP revisions at `/mcp`, HTTP+SSE at `/sse` and `/messages`, two routes for
-//! supervisors, and a page for browsers.
+//! The HTTP door: Streamable HTTP of all MCP revisions at `/mcp`, HTTP+SSE at `/sse` and `/messages`, routes for
+//! supervisors, and the page for browsers.
 //!
 //! Connections come in; requests go to the router; answers and event streams go out. Over HTTP/1.1, a request is served
 //! in the task of its connection; a call whose connection broke gets its own task. Start reading at `post.rs`.
@@ -8,6 +8,7 @@ mod answer;
 mod body;
 mod chosen;
 mod connection;
+mod console;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod get;
@@ -15,7 +16,6 @@ mod halved;
 mod headers;
 mod metrics;
 mod outlet;
-mod page;
 mod post;
 mod rarely;
 mod receipt;
@@ -49,8 +49,9 @@ use self::rules::{Now, Rules};
 use self::session::{Caps, Full, Key, Session, SessionPlace, Sessions, Use};
 pub(crate) use self::threads::Threads;
 use self::wires::Wires;
-use super::admin::Guests;
+use super::admin::{Guests, Run};
 use super::classify::Eras;
+use super::console::{Console, Deeds, access::Access};
 use crate::counts::HostCount;
 use crate::downstream::authentication::Proven;
 use crate::queues::STUCK;
@@ -75,11 +76,26 @@ pub(crate) struct Settings {
     pub(crate) guests: Guests,
     /// Where connections are served.
     pub(crate) threads: Arc<Threads>,
+    /// Who may use the page.
+    pub(crate) access: Access,
+    /// This run of the daemon.
+    pub(crate) run: Run,
+    /// What the page can do to the host.
+    pub(crate) deeds: Option<Arc<dyn Deeds>>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { tls: None, eras: Eras::Both, sse: true, guests: Guests::default(), threads: Arc::default() }
+        Self {
+            tls: None,
+            eras: Eras::Both,
+            sse: true,
+            guests: Guests::default(),
+            threads: Arc::default(),
+            access: Access::default(),
+            run: Run::new(None),
+            deeds: None,
+        }
     }
 }
 
@@ -101,6 +117,8 @@ struct Door {
     sessions: Sessions,
     /// The sessions over HTTP+SSE, if that transport is served.
     sse: Option<sse::Table>,
+    /// The page.
+    console: Console,
     /// The tasks of calls whose connection broke.
     tasks: TaskTracker,
     /// The tasks of requests over HTTP/2.
@@ -132,6 +150,7 @@ pub(crate) async fn serve(
         sse: (settings.sse && settings.eras != Eras::Modern).then(sse::Table::default),
         tasks: TaskTracker::new(),
         streams: TaskTracker::new(),
+        console: Console::new(router.clone(), settings.access, settings.run, (settings.deeds, stop.clone())),
         stopping: stop,
         eras: settings.eras,
         router,
@@ -171,6 +190,7 @@ async fn accept(
             _ = sweep.tick() => {
                 door.router.queues().cut_stuck(limits.client_queue, STUCK, limits.session_idle.max(STUCK));
                 door.sweep();
+                door.console.access().sweep();
                 if let Some(table) = &door.sse {
                     table.sweep(door);
                 }
@@ -302,6 +322,10 @@ impl Door {
             }
             let gone = |identity: &Identity| !change.keeps_view(&identity.principal, &identity.view.name);
             self.router.pool().close_if(gone);
+            self.console.forget_clients(gone);
+            if change.before.settings().console != change.after.settings().console {
+                self.console.access().end_all();
+            }
             if let Some(table) = &self.sse {
                 table.end_unless_kept(&change);
             }

@@ -48,6 +48,13 @@ impl Outlet {
         pieces
     }
 
+    /// Returns the pieces of bytes that are no message, counted against the account.
+    pub(super) fn bytes(&self, bytes: Bytes) -> VecDeque<Bytes> {
+        let (mut pieces, size) = (VecDeque::new(), OVERHEAD + bytes.len());
+        self.way.load(&mut pieces, bytes, size);
+        pieces
+    }
+
     /// Adds the pieces of an event that starts with `head`; a large message stays in its own piece.
     pub(super) fn event(&self, pieces: &mut VecDeque<Bytes>, head: &[u8], frame: Option<Frame>) {
         let size = OVERHEAD + head.len() + frame.as_ref().map_or(0, Frame::len);

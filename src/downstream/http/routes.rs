@@ -1,7 +1,8 @@
 //! The HTTP routes, and the checks before them: first the guard (hosts and origins), then authentication.
 //!
-//! **Invariant:** only the paths in [`ROUTES`] and those of the OAuth resource metadata are served, and none of them
-//! changes the host itself: such requests belong on the local socket (`docs/hazards.md` H83).
+//! **Invariant:** only the paths in [`ROUTES`], those of the OAuth resource metadata, and those of the page (`console.rs`) are
+//! served. The first two change nothing of the host itself; the page's API wants a session that the user of the local socket
+//! began (`docs/hazards.md` H83).
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -17,20 +18,19 @@ use hyper::body::Incoming;
 
 use super::answer::{self, Body, Refusal, Response};
 use super::body::Request;
+use super::console::{Ends, Target};
 use super::halved::{Arriving, Served};
 use super::rules::Now;
 use super::wires::HttpWire;
-use super::{Asker, Door, chosen, get, metrics, page, post, sse};
+use super::{Asker, Door, chosen, console, get, metrics, post, sse};
 use crate::counts;
 use crate::downstream::authentication::{AuthProgress, AuthResult, PendingAuth};
 use crate::downstream::classify::Eras;
-use crate::downstream::peer::Peer;
 use crate::upstream::StateName;
 
 /// A route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Endpoint {
-    Page,
     Mcp,
     Sse,
     Messages,
@@ -39,9 +39,9 @@ enum Endpoint {
     Metrics,
 }
 
-/// All routes, except for the OAuth resource metadata, which is served if tokens from an issuer are accepted.
-const ROUTES: [(&str, Endpoint); 7] = [
-    ("/", Endpoint::Page),
+/// All routes, except for those of the page, and the OAuth resource metadata, which is served if tokens from an issuer are
+/// accepted.
+const ROUTES: [(&str, Endpoint); 6] = [
     ("/mcp", Endpoint::Mcp),
     ("/sse", Endpoint::Sse),
     ("/messages", Endpoint::Messages),
@@ -82,15 +82,15 @@ impl Endpoint {
 #[derive(Clone)]
 pub(super) struct Service {
     door: Arc<Door>,
-    peer: Peer,
+    ends: Ends,
     used: Arc<AtomicBool>,
     wire: HttpWire,
 }
 
 impl Service {
     /// Creates the service of one connection, which sets `used` at the first request.
-    pub(super) fn new(door: Arc<Door>, peer: Peer, wire: HttpWire, used: Arc<AtomicBool>) -> Self {
-        Self { door, peer, used, wire }
+    pub(super) fn new(door: Arc<Door>, ends: Ends, wire: HttpWire, used: Arc<AtomicBool>) -> Self {
+        Self { door, ends, used, wire }
     }
 }
 
@@ -111,7 +111,9 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
         // every stream has its own end.
         let serving = self.wire.serve(request.version() < Version::HTTP_2);
         let (route, _) = Endpoint::of(uri.path());
-        let (counts, door) = (self.door.router.observer().counted().clone(), door_of(route));
+        let page = Target::of(uri.path());
+        let door = if page.is_some() { counts::Door::Console } else { door_of(route) };
+        let counts = self.door.router.observer().counted().clone();
         let answer = move |response: Response| {
             counts.answered(door, response.status().as_u16());
             cut(response, head_only).map(|body| Served::new(body, serving))
@@ -129,6 +131,17 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
         if let Some(metadata) = rules.authentication.metadata(uri.path()) {
             let metadata = only_read(request.method(), answer::text(JSON, metadata.to_owned()));
             return at_once(answer(metadata.unwrap_or_else(Refusal::into_response)));
+        }
+        if let Some(target) = page.filter(|_| console::is_served(&rules, self.ends, headers)) {
+            if target.streams() {
+                self.wire.lets_go();
+            }
+            let service = self.clone();
+            return Either::Right(Box::pin(async move {
+                let request = request.map(|body| Arriving::new(body, service.wire.clone(), false));
+                let seen = (&*rules, service.ends);
+                Ok(answer(console::serve(&service.door, &service.wire, seen, target, request).await))
+            }));
         }
         if route == Some(Endpoint::Metrics) && metrics::are_open(&rules, headers) {
             let (door, method) = (self.door.clone(), request.method().clone());
@@ -195,7 +208,7 @@ impl Service {
     /// so that it ends when the proof no longer holds.
     fn ask(&self, mut rules: Arc<Now>, headers: &HeaderMap) -> (AuthProgress, Arc<Now>) {
         loop {
-            let asked = rules.authentication.authenticate(headers, self.peer);
+            let asked = rules.authentication.authenticate(headers, self.ends.peer);
             if let AuthProgress::Done(Ok(proven)) = &asked {
                 self.wire.carries(&proven.principal);
             }
@@ -252,11 +265,6 @@ async fn serve(
     match (route, &door.sse, asker) {
         (Some(Endpoint::Readyz), _, asker) => only_read(request.method(), readyz(door, asker.is_ok())),
         (_, _, Err(refused)) => Err(refused.into()),
-        (Some(Endpoint::Page), _, Ok(_)) => {
-            let is_tls = rules.tls.is_some();
-            let (head, page) = page::page(is_tls, request.uri(), request.headers());
-            only_read(request.method(), answer::text(head, page))
-        }
         (Some(Endpoint::Metrics), _, Ok(_)) if metrics::are_served(rules) => {
             only_read(request.method(), metrics::metrics(&door.router).await)
         }
@@ -339,7 +347,7 @@ mod tests {
     #[test]
     fn h83_the_routes_are_these() {
         let paths = ROUTES.map(|(path, _)| path);
-        let known = ["/", "/mcp", "/sse", "/messages", "/healthz", "/readyz", "/metrics"];
+        let known = ["/mcp", "/sse", "/messages", "/healthz", "/readyz", "/metrics"];
         assert_eq!(paths, known, "a new route must only read");
         let open: Vec<_> = ROUTES.iter().filter(|(_, route)| route.is_open()).map(|(path, _)| *path).collect();
         assert_eq!(open, ["/healthz", "/readyz"], "served without a token");

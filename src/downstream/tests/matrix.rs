@@ -7,7 +7,19 @@ use super::support::*;
 use super::two::Two;
 
 /// Paths that exist, and some that do not.
-const PATHS: [&str; 9] = ["/mcp", "/sse", "/messages", "/healthz", "/readyz", "/", "/metrics", "/mcp/", "/nowhere"];
+const PATHS: [&str; 11] = [
+    "/mcp",
+    "/sse",
+    "/messages",
+    "/healthz",
+    "/readyz",
+    "/",
+    "/console/feed",
+    "/console/call",
+    "/metrics",
+    "/mcp/",
+    "/nowhere",
+];
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "DELETE", "PUT", "OPTIONS"];
 
 type Headers = &'static [(&'static str, &'static str)];
@@ -107,7 +119,7 @@ async fn h79_every_route_is_guarded_before_anything_else() {
                     // HTTP/1.1 requires `Host` whatever the target says.
                     let wanted = if what == "foreign target" { [403, 403][index] } else { status };
                     assert_eq!(*got, wanted, "{what}: {method} {target} ({index})");
-                    let tells = ["www-authenticate", "allow", "mcp-session-id"];
+                    let tells = ["www-authenticate", "allow", "mcp-session-id", "etag"];
                     assert!(
                         tells.iter().all(|name| !fields.contains_key(*name)),
                         "{what}: {method} {target} {fields:?}"
@@ -133,10 +145,14 @@ async fn h79_what_is_our_own_passes_the_guard() {
         for path in PATHS {
             for method in METHODS {
                 let target = format!("{}{path}", base.replace("PORT", &port));
-                let open = path.ends_with('z');
-                let wanted = match method {
-                    "GET" | "HEAD" if open => 200,
-                    _ if open => 405,
+                // The files of the page hold no data.
+                let open = path.ends_with('z') || path == "/";
+                let wanted = match (method, path) {
+                    ("GET" | "HEAD", _) if open => 200,
+                    ("GET", "/console/feed") => 401,
+                    // None of these has the page's own origin: that of the host that it names.
+                    ("POST", "/console/call") => 403,
+                    _ if open || path.starts_with("/console/") => 405,
                     _ => 401,
                 };
                 let answers = [both.one(method, &target, &headers).await, both.two(method, &target, &headers).await];

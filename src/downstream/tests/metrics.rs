@@ -103,7 +103,7 @@ async fn h80_a_token_for_metrics_opens_nothing_else() {
     for wrong in [None, Some("the token of a scrape"), Some("")] {
         assert_eq!(status(&house, "GET", "/metrics", wrong).await, 401, "{wrong:?}");
     }
-    for path in ["/mcp", "/sse", "/messages", "/", "/nowhere", "/metrics/", "/METRICS"] {
+    for path in ["/mcp", "/sse", "/messages", "/console", "/nowhere", "/metrics/", "/METRICS"] {
         for method in ["GET", "POST", "DELETE"] {
             assert_eq!(status(&house, method, path, Some(SCRAPER)).await, 401, "{method} {path}");
         }

@@ -48,7 +48,7 @@ async fn h80_a_request_carries_its_own_token() {
 #[tokio::test]
 async fn h80_nothing_is_told_before_a_token() {
     let house = house_of(bearer(stage().await)).await;
-    for path in ["/mcp", "/sse", "/messages", "/", "/metrics", "/nowhere", "/healthz/", "/READYZ", "*"] {
+    for path in ["/mcp", "/sse", "/messages", "/console", "/metrics", "/nowhere", "/healthz/", "/READYZ", "*"] {
         for method in ["GET", "POST", "DELETE", "PUT", "OPTIONS"] {
             let request = format!("{method} {path} HTTP/1.1\r\nHost: HOST\r\n\r\n");
             assert_eq!(ask(&house, &request).await.0, 401, "{method} {path}");

@@ -45,7 +45,7 @@ pub struct ClientStatus {
     pub version: Option<String>,
     /// The protocol revision that it speaks.
     pub revision: String,
-    /// `http`, `sse` or `stdio`.
+    /// `http`, `sse`, `stdio`, or `console` for the page.
     #[serde(deserialize_with = "transport")]
     pub transport: Word,
     /// The authenticated user; `None` for the local user of this machine.
@@ -65,7 +65,7 @@ type Word = &'static str;
 /// Reads the name of a transport. A name that this version does not know becomes empty.
 fn transport<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
     let name = Cow::<'de, str>::deserialize(from)?;
-    Ok([Via::Http, Via::Sse, Via::Stdio].map(Via::as_str).into_iter().find(|known| *known == name).unwrap_or_default())
+    Ok(Via::ALL.map(Via::as_str).into_iter().find(|known| *known == name).unwrap_or_default())
 }
 
 /// A client without a session.

@@ -75,7 +75,7 @@ impl Feed {
 }
 
 /// Reads an event, which holds against the schema and has no members that the schema does not name.
-fn event(line: &str) -> Value {
+pub(crate) fn event(line: &str) -> Value {
     assert!(!line.contains(CANARY), "{line}");
     let event: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     let schema: Value = serde_json::from_str(include_str!("../../../src/record/feed.schema.json")).unwrap();

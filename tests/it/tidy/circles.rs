@@ -66,7 +66,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
             &["mailbox.rs", "verdict.rs"],
             // One client, and all of them.
             &["client.rs"],
-            &["question.rs", "roster/", "route.rs", "standing.rs", "view.rs"],
+            &["question.rs", "questions.rs", "roster/", "route.rs", "standing.rs", "view.rs"],
             &["clients.rs", "missed.rs", "rewatch.rs", "roots.rs"],
             // Calls that wait for answers to questions.
             &["parked.rs", "put.rs"],
@@ -101,20 +101,15 @@ const INNER: &[(&str, &[&[&str]])] = &[
             &["call.rs", "classify.rs", "guard.rs", "outbox.rs", "peer.rs"],
             &["admin/", "authentication/", "calls.rs"],
             &["stdio/"],
+            // The page, whatever carries it.
+            &["console/access.rs", "console/answer.rs", "console/assets.rs"],
+            &["console/call.rs", "console/deeds.rs", "console/mod.rs", "console/reads.rs"],
             // The HTTP door: what connections share, streams, what is served, and the door.
-            &[
-                "http/headers.rs",
-                "http/page.rs",
-                "http/rarely.rs",
-                "http/rules.rs",
-                "http/threads.rs",
-                "http/tls.rs",
-                "http/wires.rs",
-            ],
+            &["http/headers.rs", "http/rarely.rs", "http/rules.rs", "http/threads.rs", "http/tls.rs", "http/wires.rs"],
             &["http/halved.rs", "http/outlet.rs", "http/receipt.rs", "http/replay.rs"],
             &["http/answer.rs", "http/body.rs", "http/session.rs", "http/stream.rs"],
             &["http/chosen.rs", "http/metrics.rs"],
-            &["http/get.rs", "http/post.rs", "http/sse.rs", "http/stateless.rs"],
+            &["http/console.rs", "http/get.rs", "http/post.rs", "http/sse.rs", "http/stateless.rs"],
             &["http/routes.rs"],
             &["http/connection.rs"],
             &["http/fuzzing.rs", "http/mod.rs"],

@@ -4,6 +4,8 @@ mod clients;
 mod edits;
 mod feed;
 mod metrics;
+mod open;
+mod serve;
 mod token;
 
 use std::net::SocketAddr;
@@ -12,13 +14,14 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use mcp_host::admin::At;
 use mcp_host::config;
 
 pub(crate) use self::clients::{ClientCommand, Export, Link, Move};
 pub(crate) use self::edits::{Add, EditCommand, HERE, Transport, Undo};
 pub(crate) use self::feed::{Level, Source};
 pub(crate) use self::metrics::Metrics;
+pub(crate) use self::open::Open;
+pub(crate) use self::serve::{Daemon, Serve, Stdio};
 pub(crate) use self::token::Token;
 use crate::listen;
 use crate::paint::When;
@@ -94,6 +97,8 @@ pub(crate) enum Command {
     Policy(Policy),
     /// Show the servers and clients of a running `serve`
     Status(Status),
+    /// Open the page of a running `serve`, which shows what goes on and calls tools, in your browser
+    Open(Open),
     /// Show the last lines of the servers of a running `serve`: standard error, log messages, changes of state
     Logs(Logs),
     /// Show the last calls of a running `serve`: who called what, how it ended, and how long it took
@@ -116,40 +121,6 @@ pub(crate) enum Command {
     /// The daemon that `host.join = "start"` starts.
     #[command(name = "__daemon", hide = true)]
     Daemon(Daemon),
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Daemon {
-    /// The name of its socket
-    pub(crate) name: String,
-    #[command(flatten)]
-    pub(crate) common: Common,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Serve {
-    /// Where to listen [default: 127.0.0.1:8808]
-    #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
-    pub(crate) listen: Option<SocketAddr>,
-    /// Serve two bundled demo servers; needs no config
-    #[arg(long)]
-    pub(crate) demo: bool,
-    #[command(flatten)]
-    pub(crate) common: Common,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Stdio {
-    /// Start its own servers, even if a daemon of the same config runs
-    #[arg(long, conflicts_with = "join")]
-    pub(crate) own: bool,
-    /// Use the daemon at this address, whatever its config
-    #[arg(long, value_name = "ADDR:PORT", value_parser = listen::daemon)]
-    pub(crate) join: Option<At>,
-    #[command(flatten)]
-    pub(crate) view: View,
-    #[command(flatten)]
-    pub(crate) common: Common,
 }
 
 #[derive(Args, Debug)]
@@ -527,6 +498,7 @@ impl Command {
             Self::Logs(args) => &args.common,
             Self::Calls(args) => &args.common,
             Self::Metrics(args) => &args.common,
+            Self::Open(args) => &args.common,
             Self::Asks(args) => &args.common,
             Self::Auth(args) => &args.common,
             Self::Login(args) => &args.common,

@@ -23,6 +23,7 @@ mod logout;
 mod logs;
 mod metrics;
 mod needs;
+mod open;
 mod policy;
 mod prompt;
 mod read;
@@ -84,6 +85,7 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
         Command::Logs(args) => Box::pin(logs::run(&args, common, output)).await,
         Command::Calls(args) => Box::pin(calls::run(&args, common, output)).await,
         Command::Metrics(args) => metrics::run(&args, common, output).await,
+        Command::Open(args) => open::run(&args, common, output).await,
         Command::Asks(args) => asks::run(&args, common, output).await,
         Command::Auth(args) => Box::pin(auth::run(&args, common, output)).await,
         Command::Token(args) => token::run(&args, common, output),

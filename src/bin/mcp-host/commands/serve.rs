@@ -4,8 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use mcp_host::config::HostAuth;
-use mcp_host::{Host, admin};
+use mcp_host::admin::OpenRequest;
+use mcp_host::config::{Console, HostAuth};
+use mcp_host::edits::Edits;
+use mcp_host::{Host, HttpEndpoint, admin};
 use tokio::net::TcpListener;
 
 use super::serving;
@@ -13,7 +15,7 @@ use super::watch::{self, Watch};
 use crate::args::{Common, Serve};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::Plan;
+use crate::servers::{Plan, state_directory};
 use crate::signals::Signals;
 
 pub(crate) async fn run(
@@ -25,28 +27,32 @@ pub(crate) async fn run(
     let plan = Plan::load(common, args.demo, args.listen)?;
     plan.tell_notes(output);
     Host::check_endpoint(&plan.config.host)?;
-    let auth = plan.config.host.auth.clone();
+    let (auth, console) = (plan.config.host.auth.clone(), plan.config.host.console);
     let scheme = if plan.config.host.tls.is_some() { "https" } else { "http" };
     // The address is opened first: if it is taken, no server needs to start.
     let listener = bind(plan.config.host.listen).await?;
     let address = listener.local_addr()?;
-    let follow = plan.again();
+    let (follow, request) = (plan.again(), plan.same_files());
     let begun = Instant::now();
     let host = plan.builder()?.start().await?;
     // Everything is open before the line about the endpoint is printed.
     let endpoint = host.open_http(listener)?;
     watch::listening(&url(scheme, address), output);
+    let page = page_line(&endpoint, address, console, output);
     let mut watch = Watch::new(&host, begun, common.again(args.demo), output);
     if !args.demo {
         host.follow_config(follow);
+        if let Some(state) = state_directory() {
+            host.allow_edits(Edits::of(&state), request);
+        }
     }
     let serving = serving::until_told(&host, serving::Kind::Daemon, endpoint.serve(), signals, output);
     let starting = async {
         watch.start().await;
         if args.demo {
-            hints(scheme, address, output);
+            hints(scheme, address, page.as_deref(), output);
         } else if !output.json {
-            next_steps(&auth, &url(scheme, address), &listen_flag(address), output);
+            next_steps(&auth, &url(scheme, address), (&listen_flag(address), page.as_deref()), output);
         }
         watch.follow().await
     };
@@ -84,18 +90,35 @@ fn url(scheme: &str, mut address: SocketAddr) -> String {
     format!("{scheme}://{address}/mcp")
 }
 
+/// Returns the line that says how to open the page: at a terminal by a link, which is good once. `None` if there is no
+/// page.
+fn page_line(endpoint: &HttpEndpoint, address: SocketAddr, console: Console, output: &Output) -> Option<String> {
+    let is_reachable = console == Console::On || address.ip().is_loopback() || address.ip().is_unspecified();
+    if output.json || output.is_quiet() || console == Console::Off || !is_reachable {
+        return None;
+    }
+    let command = format!("mcp-host open{}", listen_flag(address));
+    if !output.live() {
+        return Some(format!("open the page       {command}"));
+    }
+    let link = endpoint.page_link(OpenRequest::default().shown()).ok()?;
+    let (url, minutes) = (link.url, link.expires_in / 60);
+    Some(format!("open the page       {url}   (good once, for {minutes} minutes; later: {command})"))
+}
+
 /// Prints commands to try with the demo.
-fn hints(scheme: &str, address: SocketAddr, output: &Output) {
+fn hints(scheme: &str, address: SocketAddr, page: Option<&str>, output: &Output) {
     output.remark("");
     output.remark(&format!("connect a client    claude mcp add --transport http demo {}", url(scheme, address)));
     output.remark(&format!("see the servers     mcp-host status{}", listen_flag(address)));
+    page.inspect(|page| output.whole(page));
     output.remark("see progress        mcp-host call --demo echo__countdown from=3");
     output.remark("see a question      mcp-host call --demo echo__ask");
     output.remark("stop                Ctrl-C");
 }
 
 /// Prints commands that connect a client.
-fn next_steps(auth: &HostAuth, url: &str, listen: &str, output: &Output) {
+fn next_steps(auth: &HostAuth, url: &str, (listen, page): (&str, Option<&str>), output: &Output) {
     let header = match auth {
         HostAuth::Bearer(_) => " --header \"Authorization: Bearer TOKEN\"",
         _ => "",
@@ -108,6 +131,7 @@ fn next_steps(auth: &HostAuth, url: &str, listen: &str, output: &Output) {
     output.remark(&format!(
         "any other client    {{ \"mcpServers\": {{ \"mcp-host\": {{ \"type\": \"http\", \"url\": \"{url}\" }} }} }}"
     ));
+    page.inspect(|page| output.whole(page));
     output.remark(&format!("see what goes on    mcp-host status{listen}"));
 }
 

@@ -48,7 +48,7 @@ pub(super) async fn list(common: &Common, is_of_user: bool, output: &Output) -> 
             name: server.name.clone(),
             alias: server.alias.as_str().to_owned(),
             transport: mask::kind(&server.transport),
-            target: mask::target(&server.transport),
+            target: server.transport.shown(),
             file: server.source.file.display().to_string(),
             line: server.source.line,
             disabled: server.disabled.clone(),
