@@ -53,7 +53,7 @@ impl EditCommand {
     }
 }
 
-/// Which config to use: `--project` is an option of [`Common`], which here needs no value.
+// Which config to use: `--project` is an option of `Common`, which here needs no value.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct User {
     /// Use your own config (~/.config/mcp-host), even where the working directory has one

@@ -37,7 +37,7 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
-/// Options of every command, allowed before or after its name.
+// Options of every command, allowed before or after its name.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Common {
     /// A config file, ours or any MCP client's. Repeatable: if two files have the same server, the later wins
@@ -64,7 +64,7 @@ pub(crate) struct Common {
 }
 
 #[derive(Debug, Subcommand)]
-// The words of a command are only built when it is run.
+// The words of a command are only built when it is run, over what is said of it here: what clap flattens has no doc comment.
 #[command(defer = true)]
 pub(crate) enum Command {
     /// Serve all servers at one HTTP endpoint
@@ -424,7 +424,7 @@ pub(crate) struct Logout {
     pub(crate) common: Common,
 }
 
-/// Which view to use.
+// Which view to use.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct View {
     /// Use this view of the config (host.views) [default: host.view]
@@ -432,7 +432,7 @@ pub(crate) struct View {
     pub(crate) name: Option<String>,
 }
 
-/// Use the bundled demo servers instead of a config.
+// Use the bundled demo servers instead of a config.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Demo {
     /// Use the bundled demo servers; needs no config
