@@ -23,9 +23,8 @@ use crate::registry::{Kind, Neighbours, Offer};
 
 /// How long to collect the listings of several servers before they are judged.
 const TOGETHER: Duration = Duration::from_millis(100);
-/// How long to let servers start first: they take longer than the records, and the thread that reads what they listed
-/// before is free again by then.
-const AFTER_START: Duration = Duration::from_millis(1);
+/// How long to let servers start first, where no list waits for the records.
+const AFTER_START: Duration = Duration::from_millis(100);
 /// How often to look whether the records have changed.
 const LOOK: Duration = Duration::from_millis(500);
 /// Within how much time two writes may have the same time: file systems count in ticks.
@@ -280,7 +279,9 @@ impl Manager {
 
     /// Reads the records, then judges listings and follows changes of the records.
     async fn follow_pins(&self, keeper: &Arc<Keeper>) {
-        tokio::time::sleep(AFTER_START).await;
+        if !self.servers().iter().any(|server| server.needs_record()) {
+            tokio::time::sleep(AFTER_START).await;
+        }
         self.read_pins(keeper).await;
         let mut seen = keeper.records.changed();
         let mut look = tokio::time::interval(LOOK);
