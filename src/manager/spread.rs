@@ -80,9 +80,9 @@ impl Server {
 }
 
 impl Manager {
-    /// Takes a place for a call of this client on the client's lease, or on one beside it if that has fewer calls. Opens
-    /// one more while all are busy; whoever gets a lease that is starting has to wait for it. Returns `None` if the
-    /// client's lease has ended.
+    /// Takes a place for a call of this client: on the client's own lease, or on an extra one that has fewer calls. If
+    /// all are busy, opens another extra lease; whoever gets a lease that is starting has to wait for it. Returns `None`
+    /// if the client's own lease has ended.
     pub(crate) fn berth(&self, server: &Arc<Server>, first: &Upstream, who: &Who) -> Option<(Arc<Upstream>, Berth)> {
         let mut table = lock(&server.leases);
         table.entries.retain(|entry| !entry.upstream.is_stopped());

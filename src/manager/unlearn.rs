@@ -24,8 +24,8 @@ impl Manager {
 }
 
 impl Server {
-    /// Marks leases that declare less than new ones would: the server would not ask on them, so no client is given them
-    /// any more. Ends the unused ones. Returns true if the server has lost its last lease.
+    /// Marks leases that declare fewer client capabilities than a new one would: the server would send no requests over
+    /// them, so no client is given them any more. Ends the unused ones. Returns true if no lease is left.
     fn leave_outdated(&self) -> bool {
         let rules = self.rules();
         let mut table = lock(&self.leases);

@@ -50,8 +50,8 @@ impl Threads {
         Ok(Self { first: Arc::default(), others })
     }
 
-    /// Serves a connection on the thread with the fewest; on the first of those, because a server's answer need not
-    /// change threads there.
+    /// Serves a connection on the thread with the fewest connections. Among several it is the first thread, where the
+    /// answers of servers arrive.
     ///
     /// # Errors
     /// When the socket cannot be moved to another thread; it is closed then.

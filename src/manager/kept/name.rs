@@ -15,7 +15,7 @@ use crate::keep;
 /// Makes file names with a secret key, which lies in the same folder as the files.
 pub(super) struct Names(hmac::Key);
 
-/// A fingerprint of a server: while it is unchanged, the server lists the same. It is never stored.
+/// A fingerprint of a server's entry: while it is unchanged, kept lists of the server are still good. It is never stored.
 pub(in crate::manager) type Identity = [u8; 32];
 
 const KEY: &str = "key";

@@ -478,7 +478,7 @@ impl Connection {
         self.failed(error);
     }
 
-    /// Checks the limits on requests in flight: in total, and for one client while others use the lease. Returns the
+    /// Checks the limits on requests in flight: in total, and per client if several clients share the lease. Returns the
     /// error if a limit is reached.
     fn overload(&self, table: &Table, owner: Owner) -> Option<transport::Error> {
         let (all, cap) = (table.waiting.len(), self.parts.pending_cap);
