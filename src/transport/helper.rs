@@ -142,7 +142,7 @@ impl Helper {
     /// Parses the output as headers. Errors contain nothing of the output except names of legal headers.
     fn parse(&self, output: &[u8]) -> Result<HeaderMap, String> {
         let Members(members) = serde_json::from_slice(output)
-            .map_err(|_| "it did not print one JSON object of names and strings".to_owned())?;
+            .map_err(|_| "it must print one JSON object of header names and values".to_owned())?;
         self.config.learn(members.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         if members.len() > HEADERS {
             return Err(format!("it printed more than {HEADERS} headers"));

@@ -281,7 +281,7 @@ fn first_hour_r2_arguments_come_from_stdin_and_files() {
     exit 2
     --- stderr
     error: `scope/pkg` cannot be read: no such file or directory
-    help: table=@FILE takes the text of a file; for the text itself, write 'table=@@scope/pkg'
+    help: table=@FILE reads a file; to pass a text that begins with @, write 'table=@@scope/pkg'
     ");
     assert_snapshot!(call(&["table=@bytes"], ""), @r#"
     exit 2

@@ -105,7 +105,7 @@ impl Closed {
 
     /// Decrypts the secret with this name.
     pub(super) fn open(&self, name: &str, key: &SecretKey) -> Result<Secret, StoreError> {
-        let wrong = |what: &str| StoreError::Failed(format!("the encrypted file of its login {what}; sign in again"));
+        let wrong = |what: &str| StoreError::Failed(format!("the file with its encrypted login {what}; sign in again"));
         if !self.0.starts_with(MAGIC) || self.0.len() as u64 > LARGEST {
             return Err(wrong("is of another version, or broken"));
         }

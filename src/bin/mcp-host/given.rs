@@ -42,7 +42,7 @@ pub(crate) async fn read(words: &[String], output: &Output) -> Result<Vec<String
                         .help("put the values of the other arguments into files: key=@FILE"));
                 }
                 let literal = format!(
-                    "{key}=@FILE takes the text of a file; for the text itself, write {}",
+                    "{key}=@FILE reads a file; to pass a text that begins with @, write {}",
                     quoted(&format!("{key}=@{text}"))
                 );
                 format!("{key}={}", source.text(output).await.map_err(|failure| failure.or_help(literal))?)

@@ -185,11 +185,11 @@ fn is_zombie(pid: rustix::process::Pid) -> bool {
 #[tokio::test]
 async fn h97_what_is_no_headers_is_told_without_a_value() {
     let cases = [
-        ("true", "it did not print one JSON object of names and strings (exit code 0)"),
-        ("echo leaked-canary", "did not print one JSON object"),
-        (r#"echo '["leaked-canary"]'"#, "did not print one JSON object"),
-        (r#"echo '{"X-A": 1}'"#, "did not print one JSON object"),
-        (r#"echo '{"X-A": "leaked-canary"} more'"#, "did not print one JSON object"),
+        ("true", "it must print one JSON object of header names and values (exit code 0)"),
+        ("echo leaked-canary", "must print one JSON object"),
+        (r#"echo '["leaked-canary"]'"#, "must print one JSON object"),
+        (r#"echo '{"X-A": 1}'"#, "must print one JSON object"),
+        (r#"echo '{"X-A": "leaked-canary"} more'"#, "must print one JSON object"),
         (r#"printf '%s' '{"X-A": "leaked-canary\r\nX-B: y"}'"#, "printed for `x-a` is not legal in a header"),
         (r#"echo '{"leaked canary": "leaked-canary"}'"#, "a name that is not legal for a header"),
         (r#"echo '{"Host": "leaked-canary"}'"#, "`host`, which is set here for each request"),

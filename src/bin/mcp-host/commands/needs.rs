@@ -62,7 +62,7 @@ fn line(needed: &Needed) -> String {
         Need::Down => format!("its server is down{why}; mcp-host status {server} says more"),
         Need::Withheld => format!("waits for approval: mcp-host approve {server}"),
         Need::Denied => format!("denied{why}"),
-        _ => "cannot be called, for a reason that this mcp-host does not know".to_owned(),
+        _ => "cannot be called; the reason is newer than this mcp-host".to_owned(),
     };
     text::line(&format!("{}: {said}", needed.tool)).into_owned()
 }

@@ -70,7 +70,7 @@ pub(super) async fn accept(items: &mut [Item<'_>], kept: &Certificates, output: 
         }
     }
     if !items.is_empty() && matches!(admin::reload(None).await, Err(AskError::Several { .. })) {
-        output.remark("help: kill -HUP each daemon, so that it tries again");
+        output.remark("help: to connect again, send SIGHUP to each running daemon: kill -HUP PID");
     }
     Ok(())
 }
