@@ -1,29 +1,11 @@
 //! The servers of several clients become those of one host, and all of that is taken back.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
-
 use serde_json::{Value, json};
 
-use super::{Home, entry};
+use super::{Home, entry, locked};
 use crate::daemon::run;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_mcp-host");
-
-/// A server that wants a login.
-fn locked() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let _ = stream.read(&mut [0; 4096]);
-            let refusal = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-            let _ = stream.write_all(refusal.as_bytes());
-        }
-    });
-    url
-}
 
 /// The files of five clients, each with servers of its own words.
 fn files(url: &str) -> Vec<(&'static str, String)> {

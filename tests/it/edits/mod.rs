@@ -140,8 +140,8 @@ fn a_server_that_does_not_start_is_not_added() {
     assert!(home.text().contains("exit 3"));
 }
 
-#[test]
-fn a_server_that_wants_a_login_is_added_and_the_login_is_named() {
+/// A server that wants a login.
+fn locked() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -152,6 +152,12 @@ fn a_server_that_wants_a_login_is_added_and_the_login_is_named() {
             let _ = stream.write_all(refusal.as_bytes());
         }
     });
+    url
+}
+
+#[test]
+fn a_server_that_wants_a_login_is_added_and_the_login_is_named() {
+    let url = locked();
     let home = Home::new();
     let said = home.run(&["add", "locked", &url]);
     assert!(said.starts_with("exit 3\nadded locked: a login is missing"), "{said}");

@@ -64,7 +64,7 @@ pub(crate) struct Common {
 }
 
 #[derive(Debug, Subcommand)]
-// The words of a command are only built when it is run, over what is said of it here: what clap flattens has no doc comment.
+// clap builds the words of a command when it runs. A doc comment on flattened options would then replace that of the command.
 #[command(defer = true)]
 pub(crate) enum Command {
     /// Serve all servers at one HTTP endpoint

@@ -151,7 +151,7 @@ pub(super) fn all(own: &Own) -> Vec<Here> {
     clients::ALL.iter().filter_map(|client| Here::look(client, &folders, own)).filter(Here::is_here).collect()
 }
 
-/// The clients that a command is about, and what has to be said of others.
+/// The clients that a command changes, and those that it refuses.
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) clients: Vec<Here>,

@@ -1,5 +1,5 @@
-//! `mcp-host import`: takes servers of clients over into the config. What is there already stays; another server of the
-//! same name is called after its client.
+//! `mcp-host import`: copies the servers of clients into the config. Servers of the config stay as they are; another server
+//! with the name of one of them gets the client's name behind its own.
 
 use std::collections::BTreeSet;
 
