@@ -72,7 +72,7 @@ pub(crate) struct Begun<'a> {
     pub(crate) at: SystemTime,
     pub(crate) method: &'a Method,
     pub(crate) params: Option<&'a Raw>,
-    /// Filled in while the request is routed.
+    /// What it concerns (server, tool); routing fills it in.
     pub(crate) subject: Arc<Subject>,
     /// Why the host makes the call for a client that made another one: `fallback`; `None` if the client made it.
     pub(crate) via: Option<&'static str>,

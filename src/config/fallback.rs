@@ -132,7 +132,7 @@ impl Field<'_> {
             Err(bad) => {
                 let problem = report.problem(pattern.at, &pattern.path, bad.to_string());
                 problem
-                    .help("write one such as \"(?i)quota|too many\"; it knows no look-around and no back-references");
+                    .help("write one such as \"(?i)quota|too many\", without look-around and back-references");
                 None
             }
         }

@@ -1,5 +1,5 @@
-//! One running request at a door. It yields the request's messages and its answer in the order in which they are
-//! written. A leg is the mailbox for the messages that belong to one request.
+//! One running request at a door (a transport that clients use). It yields the request's messages and its answer in the
+//! order in which the door must write them. The mailbox of one request's messages is called its leg.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -39,7 +39,7 @@ pub(crate) struct Key {
     pub(crate) asked: [u8; 32],
 }
 
-/// The answer of a server, as it came.
+/// A server's answer, kept unchanged.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     /// The server's revision.

@@ -123,7 +123,7 @@ impl Manager {
         }
     }
 
-    /// Emits a state of a server that was removed from the config.
+    /// Reports a state change of a server that was removed from the config.
     pub(super) fn show_end(&self, server: &Arc<Server>, from: StateName, to: StateName) {
         let (name, at) = (server.config.name.clone(), SystemTime::now());
         self.tell(server, &mut lock(&server.shown), StateChange { server: name, from, to, cause: None, at });

@@ -1,4 +1,4 @@
-//! Moves the subscriptions of a client with a session when another lease (connection) of the server serves it.
+//! Moves the subscriptions of a session when its client is switched to another connection (lease) of the server.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -131,7 +131,7 @@ fn h80_a_token_is_told_once_and_its_hash_goes_into_the_config() {
     exit 2
     --- stderr
     error: a client cannot be called that
-    help: use up to 64 letters, digits, - _ and .
+    help: use up to 64 letters, digits, `.`, `-` and `_`
     ");
 }
 

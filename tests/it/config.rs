@@ -554,7 +554,7 @@ fn refused() {
     host-auth.toml:10: host.auth.clients.phone: expected "sha256:" and 64 hex digits
       run `mcp-host token NAME`, and put the line that it prints here
     host-auth.toml:11: host.auth.clients.a b: a client cannot be called that
-      use up to 64 letters, digits, - _ and .
+      use up to 64 letters, digits, `.`, `-` and `_`
     host-metrics-token.toml:9: host.metrics.token: this is also the token of "laptop", which opens more than /metrics
       run `mcp-host token --metrics`, and put the line that it prints here
     host-metrics.toml:9: host.metrics.enabled: expected true or false, found a string

@@ -190,7 +190,7 @@ fn clients(field: &Field<'_>, report: &mut Report) -> Option<Vec<BearerClient>> 
     for (name, entry) in entries {
         if !is_name(name) {
             let problem = report.problem(entry.at, &entry.path, "a client cannot be called that");
-            problem.help("use up to 64 letters, digits, - _ and .");
+            problem.help("use up to 64 letters, digits, `.`, `-` and `_`");
         }
         let Some((entry, views)) = token(entry, report) else { continue };
         let Some(text) = entry.text(report) else { continue };

@@ -22,7 +22,8 @@ from world import Report, World
 SETS = [(), ("roots",), ("sampling",), ("elicitation",), ("roots", "sampling"), ABLE]
 # The most processes of six sets together, at four servers.
 TOGETHER = 10
-# A list that waits for a server's start takes more than a second; another one takes milliseconds, even on a busy machine.
+# A list that waits for a server's start takes over a second more than one that waits for none. What the client itself takes
+# on a busy machine, lists of known sets show.
 SOON = 0.5
 # A process without clients is kept for a minute; the rest is a margin for a busy machine.
 LEFT = 90
@@ -63,8 +64,9 @@ def few(world: World, report: Report) -> None:
     with Census(host.marks) as census:
         with report.check(f"{label}: all list"):
             ran(visit(), 120)
-    faults = [f"{can}: {took:.3f} s, without {lacking}" for can, (took, lacking) in new.items() if lacking or took > SOON]
-    report.line(f"{label}: the first list of a new set is whole, within {SOON} s", "; ".join(faults) or None)
+    soon = SOON + max((took for took, _ in known.values()), default=0)
+    faults = [f"{can}: {took:.3f} s, without {lacking}" for can, (took, lacking) in new.items() if lacking or took > soon]
+    report.line(f"{label}: the first list of a new set is whole, and waits for no start", "; ".join(faults) or None)
     for words, seen in (("new set", new), ("known set", known)):
         print(f"     first list, {words}: {', '.join(f'{can} {took * 1000:.0f} ms' for can, (took, _) in seen.items())}", flush=True)
     print(f"     at most {census.total} processes: {census.peak}", flush=True)

@@ -35,7 +35,7 @@ pub(super) fn mint(name: &str) -> Result<(String, BearerClient), Failure> {
     let token = format!("mcph_{}", BASE64_URL_SAFE_NO_PAD.encode(bytes));
     let client = BearerClient::of_token(name, &token).ok_or_else(|| {
         let failure = Failure::new(Exit::Usage, "a client cannot be called that");
-        failure.help("use up to 64 letters, digits, - _ and .")
+        failure.help("use up to 64 letters, digits, `.`, `-` and `_`")
     })?;
     Ok((token, client))
 }

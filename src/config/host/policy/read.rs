@@ -208,7 +208,7 @@ fn untold(field: &Field<'_>, settings: &HostSettings, report: &mut Report) {
     let (message, help) = match settings.auth {
         HostAuth::None => (
             "nothing tells clients apart, so this matches none of them",
-            "give clients tokens (`mcp-host token NAME`), or use `views`",
+            "give clients tokens (`mcp-host token NAME`), or set `views`",
         ),
         _ => (
             "clients have no names of `host.auth.clients` here, so this matches none of them",
