@@ -168,11 +168,11 @@ mod tests {
                  "get": { "fallback": { "tool": "b__get", "on": ["timeout"], "match": "(?i)quota" } } }"#,
         );
         let rules = rules.unwrap();
-        assert_eq!(rules.fallback_of("put"), Some(&Fallback::to("b__any")));
+        assert_eq!(rules.said("put", |tool| tool.fallback.as_ref()), Some(&Fallback::to("b__any")));
         let get = Fallback::to("b__get").on([FallbackOn::Timeout]).matching("(?i)quota").unwrap();
-        assert_eq!(rules.fallback_of("get"), Some(&get));
+        assert_eq!(rules.said("get", |tool| tool.fallback.as_ref()), Some(&get));
         assert!(get.pattern.is_some_and(|pattern| pattern.is_in("over its Quota") && !pattern.is_in("not found")));
-        assert!(rules.have_fallbacks());
+        assert!(rules.any(|tool| tool.fallback.is_some()));
     }
 
     #[test]

@@ -182,7 +182,7 @@ mod tests {
         let whole = Rate { limit: 5, per: Per::Second, burst: 9, on_limit: OnLimit::Wait };
         assert_eq!((rates.server, rates.view), (Some(whole), Some(Rate::new(1000, Per::Day))));
         for (name, rate) in [("list", Rate::new(100, Per::Day)), ("create_it", Rate::new(10, Per::Hour))] {
-            assert_eq!(tools.rate_of(name), Some(&rate), "{name}");
+            assert_eq!(tools.said(name, |tool| tool.rate), Some(rate), "{name}");
         }
         assert_eq!(
             (whole.step(), Rate::new(100, Per::Day).step()),

@@ -100,14 +100,41 @@ layered! {
         tags: some_tags -> Option<Vec<String>>,
         /// How often one client may call the tool.
         rate: some_rate -> Option<Rate>,
+        /// The most bytes of arguments that a call may have.
+        max_arguments: some_size -> Option<usize>,
         /// What is checked against its schemas.
         validate: some_validation -> Option<Validate>,
+        /// How long a call may hear nothing from its server, in place of the server's.
+        call_timeout: some_wait -> Option<Duration>,
+        /// How long a call may take, in place of the server's.
+        max_call_time: some_wait -> Option<Duration>,
+        /// How many of its calls may run at once, beside the limit of the server; 0 means unlimited.
+        max_concurrent: some_count -> Option<usize>,
         /// For how long an equal call gets the same answer again; 0 means never.
         cache: some_time -> Option<Duration>,
         /// The tool that gets a call which this one did not serve.
         fallback: some_fallback -> Option<Fallback>,
         /// Arguments to hide, preset, rename, or describe, by the server's own names.
         arguments: arguments -> BTreeMap<String, Argument>,
+    }
+}
+
+impl ToolSettings {
+    /// Reports whether answers are kept.
+    pub(crate) fn has_cache(&self) -> bool {
+        self.cache.is_some_and(|time| !time.is_zero())
+    }
+
+    /// Reports whether calls are checked against the schemas.
+    #[cfg(any(feature = "validate", test))]
+    pub(crate) fn checks_calls(&self) -> bool {
+        self.validate.is_some_and(|validate| validate != Validate::Definitions)
+    }
+
+    /// Reports whether calls have limits of their own: of size, time, or number.
+    pub(crate) fn limits_calls(&self) -> bool {
+        let Self { max_arguments, call_timeout, max_call_time, max_concurrent, .. } = self;
+        max_arguments.or(*max_concurrent).is_some() || call_timeout.or(*max_call_time).is_some()
     }
 }
 
@@ -207,24 +234,10 @@ impl ToolRules {
         Some(settings)
     }
 
-    /// Returns how often one client may call the tool with this name; `None` if no rule says so.
-    pub(crate) fn rate_of(&self, name: &str) -> Option<&Rate> {
-        let said = self.0.iter().filter(|(_, settings)| settings.rate.is_some());
-        said.filter(|(glob, _)| glob::is_match(glob, name)).find_map(|(_, settings)| settings.rate.as_ref())
-    }
-
-    /// Returns what is checked against the schemas of the tool with this name; `None` if no rule says so.
-    #[cfg(any(feature = "validate", test))]
-    pub(crate) fn validate_of(&self, name: &str) -> Option<Validate> {
-        let said = self.0.iter().filter(|(_, settings)| settings.validate.is_some());
-        said.filter(|(glob, _)| glob::is_match(glob, name)).find_map(|(_, settings)| settings.validate)
-    }
-
-    /// Reports whether calls of any tool are checked against its schemas.
-    #[cfg(any(feature = "validate", test))]
-    pub(crate) fn check_calls(&self) -> bool {
-        let checks = |validate: Validate| validate != Validate::Definitions;
-        self.0.iter().any(|(_, settings)| settings.validate.is_some_and(checks))
+    /// Returns a setting of the tool with this name: what the strongest rule that has it says; `None` if none does.
+    pub(crate) fn said<'a, T: 'a>(&'a self, name: &str, setting: fn(&'a ToolSettings) -> Option<T>) -> Option<T> {
+        let mut said = self.0.iter().filter_map(|(glob, settings)| Some((glob, setting(settings)?)));
+        said.find(|(glob, _)| glob::is_match(glob, name)).map(|(_, value)| value)
     }
 
     /// Returns for how long answers of the tool with this name are kept, and whether a rule says so that names the tool
@@ -235,25 +248,9 @@ impl ToolRules {
         said.next().map(|(glob, time)| (time, is_exact(glob)))
     }
 
-    /// Reports whether answers of any tool are kept.
-    pub(crate) fn have_caches(&self) -> bool {
-        self.0.iter().any(|(_, settings)| settings.cache.is_some_and(|time| !time.is_zero()))
-    }
-
-    /// Returns the tool that gets calls which the tool with this name did not serve; `None` if no rule says so.
-    pub(crate) fn fallback_of(&self, name: &str) -> Option<&Fallback> {
-        let said = self.0.iter().filter(|(_, settings)| settings.fallback.is_some());
-        said.filter(|(glob, _)| glob::is_match(glob, name)).find_map(|(_, settings)| settings.fallback.as_ref())
-    }
-
-    /// Reports whether any tool has a fallback.
-    pub(crate) fn have_fallbacks(&self) -> bool {
-        self.0.iter().any(|(_, settings)| settings.fallback.is_some())
-    }
-
-    /// Reports whether any tool has a rate.
-    pub(crate) fn have_rates(&self) -> bool {
-        self.0.iter().any(|(_, settings)| settings.rate.is_some())
+    /// Reports whether any of the settings are such.
+    pub(crate) fn any(&self, is_such: impl Fn(&ToolSettings) -> bool) -> bool {
+        self.0.iter().any(|(_, settings)| is_such(settings))
     }
 
     /// Returns every tag that the settings give to a tool.
@@ -306,6 +303,18 @@ impl Field<'_> {
 
     fn some_time(&self, report: &mut Report) -> Option<Option<Duration>> {
         self.time(report).map(Some)
+    }
+
+    fn some_wait(&self, report: &mut Report) -> Option<Option<Duration>> {
+        self.positive_time(report).map(Some)
+    }
+
+    fn some_size(&self, report: &mut Report) -> Option<Option<usize>> {
+        self.positive_size(report).map(Some)
+    }
+
+    fn some_count(&self, report: &mut Report) -> Option<Option<usize>> {
+        self.count(report).map(Some)
     }
 
     pub(super) fn hints(&self, report: &mut Report) -> Option<Hints> {
@@ -430,7 +439,7 @@ mod tests {
         ] {
             assert_eq!(rules.cache_of(name), Some(said), "{name}");
         }
-        assert!(rules.have_caches() && !self::rules(r#"{ "*": { "cache": "0s" } }"#).have_caches());
+        assert!(rules.any(ToolSettings::has_cache) && !self::rules(r#"{ "*": { "cache": "0s" } }"#).any(ToolSettings::has_cache));
     }
 
     #[test]

@@ -17,8 +17,9 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::lease::Principal;
+use super::wants::tool_rules;
 use super::{Manager, Server};
-use crate::config::HostSettings;
+use crate::config::{HostSettings, ToolSettings};
 use crate::lock::lock;
 use crate::protocol::{ProtocolVersion, Raw};
 
@@ -136,9 +137,9 @@ const OVERHEAD: usize = 512;
 impl Answers {
     /// Follows a new config: notes what it wants, and drops the answers of servers that are gone or have changed.
     pub(super) fn follow(&self, settings: &HostSettings, servers: &[Arc<Server>]) {
-        let rules = || settings.views.values().map(|view| &view.tools).chain(servers.iter().map(|s| &s.config.tools));
-        let is_on = !settings.cache.reads.is_zero() || rules().any(|rules| rules.have_caches());
-        self.falls_back.store(rules().any(|rules| rules.have_fallbacks()), Ordering::Relaxed);
+        let rules = || tool_rules(settings, servers);
+        let is_on = !settings.cache.reads.is_zero() || rules().any(|rules| rules.any(ToolSettings::has_cache));
+        self.falls_back.store(rules().any(|rules| rules.any(|tool| tool.fallback.is_some())), Ordering::Relaxed);
         self.is_on.store(is_on, Ordering::Relaxed);
         let mut store = lock(&self.store);
         store.size = settings.cache.size;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::sight::Scope;
 use super::view::Key;
-use super::{Inner, lock};
-use crate::registry::{Catalog, Lens, Part};
+use super::{Inner, Manager, Server, lock};
+use crate::registry::{Catalog, Kind, Lens, Part};
 
 /// The catalogs of one generation.
 #[derive(Debug, Default)]
@@ -79,6 +79,23 @@ impl Inner {
         }
         looks.seen.insert(key, (whole, catalog.clone()));
         catalog
+    }
+}
+
+impl Manager {
+    /// Returns the server that lists a name in a form that is withheld, if the view would show it.
+    pub(super) fn withholder<'a>(
+        &self,
+        (kind, name): (Kind, &str),
+        scope: &Scope,
+        servers: &'a [Arc<Server>],
+    ) -> Option<&'a Arc<Server>> {
+        if !servers.iter().any(|server| server.is_strict()) {
+            return None;
+        }
+        let all = self.0.look(scope, &self.parts(&Scope::default(), Self::offer_of_any));
+        let server = all.entry(kind, name)?.server().clone();
+        servers.iter().find(|own| own.config.alias == server)
     }
 }
 

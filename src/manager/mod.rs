@@ -48,6 +48,7 @@ mod told;
 mod unlearn;
 mod unused;
 mod view;
+mod wants;
 mod words;
 
 use std::collections::{BTreeMap, HashMap};
@@ -80,7 +81,7 @@ pub use reload::{ConfigStatus, Reload};
 pub(crate) use room::{Parking, Waiting, share};
 #[cfg(test)]
 pub(crate) use sight::{Scope, Sight};
-pub(crate) use slots::{Slot, Slots};
+pub(crate) use slots::{Slot, Slots, ToolSlots};
 pub(crate) use spread::Berth;
 pub use status::ServerStatus;
 pub(crate) use told::Told;
@@ -170,6 +171,8 @@ pub(crate) struct Server {
     counts: OnceLock<Arc<ServerCounts>>,
     /// `maxConcurrent`: calls above it wait, first come first served.
     pub(crate) slots: Option<Slots>,
+    /// The same for single tools.
+    pub(crate) tool_slots: ToolSlots,
     /// `pool`: several leases of one key, if it may have them.
     pub(crate) pool: Option<Pool>,
     /// The rules about what it may ask clients, if there are any.
@@ -209,6 +212,7 @@ impl Server {
         Self {
             id: IDS.fetch_add(1, Ordering::Relaxed),
             slots,
+            tool_slots: ToolSlots::default(),
             pool: Pool::of(&config),
             uris: if config.prefix == config::Prefix::Never { UriMode::Passthrough } else { resources },
             label: config.alias.as_str().into(),
@@ -344,9 +348,7 @@ struct Inner {
     rates: Arc<RateTable>,
     /// What was answered before, and is kept.
     answers: Arc<Answers>,
-    /// Whether calls of any tool are checked against its schemas.
-    #[cfg(any(feature = "validate", test))]
-    validates: AtomicBool,
+    wants: wants::Wants,
     /// The lists on disk for the next start, if lists are kept.
     kept: OnceLock<Arc<kept::Kept>>,
     /// Queues the starts of leases, so that they do not delay the first list.
@@ -430,8 +432,7 @@ impl Manager {
             pins: OnceLock::new(),
             rates: Arc::new(RateTable::load(state)),
             answers: Arc::default(),
-            #[cfg(any(feature = "validate", test))]
-            validates: AtomicBool::new(false),
+            wants: wants::Wants::default(),
             kept: OnceLock::new(),
             starts: Arc::default(),
             keys,
@@ -547,28 +548,6 @@ impl Manager {
 
     fn touch(&self) {
         self.0.world.generation.send_modify(|generation| *generation += 1);
-    }
-
-    /// Notes what the config wants of every call.
-    fn note_rules(&self) {
-        let (settings, servers) = (self.settings(), self.servers());
-        self.0.rates.follow(&settings, &servers);
-        self.note_heeding();
-        self.0.answers.follow(&settings, &servers);
-        #[cfg(any(feature = "validate", test))]
-        {
-            let checks = |validate: config::Validate| validate != config::Validate::Definitions;
-            let of =
-                |server: &Arc<Server>| server.config.validate.is_some_and(checks) || server.config.tools.check_calls();
-            let validates = checks(settings.validate) || servers.iter().any(of);
-            self.0.validates.store(validates, Ordering::Relaxed);
-        }
-    }
-
-    /// Reports whether calls of any tool are checked against its schemas.
-    #[cfg(any(feature = "validate", test))]
-    pub(crate) fn validates(&self) -> bool {
-        self.0.validates.load(Ordering::Relaxed)
     }
 
     /// Returns how long a client that wants progress may hear nothing; 0 if it gets no heartbeats.

@@ -107,7 +107,7 @@ impl Manager {
             let (need, why) = self.readiness(server);
             return Needed { tool: name, need, server: Some(server.config.name.clone()), why, nearest: Vec::new() };
         }
-        let server = self.withholder(tool, scope, &servers);
+        let server = self.withholder((Kind::Tools, tool), scope, &servers);
         if let Some(server) = server {
             let (server, need) = (Some(server.config.name.clone()), Need::Withheld);
             return Needed { tool: name, need, server, ..Needed::default() };
@@ -131,16 +131,6 @@ impl Manager {
         let names = known.each(Kind::Tools).map(|entry| entry.name());
         let nearest = nearest(tool, names).into_iter().map(str::to_owned).collect();
         Needed { tool: name, need: Need::Unknown, nearest, ..Needed::default() }
-    }
-
-    /// Returns the server that lists the tool in a form that is withheld, if the view would show it.
-    fn withholder<'a>(&self, tool: &str, scope: &Scope, servers: &'a [Arc<Server>]) -> Option<&'a Arc<Server>> {
-        if !servers.iter().any(|server| server.is_strict()) {
-            return None;
-        }
-        let all = self.0.look(scope, &self.parts(&Scope::default(), Self::offer_of_any));
-        let server = all.entry(Kind::Tools, tool)?.server().clone();
-        servers.iter().find(|own| own.config.alias == server)
     }
 
     /// Reports whether a call would reach the server.

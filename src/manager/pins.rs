@@ -372,10 +372,13 @@ impl Manager {
         keeper.put(server, Listed { offer: offer.clone(), instructions, is_everything });
     }
 
-    /// Returns the server that lists this name in a form that is not approved. Only clients that may call everything
-    /// learn of it: a name outside of a view does not exist there.
+    /// Returns the server that lists this name in a form that is not approved. A client with a view learns of it only
+    /// where the view would show the name: any other one does not exist there.
     pub(crate) fn withholding(&self, who: &Who, what: What, name: &str) -> Option<Arc<Server>> {
-        let kind = what.kind().filter(|_| self.may_call_all(who))?;
+        let kind = what.kind()?;
+        if !self.may_call_all(who) {
+            return self.withholder((kind, name), &self.sight(who).callable, &self.callable_by(who)).cloned();
+        }
         let naming = &self.0.naming;
         let is_named = |server: &Server, raw: &str| {
             let (alias, settings) = (&server.config.alias, &server.naming);

@@ -18,12 +18,14 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::lease::Principal;
+use super::wants::tool_rules;
 use super::{Manager, Server};
 use crate::config::{HostSettings, OnLimit, Per, Rate, Rates};
 use crate::keep::{Behind, Keep};
 use crate::lock::lock;
 
-/// The calls that are counted together: those of a principal, at a server, of a tool, or in a view.
+/// The calls that are counted together: those of a principal, at a server, of a tool, or in a view. A tool of a server has
+/// the server's own name for it; a tool without a server is one that a view rates, by the name that clients see.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RateKey {
     pub(crate) principal: Option<Principal>,
@@ -102,7 +104,7 @@ impl RateTable {
     /// Notes whether the config has any rate.
     pub(super) fn follow(&self, settings: &HostSettings, servers: &[Arc<Server>]) {
         let of_host = settings.rates != Rates::default();
-        let is_on = of_host || servers.iter().any(|server| server.config.tools.have_rates());
+        let is_on = of_host || tool_rules(settings, servers).any(|rules| rules.any(|tool| tool.rate.is_some()));
         self.is_on.store(is_on, Ordering::Relaxed);
     }
 
@@ -209,12 +211,14 @@ impl Manager {
     /// Returns what is at the limit of its rate now.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(crate) fn limited(&self) -> Vec<Over> {
-        let (rates, servers) = (self.settings().rates, self.servers());
+        let (settings, servers) = (self.settings(), self.servers());
+        let rates = settings.rates;
         self.0.rates.limited(|key| match (&key.server, &key.tool) {
             (Some(label), Some(tool)) => {
                 let server = servers.iter().find(|server| server.label == *label)?;
-                server.config.tools.rate_of(tool).copied()
+                server.config.tools.said(tool, |tool| tool.rate)
             }
+            (None, Some(tool)) => settings.tools_in(key.view.as_deref()?)?.said(tool, |tool| tool.rate),
             (Some(_), None) => rates.server,
             (None, _) if key.view.is_some() => rates.view,
             (None, _) => rates.principal,

@@ -15,6 +15,26 @@ use crate::upstream::Owner;
 #[derive(Clone, Debug)]
 pub(crate) struct Slots(Arc<Mutex<Line<oneshot::Sender<()>>>>);
 
+/// The slots of single tools of one server (`maxConcurrent` in `tools`), by the tool's own name and their number: a view
+/// may allow another number than the server's entry, and then counts its calls apart.
+#[derive(Debug, Default)]
+pub(crate) struct ToolSlots(Mutex<HashMap<(Arc<str>, usize), Slots>>);
+
+/// Above this many, the slots of tools that are not called now are forgotten.
+const TOOLS: usize = 256;
+
+impl ToolSlots {
+    /// Returns the slots of a tool, of which there are `most`.
+    pub(crate) fn of(&self, tool: &Arc<str>, most: usize) -> Slots {
+        let mut all = lock(&self.0);
+        if all.len() > TOOLS {
+            // Whoever waits or runs holds a clone.
+            all.retain(|_, slots| Arc::strong_count(&slots.0) > 1);
+        }
+        all.entry((tool.clone(), most)).or_insert_with(|| Slots::new(most)).clone()
+    }
+}
+
 /// The right to run one call; returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {

@@ -198,7 +198,6 @@ impl ArgumentEdit {
         Ok(Raw::trusted(format!("{{{}}}", out.join(",")).into()))
     }
 
-    /// Returns the server's name for an argument that no rule is about.
     /// Returns arguments for the server as people may see them: without those that no client knows.
     pub(crate) fn without_hidden(&self, sent: &Raw) -> Raw {
         let hidden = self.rules.iter().filter(|rule| rule.shown.is_none());

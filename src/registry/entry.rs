@@ -157,11 +157,6 @@ impl Entry {
         })
     }
 
-    /// Reports whether the tool is said to only read, by the config or by its server.
-    pub(crate) fn is_read_only(&self) -> bool {
-        hints::said(self.definition()).read_only_hint == Some(true)
-    }
-
     /// Reports whether both are the same tool of the same server.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
         self.server() == other.server() && self.raw_name() == other.raw_name()

@@ -17,7 +17,7 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 
 use super::Mailbox;
-use super::answer::{Failure, MOST, said};
+use super::answer::{self, Failure, MOST};
 use super::beating::beating;
 use super::call::Forwarder;
 use super::changed::changed;
@@ -25,10 +25,11 @@ use super::client::Client;
 use super::forward::Forward;
 use super::heard::Said;
 use super::heart::Wait;
+use super::own::said;
 use super::plan::Plan;
 use super::toward::Toward;
 use crate::answered::{Answered, FieldError, NoResult};
-use crate::config::Sharing;
+use crate::config::{Sharing, ToolRules};
 use crate::counts::Count;
 use crate::doubled;
 use crate::keep;
@@ -136,7 +137,7 @@ impl Forwarder {
             asking.hash()
         };
         let asked = hashed.map_err(|errors| {
-            let said = said(&errors);
+            let said = answer::said(&errors);
             Failure::invalid_arguments(&forward.target, errors, &said).of(server)
         })?;
         let key = AnswerKey {
@@ -188,17 +189,14 @@ fn time(manager: &Manager, client: &Client, forward: &Forward) -> Option<Duratio
     if forward.answers || forward.task != Plan::Theirs {
         return None;
     }
-    let settings = manager.settings();
     let (time, is_exact) = match &forward.method {
         Method::ToolsCall => {
-            let (entry, server) = (forward.listed.entry()?, &forward.server);
-            let view = settings.tools_in(client.chosen().name(&settings));
-            let of_view = view.and_then(|tools| tools.cache_of(entry.name()));
-            let (time, is_exact) = of_view.or_else(|| server.config.tools.cache_of(&forward.target))?;
+            forward.listed.entry()?;
+            let (time, is_exact) = said(manager, client, forward, ToolRules::cache_of)?.value();
             // Whoever writes a glob may not know all tools that it matches.
-            (time, is_exact || entry.is_read_only())
+            (time, is_exact || forward.only_reads())
         }
-        Method::ResourcesRead => (settings.cache.reads, true),
+        Method::ResourcesRead => (manager.settings().cache.reads, true),
         _ => return None,
     };
     (!time.is_zero() && is_exact).then_some(time)
@@ -206,7 +204,7 @@ fn time(manager: &Manager, client: &Client, forward: &Forward) -> Option<Duratio
 
 /// Reports whether a call may change what its server answers.
 fn is_writing(forward: &Forward) -> bool {
-    forward.method == Method::ToolsCall && !forward.listed.entry().is_some_and(Entry::is_read_only)
+    forward.method == Method::ToolsCall && !forward.only_reads()
 }
 
 /// Reports whether a result is complete, and no error.

@@ -31,6 +31,7 @@ use super::invite::{Invitations, Invited};
 use super::joined::Joined;
 use super::judge::{ToAsk, judge};
 use super::limit::admit;
+use super::own::limits;
 use super::park::ParkedCalls;
 use super::parked::{Parked, Table};
 use super::permission::Permissions;
@@ -103,14 +104,18 @@ impl Forwarder {
             let shown = forward.listed.entry().map(Entry::name);
             leg.tally().calls(self.manager.record().counts(), &forward.target, shown);
         }
-        forward.arrange()?;
-        forward.shown = shown_before(&self.manager, client, &forward);
+        if self.manager.limits_tools() {
+            forward.own = limits(&self.manager, client, &forward)?;
+        }
         #[cfg(any(feature = "validate", test))]
         let validates = self.manager.validates();
+        // What clients see is what they are held to, so this comes before presets and the server's own names.
         #[cfg(any(feature = "validate", test))]
         if validates {
-            Box::pin(check_arguments(&self.manager, &forward)).await?;
+            Box::pin(check_arguments(&self.manager, client, &forward)).await?;
         }
+        forward.arrange()?;
+        forward.shown = shown_before(&self.manager, client, &forward);
         let to_ask = judge(&self.manager, client, &forward, leg)?;
         if client.revision().is_modern()
             && forward.method.may_ask()
@@ -134,7 +139,7 @@ impl Forwarder {
         };
         #[cfg(any(feature = "validate", test))]
         if let (true, Ok(result)) = (validates, &answered) {
-            Box::pin(check_result(&self.manager, &forward, result)).await?;
+            Box::pin(check_result(&self.manager, client, &forward, result)).await?;
         }
         answered
     }
@@ -161,15 +166,15 @@ impl Forwarder {
     ) -> Result<Course, NoResult> {
         let server = &forward.server;
         let calling = server.calling();
-        let slot = match &server.slots {
-            Some(slots) => {
-                let waiting = pin!(slot(&self.parked.table, client, (server, slots)));
-                let slot = beating(toward, forward, Wait::Turn, waiting).await;
-                Some(slot.map_err(|failure| failure.of(server))?)
-            }
-            None => None,
-        };
-        Ok(Course::begin(&server.config, calling, slot, counted))
+        let mut held = [None, None];
+        // The slot of the tool first: who waits for it keeps no other tool's call from a slot of the server.
+        for (held, slots) in held.iter_mut().zip([forward.tool_slots(), server.slots.as_ref()]) {
+            let Some(slots) = slots else { continue };
+            let waiting = pin!(slot(&self.parked.table, client, (server, slots)));
+            let slot = beating(toward, forward, Wait::Turn, waiting).await;
+            *held = Some(slot.map_err(|failure| failure.of(server))?);
+        }
+        Ok(Course::begin(forward, calling, held, counted))
     }
 
     /// Takes up a request of a client without a session, during which the server may ask the client something. The
@@ -398,12 +403,13 @@ impl Forwarder {
         toward.set_token(token);
         course.is_sent();
         let mut exchange = connection.open(id, &forward.method, Some(&params), &on.terms);
-        let (idle, patience) = (server.config.call_timeout, forward.limits.answer);
+        let (idle, patience) = (forward.call_timeout(), forward.limits.answer);
         let now = Instant::now();
         let clocks = Clocks::start(now, idle, patience, course.end);
         toward.start_heart(now);
         let vigil = self.manager.vigil();
-        let mut running = Running { toward, server, upstream, connection, answered: None, clocks, vigil };
+        let most = forward.max_call_time();
+        let mut running = Running { toward, server, upstream, connection, answered: None, clocks, most, vigil };
         let outcome = running.wait(id, &mut exchange).await;
         course.end = running.clocks.end();
         if let Some(leg) = toward.mailbox() {

@@ -74,6 +74,11 @@ impl Clocks {
         self.end
     }
 
+    /// Returns how long the server may be silent.
+    pub(super) fn idle(&self) -> Duration {
+        self.idle
+    }
+
     pub(super) fn patience(&self) -> Duration {
         self.patience
     }

@@ -19,12 +19,13 @@ use super::client::Client;
 use super::find::Routes;
 use super::forward::Forward;
 use super::observed;
+use super::own::{Said, exposed, said};
 use super::plan::Plan;
 use super::route::{Route, Wanted, What};
 use super::state;
 use super::tasks::Tasks;
 use crate::answered::{Answered, Kind, NoResult};
-use crate::config::{Fallback, FallbackOn};
+use crate::config::{Fallback, FallbackOn, ToolRules};
 use crate::lock::lock;
 use crate::manager::Manager;
 use crate::observe::Observer;
@@ -69,10 +70,8 @@ impl Fallbacks {
         if !self.manager.answers().falls_back() || forward.method != Method::ToolsCall {
             return None;
         }
-        let settings = self.manager.settings();
-        let view = settings.tools_in(client.chosen().name(&settings));
-        let of_view = view.and_then(|tools| tools.fallback_of(&exposed(forward)).cloned());
-        of_view.or_else(|| forward.server.config.tools.fallback_of(&forward.target).cloned())
+        let of = |rules: &ToolRules, name: &str| rules.said(name, |tool| tool.fallback.as_ref()).cloned();
+        said(&self.manager, client, forward, of).map(Said::value)
     }
 
     /// Makes a call and, if its tool does not serve it, that of the other tool.
@@ -199,14 +198,6 @@ impl Given {
         let mark = serde_json::json!({ "from": self.from, "to": self.fallback.tool, "why": why });
         let own = own.with_member(meta::FALLBACK, Raw::from_value(&mark).as_bytes());
         result.with_member("_meta", own.as_bytes())
-    }
-}
-
-/// Returns the name by which clients know the tool of a call.
-fn exposed(forward: &Forward) -> String {
-    match forward.listed.entry() {
-        Some(entry) => entry.name().to_owned(),
-        None => forward.named.string().map(String::from).unwrap_or_default(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! A client's request on its way to a server, and what a call keeps from one connection to the next.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -12,11 +13,19 @@ use super::route::{Listed, One, Wanted};
 use super::state;
 use crate::adapt;
 use crate::answered::NoResult;
-use crate::config::{self, Limits};
-use crate::manager::{Calling, Server, Slot, Ticket, Told, Writing};
+use crate::config::{Hints, Limits};
+use crate::manager::{Calling, Server, Slot, Slots, Ticket, Told, Writing};
 use crate::protocol::{Edits, Method, Raw, quoted};
 use crate::registry::{Offer, hints};
 use crate::transport::{self, Fate};
+
+/// The limits of one tool, where the config has any.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Own {
+    pub(super) call_timeout: Option<Duration>,
+    pub(super) max_call_time: Option<Duration>,
+    pub(super) slots: Option<Slots>,
+}
 
 /// A client's request on its way to a server.
 #[derive(Clone, Debug)]
@@ -49,6 +58,8 @@ pub(super) struct Forward {
     pub(super) shown: Option<Arc<Offer>>,
     /// Where the server's answer is noted, if others may get it, too.
     pub(super) heard: Option<Arc<Heard>>,
+    /// The limits of its tool alone, where the config has any.
+    pub(super) own: Option<Box<Own>>,
 }
 
 impl Forward {
@@ -71,6 +82,7 @@ impl Forward {
             roots: None,
             shown: None,
             heard: None,
+            own: None,
         }
     }
 
@@ -83,18 +95,24 @@ impl Forward {
             || (config.trust_annotations && self.is_marked_safe())
     }
 
-    /// Reports whether the tool's annotations say that it only reads or is idempotent.
+    /// Reports whether the tool only reads or is idempotent.
     fn is_marked_safe(&self) -> bool {
-        let Some(entry) = self.listed.entry() else { return false };
-        if let Some(counts) = entry.lesser_hints() {
-            // It claims more than was approved.
-            let own = self.server.config.tools.of(&self.target).unwrap_or_default();
-            let hints = hints::effective(&own.annotations, &counts);
-            return hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true);
-        }
-        let Some(annotations) = entry.definition().member("annotations") else { return false };
-        let hints = annotations.members(["readOnlyHint", "idempotentHint"]);
-        hints.into_iter().flatten().any(|hint| hint.as_bytes() == b"true")
+        let hints = self.hints();
+        hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true)
+    }
+
+    /// Reports whether the tool only reads.
+    pub(super) fn only_reads(&self) -> bool {
+        self.hints().read_only_hint == Some(true)
+    }
+
+    /// Returns what counts of the tool's annotations: those of the config, else no more than was approved.
+    fn hints(&self) -> Hints {
+        let Some(entry) = self.listed.entry() else { return Hints::default() };
+        let Some(counts) = entry.lesser_hints() else { return hints::said(entry.definition()) };
+        // It claims more than was approved.
+        let own = self.server.config.tools.of(&self.target).unwrap_or_default();
+        hints::effective(&own.annotations, &counts)
     }
 
     /// Returns the client's progress token, as JSON; `None` if the client wants no progress.
@@ -105,6 +123,21 @@ impl Forward {
     /// Returns a digest that stays the same if the client sends the same request again in another JSON spelling.
     pub(super) fn digest(&self) -> &str {
         self.digest.get_or_init(|| state::digest(&self.method, &self.params))
+    }
+
+    /// Returns how long the call may hear nothing.
+    pub(super) fn call_timeout(&self) -> Duration {
+        self.own.as_ref().and_then(|own| own.call_timeout).unwrap_or(self.server.config.call_timeout)
+    }
+
+    /// Returns how long the call may take.
+    pub(super) fn max_call_time(&self) -> Duration {
+        self.own.as_ref().and_then(|own| own.max_call_time).unwrap_or(self.server.config.max_call_time)
+    }
+
+    /// Returns the slots of the tool alone, if it has any.
+    pub(super) fn tool_slots(&self) -> Option<&Slots> {
+        self.own.as_ref()?.slots.as_ref()
     }
 
     /// Gives the arguments of a tool the server's own names, and adds those that the config presets.
@@ -209,29 +242,29 @@ pub(super) struct Course {
     /// Notes that the call may change what its server answers.
     _writing: Option<Writing>,
     _calling: Calling,
-    _slot: Option<Slot>,
+    _slots: [Option<Slot>; 2],
 }
 
 impl Course {
     /// Makes the state of a new call, whose deadlines count from now.
     pub(super) fn begin(
-        config: &config::Server,
+        forward: &Forward,
         calling: Calling,
-        slot: Option<Slot>,
+        slots: [Option<Slot>; 2],
         (ticket, writing): (Option<Ticket>, Option<Writing>),
     ) -> Self {
         let now = Instant::now();
         Self {
             driver: Driver::default(),
             answers: None,
-            end: now + config.max_call_time,
+            end: now + forward.max_call_time(),
             #[cfg(feature = "server")]
             invites: true,
-            repeats: Repeats { until: now + config.call_timeout, refused: true, lost: true },
+            repeats: Repeats { until: now + forward.call_timeout(), refused: true, lost: true },
             ticket,
             _writing: writing,
             _calling: calling,
-            _slot: slot,
+            _slots: slots,
         }
     }
 

@@ -11,6 +11,7 @@ use super::beating::beating;
 use super::client::Client;
 use super::forward::Forward;
 use super::heart::Wait;
+use super::own::{Said, exposed, said};
 use super::toward::Toward;
 use crate::answered::NoResult;
 use crate::config::{Per, Rate, Words as _};
@@ -49,10 +50,13 @@ fn rates_of(manager: &Manager, client: &Client, forward: &Forward) -> Vec<Held> 
     let (principal, label) = (Some(client.principal().clone()), Some(server.label.clone()));
     let settings = manager.settings();
     let rates = settings.rates;
-    let of_tool = server.config.tools.rate_of(target).map(|rate| {
-        let tool = Some(target.clone());
-        let key = RateKey { principal: principal.clone(), server: label.clone(), tool, view: None };
-        Held { key, rate: *rate }
+    let of_tool = said(manager, client, forward, |rules, name| rules.said(name, |tool| tool.rate)).map(|said| {
+        let (server, tool, view) = match &said {
+            Said::Server(_) => (label.clone(), target.clone(), None),
+            Said::View(_) => (None, exposed(forward).into(), Some(client.who.view.name.name(&settings).into())),
+        };
+        let key = RateKey { principal: principal.clone(), server, tool: Some(tool), view };
+        Held { key, rate: said.value() }
     });
     let of_principal = rates.principal.map(|rate| Held { key: RateKey { principal, ..RateKey::default() }, rate });
     let of_server = rates.server.map(|rate| Held { key: RateKey { server: label, ..RateKey::default() }, rate });
@@ -78,6 +82,13 @@ fn refusal(over: &Over, forward: &Forward) -> NoResult {
         (Some(_), None) => {
             let text = format!(
                 "did not get the call: it takes {often} from all clients together (host.rates.server); call again in {again}"
+            );
+            Failure::rate_limited(text, *after).of(&forward.server)
+        }
+        (None, Some(tool)) => {
+            let text = format!(
+                "did not get the call: one client may make {often} of {} (`rate` in the view's `tools`); call again in {again}",
+                Theirs(tool)
             );
             Failure::rate_limited(text, *after).of(&forward.server)
         }

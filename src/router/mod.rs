@@ -57,6 +57,7 @@ mod missed;
 mod modern;
 mod news;
 mod observed;
+mod own;
 mod park;
 mod parked;
 mod permission;

@@ -44,6 +44,14 @@ const KEPT: usize = 64 * 1024;
 /// How much longer than a call waits a person's yes still counts.
 const LATE: u32 = 2;
 
+/// Returns arguments as `mcp-host asks` shows them, and says how much of them is left out.
+fn kept(arguments: &str) -> String {
+    match escaped(arguments, KEPT) {
+        (text, 0) => text,
+        (text, more) => format!("{text}… ({more} more characters)"),
+    }
+}
+
 /// Asks people before requests are sent.
 #[derive(Debug)]
 pub(super) struct Permissions {
@@ -291,7 +299,7 @@ impl Permissions {
             principal: client.principal().as_str().to_owned(),
             client: name.map(|name| Theirs(&name).to_string()),
             view,
-            arguments: escaped(&arguments(forward), KEPT).0,
+            arguments: kept(&arguments(forward)),
             remember_secs: None,
             waits_secs: 0,
             person_only: to_ask.proof == Proof::Person,

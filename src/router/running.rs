@@ -2,6 +2,7 @@
 //! enforces the deadlines.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -32,6 +33,8 @@ pub(super) struct Running<'a, 'b> {
     /// Woken when the client has answered a question; `None` until the server has asked something.
     pub(super) answered: Option<Arc<Notify>>,
     pub(super) clocks: Clocks,
+    /// How long the call may take in all.
+    pub(super) most: Duration,
     pub(super) vigil: &'a Vigil,
 }
 
@@ -140,11 +143,10 @@ impl Running<'_, '_> {
 
     /// Handles a passed deadline. Returns `Ok` if the call goes on, since only its open questions were given up.
     fn late(&mut self, id: u64) -> Result<(), Attempt> {
-        let config = &self.server.config;
         let failure = match self.step(id, Sign::Due) {
             None => return Ok(()),
-            Some(Late::Silent) => Failure::timeout(config.call_timeout, "callTimeout"),
-            Some(Late::End) => Failure::timeout(config.max_call_time, "maxCallTime"),
+            Some(Late::Silent) => Failure::timeout(self.clocks.idle(), "callTimeout"),
+            Some(Late::End) => Failure::timeout(self.most, "maxCallTime"),
             Some(Late::Unanswered) => {
                 if self.toward.give_up_asking(id) {
                     self.step(id, Sign::Settled);

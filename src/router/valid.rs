@@ -10,8 +10,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::answer::{Failure, MOST, said};
+use super::answer::{self, Failure, MOST};
+use super::client::Client;
 use super::forward::Forward;
+use super::own::{Said, said};
 use crate::answered::{FieldError, NoResult};
 use crate::config::Validate;
 use crate::doubled::{self, folded};
@@ -25,19 +27,19 @@ use crate::registry::{Entry, SchemaOf};
 const LARGE: usize = 16 * 1024;
 
 /// Returns what is checked of a call.
-fn wanted(manager: &Manager, server: &Server, forward: &Forward) -> Validate {
-    let of_tool = server.config.tools.validate_of(&forward.target).filter(|_| forward.method == Method::ToolsCall);
-    of_tool.or(server.config.validate).unwrap_or_else(|| manager.settings().validate)
+fn wanted(manager: &Manager, client: &Client, forward: &Forward) -> Validate {
+    let of_tool = said(manager, client, forward, |rules, name| rules.said(name, |tool| tool.validate));
+    of_tool.map(Said::value).or(forward.server.config.validate).unwrap_or_else(|| manager.settings().validate)
 }
 
 /// Checks the arguments of a call. Returns the answer to it if they are wrong.
-pub(super) async fn check_arguments(manager: &Manager, forward: &Forward) -> Result<(), NoResult> {
+pub(super) async fn check_arguments(manager: &Manager, client: &Client, forward: &Forward) -> Result<(), NoResult> {
     let is_tool = forward.method == Method::ToolsCall;
     if !is_tool && forward.method != Method::PromptsGet {
         return Ok(());
     }
     let Some(entry) = forward.listed.entry() else { return Ok(()) };
-    if wanted(manager, &forward.server, forward) == Validate::Definitions {
+    if wanted(manager, client, forward) == Validate::Definitions {
         return Ok(());
     }
     let arguments = forward.params.member("arguments").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
@@ -49,19 +51,24 @@ pub(super) async fn check_arguments(manager: &Manager, forward: &Forward) -> Res
     if errors.is_empty() {
         return Ok(());
     }
-    let said = said(&errors);
-    Err(Failure::invalid_arguments(&forward.target, errors, &said).of(&forward.server))
+    let text = answer::said(&errors);
+    Err(Failure::invalid_arguments(entry.name(), errors, &text).of(&forward.server))
 }
 
 /// Checks the structured result of a call. Returns the answer to it if that is wrong.
-pub(super) async fn check_result(manager: &Manager, forward: &Forward, result: &Raw) -> Result<(), NoResult> {
+pub(super) async fn check_result(
+    manager: &Manager,
+    client: &Client,
+    forward: &Forward,
+    result: &Raw,
+) -> Result<(), NoResult> {
     let server = &forward.server;
     let Some(entry) = forward.listed.entry().filter(|_| forward.method == Method::ToolsCall) else { return Ok(()) };
     let [content, is_error, structured] = result.members(["content", "isError", "structuredContent"]);
     // A task, and a question, have no content yet.
     let is_over = content.is_some() && is_error.is_none_or(|flag| flag.as_bytes() != b"true");
     if !is_over
-        || wanted(manager, server, forward) != Validate::Full
+        || wanted(manager, client, forward) != Validate::Full
         || entry.definition().member("outputSchema").is_none()
     {
         return Ok(());
@@ -128,7 +135,7 @@ fn wrong_of_prompt(entry: &Entry, arguments: &Raw) -> Vec<FieldError> {
 }
 
 fn refused_prompt(name: &str, errors: &[FieldError]) -> NoResult {
-    let text = format!("prompt `{}`: the arguments are wrong: {}", crate::protocol::Theirs(name), said(errors));
+    let text = format!("prompt `{}`: the arguments are wrong: {}", crate::protocol::Theirs(name), answer::said(errors));
     let data = Raw::from_value(&serde_json::json!({ "errors": errors }));
     ErrorObject::invalid_params(text).with_data(data).into()
 }

@@ -34,7 +34,7 @@ impl Tasks {
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
         let at = At { server: server.clone(), upstream: upstream.clone(), connection: connection.clone(), version };
         let sent = task::renamed(&Raw::empty_object(), &made.text("taskId").unwrap_or_default());
-        let limit = server.config.max_call_time;
+        let limit = forward.max_call_time();
         let end = Instant::now() + limit;
         let mut unfinished =
             Unfinished { background: self.background.clone(), client: client.clone(), at, sent, is_over: false };
@@ -86,6 +86,7 @@ impl Tasks {
             connection: &at.connection,
             answered: None,
             clocks: Clocks::start(Instant::now(), at.server.config.max_call_time, patience, end),
+            most: at.server.config.max_call_time,
             vigil: self.manager.vigil(),
         };
         running.wait(id, &mut exchange).await

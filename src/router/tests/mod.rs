@@ -31,6 +31,7 @@ mod mailbox;
 mod marks;
 mod news;
 mod observed;
+mod own;
 mod parked;
 mod pool;
 mod races;

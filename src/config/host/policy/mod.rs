@@ -105,6 +105,14 @@ pub struct Policy {
     pub rules: Vec<Rule>,
 }
 
+impl Policy {
+    /// Reports whether any rule holds for some callers alone.
+    pub(crate) fn tells_callers_apart(&self) -> bool {
+        let names_some = |matcher: &Matcher| matcher.principals.is_some() || matcher.clients.is_some();
+        self.rules.iter().flat_map(|rule| [Some(&rule.matches), rule.unless.as_ref()]).flatten().any(names_some)
+    }
+}
+
 /// One rule.
 ///
 /// ```

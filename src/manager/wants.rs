@@ -1,0 +1,58 @@
+//! What the config wants of calls, noted once per config, so that a call pays for nothing that nobody wants.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{Manager, Server};
+#[cfg(any(feature = "validate", test))]
+use crate::config::Validate;
+use crate::config::{HostSettings, ToolRules, ToolSettings};
+
+/// What the config wants of calls.
+#[derive(Debug, Default)]
+pub(super) struct Wants {
+    /// Whether calls of any tool are checked against its schemas.
+    #[cfg(any(feature = "validate", test))]
+    validates: AtomicBool,
+    /// Whether any tool has limits of its own.
+    limits_tools: AtomicBool,
+}
+
+impl Manager {
+    /// Notes what the config wants of every call.
+    pub(super) fn note_rules(&self) {
+        let (settings, servers) = (self.settings(), self.servers());
+        self.0.rates.follow(&settings, &servers);
+        self.note_heeding();
+        self.0.answers.follow(&settings, &servers);
+        let of_any = |is_such: fn(&ToolSettings) -> bool| tool_rules(&settings, &servers).any(|rules| rules.any(is_such));
+        self.0.wants.limits_tools.store(of_any(ToolSettings::limits_calls), Ordering::Relaxed);
+        #[cfg(any(feature = "validate", test))]
+        {
+            let checks = |validate: Validate| validate != Validate::Definitions;
+            let of_server = servers.iter().any(|server| server.config.validate.is_some_and(checks));
+            let validates = checks(settings.validate) || of_server || of_any(ToolSettings::checks_calls);
+            self.0.wants.validates.store(validates, Ordering::Relaxed);
+        }
+    }
+
+    /// Reports whether calls of any tool are checked against its schemas.
+    #[cfg(any(feature = "validate", test))]
+    pub(crate) fn validates(&self) -> bool {
+        self.0.wants.validates.load(Ordering::Relaxed)
+    }
+
+    /// Reports whether any tool has limits of its own: of size, time, or number.
+    pub(crate) fn limits_tools(&self) -> bool {
+        self.0.wants.limits_tools.load(Ordering::Relaxed)
+    }
+}
+
+/// Returns the settings of tools in all views and of all servers.
+pub(super) fn tool_rules<'a>(
+    settings: &'a HostSettings,
+    servers: &'a [Arc<Server>],
+) -> impl Iterator<Item = &'a ToolRules> {
+    let of_views = settings.views.values().map(|view| &view.tools);
+    of_views.chain(servers.iter().map(|server| &server.config.tools))
+}

@@ -1,0 +1,80 @@
+//! What the config says of the tool that a call is for: the settings of the client's view before those of the server,
+//! member by member. Beside rates, checks and answers that are kept, these are the tool's own limits: `maxArguments`,
+//! `callTimeout`, `maxCallTime`, `maxConcurrent`.
+
+use std::time::Duration;
+
+use super::answer::Failure;
+use super::client::Client;
+use super::forward::{Forward, Own};
+use crate::answered::{FieldError, NoResult};
+use crate::config::ToolRules;
+use crate::manager::Manager;
+use crate::protocol::Method;
+use crate::registry::Entry;
+
+/// A setting of a tool, and who says it.
+pub(super) enum Said<T> {
+    /// The client's view, by the name that clients see.
+    View(T),
+    /// The server's entry, by the server's own name.
+    Server(T),
+}
+
+impl<T> Said<T> {
+    pub(super) fn value(self) -> T {
+        let (Self::View(value) | Self::Server(value)) = self;
+        value
+    }
+}
+
+/// Returns what `setting` finds in the settings of the tool that is called; `None` if nothing is said.
+pub(super) fn said<T>(
+    manager: &Manager,
+    client: &Client,
+    forward: &Forward,
+    setting: impl Fn(&ToolRules, &str) -> Option<T>,
+) -> Option<Said<T>> {
+    if forward.method != Method::ToolsCall {
+        return None;
+    }
+    let settings = manager.settings();
+    let view = settings.tools_in(client.chosen().name(&settings));
+    let of_view = view.and_then(|tools| setting(tools, forward.listed.entry()?.name()));
+    match of_view {
+        Some(value) => Some(Said::View(value)),
+        None => setting(&forward.server.config.tools, &forward.target).map(Said::Server),
+    }
+}
+
+/// Returns the limits of the tool that is called, and refuses the call if its arguments are larger than they may be.
+/// Returns `None` if the tool has none.
+pub(super) fn limits(manager: &Manager, client: &Client, forward: &Forward) -> Result<Option<Box<Own>>, NoResult> {
+    let of = |setting: fn(&ToolRules, &str) -> Option<usize>| said(manager, client, forward, setting).map(Said::value);
+    let time = |setting: fn(&ToolRules, &str) -> Option<Duration>| said(manager, client, forward, setting).map(Said::value);
+    if let Some(most) = of(|rules, name| rules.said(name, |tool| tool.max_arguments)) {
+        let bytes = forward.params.member("arguments").map_or(0, |arguments| arguments.as_bytes().len());
+        if bytes > most {
+            let error = format!("they have {bytes} bytes, and at most {most} are allowed (`maxArguments`)");
+            let errors = vec![FieldError { field: String::new(), error: error.clone() }];
+            let name = forward.listed.entry().map_or(&*forward.target, Entry::name);
+            return Err(Failure::invalid_arguments(name, errors, &error).of(&forward.server));
+        }
+    }
+    let most = of(|rules, name| rules.said(name, |tool| tool.max_concurrent)).filter(|most| *most > 0);
+    let own = Own {
+        call_timeout: time(|rules, name| rules.said(name, |tool| tool.call_timeout)),
+        max_call_time: time(|rules, name| rules.said(name, |tool| tool.max_call_time)),
+        slots: most.map(|most| forward.server.tool_slots.of(&forward.target, most)),
+    };
+    let has_any = own.call_timeout.or(own.max_call_time).is_some() || own.slots.is_some();
+    Ok(has_any.then(|| Box::new(own)))
+}
+
+/// Returns the name by which clients know the tool of a call.
+pub(super) fn exposed(forward: &Forward) -> String {
+    match forward.listed.entry() {
+        Some(entry) => entry.name().to_owned(),
+        None => forward.named.string().map(String::from).unwrap_or_default(),
+    }
+}
