@@ -343,6 +343,24 @@ async fn h85_under_ask_nothing_of_a_new_server_is_shown() {
 }
 
 #[tokio::test]
+async fn h85_a_client_with_a_view_learns_of_what_waits_only_where_its_view_would_show_it() {
+    for (include, expected) in [("it__*", "mcp-host approve it"), ("other__*", "unknown tool")] {
+        let world = World::new(Way::Stdio).await;
+        let mut text: Value = serde_json::from_str(&world.config("ask", &json!({}))).unwrap();
+        text["host"]["views"] = json!({ "some": { "include": [include] } });
+        text["host"]["view"] = json!("some");
+        let config = config::parse_str(&text.to_string(), Syntax::Json, "mcp.json", &Vars::from_process()).unwrap();
+        let host = Host::builder().config(config).state_directory(world.path("state")).start().await.unwrap();
+        world.listed(&host).await;
+        until_waiting(&host, 3).await;
+        let refused = call(&host, "it__act").await;
+        assert!(refused.contains(expected), "{include}: {refused}");
+        assert_eq!(world.calls(), 0);
+        host.shutdown().await;
+    }
+}
+
+#[tokio::test]
 async fn h85_what_only_takes_away_passes_under_tofu() {
     let world = World::new(Way::Stdio).await;
     let other = json!({ "name": "other", "inputSchema": { "type": "object" } });

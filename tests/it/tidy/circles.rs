@@ -80,6 +80,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
                 "finish.rs",
                 "judge.rs",
                 "limit.rs",
+                "own.rs",
                 "relay.rs",
                 "spread.rs",
                 "tasks/",

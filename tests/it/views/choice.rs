@@ -57,6 +57,21 @@ async fn a_view_is_chosen_by_path_then_header_then_config() {
 }
 
 #[tokio::test]
+async fn a_list_that_rules_make_for_some_callers_is_private_to_caches() {
+    for (who, scope) in [(json!({ "principals": ["local"] }), "private"), (json!({ "views": ["data"] }), "public")] {
+        let mut rule = json!({ "name": "r", "verdict": "deny", "tools": ["none__*"] });
+        rule.as_object_mut().unwrap().extend(who.as_object().unwrap().clone());
+        let mut own = settings();
+        own["policy"] = json!({ "rules": [rule] });
+        let (host, to) = start(config(&own)).await;
+        let (head, body) = modern();
+        let answer = send(to, "POST", "/mcp", &head, &body).await;
+        assert_eq!(listed(&answer).1, scope, "{who}");
+        host.shutdown().await;
+    }
+}
+
+#[tokio::test]
 async fn without_views_only_all_exists() {
     let (host, to) = start(config(&json!({}))).await;
     let (head, body) = modern();
