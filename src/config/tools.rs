@@ -207,6 +207,11 @@ impl ToolRules {
         Some(settings)
     }
 
+    /// Reports whether any tool is said to only read.
+    pub(crate) fn trust_reads(&self) -> bool {
+        self.0.iter().any(|(_, settings)| settings.annotations.read_only_hint == Some(true))
+    }
+
     /// Returns how often one client may call the tool with this name; `None` if no rule says so.
     pub(crate) fn rate_of(&self, name: &str) -> Option<&Rate> {
         let said = self.0.iter().filter(|(_, settings)| settings.rate.is_some());
