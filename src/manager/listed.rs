@@ -53,7 +53,8 @@ impl Manager {
     /// Decides how the tools of a new client are listed. `client` is its name for itself.
     pub(crate) fn lists_for(&self, who: &Who, client: &str) -> Lists {
         let settings = self.settings();
-        if !settings.has_catalogs() {
+        // Another host, or a command of ours, needs all tools.
+        if !settings.has_catalogs() || client == env!("CARGO_PKG_NAME") {
             return Lists::Full;
         }
         if who.era == Era::Modern {
