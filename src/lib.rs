@@ -83,7 +83,7 @@ pub use host::{
 #[cfg(feature = "server")]
 pub use host::{HttpEndpoint, SocketEndpoint};
 pub use in_process::InProcess;
-pub use manager::{ConfigStatus, DefinitionNews, Reload, ServerStatus, StateChange};
+pub use manager::{ConfigStatus, DefinitionNews, Ledger, Reload, ServerStatus, ServerTokens, StateChange};
 pub use protocol::{ErrorObject, Method, Outcome, Profile, Raw};
 pub use registry::{Catalog, Entry};
 pub use router::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus, Decided, OpenAsk};

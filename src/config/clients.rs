@@ -25,6 +25,8 @@ pub struct Client {
     pub name: &'static str,
     /// How many tools it takes at most, if it has a limit.
     pub tools: Option<usize>,
+    /// With what its name for itself begins, in lower case, when it connects; empty if that decides nothing.
+    says: &'static [&'static str],
     /// Its files in a project, by their paths in the project's folder.
     pub projects: &'static [&'static str],
     /// The places of its own file; the first one that exists counts.
@@ -187,6 +189,7 @@ const PLAIN: Client = Client {
     id: "",
     name: "",
     tools: None,
+    says: &[],
     projects: &[],
     files: &[],
     sign: None,
@@ -194,6 +197,12 @@ const PLAIN: Client = Client {
     flavor: Flavor::Plain,
     address: Some(Address::Bare),
 };
+
+/// Returns how many tools a client takes at most that calls itself so; `None` if that is not known.
+pub(crate) fn tools_of(name: &str) -> Option<usize> {
+    let name = name.to_lowercase();
+    ALL.iter().find(|client| client.says.iter().any(|start| name.starts_with(start)))?.tools
+}
 
 /// All clients, in the order in which their files are looked at.
 pub static ALL: &[Client] = &[
@@ -235,6 +244,7 @@ pub static ALL: &[Client] = &[
         id: "cursor",
         name: "Cursor",
         tools: Some(40),
+        says: &["cursor"],
         projects: &[".cursor/mcp.json"],
         files: &[home(".cursor/mcp.json")],
         ..PLAIN
@@ -243,6 +253,7 @@ pub static ALL: &[Client] = &[
         id: "vscode",
         name: "VS Code",
         tools: Some(128),
+        says: &["visual studio code", "vscode"],
         projects: &[".vscode/mcp.json"],
         files: &[data("Code/User/mcp.json")],
         root: &["servers"],
@@ -254,6 +265,7 @@ pub static ALL: &[Client] = &[
         id: "windsurf",
         name: "Windsurf",
         tools: Some(100),
+        says: &["windsurf"],
         files: &[home(".codeium/windsurf/mcp_config.json")],
         address: Some(Address::Under("serverUrl")),
         ..PLAIN

@@ -74,9 +74,9 @@ pub(crate) use self::host::ALL_VIEW;
 #[cfg(feature = "server")]
 pub(crate) use self::host::ClaimsRead;
 pub use self::host::{
-    Action, AnswerCache, Approval, Audience, Audit, BearerClient, Console, Decision, HostAuth, HostOAuth, HostSettings,
-    HostTls, Join, Limits, Matcher, Metrics, Policy, PolicyMode, Proof, ReadOnly, Rule, SecretKey, Secrets, StoreKind,
-    View,
+    Action, AnswerCache, Approval, Audience, Audit, BearerClient, CatalogMode, CatalogSettings, Compact, Console,
+    Decision, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, Matcher, Metrics, Policy, PolicyMode, Proof,
+    ReadOnly, Rule, SecretKey, Secrets, StoreKind, View,
 };
 pub(crate) use self::inherit::passes as inherits;
 #[cfg(feature = "keyring")]

@@ -240,6 +240,11 @@ impl ToolRules {
         said.find(|(glob, _)| glob::is_match(glob, name)).map(|(_, value)| value)
     }
 
+    /// Reports whether any tool is said to only read.
+    pub(crate) fn trust_reads(&self) -> bool {
+        self.any(|tool| tool.annotations.read_only_hint == Some(true))
+    }
+
     /// Returns for how long answers of the tool with this name are kept, and whether a rule says so that names the tool
     /// exactly; `None` if no rule says anything.
     pub(crate) fn cache_of(&self, name: &str) -> Option<(Duration, bool)> {

@@ -24,6 +24,7 @@ use crate::manager::Manager;
 use crate::observe::Listener;
 use crate::policy::Policy;
 use crate::protocol::Raw;
+use crate::registry::Ranker;
 use crate::router::{Chosen, Router};
 use crate::upstream::{Nature, Starter};
 
@@ -47,6 +48,7 @@ pub struct HostBuilder {
     bare: bool,
     handler: Option<Arc<dyn Answers>>,
     policy: Option<Arc<dyn Policy>>,
+    ranker: Option<Arc<dyn Ranker>>,
     info: Option<Raw>,
     state: Option<PathBuf>,
     eras: Eras,
@@ -102,6 +104,12 @@ impl HostBuilder {
     /// Lets this handler answer the questions of servers, such as elicitation.
     pub fn client_handler(mut self, handler: impl ClientHandler) -> Self {
         self.handler = Some(Arc::new(handler));
+        self
+    }
+
+    /// Lets this ranker rank what `find_tools` finds, beside the ranking of the host.
+    pub fn ranker(mut self, ranker: impl Ranker + 'static) -> Self {
+        self.ranker = Some(Arc::new(ranker));
         self
     }
 
@@ -247,6 +255,9 @@ impl HostBuilder {
         manager.keep_pins(self.state.as_deref());
         if let Some(policy) = self.policy {
             manager.judge_by(policy);
+        }
+        if let Some(ranker) = self.ranker {
+            manager.rank_by(ranker);
         }
         if let Some(state) = &self.state {
             manager.keep_listings(state, !self.waits);

@@ -15,7 +15,7 @@ impl Host {
     /// # Errors
     /// When there is no such server, it takes no tokens, or its authorization server cannot be found.
     pub async fn login(&self, server: &str, redirect: &url::Url) -> Result<auth::Login, Error> {
-        self.tokens(server)?.begin(redirect).await.map_err(|error| no_token(server, &error))
+        self.authorizer_of(server)?.begin(redirect).await.map_err(|error| no_token(server, &error))
     }
 
     /// Begins a login to a server by device code (RFC 8628), for users whose browser cannot be redirected to this
@@ -25,7 +25,7 @@ impl Host {
     /// When there is no such server, it takes no tokens, or its authorization server cannot be found or offers no
     /// device codes.
     pub async fn device_login(&self, server: &str) -> Result<auth::DeviceLogin, Error> {
-        self.tokens(server)?.begin_by_code().await.map_err(|error| no_token(server, &error))
+        self.authorizer_of(server)?.begin_by_code().await.map_err(|error| no_token(server, &error))
     }
 
     /// Returns where the access token from a new login to a server would be kept.
@@ -33,7 +33,7 @@ impl Host {
     /// # Errors
     /// When there is no such server, it takes no tokens, or the store does not answer.
     pub async fn keeping(&self, server: &str) -> Result<auth::Keeping, Error> {
-        self.tokens(server)?.keeping().await.map_err(|error| no_token(server, &error))
+        self.authorizer_of(server)?.keeping().await.map_err(|error| no_token(server, &error))
     }
 
     /// Forgets the access token for a server, and revokes it at its issuer. Returns whether there was one.
@@ -41,7 +41,7 @@ impl Host {
     /// # Errors
     /// When there is no such server, or the token may still be kept.
     pub async fn logout(&self, server: &str) -> Result<bool, Error> {
-        let tokens = self.tokens(server)?;
+        let tokens = self.authorizer_of(server)?;
         let login = tokens.login_id().await;
         let signed_out = tokens.sign_out().await.map_err(|error| no_token(server, &error));
         // Tool, prompt and resource lists that the server gave to that login are forgotten, even if the token could not
@@ -57,10 +57,10 @@ impl Host {
     /// # Errors
     /// When there is no such server, or it takes no tokens.
     pub async fn holding(&self, server: &str) -> Result<Option<auth::Holding>, Error> {
-        Ok(self.tokens(server)?.holding().await)
+        Ok(self.authorizer_of(server)?.holding().await)
     }
 
-    fn tokens(&self, name: &str) -> Result<Arc<auth::Authorizer>, Error> {
+    fn authorizer_of(&self, name: &str) -> Result<Arc<auth::Authorizer>, Error> {
         let servers = self.0.manager.servers();
         let server = servers.iter().find(|server| server.config.name == name || server.config.alias.as_str() == name);
         let server = server.ok_or_else(|| Error::new(ErrorKind::Unknown, format!("no server is called `{name}`")))?;

@@ -142,6 +142,13 @@ impl Host {
         self.0.manager.status_by_name(server)
     }
 
+    /// Returns what the tools of a view cost, in tokens; without a name, of that of clients that choose none. `None` if there
+    /// is no such view.
+    #[must_use]
+    pub fn tokens(&self, view: Option<&str>) -> Option<crate::manager::Ledger> {
+        self.0.manager.ledger(view).ok()
+    }
+
     /// Subscribes, from now on, to changes of server states and of tool, prompt and resource lists, to what rules and
     /// rates decide, to log messages, and to lines that servers write to standard error.
     #[must_use]

@@ -107,6 +107,20 @@ pub(crate) struct Who {
     pub(crate) view: Viewed,
     /// What its access token claims, as far as rules read it.
     pub(crate) claims: Claims,
+    /// How its tools are listed.
+    pub(crate) lists: Lists,
+}
+
+/// How a client's tools are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Lists {
+    /// All of them.
+    #[default]
+    Full,
+    /// Those that find and call the others.
+    Search,
+    /// As its view says at the time: the client has no session.
+    ByView,
 }
 
 /// Which view a client uses.
@@ -364,6 +378,7 @@ mod tests {
             is_one: true,
             view: Viewed::default(),
             claims: Claims::default(),
+            lists: Default::default(),
         }
     }
 

@@ -153,6 +153,7 @@ mod tests {
             is_one: false,
             view: Default::default(),
             claims: Default::default(),
+            lists: Default::default(),
         }
     }
 

@@ -24,7 +24,9 @@ mod known;
 mod last;
 mod lease;
 mod leases;
+mod ledger;
 mod list_key;
+mod listed;
 mod lists;
 mod looks;
 #[cfg(feature = "server")]
@@ -69,8 +71,9 @@ pub(crate) use asked::Asked;
 pub(crate) use claims::Claims;
 #[cfg(feature = "server")]
 pub(crate) use gauges::ServerGauges;
-pub(crate) use lease::{Chosen, Identity, Principal, Viewed, Who};
+pub(crate) use lease::{Chosen, Identity, Lists, Principal, Viewed, Who};
 pub(crate) use leases::{NoLease, Stay};
+pub use ledger::{Ledger, ServerTokens};
 #[cfg(feature = "server")]
 pub use needs::{Need, Needed};
 pub use pins::DefinitionNews;
@@ -87,8 +90,7 @@ pub use status::ServerStatus;
 pub(crate) use told::Told;
 pub(crate) use view::View;
 
-use known::Known;
-use last::LastOffers;
+use {known::Known, last::LastOffers};
 
 use crate::auth::{Authorizer, Keychain};
 use crate::config::{self, Config};
@@ -289,11 +291,6 @@ impl Server {
     /// Returns what is counted of it.
     pub(crate) fn counts(&self) -> &Arc<ServerCounts> {
         self.counts.get_or_init(Arc::default)
-    }
-
-    /// Counts a call.
-    fn count_call(&self) {
-        self.calls.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -12,12 +12,13 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwapOption;
 
 use super::lease::{Chosen, Who};
+use super::listed::Listed;
 use super::{Claims, Manager, Principal, Server, lock};
 use crate::config::{ALL_VIEW, HostSettings, Policy, View};
 use crate::exposed::Naming;
 use crate::policy::{Action, Caller, Decision, Facts, InForce, Subject};
 use crate::protocol::Profile;
-use crate::registry::Lens;
+use crate::registry::{Catalog, Lens};
 
 /// What a client is shown, and what it may call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,6 +70,8 @@ pub(super) struct Views {
     rules: Option<Arc<RulesInUse>>,
     /// Whether a view shows tools by what is said of them.
     read_hints: bool,
+    /// What is remembered of lists that do not show all tools. All views after these have the same.
+    listed: Arc<Listed>,
 }
 
 /// The rules of the config and of the embedding program, and the views within them.
@@ -165,6 +168,7 @@ impl Views {
                 || program.is_some(),
             nothing: nothing.or_else(|| Some(Arc::new(Lens::new(&plain, true, std::iter::empty(), naming)))),
             rules,
+            listed: before.listed.clone(),
         }
     }
 
@@ -288,6 +292,17 @@ impl Manager {
         let settings = self.settings();
         let policy = (&*settings, self.0.program.get());
         self.0.views.store(Arc::new(Views::new(policy, &servers, &self.0.naming, &before)));
+    }
+
+    /// Returns what a client without limits sees in a view, of everything that servers listed last.
+    pub(super) fn seen_in(&self, view: &Chosen) -> Arc<Catalog> {
+        let scope = Scope { lens: self.0.views.load().lens(view), ..Scope::default() };
+        self.0.look(&scope, &self.all_parts())
+    }
+
+    /// Returns what is remembered of lists that do not show all tools.
+    pub(super) fn listed_state(&self) -> Arc<Listed> {
+        self.0.views.load().listed.clone()
     }
 
     /// Lets the embedding program judge requests, too. Only the first call has an effect.

@@ -155,6 +155,11 @@ fn rank(state: StateName) -> u8 {
 }
 
 impl Server {
+    /// Counts a call.
+    pub(super) fn count_call(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn unchecked_in_words(&self) -> Vec<String> {
         let unchecked = super::lock(&self.unchecked);
         unchecked.iter().map(|((tool, member), why)| format!("{}: its `{member}` {why}", Theirs(tool))).collect()

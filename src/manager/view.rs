@@ -213,7 +213,7 @@ impl Manager {
         let Sight { shown: seen, callable } = self.sight(who);
         let shown = self.catalog(who, &seen);
         let callable = if callable == seen { shown.clone() } else { self.catalog(who, &callable) };
-        View { shown, callable }
+        View { shown: self.as_listed(who, shown), callable }
     }
 
     fn catalog(&self, who: &Who, scope: &Scope) -> Arc<Catalog> {
@@ -306,6 +306,16 @@ impl Manager {
         let sight = self.sight(who);
         if let Some(own) = sight.shown.lens.as_ref().and_then(|lens| lens.instructions()) {
             text += own;
+        }
+        if self.is_searching(who) {
+            let between = if text.is_empty() {
+                ""
+            } else {
+                "
+
+"
+            };
+            return Some(format!("{text}{between}{}", self.directory(who)));
         }
         let stale = self.limits().stale_max;
         let closed = sight.shown.lens.as_ref().filter(|lens| lens.is_closed());

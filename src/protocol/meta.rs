@@ -32,6 +32,8 @@ pub(crate) const HOST_PATH: &str = "mcp-host/path";
 pub(crate) const HEARTBEAT: &str = "mcp-host/heartbeat";
 /// In a result: how old the answer is, which the host gave before. In a request, `"bypass"`: the answer must be new.
 pub(crate) const CACHE: &str = "mcp-host/cache";
+/// In a result: the tool that `call_tool` called.
+pub(crate) const TOOL: &str = "mcp-host/tool";
 /// In a result: which tool answered in place of the called one, and why.
 pub(crate) const FALLBACK: &str = "mcp-host/fallback";
 /// The key that a server wants its question to have in `inputRequests`: the only key of ours that servers may send.

@@ -2,13 +2,15 @@
 //!
 //! A catalog is merged in `build.rs` from parts that it shares with other catalogs, and never changed afterwards.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::entry::Entry;
 use super::lens::Lens;
 use super::listing::{Listing, read_cursor};
 use super::part::Part;
+use super::piece::Piece;
 use super::ruled::Ruled;
+use super::search::{Index, is_own};
 use super::servers::Servers;
 use super::{Kind, Owners, Problems};
 use crate::config::{Action, Prefix};
@@ -34,6 +36,8 @@ pub struct Catalog {
     owners: Owners,
     /// The view through which it is seen.
     lens: Option<Arc<Lens>>,
+    /// The tools, ready to be searched, once somebody has searched.
+    index: OnceLock<Arc<Index>>,
 }
 
 /// The server that a name or URI leads to, and what the server calls it.
@@ -329,7 +333,31 @@ impl Catalog {
             list.finish()
         });
         let (servers, owners, lens) = (self.servers.clone(), self.owners.clone(), Some(Arc::clone(lens)));
-        Self { lists, servers, owners, lens }
+        Self { lists, servers, owners, lens, index: OnceLock::new() }
+    }
+
+    /// Returns the same catalog with what `edit` makes of each server's tools, and with tools of the host.
+    pub(super) fn with_tools(&self, own: Option<Arc<Piece>>, edit: impl Fn(&Arc<Piece>) -> Arc<Piece>) -> Self {
+        let whole = self.list(Kind::Tools);
+        let mut tools = whole.fresh();
+        for (part, piece) in self.servers.all().iter().zip(whole.pieces()) {
+            tools.push(part, edit(piece));
+        }
+        own.into_iter().for_each(|own| tools.push_own(own));
+        let mut lists = self.lists.clone();
+        lists[Kind::Tools as usize] = tools.finish();
+        Self { lists, index: OnceLock::new(), ..self.clone() }
+    }
+
+    /// Returns the index of the tools, if somebody has searched before.
+    pub(crate) fn index_now(&self) -> Option<Arc<Index>> {
+        self.index.get().cloned()
+    }
+
+    /// Returns the index of the tools. Making it takes milliseconds: not on a thread that others wait on.
+    pub(crate) fn index(&self) -> Arc<Index> {
+        let entries = || self.each(Kind::Tools).filter(|entry| !is_own(entry.name())).cloned().collect();
+        Arc::clone(self.index.get_or_init(|| Arc::new(Index::new(entries()))))
     }
 
     /// Reports whether the view shows the resource that a URI leads to: it shows it itself, or a template of it, or a
@@ -368,7 +396,7 @@ impl Catalog {
 
     /// Makes a catalog of finished lists.
     pub(super) fn of(servers: Servers, lists: [Listing; 4], owners: Owners) -> Self {
-        Self { lists, servers, owners, lens: None }
+        Self { lists, servers, owners, lens: None, index: OnceLock::new() }
     }
 }
 

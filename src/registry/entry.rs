@@ -190,6 +190,16 @@ impl Entry {
         names.into_iter().map(|(name, _)| name.into_owned()).collect()
     }
 
+    /// Returns the definition with the server's own name for it: it is made already.
+    pub(crate) fn source_text(&self) -> &str {
+        self.source().json.as_str()
+    }
+
+    /// Returns a member of the definition.
+    pub(crate) fn source_member(&self, name: &str) -> Option<Raw> {
+        self.source().json.member(name)
+    }
+
     /// Returns the hash of its definition as clients see it.
     pub(crate) fn pin(&self) -> Pin {
         Pin::of(self.definition(), &[])

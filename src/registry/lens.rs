@@ -261,10 +261,10 @@ impl Lens {
 }
 
 /// An entry that is shown: as what, and judged by what.
-type Kept<'a> = (&'a Entry, Option<Edited>, Option<Arc<Ruled>>);
+pub(super) type Kept<'a> = (&'a Entry, Option<Edited>, Option<Arc<Ruled>>);
 
 /// Makes entries of edited definitions, all in one list of their own.
-fn rewritten(kept: Vec<Kept<'_>>) -> Vec<Entry> {
+pub(super) fn rewritten(kept: Vec<Kept<'_>>) -> Vec<Entry> {
     let mut edits = Vec::with_capacity(kept.len());
     let mut definitions = Vec::with_capacity(kept.len());
     let mut named = Vec::with_capacity(kept.len());

@@ -73,6 +73,16 @@ impl Listing {
         self.pieces.push(piece);
     }
 
+    /// Adds tools of the host itself, behind those of all servers.
+    pub(super) fn push_own(&mut self, piece: Arc<Piece>) {
+        let position = self.pieces.len();
+        let names = (0..).zip(&piece.entries).map(|(at, entry)| (Arc::clone(entry.exposed()), (position, at)));
+        self.shared.extend(names);
+        self.bytes += piece.bytes + usize::from(self.count > 0);
+        self.count += piece.entries.len();
+        self.pieces.push(piece);
+    }
+
     /// Finishes the list once it has a piece of each server.
     pub(super) fn finish(mut self) -> Self {
         let shown = self.pieces.iter().filter(|piece| !piece.entries.is_empty());

@@ -11,6 +11,7 @@ mod canonical;
 mod catalog;
 mod change;
 mod circle;
+mod compact;
 #[cfg(any(feature = "schemas", test))]
 mod compiled;
 mod contribution;
@@ -27,6 +28,7 @@ pub(crate) mod hints;
 mod lens;
 mod listing;
 mod offer;
+pub(crate) mod own;
 mod owners;
 mod part;
 mod piece;
@@ -34,11 +36,13 @@ mod pin;
 mod rewrite;
 mod ruled;
 mod schema;
+pub(crate) mod search;
 mod servers;
 mod settle;
 mod shingles;
 mod text;
 mod through;
+pub(crate) mod tokens;
 mod tree;
 
 use std::fmt;
@@ -66,6 +70,7 @@ pub(crate) use part::{Part, Parts};
 pub use pin::{NoPin, Pin};
 pub(crate) use rewrite::{expose_content, expose_target};
 pub(crate) use ruled::Ruled;
+pub use search::Ranker;
 pub(crate) use shingles::Shingles;
 
 /// The four kinds of lists.

@@ -82,7 +82,7 @@ pub(super) struct State {
     /// for all its requests.
     pub(super) is_apart: bool,
     /// Whether the embedding program is this client.
-    is_embedding: bool,
+    pub(super) is_embedding: bool,
     pub(super) subscriptions: BTreeMap<Arc<str>, Subscription>,
     pub(super) seen: Option<LastView>,
     pub(super) told: Option<ToldCatalogs>,

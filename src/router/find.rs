@@ -10,12 +10,14 @@ use super::background::Background;
 use super::client::Client;
 use super::reach::Connector;
 use super::route::{Astray, Map, OwnTool, Route, Routed, Wanted, What};
+use super::search::FindTools;
 use crate::answered::NoResult;
 use crate::config::Prefix;
 use crate::exposed::carries;
-use crate::manager::{Manager, Server};
+use crate::manager::{Lists, Manager, Server};
 use crate::protocol::{ErrorObject, Method, Raw, Request, Theirs};
-use crate::registry::Catalog;
+use crate::registry::search::FIND;
+use crate::registry::{Catalog, Kind};
 
 /// Finds the server, or the host's own tool, that serves a request.
 #[derive(Debug)]
@@ -23,8 +25,9 @@ pub(super) struct Routes {
     manager: Manager,
     connector: Arc<Connector>,
     background: Background,
-    /// Tools of the host itself.
+    /// Tools of the host itself, in tests.
     own: OnceLock<Box<[Arc<dyn OwnTool>]>>,
+    find: [Arc<dyn OwnTool>; 1],
 }
 
 /// Why a request has no route, after all waiting for servers.
@@ -38,6 +41,11 @@ pub(super) enum Lost {
 }
 
 impl Lost {
+    /// Reports whether no server has such a name.
+    pub(super) fn is_unknown(&self) -> bool {
+        matches!(self, Self::Astray(Astray::Unknown))
+    }
+
     /// Turns it into the answer to the request.
     pub(super) fn of(self, wanted: &Wanted) -> NoResult {
         let (what, name) = (wanted.what.word(), Theirs(&wanted.name));
@@ -65,7 +73,7 @@ impl Lost {
 
 impl Routes {
     pub(super) fn new(manager: Manager, connector: Arc<Connector>, background: Background) -> Self {
-        Self { manager, connector, background, own: OnceLock::new() }
+        Self { manager, connector, background, own: OnceLock::new(), find: [Arc::new(FindTools)] }
     }
 
     /// Finds the route of a tool call without waiting for servers. The HTTP door needs it before the call is served.
@@ -75,7 +83,7 @@ impl Routes {
         let is_call = request.method == Method::ToolsCall;
         let name = request.params.as_ref().filter(|_| is_call).and_then(|params| params.text("name"));
         let route = name.and_then(|name| self.find_now(client, What::Tool, &name).ok());
-        Routed { request, route }
+        Routed { request, route, through: None }
     }
 
     /// Finds the route of a request in what the client sees now, without waiting for servers.
@@ -115,15 +123,21 @@ impl Routes {
 
     fn find_in(&self, client: &Client, callable: &Catalog, what: What, name: &str) -> Result<Route, Astray> {
         let servers = self.manager.callable_by(&client.who);
-        let found = Map { own: self.own_tools(), callable, servers: &servers }.find(what, name);
+        let found = Map { own: self.own_tools(client, callable, name), callable, servers: &servers }.find(what, name);
         // The name may carry the alias of a server that the client may not call. That such a server exists must not
         // show.
         let is_hidden = matches!(found, Err(Astray::Removed)) && !self.manager.may_call_all(&client.who);
         if is_hidden { Err(Astray::Unknown) } else { found }
     }
 
-    fn own_tools(&self) -> &[Arc<dyn OwnTool>] {
-        self.own.get().map(|tools| &**tools).unwrap_or_default()
+    /// Returns the tools of the host that this name can mean. A server's tool wins where it is listed.
+    fn own_tools(&self, client: &Client, callable: &Catalog, name: &str) -> &[Arc<dyn OwnTool>] {
+        if let Some(own) = self.own.get() {
+            return own;
+        }
+        let may = name == FIND && (client.who.lists != Lists::Full || self.manager.may_search());
+        let is_ours = may && (self.manager.is_searching(&client.who) || callable.entry(Kind::Tools, FIND).is_none());
+        if is_ours { &self.find } else { &[] }
     }
 
     /// Sets the host's own tools, in tests.

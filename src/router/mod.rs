@@ -75,6 +75,7 @@ mod roots;
 mod roster;
 mod route;
 mod running;
+mod search;
 mod shared;
 mod spread;
 mod standing;
@@ -82,6 +83,7 @@ mod start;
 mod state;
 mod subscribe;
 mod tasks;
+mod through;
 mod toward;
 #[cfg(any(feature = "validate", test))]
 mod valid;
@@ -241,6 +243,7 @@ impl Router {
         leg: &Arc<Mailbox>,
         end: fn(&Finish, &Client, &Method, Answered) -> T,
     ) -> impl Future<Output = Option<T>> + Send + use<T> {
+        let routed = search::unwrap(&self.0.manager, client, routed);
         let (request, now) = (&routed.request, Instant::now());
         self.0.clients.roster().note(client, &request.method, now);
         let limits = leg.limits();
@@ -251,11 +254,18 @@ impl Router {
         let method = request.method.clone();
         async move {
             let finish = &router.0.finish;
-            let observed = match observed::begin(&router.0.observer, &client, &routed.request, &leg, now) {
+            let through = routed.through.clone();
+            let via = through.as_ref().map(|_| "search");
+            let asked = (&routed.request, now);
+            let observed = match observed::begin_by(&router.0.observer, &client, asked, &leg, via) {
                 Ok(observed) => observed,
                 Err(refused) => return Some(end(finish, &client, &method, Err(refused.into()))),
             };
             let answered = router.answer_to(&client, routed, &method, begun, &leg).await;
+            let answered = match through {
+                Some(through) => answered.map(|answered| through.marked(answered)),
+                None => answered,
+            };
             observed.finish(answered.as_ref());
             answered.map(|answered| end(finish, &client, &method, answered))
         }
@@ -332,7 +342,10 @@ impl Router {
 
     /// Decides how a request is served, without waiting.
     fn way<'a>(&'a self, client: &'a Arc<Client>, routed: Routed, leg: &'a Arc<Mailbox>) -> Result<Way<'a>, NoResult> {
-        let Routed { request: Request { method, params, .. }, route } = routed;
+        let Routed { request: Request { method, params, .. }, route, through } = routed;
+        if let Some(refused) = through.as_ref().and_then(|through| through.refused()) {
+            return Ok(Way::Answered(refused));
+        }
         let Inner { manager, routes, tasks, .. } = &*self.0;
         let mut wanted = match &method {
             Method::ToolsCall => Wanted::tool(params)?,
@@ -358,7 +371,13 @@ impl Router {
                 return Ok(Way::Forward(Box::new(forward)));
             }
         };
+        wanted.through = through;
         let route = route.or_else(|| routes.find_now(client, wanted.what, &wanted.name).ok());
+        if let (Some(through), Some(Route::One(one))) = (&wanted.through, &route)
+            && let Some(refused) = search::changes(through, manager, client, one)
+        {
+            return Ok(Way::Answered(refused));
+        }
         match route {
             Some(Route::One(one)) if wanted.method == Method::ToolsCall && tasks.knows(client, &one) => {
                 let task = wanted.task.take();
@@ -386,7 +405,18 @@ impl Router {
             None => {
                 // The lists of servers that still start.
                 let _away = leg.tally().away();
-                self.0.routes.find(client, wanted.what, &wanted.name).await.map_err(|lost| lost.of(&wanted))?
+                match (self.0.routes.find(client, wanted.what, &wanted.name).await, &wanted.through) {
+                    (Ok(Route::One(one)), Some(through)) => {
+                        if let Some(refused) = search::changes(through, &self.0.manager, client, &one) {
+                            return Ok(refused);
+                        }
+                        Route::One(one)
+                    }
+                    (Err(lost), Some(through)) if lost.is_unknown() => {
+                        return Ok(search::unknown(through, &self.0.manager, client).await);
+                    }
+                    (found, _) => found.map_err(|lost| lost.of(&wanted))?,
+                }
             }
         };
         match route {
@@ -437,7 +467,7 @@ impl Router {
         leg: &Arc<Mailbox>,
         closing: &CancellationToken,
     ) -> BoxFuture<'static, Option<Outcome>> {
-        let Routed { request, route } = routed.into();
+        let Routed { request, route, through } = routed.into();
         let Inner { manager, pool, listens, finish, observer, .. } = &*self.0;
         let beside = || (observer.clone(), finish.clone());
         match request.method {
@@ -453,7 +483,7 @@ impl Router {
                 Box::pin(observed::beside(observer, finish, client.clone(), request, leg.clone(), answer))
             }
             _ => {
-                let routed = Routed { request: Request { id: pool.next_id(), ..request }, route };
+                let routed = Routed { request: Request { id: pool.next_id(), ..request }, route, through };
                 Box::pin(self.serving(client, routed, leg, Finish::written))
             }
         }

@@ -14,6 +14,7 @@ use futures_util::future::BoxFuture;
 
 use super::Router;
 use super::client::Client;
+use super::through::Through;
 use crate::answered::Answered;
 use crate::config::Limits;
 use crate::manager::Server;
@@ -60,6 +61,8 @@ pub(super) struct Wanted {
     pub(super) meta: Option<Raw>,
     /// The `task` member of the params, if the request is a tool call.
     pub(super) task: Option<Raw>,
+    /// How the call came, if it came by `call_tool`.
+    pub(super) through: Option<Box<Through>>,
 }
 
 impl Wanted {
@@ -75,7 +78,7 @@ impl Wanted {
             let text = format!("tool `{}`: `arguments` is not an object", Theirs(&name));
             return Err(ErrorObject::invalid_params(text));
         }
-        Ok(Self { method: Method::ToolsCall, params, what: What::Tool, name, named, meta, task })
+        Ok(Self { method: Method::ToolsCall, params, what: What::Tool, name, named, meta, task, through: None })
     }
 
     /// Reads a `prompts/get` request.
@@ -86,7 +89,16 @@ impl Wanted {
         let missing = || ErrorObject::invalid_params("prompts/get: `name` is missing");
         let named = named.ok_or_else(missing)?;
         let name = named.string().ok_or_else(missing)?.into_owned();
-        Ok(Self { method: Method::PromptsGet, params, what: What::Prompt, name, named, meta, task: None })
+        Ok(Self {
+            method: Method::PromptsGet,
+            params,
+            what: What::Prompt,
+            name,
+            named,
+            meta,
+            task: None,
+            through: None,
+        })
     }
 
     /// Reads a request about a resource.
@@ -97,7 +109,7 @@ impl Wanted {
         let named = named.ok_or_else(missing)?;
         let name = named.string().ok_or_else(missing)?.into_owned();
         measured(&format!("{method}: `uri`"), &name, limits)?;
-        Ok(Self { method, params, what: What::Resource, name, named, meta, task: None })
+        Ok(Self { method, params, what: What::Resource, name, named, meta, task: None, through: None })
     }
 
     /// Reads a `completion/complete` request, for an argument of a prompt or of a URI template.
@@ -116,14 +128,14 @@ impl Wanted {
             "ref/resource" => What::Template,
             _ => return Err(wrong()),
         };
-        Ok(Self { method: Method::Complete, params, what, name, named, meta, task: None })
+        Ok(Self { method: Method::Complete, params, what, name, named, meta, task: None, through: None })
     }
 
     /// Reads a request that names nothing.
     pub(super) fn unnamed(method: Method, params: Option<Raw>) -> Self {
         let params = params.unwrap_or_else(Raw::empty_object);
         let (named, meta) = (Raw::from_value(""), params.member("_meta"));
-        Self { method, params, what: What::Nothing, name: String::new(), named, meta, task: None }
+        Self { method, params, what: What::Nothing, name: String::new(), named, meta, task: None, through: None }
     }
 }
 
@@ -153,9 +165,8 @@ pub(super) enum Route {
 
 /// A tool of the host itself.
 ///
-/// The host has no such tool yet; this trait is the place for the first one. [`Map::own`] is where its name is looked
-/// up, and [`Route::Own`] distinguishes its calls from those of servers. Its name wins over a server's, so no tool of a
-/// server may be shown under it. Lists do not show it yet: `manager/view.rs` decides what a client is shown.
+/// [`Map::own`] is where its name is looked up, and [`Route::Own`] distinguishes its calls from those of servers.
+/// `manager/listed.rs` decides which clients are shown it, and `find.rs` whose name wins.
 pub(super) trait OwnTool: fmt::Debug + Send + Sync {
     /// Returns the name that clients call it by.
     fn name(&self) -> &str;
@@ -226,11 +237,13 @@ pub(super) struct Map<'a> {
 pub(crate) struct Routed {
     pub(crate) request: Request,
     pub(super) route: Option<Route>,
+    /// How the call came, if it came by `call_tool`.
+    pub(super) through: Option<Box<Through>>,
 }
 
 impl From<Request> for Routed {
     fn from(request: Request) -> Self {
-        Self { request, route: None }
+        Self { request, route: None, through: None }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::client::{Asking, Client, Subscription, is_part};
 use crate::exposed;
-use crate::manager::{Manager, Told, Who};
+use crate::manager::{Lists, Manager, Told, Who};
 use crate::upstream::Upstream;
 
 impl Client {
@@ -123,6 +123,11 @@ impl Client {
     /// Returns the identity by which leases are chosen for the client: with these roots, which it told before or with
     /// this request.
     pub(super) fn who_with(&self, roots: Option<Arc<Told>>) -> Who {
-        Who { roots, is_one: self.is_one_conversation(), ..self.who.clone() }
+        let mut who = Who { roots, is_one: self.is_one_conversation(), ..self.who.clone() };
+        // A program has its own ways to find tools.
+        if who.lists != Lists::Full && self.state().is_embedding {
+            who.lists = Lists::Full;
+        }
+        who
     }
 }

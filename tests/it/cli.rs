@@ -79,6 +79,7 @@ fn no_arguments_show_the_next_steps() {
       logs       Show the last lines of the servers of a running `serve`: standard error, log messages, changes of state
       calls      Show the last calls of a running `serve`: who called what, how it ended, and how long it took
       metrics    Print the metrics of a running `serve`, as Prometheus reads them at /metrics
+      tokens     Show what the tools of a running `serve` cost, in tokens
       asks       Show the calls that wait for your permission, and decide on them
       login      Sign in to a server, for a running `serve` and all that start later
       logout     Forget the login of a server and revoke it

@@ -63,6 +63,8 @@ mod readme;
 mod reload;
 #[cfg(feature = "cli")]
 mod resume;
+#[cfg(all(unix, feature = "cli"))]
+mod search;
 #[cfg(feature = "cli")]
 mod secrets;
 #[cfg(feature = "cli")]

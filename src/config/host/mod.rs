@@ -5,6 +5,7 @@ mod access;
 mod approval;
 mod audit;
 mod cache;
+mod catalog;
 mod console;
 mod join;
 mod layers;
@@ -27,6 +28,7 @@ pub use self::access::{BearerClient, HostAuth, HostTls};
 pub use self::approval::Approval;
 pub use self::audit::Audit;
 pub use self::cache::AnswerCache;
+pub use self::catalog::{CatalogMode, CatalogSettings, Compact};
 pub use self::console::Console;
 pub use self::join::Join;
 use self::layers::Layers;
@@ -50,7 +52,7 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 30] = [
+const KEYS: [&str; 31] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
@@ -58,6 +60,7 @@ const KEYS: [&str; 30] = [
     "audit",
     "auth",
     "cache",
+    "catalog",
     "console",
     "heartbeat",
     "idleExit",
@@ -152,6 +155,8 @@ pub struct HostSettings {
     pub rates: Rates,
     /// How much is kept of the answers that calls may be given again.
     pub cache: AnswerCache,
+    /// How the tools are listed that clients may see.
+    pub catalog: CatalogSettings,
     /// The views, by name. The view `all` exists even if it is not among them.
     pub views: BTreeMap<String, View>,
     /// The view of clients that choose none.
@@ -193,6 +198,7 @@ impl Default for HostSettings {
             validate: Validate::default(),
             rates: Rates::default(),
             cache: AnswerCache::default(),
+            catalog: CatalogSettings::default(),
             views: BTreeMap::new(),
             default_view: ALL_VIEW.to_owned(),
             policy: Policy::default(),
@@ -316,6 +322,7 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     if let Some(field) = fields.take(&["limits"], report) {
         settings.limits.read(&field, report);
     }
+    catalog::fill(settings, &mut fields, report);
     views::fill(settings, &mut fields, report);
     views::check_clients(settings, node, report);
     policy::fill(settings, &mut fields, report);

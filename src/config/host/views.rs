@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::catalog::{self, CatalogSettings};
 use super::{HostAuth, HostSettings};
 use crate::config::fields::{Field, Fields};
 use crate::config::keys::words;
@@ -19,7 +20,8 @@ use crate::protocol::Theirs;
 pub(crate) const ALL: &str = "all";
 
 /// The keys of a view.
-const KEYS: [&str; 8] = ["exclude", "for", "include", "instructions", "prompts", "readOnly", "resources", "tools"];
+const KEYS: [&str; 9] =
+    ["catalog", "exclude", "for", "include", "instructions", "prompts", "readOnly", "resources", "tools"];
 
 words! {
     /// Whether a view shows only tools that read.
@@ -61,6 +63,8 @@ pub struct View {
     pub instructions: Option<String>,
     /// Who may use it; `None` means everybody.
     pub audience: Option<Vec<Audience>>,
+    /// How its tools are listed; `None` means as `host.catalog` says.
+    pub catalog: Option<CatalogSettings>,
     /// Settings of tools, by globs over exposed names.
     pub tools: ToolRules,
 }
@@ -103,7 +107,8 @@ impl Audience {
 impl View {
     /// Reports whether it says nothing about what is shown and called.
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { include, exclude, read_only, prompts, resources, instructions: _, audience: _, tools } = self;
+        let Self { include, exclude, read_only, prompts, resources, instructions: _, audience: _, catalog: _, tools } =
+            self;
         let selects = include.is_some() || !exclude.is_empty() || *read_only != ReadOnly::No;
         !selects && prompts.is_none() && resources.is_none() && tools.is_empty()
     }
@@ -124,7 +129,7 @@ fn is_name(name: &str) -> bool {
 /// Reads both keys. The limits and the clients must have been read before.
 pub(super) fn fill(settings: &mut HostSettings, fields: &mut Fields<'_>, report: &mut Report) {
     if let Some(field) = fields.take(&["views"], report) {
-        settings.views = views(&field, settings.limits.views, report);
+        settings.views = views(&field, settings, report);
     }
     if let Some(field) = fields.take(&["view"], report)
         && let Some(name) = field.text(report)
@@ -158,8 +163,8 @@ pub(super) fn check_clients(settings: &HostSettings, host: &Node, report: &mut R
     }
 }
 
-fn views(field: &Field<'_>, most: usize, report: &mut Report) -> BTreeMap<String, View> {
-    let entries = field.entries(report);
+fn views(field: &Field<'_>, host: &HostSettings, report: &mut Report) -> BTreeMap<String, View> {
+    let (entries, most) = (field.entries(report), host.limits.views);
     if entries.len() > most {
         let message = format!("{} views; {most} at most (host.limits.views)", entries.len());
         report.problem(field.at, &field.path, message);
@@ -170,14 +175,14 @@ fn views(field: &Field<'_>, most: usize, report: &mut Report) -> BTreeMap<String
             let problem = report.problem(field.at, &field.path, "a view cannot be called that");
             problem.help("use up to 32 lower-case letters, digits and -, with a letter first");
         }
-        if let Some(view) = view(&field, report) {
+        if let Some(view) = view(&field, host, report) {
             views.insert(name.to_owned(), view);
         }
     }
     views
 }
 
-fn view(field: &Field<'_>, report: &mut Report) -> Option<View> {
+fn view(field: &Field<'_>, host: &HostSettings, report: &mut Report) -> Option<View> {
     let mut fields = field.fields(report)?;
     let mut view = View::default();
     if let Some(field) = fields.take(&["include"], report) {
@@ -193,6 +198,7 @@ fn view(field: &Field<'_>, report: &mut Report) -> Option<View> {
     view.resources = fields.take(&["resources"], report).map(|field| field.texts(report));
     view.instructions = fields.take(&["instructions"], report).and_then(|field| field.text(report)).map(str::to_owned);
     view.audience = fields.take(&["for"], report).map(|field| audience(&field, report));
+    view.catalog = fields.take(&["catalog"], report).map(|field| catalog::of_view(&host.catalog, &field, report));
     if let Some(field) = fields.take(&["tools"], report) {
         view.tools = ToolRules::read(&field, report);
     }
@@ -264,7 +270,7 @@ mod tests {
     fn mistakes_are_told_with_what_to_write() {
         let error = read(
             r#"{ "view": "none", "views": { "Big": {}, "a": {
-                "include": ["tag:code", "hint:harmless", "sever:x"], "exlude": ["x"], "readOnly": "yes", "catalog": {},
+                "include": ["tag:code", "hint:harmless", "sever:x"], "exlude": ["x"], "readOnly": "yes", "result": {},
                 "for": ["a b", "claim:x"] } },
                 "auth": { "type": "bearer", "clients": { "one": {
                     "hash": "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae", "views": ["b"] } } } }"#,
@@ -276,8 +282,8 @@ mod tests {
         f.json:3: host.views.a.include[1]: "hint:harmless" is no selector
         f.json:3: host.views.a.include[2]: "sever:x" is no selector
         f.json:3: host.views.a.readOnly: "yes" is not one of no, declared, trusted
-        f.json:3: host.views.a.catalog: unknown key
         f.json:3: host.views.a.exlude: unknown key
+        f.json:3: host.views.a.result: unknown key
         f.json:4: host.views.a.for[0]: "a b" means nobody
         f.json:4: host.views.a.for[1]: "claim:x" means nobody
         f.json:6: host.auth.clients.one.views: there is no view "b"

@@ -60,7 +60,7 @@ use self::unix as platform;
 use crate::export;
 pub use crate::manager::CacheStatus;
 use crate::manager::Reload;
-pub use crate::manager::{Need, Needed};
+pub use crate::manager::{Ledger, Need, Needed, ServerTokens};
 pub use crate::record::Part;
 pub use crate::router::Gauges;
 use crate::router::Router;
@@ -212,6 +212,7 @@ impl StatusSocket {
                 request if request.starts_with(FORGET) => {
                     replies::line_of(&forgotten(router, &request[FORGET.len()..]))
                 }
+                request if request.starts_with(TOKENS) => replies::line_of(&ledger(router, &request[TOKENS.len()..])),
                 request if request.starts_with(NEEDS) => replies::line_of(&needed(router, &request[NEEDS.len()..])),
                 request => match serde_json::from_slice(request) {
                     Ok(Request::Login(request)) => replies::line_of(&sign_in(request).await),
@@ -389,8 +390,9 @@ pub async fn metrics(port: Option<u16>) -> Result<Result<String, Refused>, AskEr
 }
 
 const NEEDS: &[u8] = b"needs ";
+const TOKENS: &[u8] = b"tokens ";
 const FORGET: &[u8] = b"forget ";
-const UNKNOWN: &str = "unknown request; expected status, metrics, owners, asks, reload, forget SERVER, needs JSON, a feed, a decision, a link to the page, or a sign-in request";
+const UNKNOWN: &str = "unknown request; expected status, metrics, owners, asks, reload, forget SERVER, needs JSON, tokens JSON, a feed, a decision, a link to the page, or a sign-in request";
 
 /// Makes a daemon forget which kinds of questions a server has asked its clients. Without a port, asks the only daemon.
 ///
@@ -426,11 +428,34 @@ pub async fn needs(
 
 fn needed(router: &Router, request: &[u8]) -> Result<Vec<Needed>, Refused> {
     let Ok(Needs { tools, view }) = serde_json::from_slice(request) else { return Err(Refused::because(UNKNOWN)) };
-    let unknown = |views: Vec<String>| {
-        let view = view.as_deref().unwrap_or_default();
-        Refused::unknown(format!("no view {view:?}; there are: {}", views.join(", ")))
-    };
-    router.manager().needed(&tools, view.as_deref()).map_err(unknown)
+    router.manager().needed(&tools, view.as_deref()).map_err(|views| no_view(view.as_deref(), &views))
+}
+
+/// The request `tokens`: what the tools of a view cost.
+#[derive(Debug, Default, serde::Deserialize, Serialize)]
+#[serde(default)]
+struct Tokens {
+    view: Option<String>,
+}
+
+/// Asks a daemon what the tools of a view cost, in tokens; without one, of that of clients that choose none. Without a port,
+/// asks the only daemon.
+///
+/// # Errors
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
+pub async fn tokens(port: Option<u16>, view: Option<&str>) -> Result<Result<Ledger, Refused>, AskError> {
+    let request = replies::line(&Tokens { view: view.map(str::to_owned) });
+    let answer = platform::ask(&platform::directories(), port, &format!("tokens {request}")).await?;
+    replies::read(&answer).map_err(AskError::Strange)
+}
+
+fn ledger(router: &Router, request: &[u8]) -> Result<Ledger, Refused> {
+    let Ok(Tokens { view }) = serde_json::from_slice(request) else { return Err(Refused::because(UNKNOWN)) };
+    router.manager().ledger(view.as_deref()).map_err(|views| no_view(view.as_deref(), &views))
+}
+
+fn no_view(view: Option<&str>, views: &[String]) -> Refused {
+    Refused::unknown(format!("no view {:?}; there are: {}", view.unwrap_or_default(), views.join(", ")))
 }
 
 fn forgotten(router: &Router, name: &[u8]) -> Result<AsksForgotten, Refused> {

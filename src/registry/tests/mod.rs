@@ -21,6 +21,7 @@ mod offer;
 mod pieces;
 mod pin;
 mod resources;
+mod retrieval;
 mod rewrite;
 
 fn raw(text: &str) -> Raw {

@@ -62,12 +62,13 @@ const INNER: &[(&str, &[&[&str]])] = &[
                 "presence.rs",
                 "rising.rs",
                 "state.rs",
+                "through.rs",
             ],
             &["mailbox.rs", "verdict.rs"],
             // One client, and all of them.
             &["client.rs"],
             &["question.rs", "questions.rs", "roster/", "route.rs", "standing.rs", "view.rs"],
-            &["clients.rs", "missed.rs", "rewatch.rs", "roots.rs"],
+            &["clients.rs", "missed.rs", "rewatch.rs", "roots.rs", "search.rs"],
             // Calls that wait for answers to questions.
             &["parked.rs", "put.rs"],
             &["toward.rs"],

@@ -71,6 +71,8 @@ enum Way {
     Task,
     /// With keys that occur twice, or differ only in case.
     Keys,
+    /// By `call_tool`: by its own name, as a task, and with keys that occur twice.
+    Found,
     /// The app page of the tool.
     Page,
     Prompt,
@@ -90,12 +92,13 @@ enum Names {
     Twins,
 }
 
-const PREFIXED: [Way; 11] = [
+const PREFIXED: [Way; 12] = [
     Way::Own,
     Way::Raw,
     Way::Fallback,
     Way::Task,
     Way::Keys,
+    Way::Found,
     Way::Page,
     Way::Prompt,
     Way::Read,
@@ -103,7 +106,7 @@ const PREFIXED: [Way; 11] = [
     Way::Watch,
     Way::Complete,
 ];
-const BARE: [Way; 5] = [Way::Own, Way::Unlisted, Way::OtherCase, Way::Task, Way::Keys];
+const BARE: [Way; 6] = [Way::Own, Way::Unlisted, Way::OtherCase, Way::Task, Way::Keys, Way::Found];
 const TWINS: [Way; 3] = [Way::Twin, Way::Task, Way::Keys];
 
 /// The clients: legacy ones with a session, and modern ones without.
@@ -157,6 +160,20 @@ impl Way {
                 ]
                 .map(with)
                 .to_vec()
+            }
+            Self::Found => {
+                let mut all = Vec::new();
+                for way in [Self::Own, Self::Task, Self::Keys] {
+                    for (method, params) in way.requests(names, is_modern) {
+                        all.push((method, format!(r#"{{"name":"call_tool","arguments":{params}}}"#)));
+                    }
+                }
+                let inner = json!({ "name": own, "arguments": {} });
+                for name in ["call_tool", "call_read_tool"] {
+                    let task = json!({ "name": name, "arguments": inner, "task": { "ttl": 9000 } });
+                    all.push(("tools/call", task.to_string()));
+                }
+                all
             }
             Self::Page => ["ui://it--page/x", "ui://page/x"].map(read).to_vec(),
             Self::Prompt => vec![("prompts/get", json!({ "name": "it__say" }).to_string())],
@@ -241,6 +258,13 @@ fn config(server: &Server, twin: &Server, reason: Reason, names: Names) -> Confi
     let mut entry = server.entry();
     entry["tools"] = json!({ "other": { "fallback": { "tool": "it__act", "on": [], "match": "quota" } } });
     entry.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    // Whoever finds tools finds and calls no more than by name, whatever is listed.
+    let mut host = host;
+    match names {
+        Names::Prefixed => host["catalog"] = json!({ "mode": "search" }),
+        Names::Bare => host["catalog"] = json!({ "compact": "tight" }),
+        Names::Twins => {}
+    }
     let mut servers = json!({ "it": entry });
     if names != Names::Prefixed {
         servers["it"]["prefix"] = json!("never");

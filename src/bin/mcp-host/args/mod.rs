@@ -7,6 +7,7 @@ mod metrics;
 mod open;
 mod serve;
 mod token;
+mod tokens;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ pub(crate) use self::metrics::Metrics;
 pub(crate) use self::open::Open;
 pub(crate) use self::serve::{Daemon, Serve, Stdio};
 pub(crate) use self::token::Token;
+pub(crate) use self::tokens::Tokens;
 use crate::listen;
 use crate::paint::When;
 use crate::text::quoted;
@@ -105,6 +107,8 @@ pub(crate) enum Command {
     Calls(Calls),
     /// Print the metrics of a running `serve`, as Prometheus reads them at /metrics
     Metrics(Metrics),
+    /// Show what the tools of a running `serve` cost, in tokens
+    Tokens(Tokens),
     /// Show the calls that wait for your permission, and decide on them
     Asks(Asks),
     /// Sign in to a server, for a running `serve` and all that start later
@@ -498,6 +502,7 @@ impl Command {
             Self::Logs(args) => &args.common,
             Self::Calls(args) => &args.common,
             Self::Metrics(args) => &args.common,
+            Self::Tokens(args) => &args.common,
             Self::Open(args) => &args.common,
             Self::Asks(args) => &args.common,
             Self::Auth(args) => &args.common,

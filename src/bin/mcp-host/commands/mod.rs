@@ -33,6 +33,7 @@ mod status;
 mod stdio;
 mod suspects;
 mod token;
+mod tokens;
 mod tools;
 mod watch;
 
@@ -85,6 +86,7 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
         Command::Logs(args) => Box::pin(logs::run(&args, common, output)).await,
         Command::Calls(args) => Box::pin(calls::run(&args, common, output)).await,
         Command::Metrics(args) => metrics::run(&args, common, output).await,
+        Command::Tokens(args) => tokens::run(&args, common, output).await,
         Command::Open(args) => open::run(&args, common, output).await,
         Command::Asks(args) => asks::run(&args, common, output).await,
         Command::Auth(args) => Box::pin(auth::run(&args, common, output)).await,

@@ -1,0 +1,197 @@
+//! `host.catalog`, and `catalog` of a view: how the tools are listed that a client may see.
+//!
+//! **Invariant:** this decides what a list says, never what a client may see or call.
+
+use super::HostSettings;
+use crate::config::fields::{Field, Fields};
+use crate::config::keys::words;
+use crate::config::report::Report;
+use crate::config::selector::{self, Selector};
+use crate::config::tools::refuse_rest;
+use crate::glob::is_match;
+
+const KEYS: [&str; 6] = ["always", "budget", "compact", "maxTools", "mode", "native"];
+
+words! {
+    /// How tools are listed.
+    pub enum CatalogMode {
+        /// All of them.
+        #[default]
+        Full = "full",
+        /// Two or three tools of the host, which find and call the others.
+        Search = "search",
+        /// As `search` where the full list is too large for the client, else as `full`.
+        Auto = "auto",
+    }
+}
+
+words! {
+    /// How much of the definitions of tools a full list leaves out.
+    pub enum Compact {
+        /// Nothing.
+        #[default]
+        Off = "off",
+        /// What models do not need: `$schema`, titles in schemas, examples, output schemas.
+        Light = "light",
+        /// That, and the ends of long descriptions.
+        Tight = "tight",
+    }
+}
+
+/// How the tools are listed that a client may see.
+///
+/// ```
+/// use mcp_host::config::{CatalogMode, CatalogSettings, HostSettings};
+///
+/// let mut catalog = CatalogSettings::default();
+/// catalog.mode = CatalogMode::Search;
+/// let host = HostSettings::default().catalog(catalog);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CatalogSettings {
+    /// How tools are listed.
+    pub mode: CatalogMode,
+    /// How many tokens the definitions of a full list may have.
+    pub budget: usize,
+    /// How many tools a full list may have.
+    pub max_tools: usize,
+    /// Tools that are listed in `search`, too.
+    pub always: Vec<Selector>,
+    /// How much of the definitions a full list leaves out.
+    pub compact: Compact,
+    /// Globs over the names of clients that search by themselves: `auto` gives them the full list.
+    pub native: Vec<String>,
+}
+
+impl Default for CatalogSettings {
+    fn default() -> Self {
+        Self {
+            mode: CatalogMode::Full,
+            budget: 25_000,
+            max_tools: 128,
+            always: Vec::new(),
+            compact: Compact::Off,
+            native: ["claude-code*", "codex*"].map(str::to_owned).into(),
+        }
+    }
+}
+
+impl CatalogSettings {
+    /// Reports whether lists are as servers wrote them.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.mode == CatalogMode::Full && self.compact == Compact::Off
+    }
+
+    /// Reports whether a client of this name searches by itself.
+    pub(crate) fn is_native(&self, client: &str) -> bool {
+        self.native.iter().any(|glob| is_match(glob, client))
+    }
+
+    fn read(&mut self, field: &Field<'_>, report: &mut Report) {
+        let Some(mut fields) = field.fields(report) else { return };
+        if let Some(mode) = fields.take(&["mode"], report).and_then(|field| field.word(report)) {
+            self.mode = mode;
+        }
+        if let Some(budget) = fields.take(&["budget"], report).and_then(|field| tokens(&field, report)) {
+            self.budget = budget;
+        }
+        if let Some(most) = fields.take(&["maxTools"], report).and_then(|field| field.positive_count(report)) {
+            self.max_tools = most;
+        }
+        if let Some(field) = fields.take(&["always"], report) {
+            self.always = selector::read(&field, report);
+        }
+        if let Some(compact) = fields.take(&["compact"], report).and_then(|field| field.word(report)) {
+            self.compact = compact;
+        }
+        if let Some(field) = fields.take(&["native"], report) {
+            self.native = field.texts(report);
+        }
+        refuse_rest(fields, &KEYS, report);
+    }
+}
+
+/// Reads a number of tokens: `25000` or `"25k"`.
+fn tokens(field: &Field<'_>, report: &mut Report) -> Option<usize> {
+    let Some(text) = field.node.text() else { return field.positive_count(report) };
+    let count = text.strip_suffix('k').and_then(|count| count.parse::<usize>().ok()?.checked_mul(1000));
+    let count = count.or_else(|| text.parse().ok()).filter(|count| *count > 0);
+    if count.is_none() {
+        let message = format!("{} is not a number of tokens", field.quote(text));
+        report.problem(field.at, &field.path, message).help("write it like 25000 or \"25k\"");
+    }
+    count
+}
+
+/// Reads `host.catalog`. It must be read before the views, which begin with it.
+pub(super) fn fill(settings: &mut HostSettings, fields: &mut Fields<'_>, report: &mut Report) {
+    if let Some(field) = fields.take(&["catalog"], report) {
+        settings.catalog.read(&field, report);
+    }
+}
+
+/// Reads `catalog` of a view: what it does not say is as in `host.catalog`.
+pub(super) fn of_view(host: &CatalogSettings, field: &Field<'_>, report: &mut Report) -> CatalogSettings {
+    let mut own = host.clone();
+    own.read(field, report);
+    own
+}
+
+impl HostSettings {
+    /// Sets how tools are listed.
+    #[must_use]
+    pub fn catalog(mut self, catalog: CatalogSettings) -> Self {
+        self.catalog = catalog;
+        self
+    }
+
+    /// Returns how tools are listed in the view with this name.
+    pub(crate) fn catalog_of(&self, view: &str) -> &CatalogSettings {
+        self.views.get(view).and_then(|view| view.catalog.as_ref()).unwrap_or(&self.catalog)
+    }
+
+    /// Reports whether any list is other than servers wrote it.
+    pub(crate) fn has_catalogs(&self) -> bool {
+        let of_views = self.views.values().filter_map(|view| view.catalog.as_ref());
+        !of_views.chain([&self.catalog]).all(CatalogSettings::is_plain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Config, Error, Syntax, Vars, parse_str};
+    use super::*;
+
+    fn read(host: &str) -> Result<Config, Error> {
+        let text = format!("{{ \"mcpServers\": {{}},\n\"host\": {host} }}");
+        parse_str(&text, Syntax::Json, "f.json", &Vars::default())
+    }
+
+    #[test]
+    fn a_view_begins_with_what_the_host_says() {
+        let host = read(
+            r#"{ "catalog": { "mode": "search", "budget": "9k", "always": ["tag:x"] },
+                 "views": { "a": { "catalog": { "mode": "full", "budget": 700 } }, "b": {} } }"#,
+        );
+        let host = host.unwrap().host;
+        let (a, b) = (host.catalog_of("a"), host.catalog_of("b"));
+        assert_eq!((a.mode, a.budget, a.always.len()), (CatalogMode::Full, 700, 1));
+        assert_eq!((b.mode, b.budget), (CatalogMode::Search, 9000));
+        assert!(host.has_catalogs() && !HostSettings::default().has_catalogs());
+    }
+
+    #[test]
+    fn mistakes_are_told_with_what_to_write() {
+        let error = read(
+            r#"{ "catalog": { "mode": "code", "budget": "many", "maxTools": 0, "always": ["hint:x"], "compat": "light" } }"#,
+        );
+        insta::assert_snapshot!(error.unwrap_err(), @r#"
+        f.json:2: host.catalog.mode: "code" is not one of full, search, auto
+        f.json:2: host.catalog.budget: "many" is not a number of tokens
+        f.json:2: host.catalog.maxTools: must be more than zero
+        f.json:2: host.catalog.always[0]: "hint:x" is no selector
+        f.json:2: host.catalog.compat: unknown key
+        "#);
+    }
+}

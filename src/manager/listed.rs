@@ -1,0 +1,253 @@
+//! How a client's tools are listed: all of them, with less in their definitions, or the host's tools that find and call them.
+//!
+//! In: a client, and what it may see. Out: the catalog that its list requests show. `sight.rs` alone decides what a client may
+//! see and call; this changes what a list says of it. **Invariant:** a client with a session keeps how its tools are listed,
+//! since it was told at the beginning how to find them.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::lease::{Chosen, Lists, Who};
+use super::{Manager, Principal, Server, lock};
+use crate::config::clients::tools_of;
+use crate::config::{CatalogMode, CatalogSettings, Compact, HostSettings, Layer as _, ToolSettings};
+use crate::protocol::Era;
+use crate::registry::own::{Form, is_always};
+use crate::registry::tokens::estimate;
+use crate::registry::{Catalog, Entry, Kind, Ranker, hints};
+use crate::select::{Facts, matches};
+
+/// Whether a client searches, and when that changed last.
+type Decided = (bool, Option<Instant>);
+
+/// What is remembered of lists.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    /// What `auto` decided for clients without a session, and when that changed last.
+    autos: Mutex<HashMap<(Principal, Chosen), Decided>>,
+    made: Mutex<VecDeque<Made>>,
+    ranker: OnceLock<Arc<dyn Ranker>>,
+}
+
+/// A catalog with another list, and what it was made of.
+#[derive(Debug)]
+struct Made {
+    of: Weak<Catalog>,
+    settings: CatalogSettings,
+    form: Form,
+    catalog: Arc<Catalog>,
+}
+
+/// How many catalogs with other lists are kept, and how many decisions.
+const MADE: usize = 8;
+const AUTOS: usize = 1024;
+/// How long `auto` stays with what it decided for clients without a session.
+const STAYS: Duration = Duration::from_secs(600);
+/// How many characters of a server's description the instructions have: some 40 tokens.
+const ABOUT: usize = 160;
+
+impl Manager {
+    /// Decides how the tools of a new client are listed. `client` is its name for itself.
+    pub(crate) fn lists_for(&self, who: &Who, client: &str) -> Lists {
+        let settings = self.settings();
+        // Another host, or a command of ours, needs all tools.
+        if !settings.has_catalogs() || client == env!("CARGO_PKG_NAME") {
+            return Lists::Full;
+        }
+        if who.era == Era::Modern {
+            return Lists::ByView;
+        }
+        let catalog = settings.catalog_of(who.view.name.name(&settings));
+        let searches = match catalog.mode {
+            CatalogMode::Full => false,
+            CatalogMode::Search => true,
+            CatalogMode::Auto if catalog.is_native(client) => false,
+            CatalogMode::Auto => {
+                let all = self.once_callable(who);
+                let count = all.tools().len();
+                count == 0 || tools_of(client).is_some_and(|most| count > most) || is_over(catalog, &all, 100)
+            }
+        };
+        if searches { Lists::Search } else { Lists::Full }
+    }
+
+    /// Reports whether this client is listed the tools that find and call the others.
+    pub(crate) fn is_searching(&self, who: &Who) -> bool {
+        match who.lists {
+            Lists::Full => false,
+            Lists::Search => true,
+            Lists::ByView => {
+                let settings = self.settings();
+                let catalog = settings.catalog_of(who.view.name.name(&settings));
+                match catalog.mode {
+                    CatalogMode::Full => false,
+                    CatalogMode::Search => true,
+                    CatalogMode::Auto => self.decided(who, catalog),
+                }
+            }
+        }
+    }
+
+    /// Reports whether any client can be listed anything but all tools as servers wrote them.
+    pub(crate) fn may_search(&self) -> bool {
+        self.settings().has_catalogs()
+    }
+
+    fn decided(&self, who: &Who, catalog: &CatalogSettings) -> bool {
+        let (listed, key, now) = (self.listed_state(), (who.principal.clone(), who.view.name.clone()), Instant::now());
+        let before = lock(&listed.autos).get(&key).copied();
+        match before {
+            Some((searches, Some(at))) if now.duration_since(at) < STAYS => return searches,
+            _ => {}
+        }
+        let all = self.once_callable(who);
+        let percent = if before.is_some_and(|(searches, _)| searches) { 80 } else { 100 };
+        let searches = all.tools().is_empty() || is_over(catalog, &all, percent);
+        let mut autos = lock(&listed.autos);
+        if autos.len() >= AUTOS {
+            autos.clear();
+        }
+        // A first decision, and one that stays, may be changed at any time.
+        match before {
+            Some((same, _)) if same == searches => {}
+            Some(_) => drop(autos.insert(key, (searches, Some(now)))),
+            None => drop(autos.insert(key, (searches, None))),
+        }
+        searches
+    }
+
+    /// Returns what the list requests of this client show.
+    pub(super) fn as_listed(&self, who: &Who, shown: Arc<Catalog>) -> Arc<Catalog> {
+        let settings = self.settings();
+        if who.lists == Lists::Full && !settings.has_catalogs() {
+            return shown;
+        }
+        let view = who.view.name.name(&settings);
+        match self.form(&settings, view, self.is_searching(who)) {
+            Some(form) => self.relisted(&settings, view, form, &shown),
+            None => shown,
+        }
+    }
+
+    /// Returns how a list differs from what servers wrote; `None` if it does not.
+    pub(super) fn form(&self, settings: &HostSettings, view: &str, searches: bool) -> Option<Form> {
+        match settings.catalog_of(view).compact {
+            _ if searches => Some(Form::Search { reads: self.trusts_any(settings, view) }),
+            Compact::Off => None,
+            compact => Some(Form::Compact(compact)),
+        }
+    }
+
+    /// Returns a catalog with another list of tools. Equal ones are made once.
+    pub(super) fn relisted(
+        &self,
+        settings: &HostSettings,
+        view: &str,
+        form: Form,
+        shown: &Arc<Catalog>,
+    ) -> Arc<Catalog> {
+        let (listed, catalog) = (self.listed_state(), settings.catalog_of(view));
+        let is_it = |made: &&Made| {
+            std::ptr::eq(made.of.as_ptr(), Arc::as_ptr(shown)) && made.form == form && made.settings == *catalog
+        };
+        let mut made = lock(&listed.made);
+        made.retain(|made| made.of.strong_count() > 0);
+        if let Some(made) = made.iter().find(is_it) {
+            return made.catalog.clone();
+        }
+        let is_kept = |entry: &Entry| is_always(entry) || self.selects(settings, view, entry);
+        let relisted = Arc::new(shown.relisted(form, is_kept));
+        let over = (made.len() + 1).saturating_sub(MADE);
+        made.drain(..over);
+        let (of, settings) = (Arc::downgrade(shown), catalog.clone());
+        made.push_back(Made { of, settings, form, catalog: relisted.clone() });
+        relisted
+    }
+
+    /// Reports whether `always` selects a tool.
+    fn selects(&self, settings: &HostSettings, view: &str, entry: &Entry) -> bool {
+        let always = &settings.catalog_of(view).always;
+        if always.is_empty() {
+            return false;
+        }
+        let servers = self.servers();
+        let Some(server) = servers.iter().find(|server| server.config.alias == *entry.server()) else { return false };
+        let tool = said_of(settings, view, server, entry);
+        let hints = hints::effective(&tool.annotations, &entry.hints());
+        let tags: Vec<String> = tool.tags.iter().flatten().chain(&server.config.tags).cloned().collect();
+        matches(always, &Facts { exposed: entry.name(), server: entry.server().as_str(), tags: &tags, hints: &hints })
+    }
+
+    /// Reports whether a tool only reads by the config's word, or by that of a server with `trustAnnotations`.
+    pub(crate) fn is_trusted_to_read(&self, who: &Who, server: &Server, entry: &Entry) -> bool {
+        let settings = self.settings();
+        let tool = said_of(&settings, who.view.name.name(&settings), server, entry);
+        match tool.annotations.read_only_hint {
+            Some(reads) => reads,
+            None => server.config.trust_annotations && entry.hints().read_only_hint == Some(true),
+        }
+    }
+
+    /// Reports whether the config lets any tool be trusted to only read. This does not change with what servers list.
+    fn trusts_any(&self, settings: &HostSettings, view: &str) -> bool {
+        let in_view = settings.tools_in(view).is_some_and(crate::config::ToolRules::trust_reads);
+        let trusts = |server: &Arc<Server>| server.config.trust_annotations || server.config.tools.trust_reads();
+        in_view || self.servers().iter().any(trusts)
+    }
+
+    /// Lets the embedding program rank tools, too. Only the first call has an effect.
+    pub(crate) fn rank_by(&self, ranker: Arc<dyn Ranker>) {
+        let _ = self.listed_state().ranker.set(ranker);
+    }
+
+    /// Returns the ranker of the embedding program.
+    pub(crate) fn ranker(&self) -> Option<Arc<dyn Ranker>> {
+        self.listed_state().ranker.get().cloned()
+    }
+
+    /// Returns what a client that searches is told of the servers, each in one line.
+    pub(super) fn directory(&self, who: &Who) -> String {
+        let all = self.once_callable(who);
+        let mut text =
+            "Several MCP servers behind one endpoint. find_tools finds their tools, and call_tool calls them."
+                .to_owned();
+        for server in self.shown_to(who).iter() {
+            let count = all.count(Kind::Tools, &server.config.alias);
+            let tools = if count == 1 { "tool" } else { "tools" };
+            text += &format!("\n- {}: {count} {tools}", server.config.alias);
+            if let Some(about) = &server.config.description {
+                let first: String = about.lines().next().unwrap_or_default().chars().take(ABOUT).collect();
+                let first = first.split_once(". ").map_or(first.as_str(), |(first, _)| first);
+                text += &format!(". {}", first.trim_end_matches('.'));
+            }
+            if let Some(waiting) = server.with_withheld(None) {
+                text += &format!(". {}", waiting.trim());
+            }
+        }
+        text
+    }
+}
+
+fn said_of(settings: &HostSettings, view: &str, server: &Server, entry: &Entry) -> ToolSettings {
+    let mut tool = settings.tools_in(view).and_then(|tools| tools.of(entry.name())).unwrap_or_default();
+    if let Some(weaker) = server.config.tools.of(entry.raw_name()) {
+        tool.lay_over(&weaker);
+    }
+    tool
+}
+
+/// Reports whether a full list is larger than this share of what it may be.
+pub(super) fn is_over(settings: &CatalogSettings, all: &Catalog, percent: usize) -> bool {
+    let share = |most: usize| most.saturating_mul(percent) / 100;
+    if all.tools().len() > share(settings.max_tools) {
+        return true;
+    }
+    let (most, mut tokens) = (share(settings.budget), 0);
+    all.tools().iter().any(|entry| {
+        tokens += estimate(entry.source_text());
+        tokens > most
+    })
+}

@@ -1,0 +1,109 @@
+//! Words that tools and those who look for tools use alike. One table; pure.
+//!
+//! A word of a query also finds the other words of its groups, at a lower weight. The groups are about what tools do in
+//! general, not about any server.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use super::words;
+
+/// The groups. A word may be in several.
+const GROUPS: [&str; 62] = [
+    "create make new add generate",
+    "delete remove erase drop clear forget",
+    "list show enumerate display view",
+    "get read fetch retrieve load obtain",
+    "search find look query locate",
+    "update edit modify change patch replace",
+    "write save store put set",
+    "send post push publish message notify",
+    "run execute invoke launch trigger perform",
+    "start open begin connect",
+    "stop cancel abort terminate close end",
+    "copy duplicate clone fork",
+    "move rename relocate",
+    "convert transform translate export",
+    "download export fetch",
+    "upload attach import attachment",
+    "folder directory dir path",
+    "file document text content",
+    "repository repo project",
+    "issue ticket bug task",
+    "comment remark note annotation feedback",
+    "reply answer respond response",
+    "user person member people account profile",
+    "group team organization",
+    "permission policy access role grant allow",
+    "password secret protect encrypt lock",
+    "key token credential",
+    "url link address website site web page",
+    "browser tab window page",
+    "click press tap button",
+    "type fill enter input",
+    "screenshot capture snapshot",
+    "image picture photo icon draw",
+    "chart plot graph diagram visualize",
+    "map place location position coordinate geographic",
+    "route direction travel journey drive",
+    "distance far",
+    "time date hour clock timezone",
+    "price pricing cost fee expense billing",
+    "report summary analysis",
+    "test check verify validate",
+    "error failure fail problem crash",
+    "build compile ci pipeline workflow job",
+    "deploy release rollout install",
+    "undo revert rollback restore reset",
+    "container pod",
+    "cluster kubernetes k8s",
+    "server host machine node",
+    "database db sql postgres",
+    "table sheet grid spreadsheet",
+    "column field property attribute",
+    "record row entry item",
+    "count number length size many",
+    "schema structure outline layout hierarchy",
+    "log history output commit",
+    "diff difference change compare",
+    "status state health",
+    "paper article publication research",
+    "cite citation reference bibliography bibtex",
+    "watch monitor subscribe alert follow",
+    "pr pull merge",
+    "library package documentation docs",
+];
+
+/// Returns the other words of the groups that a word, given by its stem, is in.
+pub(super) fn alike(stem: &str) -> &'static [String] {
+    static TABLE: OnceLock<HashMap<String, Vec<String>>> = OnceLock::new();
+    let table = TABLE.get_or_init(|| {
+        let mut table: HashMap<String, Vec<String>> = HashMap::new();
+        for group in GROUPS {
+            let stems = words::all(group);
+            for stem in &stems {
+                let others = stems.iter().filter(|other| *other != stem);
+                table.entry(stem.clone()).or_default().extend(others.cloned());
+            }
+        }
+        for others in table.values_mut() {
+            others.sort_unstable();
+            others.dedup();
+        }
+        table
+    });
+    table.get(stem).map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_finds_those_of_all_its_groups() {
+        assert_eq!(alike(&words::all("folders")[0]), ["dir", "directori", "path"]);
+        let fetch = alike("fetch");
+        assert!(["get", "download", "export"].iter().all(|word| fetch.iter().any(|other| other == word)), "{fetch:?}");
+        assert!(alike("xyzzy").is_empty());
+    }
+}

@@ -1,0 +1,176 @@
+//! What is said of a tool: the texts that are searched, and the line that those who search are shown.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::super::entry::Entry;
+use crate::protocol::{Raw, object};
+
+/// How much of a description counts, in bytes.
+const DESCRIPTION: usize = 4096;
+/// How many arguments of a tool count.
+const ARGUMENTS: usize = 64;
+/// How many arguments a line shows.
+const SHOWN: usize = 8;
+/// How many characters of a first sentence a line shows.
+const SENTENCE: usize = 110;
+
+/// How much is told of a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// Its name and the first sentence of its description.
+    Brief,
+    /// The arguments as well.
+    Signature,
+}
+
+/// Returns the texts of a tool that are searched, each with the index of its field.
+pub(crate) fn fields(entry: &Entry) -> Vec<(usize, String)> {
+    let definition = &entry.source().json;
+    let [title, description, schema] = definition.members(["title", "description", "inputSchema"]);
+    let description = description.as_ref().and_then(Raw::string).unwrap_or_default();
+    let (first, rest) = sentence(cut(&description, DESCRIPTION));
+    let title = title.as_ref().and_then(Raw::string).unwrap_or_default();
+    let mut fields = vec![
+        (0, entry.raw_name().to_owned()),
+        (1, format!("{title} {first}")),
+        (2, entry.server().as_str().to_owned()),
+        (3, rest.to_owned()),
+    ];
+    if let Some(schema) = schema {
+        properties(&schema, |name, property| {
+            fields.push((4, name.to_owned()));
+            let property = Raw::part(schema.bytes(), property);
+            if let Some(text) = property.text("description") {
+                fields.push((5, cut(&text, DESCRIPTION).to_owned()));
+            }
+            // Some tools take all their arguments inside one.
+            properties(&property, |name, _| fields.push((4, name.to_owned())));
+        });
+    }
+    fields
+}
+
+/// Returns one line about a tool: `github__search(q: string, limit?: int) - First sentence.`
+pub(crate) fn described(entry: &Entry, detail: Detail) -> String {
+    let definition = &entry.source().json;
+    let mut line = entry.name().to_owned();
+    if detail == Detail::Signature {
+        line += &signature(definition);
+    }
+    let description = definition.text("description").unwrap_or_default();
+    let (first, _) = sentence(cut(&description, DESCRIPTION));
+    let first: String = first.split_whitespace().collect::<Vec<_>>().join(" ");
+    if !first.is_empty() {
+        line += " - ";
+        line.extend(first.chars().take(SENTENCE));
+        if first.chars().count() > SENTENCE {
+            line.push('…');
+        }
+    }
+    line
+}
+
+/// Returns the arguments, required ones first.
+fn signature(definition: &Raw) -> String {
+    let Some(schema) = definition.member("inputSchema") else { return "()".to_owned() };
+    let required: Vec<String> = schema.member("required").and_then(|names| names.read().ok()).unwrap_or_default();
+    let (mut first, mut then) = (Vec::new(), Vec::new());
+    let mut count = 0_usize;
+    properties(&schema, |name, property| {
+        count += 1;
+        let kind = kind(&Raw::part(schema.bytes(), property));
+        match required.iter().any(|other| other == name) {
+            true => first.push(format!("{name}: {kind}")),
+            false => then.push(format!("{name}?: {kind}")),
+        }
+    });
+    // Whoever calls the tool has to know what is required.
+    let optional = SHOWN.saturating_sub(first.len());
+    then.truncate(optional);
+    let left_out = count - first.len() - then.len();
+    let more = (left_out > 0).then(|| "…".to_owned());
+    let all: Vec<String> = first.into_iter().chain(then).chain(more).collect();
+    format!("({})", all.join(", "))
+}
+
+/// Returns a short word for the type of an argument.
+fn kind(property: &Raw) -> String {
+    let [kind, choice, items] = property.members(["type", "enum", "items"]);
+    if let Some(words) = choice.and_then(|choice| choice.read::<Vec<String>>().ok())
+        && (1..=5).contains(&words.len())
+        && words.iter().map(String::len).sum::<usize>() <= 40
+    {
+        return words.join("|");
+    }
+    let name = kind.as_ref().and_then(Raw::string).unwrap_or_default();
+    match &*name {
+        "integer" => "int".to_owned(),
+        "boolean" => "bool".to_owned(),
+        "array" => {
+            let of = items.and_then(|items| items.text("type"));
+            of.map_or_else(|| "array".to_owned(), |of| format!("{}[]", if of == "integer" { "int" } else { &of }))
+        }
+        "" => "any".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// Gives away the properties of a schema, in order.
+fn properties(schema: &Raw, mut give: impl FnMut(&str, &RawValue)) {
+    let Some(properties) = schema.value_of("properties") else { return };
+    for (name, property) in object(properties).unwrap_or_default().into_iter().take(ARGUMENTS) {
+        let name: Cow<'_, str> = name;
+        give(&name, property);
+    }
+}
+
+/// Splits a text behind its first sentence, or its first line.
+fn sentence(text: &str) -> (&str, &str) {
+    let text = text.trim_start();
+    let end = text.match_indices(['.', '!', '?', '\n', '。']).find_map(|(at, mark)| {
+        let after = at + mark.len();
+        let ends = mark == "\n" || mark == "。" || text[after..].starts_with(char::is_whitespace);
+        // `e.g. this` goes on.
+        let goes_on = ["e.g.", "i.e.", "etc.", "vs."].iter().any(|short| text[..after].ends_with(short));
+        (ends && !goes_on).then_some(after)
+    });
+    text.split_at(end.unwrap_or(text.len()))
+}
+
+/// Returns the start of a text, of at most this many bytes.
+fn cut(text: &str, most: usize) -> &str {
+    let mut end = most.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_sentence_ends_where_another_can_begin() {
+        assert_eq!(
+            sentence("Reads v1.2 files, e.g. these. Then stops."),
+            ("Reads v1.2 files, e.g. these.", " Then stops.")
+        );
+        assert_eq!(sentence("one\ntwo"), ("one\n", "two"));
+        assert_eq!(sentence(""), ("", ""));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_lost_between_sentences(text in "\\PC{0,40}", most in 0_usize..50) {
+            let trimmed = text.trim_start();
+            let (first, rest) = sentence(&text);
+            prop_assert_eq!(format!("{first}{rest}"), trimmed);
+            prop_assert!(cut(&text, most).len() <= most);
+        }
+    }
+}

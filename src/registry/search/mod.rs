@@ -1,0 +1,298 @@
+//! Which tools a query means: an index of the tools of one catalog, and their ranks.
+//!
+//! In: the entries of a catalog, and a query. Out: the entries that fit, best first. The ranking is BM25F over six fields.
+//! A word of the query also finds words that tools use alike (`alike.rs`), and words that are spelled nearly so, at lower
+//! weights. **Invariant:** pure; nothing is learned from queries, so the same index and query give the same ranks.
+
+mod alike;
+mod describe;
+mod words;
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::fmt;
+
+pub(crate) use describe::{Detail, described, fields};
+pub(crate) use words::is_cjk;
+
+use super::entry::Entry;
+/// Finds tools.
+pub(crate) const FIND: &str = "find_tools";
+/// Calls any tool.
+pub(crate) const CALL: &str = "call_tool";
+/// Calls a tool that only reads.
+pub(crate) const READ: &str = "call_read_tool";
+
+/// Reports whether a name is that of a tool of the host.
+pub(crate) fn is_own(name: &str) -> bool {
+    matches!(name, FIND | CALL | READ)
+}
+
+/// How much a word counts in each field, and how far the length of the field matters.
+const FIELDS: [(f32, f32); 6] = [
+    // The name.
+    (2.0, 0.4),
+    // The first sentence of the description.
+    (1.0, 0.5),
+    // The server's alias.
+    (0.8, 0.0),
+    // The rest of the description.
+    (0.5, 0.75),
+    // The names of the arguments.
+    (0.3, 0.75),
+    // What is said of the arguments.
+    (0.1, 0.75),
+];
+
+/// How fast more of the same word stops counting.
+const SATURATION: f32 = 1.2;
+/// What a word counts that is used alike, and one that is spelled nearly so.
+const ALIKE: f32 = 0.5;
+const NEARLY: f32 = 0.6;
+/// What a query counts that is the name of a tool.
+const NAMED: f32 = 1000.0;
+/// The most words of a query that count.
+const WORDS: usize = 64;
+/// How much the ranks of another ranker are smoothed.
+const RECIPROCAL: f32 = 60.0;
+
+/// Ranks the tools that a query may mean, beside the ranking of the host: by embeddings, for example. Both ranks count
+/// alike (the sum of their reciprocals).
+///
+/// ```
+/// use mcp_host::registry::{Entry, Ranker};
+///
+/// /// Prefers short names.
+/// #[derive(Debug)]
+/// struct Short;
+///
+/// impl Ranker for Short {
+///     fn rank(&self, _query: &str, tools: &[Entry]) -> Vec<usize> {
+///         let mut order: Vec<usize> = (0..tools.len()).collect();
+///         order.sort_by_key(|at| tools[*at].name().len());
+///         order
+///     }
+/// }
+///
+/// let builder = mcp_host::Host::builder().ranker(Short);
+/// ```
+pub trait Ranker: fmt::Debug + Send + Sync {
+    /// Returns the indexes of the tools that fit, best first. This runs on a thread that may block.
+    fn rank(&self, query: &str, tools: &[Entry]) -> Vec<usize>;
+}
+
+/// The tools of one catalog, ready to be searched.
+pub(crate) struct Index {
+    entries: Box<[Entry]>,
+    /// Where each word is: the index of the entry, and how much the word counts there.
+    postings: HashMap<Box<str>, Vec<(u32, f32)>>,
+}
+
+impl fmt::Debug for Index {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Index of {} tools, {} words", self.entries.len(), self.postings.len())
+    }
+}
+
+impl Index {
+    /// Makes the index of these tools. This takes some 10 us for each.
+    pub(crate) fn new(entries: Vec<Entry>) -> Self {
+        let mut counts: HashMap<Box<str>, Vec<(u32, [u16; 6])>> = HashMap::new();
+        let mut lengths = Vec::with_capacity(entries.len());
+        for (at, entry) in (0..).zip(&entries) {
+            let mut length = [0_u16; 6];
+            for (field, text) in fields(entry) {
+                words::words(&text, |word| {
+                    length[field] = length[field].saturating_add(1);
+                    let places = match counts.get_mut(word) {
+                        Some(places) => places,
+                        None => counts.entry(word.into()).or_default(),
+                    };
+                    match places.last_mut().filter(|(last, _)| *last == at) {
+                        Some((_, of)) => of[field] = of[field].saturating_add(1),
+                        None => {
+                            let mut of = [0; 6];
+                            of[field] = 1;
+                            places.push((at, of));
+                        }
+                    }
+                });
+            }
+            lengths.push(length);
+        }
+        let mean = means(&lengths);
+        let weigh = |(at, of): (u32, [u16; 6])| {
+            let length = &lengths[at as usize];
+            let weight = |field: usize| {
+                let (weight, matters) = FIELDS[field];
+                let longer = if mean[field] > 0.0 { f32::from(length[field]) / mean[field] } else { 1.0 };
+                weight * f32::from(of[field]) / (1.0 - matters + matters * longer)
+            };
+            (at, (0..6).map(weight).sum())
+        };
+        let postings =
+            counts.into_iter().map(|(word, places)| (word, places.into_iter().map(weigh).collect())).collect();
+        Self { entries: entries.into(), postings }
+    }
+
+    /// Returns the tools.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Returns the indexes of the tools that fit a query, best first. `server` limits them to one.
+    pub(crate) fn rank(&self, query: &str, server: Option<&str>) -> Vec<usize> {
+        let mut scores = vec![0.0_f32; self.entries.len()];
+        for word in words::all(query).iter().take(WORDS) {
+            for (word, weight) in self.meant(word) {
+                self.score(word, weight, &mut scores);
+            }
+        }
+        let query = query.trim();
+        for (at, entry) in self.entries.iter().enumerate() {
+            if entry.name() == query || entry.raw_name() == query {
+                scores[at] += NAMED;
+            }
+        }
+        let is_its = |entry: &Entry| server.is_none_or(|alias| entry.server().as_str() == alias);
+        let mut order: Vec<usize> =
+            (0..self.entries.len()).filter(|at| scores[*at] > 0.0 && is_its(&self.entries[*at])).collect();
+        order.sort_by(|a, b| scores[*b].partial_cmp(&scores[*a]).unwrap_or(Ordering::Equal));
+        order
+    }
+
+    /// Returns the names nearest to one that no tool has, best first.
+    pub(crate) fn nearest(&self, name: &str) -> Vec<&str> {
+        const SHOWN: usize = 3;
+        let mut names: Vec<(usize, &str)> =
+            self.entries.iter().map(|entry| (distance(name, entry.name(), 64), entry.name())).collect();
+        names.sort_unstable();
+        let ranked = self.rank(name, None).into_iter().map(|at| self.entries[at].name());
+        // A misspelt name is near; another word for the same is found.
+        let near = names.iter().filter(|(far, name)| *far * 3 <= name.len()).map(|(_, name)| *name);
+        let rest = names.iter().map(|(_, name)| *name);
+        let mut nearest: Vec<&str> = Vec::with_capacity(SHOWN);
+        for name in near.chain(ranked).chain(rest) {
+            if nearest.len() == SHOWN {
+                break;
+            }
+            if !nearest.contains(&name) {
+                nearest.push(name);
+            }
+        }
+        nearest
+    }
+
+    /// Returns the words of the index that a word of a query means, with their weights.
+    fn meant<'a>(&'a self, word: &'a str) -> Vec<(&'a str, f32)> {
+        let mut meant = Vec::new();
+        if self.postings.contains_key(word) {
+            meant.push((word, 1.0));
+        }
+        meant.extend(alike::alike(word).iter().map(|other| (other.as_str(), ALIKE)));
+        if meant.is_empty() {
+            meant.extend(self.nearly(word).into_iter().map(|other| (other, NEARLY)));
+        }
+        meant
+    }
+
+    /// Returns the words that are spelled nearly like one that no tool has.
+    fn nearly(&self, word: &str) -> Vec<&str> {
+        let length = word.chars().count();
+        let most = match length {
+            0..=3 => return Vec::new(),
+            4..=6 => 1,
+            _ => 2,
+        };
+        if word.chars().any(is_cjk) {
+            return Vec::new();
+        }
+        let first = word.chars().next();
+        let near = self.postings.keys().filter(|other| other.chars().next() == first);
+        let mut near: Vec<(usize, &str)> =
+            near.map(|other| (distance(word, other, most), &**other)).filter(|(far, _)| *far <= most).collect();
+        near.sort_unstable();
+        let best = near.first().map(|(far, _)| *far);
+        near.into_iter().filter(|(far, _)| Some(*far) == best).take(4).map(|(_, other)| other).collect()
+    }
+
+    fn score(&self, word: &str, weight: f32, scores: &mut [f32]) {
+        let Some(places) = self.postings.get(word) else { return };
+        #[expect(clippy::cast_precision_loss, reason = "far fewer tools than 2^24")]
+        let (all, with) = (self.entries.len() as f32, places.len() as f32);
+        let rarity = (1.0 + (all - with + 0.5) / (with + 0.5)).ln();
+        for (at, of) in places {
+            scores[*at as usize] += weight * rarity * of * (SATURATION + 1.0) / (of + SATURATION);
+        }
+    }
+}
+
+/// Merges two orders by the sums of their reciprocal ranks. What is in neither stays out.
+pub(crate) fn merged(count: usize, orders: [&[usize]; 2]) -> Vec<usize> {
+    let mut scores = vec![0.0_f32; count];
+    for order in orders {
+        let mut seen = vec![false; count];
+        for (rank, at) in (1_u16..).zip(order) {
+            // Another ranker may name a tool twice, or one that there is not.
+            if seen.get(*at) == Some(&false) {
+                seen[*at] = true;
+                scores[*at] += 1.0 / (RECIPROCAL + f32::from(rank));
+            }
+        }
+    }
+    let mut merged: Vec<usize> = (0..count).filter(|at| scores[*at] > 0.0).collect();
+    merged.sort_by(|a, b| scores[*b].partial_cmp(&scores[*a]).unwrap_or(Ordering::Equal));
+    merged
+}
+
+fn means(lengths: &[[u16; 6]]) -> [f32; 6] {
+    let mut sums = [0.0_f32; 6];
+    for length in lengths {
+        sums.iter_mut().zip(length).for_each(|(sum, one)| *sum += f32::from(*one));
+    }
+    #[expect(clippy::cast_precision_loss, reason = "far fewer tools than 2^24")]
+    let count = lengths.len().max(1) as f32;
+    sums.map(|sum| sum / count)
+}
+
+/// Returns how many letters two words differ by, where two neighbours that changed places count once; more than `most`
+/// if it is more.
+fn distance(a: &str, b: &str, most: usize) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(80).collect(), b.chars().take(80).collect());
+    if a.len().abs_diff(b.len()) > most {
+        return most + 1;
+    }
+    let mut rows = [vec![0; b.len() + 1], (0..=b.len()).collect::<Vec<_>>(), vec![0; b.len() + 1]];
+    for (i, x) in a.iter().enumerate() {
+        let [before, last, now] = &mut rows;
+        now[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = last[j] + usize::from(x != y);
+            now[j + 1] = replaced.min(last[j + 1] + 1).min(now[j] + 1);
+            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
+                now[j + 1] = now[j + 1].min(before[j - 1] + 1);
+            }
+        }
+        rows.rotate_left(1);
+    }
+    rows[1][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_that_changed_places_are_one_difference() {
+        assert_eq!(distance("serach", "search", 2), 1);
+        assert_eq!(distance("kubernets", "kubernetes", 2), 1);
+        assert_eq!(distance("", "abc", 5), 3);
+        assert!(distance("file", "repository", 2) > 2);
+    }
+
+    #[test]
+    fn two_orders_count_alike_whatever_the_other_one_says() {
+        assert_eq!(merged(3, [&[0, 1], &[1, 0]]), [0, 1]);
+        assert_eq!(merged(3, [&[0, 1], &[1, 2, 2, 99]]), [1, 0, 2]);
+    }
+}

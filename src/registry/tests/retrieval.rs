@@ -1,0 +1,71 @@
+//! The ranking on the labelled queries of `tests/retrieval`, over the lists of real servers.
+//!
+//! `MCP_HOST_RETRIEVAL=1` prints what was found for each query; `tests/retrieval/run` reads that.
+
+#![expect(clippy::print_stdout, reason = "`tests/retrieval/run` reads it")]
+
+use std::collections::BTreeMap;
+
+use super::super::search::Index;
+use super::*;
+
+const RECORDED: &str = include_str!("../../../tests/fixtures/definitions/recorded.jsonl");
+const SERVERS: &str = include_str!("../../../tests/retrieval/servers.txt");
+const FROZEN: &str = include_str!("../../../tests/retrieval/frozen.tsv");
+const TUNE: &str = include_str!("../../../tests/retrieval/tune.tsv");
+
+fn index() -> Index {
+    let aliases: BTreeMap<&str, &str> = SERVERS.lines().filter_map(|line| line.split_once(' ')).collect();
+    let packages: BTreeMap<String, Value> = RECORDED
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .map(|mut server| (server["package"].as_str().unwrap().to_owned(), server["tools"].take()))
+        .collect();
+    let contribution = |(at, (alias, package)): (usize, (&&str, &&str))| {
+        let tools: Vec<String> = packages[*package].as_array().unwrap().iter().map(Value::to_string).collect();
+        server(at, alias, Prefix::Always, &offer(&[(Kind::Tools, &tools.join(","))]))
+    };
+    let all: Vec<Contribution> = aliases.iter().enumerate().map(contribution).collect();
+    Index::new(build(&all).entries(Kind::Tools).to_vec())
+}
+
+/// Returns recall and hits within the first five tools, in percent of the queries.
+fn measured(name: &str, queries: &str) -> (f64, f64) {
+    let (index, prints) = (index(), std::env::var_os("MCP_HOST_RETRIEVAL").is_some());
+    assert!(index.entries().len() >= 250);
+    let (mut recall, mut hits, mut count) = (0.0, 0.0, 0.0);
+    for line in queries.lines() {
+        let mut parts = line.split('\t');
+        let (kind, query, wanted) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().unwrap());
+        let wanted: Vec<&str> = wanted.split(' ').collect();
+        let ranks = index.rank(query, None);
+        let found: Vec<String> = ranks
+            .iter()
+            .take(5)
+            .map(|at| {
+                let entry = &index.entries()[*at];
+                format!("{}:{}", entry.server(), entry.raw_name())
+            })
+            .collect();
+        let right = wanted.iter().filter(|tool| found.iter().any(|found| found == *tool)).count();
+        #[expect(clippy::cast_precision_loss, reason = "a handful")]
+        let share = right as f64 / wanted.len() as f64;
+        (recall, hits, count) = (recall + share, hits + f64::from(u8::from(right > 0)), count + 1.0);
+        if prints {
+            println!("\n{name}\t{kind}\t{query}\t{}", found.join(" "));
+        }
+    }
+    (100.0 * recall / count, 100.0 * hits / count)
+}
+
+#[test]
+fn retrieval_of_the_queries_to_tune() {
+    let (recall, hits) = measured("tune", TUNE);
+    assert!(recall >= 76.0 && hits >= 76.0, "recall@5 {recall:.1}, hit@5 {hits:.1}");
+}
+
+#[test]
+fn retrieval_of_the_frozen_queries() {
+    let (recall, hits) = measured("frozen", FROZEN);
+    assert!(recall >= 70.0 && hits >= 75.0, "recall@5 {recall:.1}, hit@5 {hits:.1}");
+}

@@ -1,0 +1,209 @@
+//! Lists that do not show all tools: `find_tools` finds the others, and `call_tool` calls them as a call by name would.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::net::SocketAddr;
+
+use mcp_host::config::{Config, Syntax, Vars, parse_str};
+use mcp_host::{Host, InProcess, Raw};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::views::clients::{Client, Transport};
+
+/// A client with a session, and one without.
+const BOTH: [(Transport, &str); 3] =
+    [(Transport::Pipe, "2025-11-25"), (Transport::Http, "2025-06-18"), (Transport::Http, "2026-07-28")];
+
+fn config(host: &Value) -> Config {
+    let text = json!({ "host": host, "mcpServers": {} }).to_string();
+    parse_str(&text, Syntax::Json, "test.json", &Vars::from_process()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn tool(name: &str, description: &str, properties: &Value) -> Raw {
+    let schema = json!({ "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "In", "type": "object", "properties": properties });
+    json!({ "name": name, "description": description, "inputSchema": schema,
+        "outputSchema": { "type": "object" }, "annotations": { "readOnlyHint": true } })
+    .into()
+}
+
+/// A server with some tools about files, and one about charts. What is called answers with its arguments.
+fn server() -> InProcess {
+    let text = json!({ "path": { "type": "string" }, "encoding": { "type": "string" } });
+    let files = [
+        ("read_text_file", "Reads a text file from the disk. Then more."),
+        ("create_directory", "Makes a directory."),
+        ("move_file", "Renames a file."),
+    ];
+    let mut server = InProcess::new("files", "1");
+    for (name, description) in files {
+        server = server.tool(tool(name, description, &text), |call| {
+            Box::pin(async move {
+                let given = call.arguments.as_str().to_owned();
+                Ok(json!({ "content": [{ "type": "text", "text": given }], "structuredContent": {} }).into())
+            })
+        });
+    }
+    server
+}
+
+async fn start(host: &Value) -> (Host, SocketAddr) {
+    let host = Host::builder().config(config(host)).in_process("files", server()).start().await.unwrap();
+    host.settled().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = listener.local_addr().unwrap();
+    tokio::spawn(host.open_http(listener).unwrap().serve());
+    (host, to)
+}
+
+async fn listed(client: &mut Client) -> Vec<String> {
+    let answer = client.ask("tools/list", json!({})).await;
+    let tools = answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("{answer}"));
+    tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn call(client: &mut Client, name: &str, arguments: Value) -> Value {
+    let answer = client.ask("tools/call", json!({ "name": name, "arguments": arguments })).await;
+    answer["result"].clone()
+}
+
+fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"))
+}
+
+#[tokio::test]
+async fn tools_are_found_and_called_without_being_listed() {
+    let (host, to) = start(&json!({ "catalog": { "mode": "search" } })).await;
+    for (transport, revision) in BOTH {
+        let mut client = Client::enter(&host, to, transport, revision, "").await;
+        assert_eq!(listed(&mut client).await, ["find_tools", "call_tool"]);
+        let found = call(&mut client, "find_tools", json!({ "query": "load a document from disk" })).await;
+        let first = text(&found).lines().next().unwrap();
+        assert_eq!(first, "files__read_text_file(encoding?: string, path?: string) - Reads a text file from the disk.");
+        assert_eq!(
+            found["structuredContent"]["tools"][0],
+            json!({ "name": "files__read_text_file", "server": "files" })
+        );
+        let all = call(&mut client, "find_tools", json!({})).await;
+        assert_eq!(text(&all), "Servers: files (3)");
+        let names = call(&mut client, "find_tools", json!({ "server": "files" })).await;
+        assert_eq!(text(&names), "files__read_text_file\nfiles__create_directory\nfiles__move_file");
+        let schema =
+            call(&mut client, "find_tools", json!({ "names": ["files__move_file"], "detail": "schema" })).await;
+        assert!(text(&schema).contains(r#"inputSchema: {"$schema""#), "{schema}");
+
+        let inner = json!({ "name": "files__move_file", "arguments": { "path": "a", "n": 1.50 } });
+        let by_name = call(&mut client, "files__move_file", inner["arguments"].clone()).await;
+        let mut by_search = call(&mut client, "call_tool", inner).await;
+        let meta = by_search["_meta"].as_object_mut().unwrap();
+        assert_eq!(meta.remove("mcp-host/tool"), Some(json!("files__move_file")));
+        assert_eq!(text(&by_search), text(&by_name));
+        assert_eq!(text(&by_search), r#"{"n":1.5,"path":"a"}"#);
+        let unknown = call(&mut client, "call_tool", json!({ "name": "files__move_fiel" })).await;
+        assert_eq!(unknown["isError"], true);
+        assert!(
+            text(&unknown).starts_with("no tool is called `files__move_fiel`; the nearest are `files__move_file`, ")
+        );
+        let wrong = call(&mut client, "find_tools", json!({ "server": "fils" })).await;
+        assert_eq!(text(&wrong), "find_tools: no tool of a server `fils`. Servers: files (3)");
+        // Nobody has said that the server's word counts.
+        let refused = call(&mut client, "call_read_tool", json!({ "name": "files__move_file" })).await;
+        assert!(text(&refused).contains("is not known to only read"), "{refused}");
+    }
+    let ledger = host.tokens(None).unwrap();
+    assert_eq!((ledger.mode.as_str(), ledger.tools, ledger.listed), ("search", 3, 2));
+    assert!(ledger.tokens <= 600 && ledger.servers[0].output_schemas > 0, "{ledger:?}");
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_the_config_trusts_to_read_can_be_called_by_a_tool_that_only_reads() {
+    let trusts = json!({ "files__read_*": { "annotations": { "readOnlyHint": true } } });
+    let view = json!({ "tools": trusts, "catalog": { "mode": "search", "always": ["files__move*"] } });
+    let (host, to) = start(&json!({ "view": "v", "views": { "v": view } })).await;
+    for (transport, revision) in BOTH {
+        let mut client = Client::enter(&host, to, transport, revision, "").await;
+        assert_eq!(listed(&mut client).await, ["files__move_file", "find_tools", "call_tool", "call_read_tool"]);
+        let read = call(&mut client, "call_read_tool", json!({ "name": "files__read_text_file" })).await;
+        assert_eq!((text(&read), &read["isError"]), ("{}", &Value::Null));
+        let moved = call(&mut client, "call_read_tool", json!({ "name": "files__move_file" })).await;
+        assert_eq!(moved["isError"], true);
+    }
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_list_that_is_too_large_is_searched_unless_the_client_searches_itself() {
+    for (auto, native, names) in [
+        (json!({ "mode": "auto" }), json!([]), 3),
+        (json!({ "mode": "auto", "maxTools": 2 }), json!([]), 2),
+        (json!({ "mode": "auto", "budget": 20 }), json!([]), 2),
+        (json!({ "mode": "auto", "maxTools": 2 }), json!(["clie*"]), 3),
+    ] {
+        let mut catalog = auto.clone();
+        catalog["native"] = native;
+        let (host, to) = start(&json!({ "catalog": catalog })).await;
+        let mut client = Client::enter(&host, to, Transport::Pipe, "2025-11-25", "").await;
+        assert_eq!(listed(&mut client).await.len(), names, "{catalog}");
+        host.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_compact_list_has_less_and_calls_the_same() {
+    let (host, to) = start(&json!({ "catalog": { "compact": "light" } })).await;
+    let mut client = Client::enter(&host, to, Transport::Pipe, "2025-11-25", "").await;
+    let answer = client.ask("tools/list", json!({})).await;
+    let tool = &answer["result"]["tools"][0];
+    assert_eq!((&tool["outputSchema"], &tool["inputSchema"]["title"]), (&Value::Null, &Value::Null));
+    assert_eq!(tool["inputSchema"]["properties"]["path"], json!({ "type": "string" }));
+    let called = call(&mut client, "files__read_text_file", json!({ "path": "a" })).await;
+    assert_eq!(text(&called), r#"{"path":"a"}"#);
+    // A list may be older than the setting.
+    let called =
+        call(&mut client, "call_tool", json!({ "name": "files__read_text_file", "arguments": { "path": "b" } }));
+    assert_eq!(text(&called.await), r#"{"path":"b"}"#);
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn nothing_of_this_exists_by_default() {
+    let (host, to) = start(&json!({})).await;
+    for (transport, revision) in BOTH {
+        let mut client = Client::enter(&host, to, transport, revision, "").await;
+        assert_eq!(listed(&mut client).await.len(), 3);
+        for name in ["find_tools", "call_tool", "call_read_tool"] {
+            let answer = client.ask("tools/call", json!({ "name": name, "arguments": {} })).await;
+            assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        }
+    }
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_catalog_that_changes_a_thousand_times_changes_no_list_of_a_client_that_searches() {
+    let with = |number: usize| {
+        let edited = json!({ "files__move_file": { "description": format!("Moves {number}.") } });
+        let searching = json!({ "tools": edited, "catalog": { "mode": "search" } });
+        json!({ "views": { "all": { "tools": edited }, "s": searching } })
+    };
+    let (host, to) = start(&with(0)).await;
+    let mut control = Client::enter(&host, to, Transport::Pipe, "2025-11-25", "").await;
+    let mut client = Client::enter(&host, to, Transport::Sse, "2025-06-18", "/s").await;
+    listed(&mut control).await;
+    let first = client.ask("tools/list", json!({})).await["result"].clone();
+    for number in 1..=1000 {
+        host.reload(config(&with(number)));
+        if number % 50 == 0 {
+            assert_eq!(client.ask("tools/list", json!({})).await["result"], first);
+        }
+    }
+    let found = call(&mut client, "find_tools", json!({ "query": "moves 1000" })).await;
+    assert!(text(&found).starts_with("files__move_file(encoding?: string, path?: string) - Moves 1000."), "{found}");
+    while !control.heard.contains("tools/list_changed") {
+        control.ask("ping", json!({})).await;
+    }
+    client.ask("ping", json!({})).await;
+    assert!(!client.heard.contains("list_changed"), "{}", client.heard);
+    host.shutdown().await;
+}
