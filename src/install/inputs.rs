@@ -79,6 +79,9 @@ impl Wanted {
         if value.chars().any(|c| c.is_control()) {
             return wrong("the value holds a line break or a control character".to_owned());
         }
+        if value.is_empty() && self.is_required {
+            return wrong("the value is empty".to_owned());
+        }
         // What it refers to is only known when the server starts.
         if value.contains("${") {
             return Ok(());
@@ -186,7 +189,7 @@ impl<'a> Walk<'a> {
 
     fn values(&mut self, key: &str, input: &Input, is_repeated: bool) -> Result<Vec<String>, Error> {
         if input.value.is_some() {
-            return Ok(match self.template(key, input)? {
+            return Ok(match self.template(input)? {
                 Some(text) => vec![text.join(key)?],
                 None => Vec::new(),
             });
@@ -195,7 +198,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Fills a given value. `None` leaves it out: nothing was said for one of its variables.
-    fn template(&mut self, field: &str, input: &Input) -> Result<Option<Text>, Error> {
+    fn template(&mut self, input: &Input) -> Result<Option<Text>, Error> {
         let (mut text, mut is_whole) = (Text::default(), true);
         for piece in pieces(input.value.as_deref().unwrap_or_default()) {
             let name = match piece {
@@ -212,7 +215,7 @@ impl<'a> Walk<'a> {
             variable.is_secret |= input.is_secret;
             if variable.value.is_some() {
                 // Depth is bounded by the reader of the entry.
-                match self.template(field, &variable)? {
+                match self.template(&variable)? {
                     Some(inner) => text.0.extend(inner.0),
                     None => is_whole = false,
                 }

@@ -184,6 +184,7 @@ fn arguments_are_words_and_never_more() {
     assert_eq!(plan(&files, &[]).unwrap().missing, ["folder"]);
     assert_eq!(error(plan(&files, &[("extra", "1"), ("extra", "2")])), "extra: it takes one value, and got several");
     assert!(error(plan(&files, &[("folder", "a\nb")])).contains("control character"));
+    assert_eq!(error(plan(&files, &[("folder", "")])), "folder: the value is empty");
 }
 
 #[test]

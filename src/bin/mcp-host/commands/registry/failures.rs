@@ -4,7 +4,7 @@ use mcp_host::install::Error;
 
 use crate::report::{Exit, Failure};
 
-pub(super) fn failed(error: Error) -> Failure {
+pub(super) fn failed(error: &Error) -> Failure {
     let text = error.to_string();
     match error {
         Error::Unreachable { .. } => Failure::new(Exit::Unreachable, text)

@@ -43,7 +43,7 @@ pub(super) async fn run(args: &Install, common: &Common, output: &Output) -> Res
     let target = Target::of_new(common, args.user.user)?;
     let (name, version) = of_registry(&args.name)?;
     let index = open(&target.request)?;
-    let (manifest, freshness) = index.server(name, version).await.map_err(failed)?;
+    let (manifest, freshness) = index.server(name, version).await.map_err(|error| failed(&error))?;
     tell_age(freshness, &index, output);
     if manifest.status == Status::Deleted {
         let why = manifest.status_message.as_ref().map(|why| format!(": {}", text::headline(why))).unwrap_or_default();
@@ -51,10 +51,10 @@ pub(super) async fn run(args: &Install, common: &Common, output: &Output) -> Res
         return Err(Failure::new(Exit::Denied, error).help("nothing was written; mcp-host search WORDS finds others"));
     }
     let alias = args.alias.as_deref().unwrap_or_else(|| manifest.short_name()).to_owned();
-    let choice = manifest.choose(args.package.map(|form| form.word())).map_err(failed)?;
+    let choice = manifest.choose(args.package.map(|form| form.word())).map_err(|error| failed(&error))?;
     let can_ask = !args.yes && output.interactive();
     let values = Values::collect(&choice, &args.set, can_ask, output).await?;
-    let server = choice.plan(&values.referring(&alias)).map_err(failed)?.server;
+    let server = choice.plan(&values.referring(&alias)).map_err(|error| failed(&error))?.server;
     let change = Change::Put { name: alias.clone(), entry: server.own_entry(&alias) };
     // What cannot be written is said before anybody is asked.
     let mut preview = write::preview(&target, &change)?;

@@ -34,7 +34,7 @@ fn open(request: &LoadRequest) -> Result<Index, Failure> {
         Err(config::Error::NotFound { .. }) => Registry::default(),
         Err(error) => return Err(error.into()),
     };
-    Index::new(&registry, folder()).map_err(failed)
+    Index::new(&registry, folder()).map_err(|error| failed(&error))
 }
 
 /// Returns the folder for answers of registries. Relative paths are ignored: the owner of the working directory would

@@ -25,7 +25,7 @@ struct Row<'a> {
 
 pub(super) async fn run(args: &Search, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let index = open(&servers::request(common, None))?;
-    let found = index.search(&args.words, usize::from(args.number)).await.map_err(failed)?;
+    let found = index.search(&args.words, usize::from(args.number)).await.map_err(|error| failed(&error))?;
     tell_age(found.freshness, &index, output);
     if let Some((count, first)) = &found.skipped {
         let entries = text::count(*count, "entry");

@@ -54,7 +54,7 @@ struct Input {
 pub(super) async fn run(args: &Show, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let index = open(&servers::request(common, None))?;
     let (name, version) = named(&args.name);
-    let (server, freshness) = index.server(name, version).await.map_err(failed)?;
+    let (server, freshness) = index.server(name, version).await.map_err(|error| failed(&error))?;
     tell_age(freshness, &index, output);
     let forms: Vec<Form> = words(&server).into_iter().map(|word| form(&server, word)).collect();
     if output.json {

@@ -27,7 +27,7 @@ impl Values {
         is_asked: bool,
         output: &Output,
     ) -> Result<Self, Failure> {
-        let wanted = choice.wanted().map_err(failed)?;
+        let wanted = choice.wanted().map_err(|error| failed(&error))?;
         let mut answers = given(set, &wanted)?;
         if is_asked {
             for wanted in &wanted {
@@ -36,15 +36,25 @@ impl Values {
                 }
             }
         }
-        let missing = choice.plan(&answers).map_err(failed)?.missing;
+        let missing = choice.plan(&answers).map_err(|error| failed(&error))?.missing;
         if !missing.is_empty() {
             return Err(lacking(&missing, &wanted));
         }
-        let is_secret = |wanted: &Wanted, value: &str| wanted.is_secret || looks_secret(value);
-        let secret = wanted.iter().filter(|wanted| {
-            answers.of(&wanted.key).iter().any(|value| !value.contains("${") && is_secret(wanted, value))
-        });
-        Ok(Self { secret: secret.map(|wanted| wanted.key.clone()).collect(), answers })
+        let mut secret = BTreeSet::new();
+        for wanted in &wanted {
+            let said = answers.of(&wanted.key);
+            let is_literal = |value: &String| !value.is_empty() && !value.contains("${");
+            if !said.iter().any(|value| is_literal(value) && (wanted.is_secret || looks_secret(value))) {
+                continue;
+            }
+            if said.len() > 1 {
+                let error = format!("{} is a secret, and the keyring keeps one value of it", text::line(&wanted.key));
+                let help = "keep each in a variable, and give ${env:NAME} as the value, in single quotes";
+                return Err(Failure::new(Exit::Usage, error).help(help));
+            }
+            secret.insert(wanted.key.clone());
+        }
+        Ok(Self { answers, secret })
     }
 
     /// Returns the values with a reference to the keyring in place of each secret, as they will stand in the config.
@@ -130,7 +140,6 @@ async fn ask(wanted: &Wanted, answers: &mut Answers, output: &Output) -> Result<
             return Ok(());
         }
         match wanted.check(typed) {
-            Ok(()) if typed.is_empty() => {}
             Ok(()) => {
                 answers.add(&wanted.key, typed);
                 return Ok(());
