@@ -43,6 +43,9 @@ mod glob;
 mod hex;
 mod host;
 pub mod in_process;
+#[cfg(feature = "install")]
+#[doc(hidden)]
+pub mod install;
 mod keep;
 mod lineage;
 mod lock;

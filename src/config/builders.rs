@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::{
     AnswerCache, Approval, Audit, Auth, Config, Console, Era, Helper, HostAuth, HostSettings, HostTls, Join, Limits,
-    Manifest, Metrics, Prefix, Rates, Remote, Restart, Roots, Secret, Secrets, Server, Sharing, Start, Stdio, Tls,
-    ToolSettings, Transport, Validate,
+    Manifest, Metrics, Prefix, Rates, Registry, Remote, Restart, Roots, Secret, Secrets, Server, Sharing, Start, Stdio,
+    Tls, ToolSettings, Transport, Validate,
 };
 use crate::exposed::Naming;
 
@@ -428,6 +428,12 @@ impl HostSettings {
     #[must_use]
     pub fn metrics(self, metrics: Metrics) -> Self {
         Self { metrics, ..self }
+    }
+
+    /// Sets where servers are looked up to be installed.
+    #[must_use]
+    pub fn registry(self, registry: Registry) -> Self {
+        Self { registry, ..self }
     }
 
     /// Sets to whom the page at `/` is served.

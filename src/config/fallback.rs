@@ -131,8 +131,7 @@ impl Field<'_> {
             Ok(fallback) => Some(fallback),
             Err(bad) => {
                 let problem = report.problem(pattern.at, &pattern.path, bad.to_string());
-                problem
-                    .help("write one such as \"(?i)quota|too many\", without look-around and back-references");
+                problem.help("write one such as \"(?i)quota|too many\", without look-around and back-references");
                 None
             }
         }

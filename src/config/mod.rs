@@ -76,7 +76,7 @@ pub(crate) use self::host::ClaimsRead;
 pub use self::host::{
     Action, AnswerCache, Approval, Audience, Audit, BearerClient, CatalogMode, CatalogSettings, Compact, Console,
     Decision, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, Matcher, Metrics, Policy, PolicyMode, Proof,
-    ReadOnly, Rule, SecretKey, Secrets, StoreKind, View,
+    ReadOnly, Registry, Rule, SecretKey, Secrets, StoreKind, View,
 };
 pub(crate) use self::inherit::passes as inherits;
 #[cfg(feature = "keyring")]

@@ -237,7 +237,8 @@ fn the_environment_stands_over_files_and_flags_over_both() {
     let one = file(
         "one.toml",
         "[host]\nlisten = '127.0.0.1:1'\nallowedHosts = ['a', 'b']\n[host.naming]\nmaxLength = 50\nseparator = '_'\n\
-         [host.audit]\nfile = 'a.jsonl'\nmaxSize = '1KiB'\n[host.metrics]\ntools = ['x__*']",
+         [host.audit]\nfile = 'a.jsonl'\nmaxSize = '1KiB'\n[host.metrics]\ntools = ['x__*']\n\
+         [host.registry]\nurl = 'http://127.0.0.1:1/r'\nheaders = { X-Team = 'core' }",
     );
     let two = file(
         "two.json",
@@ -286,6 +287,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
         tasks: false,
         audit: Some(Audit { file: folder.path().join("a.jsonl"), max_size: 1024, keep: 3 }),
         metrics: Metrics::off().tools(["x__*"]),
+        registry: Registry::at("http://127.0.0.1:1/r".parse().unwrap()).header("X-Team", "core"),
         console: Console::On,
         threads: Some(4),
         secrets: Secrets { store: StoreKind::File, key: SecretKey::parse(KEY), key_file: None },

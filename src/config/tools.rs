@@ -444,7 +444,10 @@ mod tests {
         ] {
             assert_eq!(rules.cache_of(name), Some(said), "{name}");
         }
-        assert!(rules.any(ToolSettings::has_cache) && !self::rules(r#"{ "*": { "cache": "0s" } }"#).any(ToolSettings::has_cache));
+        assert!(
+            rules.any(ToolSettings::has_cache)
+                && !self::rules(r#"{ "*": { "cache": "0s" } }"#).any(ToolSettings::has_cache)
+        );
     }
 
     #[test]

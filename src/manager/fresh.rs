@@ -15,7 +15,8 @@ impl Manager {
     pub(crate) fn freshness(&self, who: &Who, list: Option<Kind>) -> Cache {
         let live = self.settings().limits.legacy_list_ttl;
         // What others may get otherwise at the same address must not reach them through a shared cache.
-        let is_equal_for_all = self.sight(who).shown.without.is_empty() && !self.settings().policy.tells_callers_apart();
+        let is_equal_for_all =
+            self.sight(who).shown.without.is_empty() && !self.settings().policy.tells_callers_apart();
         let mut all = Cache { ttl: live, public: is_equal_for_all && !who.view.is_private };
         for server in self.shown_to(who).iter().filter(|server| server.fixed.is_none()) {
             // What is said about all servers may come from any of their leases.

@@ -207,7 +207,11 @@ impl Manager {
         let mut problems: Vec<String> = idle_fallbacks(catalog, alias, of_server).into_iter().collect();
         for (name, catalog) in views {
             let rules = settings.tools_in(name);
-            let of = |tool: &Entry| rules.and_then(|rules| rules.said(tool.name(), |tool| tool.fallback.as_ref())).or_else(|| of_server(tool));
+            let of = |tool: &Entry| {
+                rules
+                    .and_then(|rules| rules.said(tool.name(), |tool| tool.fallback.as_ref()))
+                    .or_else(|| of_server(tool))
+            };
             let own = idle_fallbacks(catalog, alias, of).into_iter().filter(|problem| !problems.contains(problem));
             let own: Vec<String> = own.map(|problem| format!("view {name}: {problem}")).collect();
             problems.extend(own);

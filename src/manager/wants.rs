@@ -25,7 +25,8 @@ impl Manager {
         self.0.rates.follow(&settings, &servers);
         self.note_heeding();
         self.0.answers.follow(&settings, &servers);
-        let of_any = |is_such: fn(&ToolSettings) -> bool| tool_rules(&settings, &servers).any(|rules| rules.any(is_such));
+        let of_any =
+            |is_such: fn(&ToolSettings) -> bool| tool_rules(&settings, &servers).any(|rules| rules.any(is_such));
         self.0.wants.limits_tools.store(of_any(ToolSettings::limits_calls), Ordering::Relaxed);
         #[cfg(any(feature = "validate", test))]
         {

@@ -51,7 +51,8 @@ pub(super) fn said<T>(
 /// Returns `None` if the tool has none.
 pub(super) fn limits(manager: &Manager, client: &Client, forward: &Forward) -> Result<Option<Box<Own>>, NoResult> {
     let of = |setting: fn(&ToolRules, &str) -> Option<usize>| said(manager, client, forward, setting).map(Said::value);
-    let time = |setting: fn(&ToolRules, &str) -> Option<Duration>| said(manager, client, forward, setting).map(Said::value);
+    let time =
+        |setting: fn(&ToolRules, &str) -> Option<Duration>| said(manager, client, forward, setting).map(Said::value);
     if let Some(most) = of(|rules, name| rules.said(name, |tool| tool.max_arguments)) {
         let bytes = forward.params.member("arguments").map_or(0, |arguments| arguments.as_bytes().len());
         if bytes > most {

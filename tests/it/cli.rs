@@ -71,6 +71,9 @@ fn no_arguments_show_the_next_steps() {
       link       Write this host into clients' files as one more server
       unlink     Take this host out of clients' files
       migrate    Take over the servers of clients, link the clients, and take out of their files what works here
+      search     Find servers in the registry
+      show       Show what the registry has about a server: how it is started, and what it wants to know
+      install    Add a server of the registry to the config; it is shown and asked for first, and started once
       approve    Show what is new or has changed at servers and in a project's config, and approve it
       lock       Start the servers, and lock what they list in mcp-host.lock, beside the config
       policy     Test the rules of the config (host.policy), or say why they allow, ask about, or deny a call

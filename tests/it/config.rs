@@ -571,6 +571,10 @@ fn refused() {
       `audience` is not a URL: set `resource` to the URL at which clients reach this host, "https://box.example:8808/mcp"
     host-oauth.toml:6: host.auth.issuer: "http://auth.example.com" is not an https URL
     host-oauth.toml:8: host.auth.scopes: "\"tools\"" is not a scope
+    host-registry.toml:7: host.registry.url: plain http beyond this machine can be changed on the way
+      use https
+    host-registry.toml:8: host.registry.headers.no name: this cannot be sent as a header
+      correct it, or remove it
     host-secrets-keyless.toml:5: host.secrets.store: the encrypted file has no key
       set MCP_HOST_SECRET_KEY, or `host.secrets.keyFile` to a file with it; make one with: openssl rand -base64 32
     host-secrets.toml:5: host.secrets.store: "disk" is not one of auto, keyring, file, memory

@@ -60,6 +60,7 @@ mod rates;
 #[cfg(feature = "cli")]
 mod readme;
 #[cfg(feature = "cli")]
+mod registry;
 mod reload;
 #[cfg(feature = "cli")]
 mod resume;

@@ -13,8 +13,8 @@ type Row = (&'static [&'static str], &'static str);
 
 const TABLE: &[Row] = &[
     (
-        &["add-json", "add-mcp", "install", "new", "create", "register"],
-        "`mcp-host add NAME -- COMMAND` or `mcp-host add NAME URL` adds a server to the config; a running `serve` takes it by itself",
+        &["add-json", "add-mcp", "new", "create", "register"],
+        "`mcp-host add NAME -- COMMAND` or `mcp-host add NAME URL` adds a server to the config, `mcp-host install NAME` one of the registry; a running `serve` takes it by itself",
     ),
     (
         &["rm", "del", "delete", "uninstall", "unregister"],
@@ -50,7 +50,7 @@ const TABLE: &[Row] = &[
         "a running `mcp-host serve` starts a server again by itself, and follows changes of the config; `mcp-host status` shows how it is",
     ),
     (
-        &["inspect", "inspector", "show", "describe", "view"],
+        &["inspect", "inspector", "describe", "view"],
         "`mcp-host get SERVER` shows a server of the config, `mcp-host tools SERVER` its tools, `mcp-host status` how it is",
     ),
     (
@@ -68,8 +68,8 @@ const TABLE: &[Row] = &[
     (&["version", "v"], "mcp-host --version"),
     (&["exec", "execute", "invoke", "use", "tool", "call-tool"], "mcp-host call TOOL KEY=VALUE"),
     (
-        &["list-tools", "tools-list", "functions", "search", "find", "browse"],
-        "`mcp-host tools` lists the tools of all servers",
+        &["list-tools", "tools-list", "functions", "find", "browse"],
+        "`mcp-host tools` lists the tools of all servers, `mcp-host search WORDS` finds servers in the registry",
     ),
     (&["resource", "cat", "fetch", "templates"], "`mcp-host resources` lists them, `mcp-host read URI` reads one"),
     (&["get-prompt", "ask"], "`mcp-host prompts` lists them, `mcp-host prompt NAME` gets one"),

@@ -2,6 +2,7 @@
 //! turns a server off.
 
 use crate::config::clients::{Address, Client};
+use crate::config::import::Entry;
 use crate::config::shape::Flavor;
 use crate::config::syntax::{Node, Value, Writer, list};
 
@@ -52,6 +53,12 @@ impl NewServer {
     /// Returns a server at a URL.
     pub fn at(url: impl Into<String>) -> Self {
         Self { url: Some(url.into()), ..Self::default() }
+    }
+
+    /// Writes it as an entry of our own config.
+    #[must_use]
+    pub fn own_entry(&self, name: &str) -> Entry {
+        Entry::new(self.entry(name, Flavor::Plain, None))
     }
 
     /// Writes it as an entry of a file with these rules, which is that of the client, if one is known.

@@ -13,6 +13,7 @@ mod limits;
 mod metrics;
 mod oauth;
 mod policy;
+mod registry;
 mod secrets;
 mod threads;
 mod views;
@@ -38,6 +39,7 @@ pub use self::oauth::HostOAuth;
 #[cfg(feature = "server")]
 pub(crate) use self::policy::ClaimsRead;
 pub use self::policy::{Action, Decision, Matcher, Policy, PolicyMode, Proof, Rule};
+pub use self::registry::Registry;
 pub use self::secrets::{SecretKey, Secrets, StoreKind};
 pub(crate) use self::views::ALL as ALL_VIEW;
 pub use self::views::{Audience, ReadOnly, View};
@@ -75,6 +77,7 @@ const KEYS: [&str; 31] = [
     "paramHeaders",
     "policy",
     "rates",
+    "registry",
     "secrets",
     "sse",
     "startupWait",
@@ -151,6 +154,8 @@ pub struct HostSettings {
     pub secrets: Secrets,
     /// What is checked against the schemas of tools.
     pub validate: Validate,
+    /// Where servers are looked up to be installed.
+    pub registry: Registry,
     /// How often tools may be called.
     pub rates: Rates,
     /// How much is kept of the answers that calls may be given again.
@@ -196,6 +201,7 @@ impl Default for HostSettings {
             threads: None,
             secrets: Secrets::default(),
             validate: Validate::default(),
+            registry: Registry::default(),
             rates: Rates::default(),
             cache: AnswerCache::default(),
             catalog: CatalogSettings::default(),
@@ -315,6 +321,9 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     }
     if let Some(field) = fields.take(&["rates"], report) {
         settings.rates = rate::rates(&field, report);
+    }
+    if let Some(field) = fields.take(&["registry"], report) {
+        settings.registry = registry::read(&field, report).unwrap_or_default();
     }
     if let Some(field) = fields.take(&["cache"], report) {
         settings.cache.read(&field, report);

@@ -239,9 +239,10 @@ impl HostSettings {
         self
     }
 
-    /// Returns the texts from variables to which views set arguments.
+    /// Returns the texts from variables to which views set arguments, and the headers for the registry.
     pub(in crate::config) fn preset_secrets(&self) -> impl Iterator<Item = &Secret> {
-        self.views.values().flat_map(|view| view.tools.secrets()).chain(&self.hidden)
+        let headers = self.registry.headers.iter().map(|(_, value)| value);
+        self.views.values().flat_map(|view| view.tools.secrets()).chain(&self.hidden).chain(headers)
     }
 }
 

@@ -41,6 +41,10 @@ impl std::fmt::Debug for Entry {
 }
 
 impl Entry {
+    pub(super) fn new(node: Node) -> Self {
+        Self(node)
+    }
+
     pub(super) fn node(&self) -> &Node {
         &self.0
     }

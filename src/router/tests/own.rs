@@ -121,8 +121,7 @@ async fn a_tool_has_its_own_number_of_calls_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_too_long_for_its_tool_is_refused() {
     let one = ToolSettings { max_concurrent: Some(1), ..ToolSettings::default() };
-    let stage =
-        staged(only("slow", one), ToolRules::default(), |config| config.servers[0].queue_timeout = 5 * SECOND);
+    let stage = staged(only("slow", one), ToolRules::default(), |config| config.servers[0].queue_timeout = 5 * SECOND);
     let (ann, arguments) = (come(&stage, "ann", Chosen::All).await, json!({ "text": "x" }));
     let answers = join_all((0..2).map(|_| called(&stage, &ann, "slow", &arguments))).await;
     assert_eq!(answers.iter().map(kind).collect::<Vec<_>>(), ["answered", "overloaded"]);
@@ -157,7 +156,8 @@ async fn a_view_says_before_the_server_what_is_checked() {
 
 #[tokio::test(start_paused = true)]
 async fn arguments_are_checked_as_the_client_sees_them() {
-    let preset = Argument { value: Some(crate::config::Preset::new(&json!("set"))), hide: Some(true), ..Argument::default() };
+    let preset =
+        Argument { value: Some(crate::config::Preset::new(&json!("set"))), hide: Some(true), ..Argument::default() };
     let renamed = Argument { name: Some("words".to_owned()), ..Argument::default() };
     let edited = |argument: Argument| {
         let arguments = [("text".to_owned(), argument)].into();

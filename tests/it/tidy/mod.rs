@@ -38,6 +38,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("edits", 1, &["keep"]),
     ("dial", 1, &["keep"]),
     ("auth", 1, &["keep", "dial"]),
+    ("install", 1, &["keep", "dial"]),
     ("transport", 1, &["lineage", "dial", "auth"]),
     ("policy", 1, &[]),
     ("registry", 1, &["policy"]),

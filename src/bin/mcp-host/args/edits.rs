@@ -61,7 +61,7 @@ pub(crate) struct User {
     pub(crate) user: bool,
 }
 
-fn project(arg: clap::Arg) -> clap::Arg {
+pub(super) fn project(arg: clap::Arg) -> clap::Arg {
     let help = "Use the config of the project in the working directory, or in DIR; with --config ~/.claude.json, that \
                 project's part of it";
     arg.num_args(0..=1).require_equals(true).default_missing_value(HERE).help(help)

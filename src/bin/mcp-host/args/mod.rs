@@ -5,6 +5,7 @@ mod edits;
 mod feed;
 mod metrics;
 mod open;
+mod registry;
 mod serve;
 mod token;
 mod tokens;
@@ -22,6 +23,7 @@ pub(crate) use self::edits::{Add, EditCommand, HERE, Transport, Undo};
 pub(crate) use self::feed::{Level, Source};
 pub(crate) use self::metrics::Metrics;
 pub(crate) use self::open::Open;
+pub(crate) use self::registry::{Install, RegistryCommand, Search, Show};
 pub(crate) use self::serve::{Daemon, Serve, Stdio};
 pub(crate) use self::token::Token;
 pub(crate) use self::tokens::Tokens;
@@ -91,6 +93,8 @@ pub(crate) enum Command {
     Edit(EditCommand),
     #[command(flatten)]
     Client(ClientCommand),
+    #[command(flatten)]
+    Registry(RegistryCommand),
     /// Show what is new or has changed at servers and in a project's config, and approve it
     Approve(Approve),
     /// Start the servers, and lock what they list in mcp-host.lock, beside the config
@@ -494,6 +498,7 @@ impl Command {
             Self::Prompt(args) => &args.common,
             Self::Edit(command) => command.common(),
             Self::Client(command) => command.common(),
+            Self::Registry(command) => command.common(),
             Self::Approve(args) => &args.common,
             Self::Lock(args) => &args.common,
             Self::Policy(Policy { what: PolicyCommand::Test(args) }) => &args.common,

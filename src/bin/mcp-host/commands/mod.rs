@@ -27,6 +27,7 @@ mod open;
 mod policy;
 mod prompt;
 mod read;
+mod registry;
 mod serve;
 mod serving;
 mod status;
@@ -77,6 +78,7 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
         Command::Prompt(args) => Box::pin(prompt::run(&args, common, output)).await,
         Command::Edit(command) => Box::pin(edits::run(&command, common, output)).await,
         Command::Client(command) => Box::pin(clients::run(&command, common, output)).await,
+        Command::Registry(command) => Box::pin(registry::run(&command, common, output)).await,
         Command::Approve(args) => approve::run(&args, common, output).await,
         Command::Lock(args) => Box::pin(lock::run(&args, common, output)).await,
         Command::Policy(args) => Box::pin(policy::run(&args, common, output)).await,

@@ -1,22 +1,16 @@
 //! `mcp-host add`: starts the new server once, and writes its entry if that works.
 
-use std::path::PathBuf;
-
 use mcp_host::StateName;
 use mcp_host::config::edit::{Change, Kind, NewServer};
-use mcp_host::config::{Config, NOT_APPROVED};
 use serde::Serialize;
 
+use super::attempt::{self, Tried};
 use super::secrets;
 use super::target::Target;
-use super::write::{self, Preview};
+use super::write;
 use crate::args::{Add, Common, Transport};
-use crate::commands::check;
-use crate::commands::connect::last_words;
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::{self, Plan};
-use crate::session::{Session, failure, look_closer};
 use crate::text::{self, quoted};
 
 /// What the server has, as `--json` prints it.
@@ -33,20 +27,6 @@ struct Told<'a> {
     tokens: Option<usize>,
 }
 
-/// What came of the start.
-#[derive(Default)]
-struct Tried {
-    state: Option<StateName>,
-    tools: usize,
-    ready_after_ms: Option<u64>,
-    tokens: usize,
-    /// The login that is missing.
-    wants: Option<Failure>,
-}
-
-/// How many bytes of a definition are about one token.
-const TOKEN: usize = 4;
-
 pub(super) async fn run(args: &Add, common: &Common, output: &Output) -> Result<Exit, Failure> {
     write::refuse_below()?;
     let mut server = server(args)?;
@@ -59,13 +39,13 @@ pub(super) async fn run(args: &Add, common: &Common, output: &Output) -> Result<
         // It is read again, with what the keyring has now.
         preview.after = None;
     }
-    let (config, request) = approved(preview, &target, &args.name)?;
+    let (config, request) = attempt::approved(preview, &target, &args.name)?;
     if !args.plain {
         secrets::refuse_plain(&server, &args.name, &config)?;
     }
     let tried = match args.no_check {
         true => Tried::default(),
-        false => attempt(args, config, request, output).await?,
+        false => attempt::start(&args.name, config, request, output).await.map_err(nothing)?,
     };
     let (made, _) = write::make(&target, &change).await?;
     let file = write::shown(&target.file);
@@ -83,7 +63,7 @@ pub(super) async fn run(args: &Add, common: &Common, output: &Output) -> Result<
         })?;
     } else {
         output.line(&match (is_ready, &tried.wants) {
-            (true, _) => format!("added {name}: {}", told(&tried)),
+            (true, _) => format!("added {name}: {}", tried.told()),
             (false, Some(_)) => format!("added {name}: a login is missing"),
             (false, None) => format!("added {name}: not started"),
         })?;
@@ -94,21 +74,6 @@ pub(super) async fn run(args: &Add, common: &Common, output: &Output) -> Result<
     match tried.wants {
         Some(wants) => Err(wants),
         None => Ok(Exit::Ok),
-    }
-}
-
-/// Says what a server has: `9 tools, 640 ms, ~2.1k tokens`.
-fn told(tried: &Tried) -> String {
-    let mut parts = vec![text::count(tried.tools, "tool")];
-    parts.extend(tried.ready_after_ms.map(text::duration));
-    parts.push(format!("~{} tokens", thousands(tried.tokens)));
-    parts.join(", ")
-}
-
-fn thousands(count: usize) -> String {
-    match count {
-        0..1000 => count.to_string(),
-        _ => format!("{}.{}k", count / 1000, count % 1000 / 100),
     }
 }
 
@@ -152,78 +117,8 @@ fn server(args: &Add) -> Result<NewServer, Failure> {
     })
 }
 
-/// Returns the config with the new entry, which in a project's file counts as approved: the user has just typed it.
-fn approved(preview: Preview, target: &Target, name: &str) -> Result<(Config, mcp_host::config::LoadRequest), Failure> {
-    let mut request = target.request.clone();
-    request.texts = vec![(target.file.clone(), preview.edited.text)];
-    let Some(config) = preview.after else {
-        return servers::load(&request).map(|config| (config, request)).map_err(Failure::from);
-    };
-    let waiting = config.servers.iter().find(|server| server.name == name).and_then(|server| {
-        let project = server.project.as_ref()?;
-        (server.disabled.as_deref() == Some(NOT_APPROVED)).then(|| (server.source.file.clone(), project.hash.clone()))
-    });
-    match waiting {
-        None => Ok((config, request)),
-        Some((file, hash)) => {
-            let file: PathBuf = file;
-            request.approved = request.approved.clone().and(file, name.to_owned(), hash);
-            Ok((servers::load(&request)?, request))
-        }
-    }
-}
-
-/// Starts the new server once.
-async fn attempt(
-    args: &Add,
-    mut config: Config,
-    request: mcp_host::config::LoadRequest,
-    output: &Output,
-) -> Result<Tried, Failure> {
-    config.servers.retain(|server| server.name == args.name);
-    // The server is in no config yet, so nothing else could look at it.
-    let closer = look_closer(&args.name, "");
-    let wanted = |failure: Failure| failure.without_help(&closer).more_help(vec![NOTHING.to_owned()]);
-    if let Some(unusable) = check::unusable(&config) {
-        return Err(wanted(unusable));
-    }
-    let plan = Plan::of(config, request);
-    let session = Box::pin(Session::look_alone(plan, String::new(), output)).await?;
-    let status = session.status();
-    let catalog = session.host.catalog();
-    let tokens = catalog.tools().iter().map(|tool| tool.definition().as_str().len()).sum::<usize>() / TOKEN;
-    session.close().await;
-    let Some(status) = status.into_iter().find(|server| server.name == args.name) else {
-        return Err(wanted(Failure::new(Exit::Failed, format!("`{}` is no server that can be started", args.name))));
-    };
-    let mut tried = Tried {
-        state: Some(status.state),
-        tools: status.tools,
-        ready_after_ms: status.ready_after_ms,
-        tokens,
-        wants: None,
-    };
-    match failure(&status, "") {
-        None => Ok(tried),
-        Some(failure) if failure.exit == Exit::Unauthorized => {
-            tried.wants = Some(failure);
-            Ok(tried)
-        }
-        Some(failure) => {
-            last_words(&status).iter().for_each(|line| output.talk(line));
-            Err(wanted(failure))
-        }
-    }
+fn nothing(failure: Failure) -> Failure {
+    failure.more_help(vec![NOTHING.to_owned()])
 }
 
 const NOTHING: &str = "nothing was written; --no-check writes it all the same";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tokens_are_told_roughly() {
-        assert_eq!([0, 999, 1000, 2149, 31_000].map(thousands), ["0", "999", "1.0k", "2.1k", "31.0k"]);
-    }
-}

@@ -1,8 +1,9 @@
 //! The commands that edit the config. Each edit is proven before it is written, kept for `undo`, and told in one line.
 
 mod add;
+pub(super) mod attempt;
 pub(super) mod failures;
-mod secrets;
+pub(super) mod secrets;
 mod show;
 pub(super) mod target;
 mod undo;

@@ -43,23 +43,36 @@ pub(super) async fn ask(args: &Add, output: &Output) -> Result<(), Failure> {
             }
             _ => return Err(Failure::silent(Exit::Interrupted)),
         };
-        let name = entry(&args.name, key);
-        let stored = tokio::task::spawn_blocking(move || keep_secret(&name, &secret)).await;
-        if let Err(reason) = stored.unwrap_or_else(|error| Err(error.to_string())) {
-            let error = format!("the keyring cannot keep {}: {reason}", text::line(key));
+        keep(&args.name, key, &secret).await.map_err(|failure| {
             let option = if args.url.is_some() { "-H" } else { "-e" };
             let sign = if args.url.is_some() { ": " } else { "=" };
-            let help = format!("keep it in a variable, and give {option} '{}{sign}${{env:NAME}}'", text::line(key));
-            return Err(Failure::new(Exit::Failed, error).help(help));
-        }
+            failure.help(format!("keep it in a variable, and give {option} '{}{sign}${{env:NAME}}'", text::line(key)))
+        })?;
     }
     Ok(())
+}
+
+/// Puts a secret of a server into the keyring.
+pub(in crate::commands) async fn keep(server: &str, key: &str, secret: &str) -> Result<(), Failure> {
+    let (name, secret) = (entry(server, key), secret.to_owned());
+    let stored = tokio::task::spawn_blocking(move || keep_secret(&name, &secret)).await;
+    match stored.unwrap_or_else(|error| Err(error.to_string())) {
+        Ok(()) => Ok(()),
+        Err(reason) => {
+            Err(Failure::new(Exit::Failed, format!("the keyring cannot keep {}: {reason}", text::line(key))))
+        }
+    }
 }
 
 /// Returns the name under which the keyring keeps a secret of a server.
 fn entry(server: &str, key: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
     format!("{}/{}", server.chars().map(plain).collect::<String>(), key.chars().map(plain).collect::<String>())
+}
+
+/// Returns the reference to a secret of a server.
+pub(in crate::commands) fn reference_to(server: &str, key: &str) -> String {
+    reference(&entry(server, key))
 }
 
 fn reference(name: &str) -> String {

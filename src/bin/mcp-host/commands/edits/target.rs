@@ -112,7 +112,8 @@ pub(super) fn request(common: &Common, is_of_user: bool) -> Result<LoadRequest, 
     }
     let own = request.users();
     let file = own.iter().find(|file| file.exists()).or(own.first()).ok_or_else(|| {
-        Failure::new(Exit::Usage, "no config to edit: this user has no home directory").help("name a file with --config")
+        Failure::new(Exit::Usage, "no config to edit: this user has no home directory")
+            .help("name a file with --config")
     })?;
     request.files = vec![file.clone()];
     Ok(request)

@@ -32,13 +32,13 @@ struct Told<'a> {
 }
 
 /// What an edit would make of the file and of the config.
-pub(super) struct Preview {
+pub(in crate::commands) struct Preview {
     seen: Option<String>,
-    pub(super) edited: Edited,
+    pub(in crate::commands) edited: Edited,
     /// The config without the edit, if it could be read.
     before: Option<Config>,
     /// The config with the edit, if it can be read.
-    pub(super) after: Option<Config>,
+    pub(in crate::commands) after: Option<Config>,
 }
 
 /// Makes an edit of an entry, and tells it.
@@ -73,7 +73,7 @@ pub(in crate::commands) fn edits() -> Result<Edits, Failure> {
 }
 
 /// Looks at what an edit would do. Writes nothing.
-pub(super) fn preview(target: &Target, change: &Change) -> Result<Preview, Failure> {
+pub(in crate::commands) fn preview(target: &Target, change: &Change) -> Result<Preview, Failure> {
     let seen = target.text()?;
     let edited = edit(seen.as_deref().unwrap_or_default(), &target.file, &target.request, change)
         .map_err(|refused| failed(Error::Refused(refused), &target.file))?;
@@ -99,7 +99,7 @@ pub(in crate::commands) fn load(request: &LoadRequest, file: &Path, text: &str) 
 }
 
 /// Makes an edit, again if the file changes meanwhile.
-pub(super) async fn make(target: &Target, change: &Change) -> Result<(Made, Preview), Failure> {
+pub(in crate::commands) async fn make(target: &Target, change: &Change) -> Result<(Made, Preview), Failure> {
     let edits = edits()?;
     let mut tries = 0;
     loop {
@@ -113,7 +113,7 @@ pub(super) async fn make(target: &Target, change: &Change) -> Result<(Made, Prev
                     _ => &made.name,
                 };
                 let was = preview.before.as_ref().and_then(|config| server(config, &made.name));
-                if matches!(change, Change::Add { .. }) || was.is_some_and(is_approved) {
+                if matches!(change, Change::Add { .. } | Change::Put { .. }) || was.is_some_and(is_approved) {
                     keep_approved(preview.after.as_ref(), to).await?;
                 }
                 return Ok((made, preview));
@@ -174,7 +174,7 @@ pub(in crate::commands) fn shown(file: &Path) -> String {
 }
 
 /// Looks, after a second, whether the client that owns the file has written over the edit.
-pub(super) async fn watch(target: &Target, change: &Change, output: &Output) {
+pub(in crate::commands) async fn watch(target: &Target, change: &Change, output: &Output) {
     let file = target.file.clone();
     let is_ours = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("mcp-host."))
         || file.parent().and_then(Path::file_name).is_some_and(|name| name == "mcp-host");

@@ -1,0 +1,110 @@
+//! The commands about servers of a registry.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::Common;
+use super::edits::User;
+
+#[derive(Debug, Subcommand)]
+// The words of a command are only built when it is run.
+#[command(defer = true)]
+pub(crate) enum RegistryCommand {
+    /// Find servers in the registry
+    Search(Search),
+    /// Show what the registry has about a server: how it is started, and what it wants to know
+    Show(Show),
+    /// Add a server of the registry to the config; it is shown and asked for first, and started once
+    Install(Install),
+}
+
+impl RegistryCommand {
+    pub(crate) fn common(&self) -> &Common {
+        match self {
+            Self::Search(args) => &args.common,
+            Self::Show(args) => &args.common,
+            Self::Install(args) => &args.common,
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = WHERE)]
+pub(crate) struct Search {
+    /// Words of its name or its description
+    #[arg(value_name = "WORDS", required = true)]
+    pub(crate) words: Vec<String>,
+    /// How many servers to show
+    #[arg(short = 'n', long = "number", value_name = "NUMBER", default_value_t = 30)]
+    pub(crate) number: u16,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = WHERE)]
+pub(crate) struct Show {
+    /// The server, as `mcp-host search` shows it; @VERSION for another than the latest
+    #[arg(value_name = "NAME[@VERSION]")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
+#[command(mut_arg("project", super::edits::project), after_help = INSTALLED)]
+pub(crate) struct Install {
+    /// The server, as `mcp-host search` shows it; @VERSION for another than the latest
+    #[arg(value_name = "NAME[@VERSION]")]
+    pub(crate) name: String,
+    /// Its name in the config [default: the part of NAME after the slash]
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) alias: Option<String>,
+    /// Which of its forms to take [default: npm or pypi, else remote]
+    #[arg(long, value_name = "FORM", value_enum)]
+    pub(crate) package: Option<Form>,
+    /// A value that the server wants; ${env:NAME} and ${keyring:NAME} stay references
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Install without asking
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Do not start it, only write it
+    #[arg(long)]
+    pub(crate) no_check: bool,
+    #[command(flatten)]
+    pub(crate) user: User,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// A form of a server: a kind of package, or an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    Npm,
+    Pypi,
+    Oci,
+    Nuget,
+    Remote,
+}
+
+impl Form {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Npm => "npm",
+            Self::Pypi => "pypi",
+            Self::Oci => "oci",
+            Self::Nuget => "nuget",
+            Self::Remote => "remote",
+        }
+    }
+}
+
+const WHERE: &str = "The registry is the official one, or that of host.registry in the config (docs/registry.md).";
+
+const INSTALLED: &str = "\
+What would be started and written is shown first. Without a terminal to ask on, nothing is fetched, started, or written
+unless --yes is given. Secrets go to the keyring. mcp-host undo takes the entry out again.
+
+Examples:
+  mcp-host install io.github.ada/files
+  mcp-host install io.github.ada/files@1.2.3 --as notes --set folder=/srv/notes --yes";
