@@ -12,7 +12,7 @@ use super::presence::Via;
 use crate::answered::{Answered, Failed};
 use crate::manager::Server;
 use crate::observe::{Begun, Observed, Observer, is_call};
-use crate::protocol::{Outcome, Request};
+use crate::protocol::{Outcome, Request, RequestId};
 
 /// Notes that a request begins. Dropping the returned value unfinished notes that the request was cancelled.
 ///
@@ -56,6 +56,11 @@ pub(super) fn begin_by<'a>(
             params,
             subject: leg.observed(),
             via,
+            number: match request.id {
+                RequestId::Number(number) => Some(number),
+                RequestId::Text(_) => None,
+            },
+            revision: Some(client.revision().as_str()),
         }
     })
 }
