@@ -395,6 +395,8 @@ impl Forwarder {
         let (server, id) = (&forward.server, connection.next_id());
         let eras = (client.revision().is_modern(), on.version.is_modern());
         let (params, token) = outgoing(forward, course.answers.as_ref(), eras, id);
+        #[cfg(feature = "otel")]
+        let (params, trail) = super::trail::begin(params, toward.mailbox(), server, on.version);
         toward.set_token(token);
         course.is_sent();
         let mut exchange = connection.open(id, &forward.method, Some(&params), &on.terms);
@@ -406,6 +408,8 @@ impl Forwarder {
         let mut running = Running { toward, server, upstream, connection, answered: None, clocks, vigil };
         let outcome = running.wait(id, &mut exchange).await;
         course.end = running.clocks.end();
+        #[cfg(feature = "otel")]
+        super::trail::end(trail, &outcome);
         if let Some(leg) = toward.mailbox() {
             leg.tally().was_away(now.elapsed());
         }

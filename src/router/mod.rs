@@ -82,6 +82,8 @@ mod state;
 mod subscribe;
 mod tasks;
 mod toward;
+#[cfg(feature = "otel")]
+mod trail;
 #[cfg(any(feature = "validate", test))]
 mod valid;
 mod verdict;

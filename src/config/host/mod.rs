@@ -11,6 +11,7 @@ mod layers;
 mod limits;
 mod metrics;
 mod oauth;
+mod otel;
 mod policy;
 mod secrets;
 mod threads;
@@ -33,6 +34,7 @@ use self::layers::Layers;
 pub use self::limits::Limits;
 pub use self::metrics::Metrics;
 pub use self::oauth::HostOAuth;
+pub use self::otel::{Otel, Sample};
 #[cfg(feature = "server")]
 pub(crate) use self::policy::ClaimsRead;
 pub use self::policy::{Action, Decision, Matcher, Policy, PolicyMode, Proof, Rule};
@@ -50,7 +52,7 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 30] = [
+const KEYS: [&str; 31] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
@@ -69,6 +71,7 @@ const KEYS: [&str; 30] = [
     "lock",
     "metrics",
     "naming",
+    "otel",
     "paramHeaders",
     "policy",
     "rates",
@@ -134,6 +137,8 @@ pub struct HostSettings {
     pub audit: Option<Audit>,
     /// What is served at `/metrics`.
     pub metrics: Metrics,
+    /// Where traces and metrics are sent to; `None` if nothing is sent.
+    pub otel: Option<Otel>,
     /// To whom the page at `/` is served.
     pub console: Console,
     /// Whether other processes of this user use a running daemon with the same config; `None` means the default,
@@ -185,6 +190,7 @@ impl Default for HostSettings {
             lock: None,
             audit: None,
             metrics: Metrics::default(),
+            otel: None,
             console: Console::default(),
             join: None,
             idle_exit: Duration::from_secs(600),
@@ -299,6 +305,9 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     }
     if let Some(field) = fields.take(&["metrics"], report) {
         settings.metrics = metrics::read(&field, &settings.auth, report).unwrap_or_default();
+    }
+    if let Some(field) = fields.take(&["otel"], report) {
+        settings.otel = otel::read(&field, report);
     }
     console::fill(settings, &mut fields, report);
     join::fill(settings, &mut fields, report);
