@@ -11,6 +11,8 @@
 mod arguments;
 mod calls;
 mod feed;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod lines;
 #[cfg(test)]
 mod tests;

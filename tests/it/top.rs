@@ -1,5 +1,7 @@
 //! `mcp-host top` in a real terminal: what it shows, and that it gives the terminal back however it ends.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -41,10 +43,10 @@ impl Top {
         Self { terminal, child, shown: String::new() }
     }
 
-    /// Reads until the terminal has shown these words.
+    /// Reads until the screen shows these words, or the terminal got this sequence.
     fn until(&mut self, words: &str) {
         let begun = Instant::now();
-        while !self.shown.contains(words) {
+        while !self.shown.contains(words) && !screen(&self.shown).contains(words) {
             assert!(begun.elapsed() < PATIENCE, "not shown: {words:?}; but {:?}", self.shown);
             let mut waiting = [PollFd::new(&self.terminal, PollFlags::IN)];
             let second = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -73,6 +75,36 @@ impl Top {
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
+}
+
+/// Returns what is on the screen after these bytes: only what has changed is sent, each piece with its place.
+fn screen(sent: &str) -> String {
+    let (mut rows, mut row, mut column) = (vec![vec![' '; 100]; 20], 0_usize, 0_usize);
+    let mut letters = sent.chars();
+    while let Some(letter) = letters.next() {
+        if letter != '\u{1b}' {
+            if let Some(cell) = rows.get_mut(row).and_then(|row| row.get_mut(column)) {
+                *cell = letter;
+            }
+            column += 1;
+            continue;
+        }
+        // What begins with a bracket ends with a letter.
+        if letters.next() != Some('[') {
+            continue;
+        }
+        let mut numbers = String::new();
+        let end = letters.by_ref().find(|letter| {
+            numbers.push(*letter);
+            letter.is_ascii_alphabetic()
+        });
+        if end == Some('H') {
+            let mut place = numbers.trim_end_matches('H').split(';').map(|number| number.parse().unwrap_or(1_usize));
+            row = place.next().unwrap_or(1).saturating_sub(1);
+            column = place.next().unwrap_or(1).saturating_sub(1);
+        }
+    }
+    rows.into_iter().map(|row| row.into_iter().collect::<String>()).collect::<Vec<_>>().join("\n")
 }
 
 fn config() -> serde_json::Value {

@@ -12,6 +12,8 @@ mod answer;
 mod assets;
 mod call;
 mod deeds;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod reads;
 
 use std::collections::HashMap;

@@ -87,7 +87,7 @@ fn header(app: &App, width: usize) -> Vec<Row<'static>> {
         }
     }
     let counts: Vec<String> = states.iter().map(|(state, count)| format!("{count} {}", text::line(state))).collect();
-    let rate: f64 = model.servers.values().filter_map(|server| server.number("rate")).sum();
+    let rate: f64 = model.servers.values().filter_map(|server| server.number("rate")).fold(0.0, |sum, rate| sum + rate);
     let servers = text::count(model.servers.len(), "server");
     let colon = if counts.is_empty() { "" } else { ": " };
     let paused = if app.is_paused() { "  paused" } else { "" };
