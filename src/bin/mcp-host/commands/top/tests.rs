@@ -66,17 +66,68 @@ fn shown(app: &mut App, width: u16, height: u16) -> String {
 
 #[test]
 fn the_smallest_screen_has_what_matters() {
-    insta::assert_snapshot!(shown(&mut app(), 60, 16), @"");
+    insta::assert_snapshot!(shown(&mut app(), 60, 16), @r"
+    127.0.0.1:8808/mcp  12.5/s  2 servers: 1 connected, 1 failed
+    Servers by state
+      STATE        NAME          RATE    P50/P95 ms   RUN/Q  ERR
+    ✗ failed       search\u{1b…   0.0           -/-     0/0    0
+    ✓ connected    files         12.5        4.2/31     2/1    3
+
+
+
+
+
+
+
+
+
+
+    Enter one  / filter  s sort  c l t  r restart  p pause  ? q
+    ");
 }
 
 #[test]
 fn a_wider_screen_has_what_servers_cost() {
-    insta::assert_snapshot!(shown(&mut app(), 100, 16), @"");
+    insta::assert_snapshot!(shown(&mut app(), 100, 16), @r"
+    127.0.0.1:8808/mcp  12.5/s  2 servers: 1 connected, 1 failed
+    Servers by state
+      STATE        NAME                     RATE    P50/P95 ms   RUN/Q  ERR LEASE  TOKENS      RSS   CPU
+    ✗ failed       search\u{1b}[2J           0.0           -/-     0/0    0     0       -        -     -
+    ✓ connected    files                    12.5        4.2/31     2/1    3     1    2.1k   42 MiB    3%
+
+
+
+
+
+
+
+
+
+
+    Enter one  / filter  s sort  c l t  r restart  p pause  ? q
+    ");
 }
 
 #[test]
 fn the_widest_screen_has_a_curve() {
-    insta::assert_snapshot!(shown(&mut app(), 160, 16), @"");
+    insta::assert_snapshot!(shown(&mut app(), 160, 16), @r"
+    127.0.0.1:8808/mcp  12.5/s  2 servers: 1 connected, 1 failed
+    Servers by state
+      STATE        NAME                   RATE    P50/P95 ms   RUN/Q  ERR LEASE  TOKENS      RSS   CPU  60 s
+    ✗ failed       search\u{1b}[2J         0.0           -/-     0/0    0     0       -        -     -
+    ✓ connected    files                  12.5        4.2/31     2/1    3     1    2.1k   42 MiB    3%                                                             █
+
+
+
+
+
+
+
+
+
+
+    Enter one  / filter  s sort  c l t  r restart  p pause  ? q
+    ");
 }
 
 #[test]
@@ -100,7 +151,82 @@ fn enter_opens_one_server_and_tab_goes_through_its_parts() {
         key(&mut app, KeyCode::Tab);
     }
     assert_eq!(app.pane, Pane::Timeline, "it begins anew");
-    insta::assert_snapshot!(parts, @"");
+    // The times are of another day, and told by their age.
+    let aged = |line: &str| match line.char_indices().nth(14) {
+        Some((end, _)) if line[..end].contains(" d ") => format!("AGE           {}", &line[end..]),
+        _ => line.to_owned(),
+    };
+    let parts: Vec<String> = parts.lines().map(aged).collect();
+    insta::assert_snapshot!(parts.join("\n"), @r"
+    127.0.0.1:8808/mcp  12.5/s  2 servers: 1 connected, 1 failed
+    Changes of files, connected: npx -y files
+    TIME           FROM              TO              CAUSE
+    AGE            initializing ->   ✓ connected
+
+
+
+
+
+
+
+
+
+
+
+    Tab next  Esc back  / filter  r restart  p pause  ? q
+    ---
+    127.0.0.1:8808/mcp  12.5/s  2 servers: 1 connected, 1 failed
+    Tools by use of files, connected: npx -y files
+    TOOL                                                   CALLS  FAILED     MEAN ms
+    read_file                                                  1       1         8.2
+
+
+
+
+
+
+
+
+
+
+
+    Tab next  Esc back  / filter  r restart  p pause  ? q
+    ---
+    127.0.0.1:8808/mcp  12.5/s  2 servers: 1 connected, 1 failed
+    Calls of files, connected: npx -y files
+    TIME           SERVER        CALL                         TOOK  OUTCOME
+    AGE            files         read_file                  8.2 ms  tool_error
+
+
+
+
+
+
+
+
+
+
+
+    Tab next  Esc back  / filter  r restart  p pause  ? q
+    ---
+    127.0.0.1:8808/mcp  12.5/s  2 servers: 1 connected, 1 failed
+    Lines of files, connected: npx -y files
+    TIME           SERVER        FROM    TEXT
+    AGE            files         stderr  slow \u{202e}disk
+
+
+
+
+
+
+
+
+
+
+
+    Tab next  Esc back  / filter  r restart  p pause  ? q
+    ---
+    ");
 }
 
 #[test]

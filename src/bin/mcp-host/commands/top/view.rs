@@ -67,8 +67,16 @@ fn style(app: &App, tone: Tone) -> Style {
 
 /// Returns a text of others, safe to draw and as wide as it should be.
 fn cell(value: &str, room: usize) -> String {
+    if room == 0 {
+        return String::new();
+    }
     let shown = text::line(&hidden::known(value)).into_owned();
     text::pad(&text::cut(&shown, room), room)
+}
+
+/// Returns a time, and a blank.
+fn time(at: u64) -> String {
+    format!("{} ", cell(&clock(at), 14))
 }
 
 /// Returns a text at the right end of its room.
@@ -90,8 +98,8 @@ fn header(app: &App, width: usize) -> Vec<Row<'static>> {
     let rate: f64 = model.servers.values().filter_map(|server| server.number("rate")).fold(0.0, |sum, rate| sum + rate);
     let servers = text::count(model.servers.len(), "server");
     let colon = if counts.is_empty() { "" } else { ": " };
-    let paused = if app.is_paused() { "  paused" } else { "" };
-    let first = format!("{}  {servers}{colon}{}  {rate:.1}/s{paused}", text::line(&model.endpoint), counts.join(", "));
+    let endpoint = model.endpoint.trim_start_matches("http://");
+    let first = format!("{}  {rate:.1}/s  {servers}{colon}{}", text::line(endpoint), counts.join(", "));
     let what = match app.pane {
         Pane::Servers => format!("Servers by {}", app.sort.word()),
         Pane::Timeline => "Changes".to_owned(),
@@ -102,7 +110,8 @@ fn header(app: &App, width: usize) -> Vec<Row<'static>> {
     let opened = app.opened.as_deref().map(|name| about(app, name)).unwrap_or_default();
     let filter = if app.filter.is_empty() { String::new() } else { format!("  /{}", app.filter) };
     let missed = if model.missed > 0 { format!("  {} events missed", model.missed) } else { String::new() };
-    let second = format!("{what}{opened}{filter}{missed}");
+    let paused = if app.is_paused() { "paused  " } else { "" };
+    let second = format!("{paused}{what}{opened}{filter}{missed}");
     vec![
         Row::styled(cell(&first, width), Style::new().add_modifier(Modifier::BOLD)),
         Row::styled(cell(&second, width), style(app, Tone::Dim)),
@@ -131,8 +140,8 @@ fn footer(app: &App, width: usize) -> Row<'static> {
         return Row::styled(cell(note, width), style(app, Tone::Help));
     }
     let keys = match app.opened {
-        None => "Enter one  / filter  s sort  c l t  r restart  p pause  o page  ? q",
-        Some(_) => "Tab next  Esc back  / filter  r restart  p pause  o page  ? q",
+        None => "Enter one  / filter  s sort  c l t  r restart  p pause  ? q",
+        Some(_) => "Tab next  Esc back  / filter  r restart  p pause  ? q",
     };
     Row::styled(cell(keys, width), style(app, Tone::Dim))
 }
@@ -255,9 +264,9 @@ fn timeline(app: &App, width: usize) -> (String, Vec<Row<'static>>) {
     let word = |moment: &serde_json::Value, key: &str| moment[key].as_str().unwrap_or_default().to_owned();
     let rows = server.list("timeline").iter().rev().map(|moment| {
         let (from, to, cause) = (word(moment, "from"), word(moment, "to"), word(moment, "cause"));
-        let time = clock(moment["at"].as_u64().unwrap_or_default());
+        let time = time(moment["at"].as_u64().unwrap_or_default());
         Row::from(vec![
-            Span::styled(cell(&time, 15), style(app, Tone::Dim)),
+            Span::styled(time, style(app, Tone::Dim)),
             Span::raw(cell(&format!("{from} ->"), 18)),
             Span::styled(cell(&format!("{} {to}", glyph(&to)), 16), style(app, Tone::of_state(&to))),
             Span::raw(cell(&cause, width.saturating_sub(49))),
@@ -311,7 +320,7 @@ fn call_rows(app: &App, width: usize) -> (String, Vec<Row<'static>>) {
     let rows = app.shown().calls.iter().rev().filter(is_of).filter(passing).map(|call| {
         let (outcome, tone) = calls::outcome(call);
         Row::from(vec![
-            Span::styled(cell(&clock(call.at), 15), style(app, Tone::Dim)),
+            Span::styled(time(call.at), style(app, Tone::Dim)),
             Span::raw(cell(call.server.as_deref().unwrap_or("-"), 14)),
             Span::raw(cell(&calls::what(call), what_room)),
             Span::raw(cell(call.client.as_deref().unwrap_or("-"), client_room)),
@@ -341,7 +350,7 @@ fn lines(app: &App, width: usize) -> (String, Vec<Row<'static>>) {
             _ => Tone::Plain,
         };
         Row::from(vec![
-            Span::styled(cell(&clock(line.at), 15), style(app, Tone::Dim)),
+            Span::styled(time(line.at), style(app, Tone::Dim)),
             Span::raw(cell(line.server.as_deref().unwrap_or("-"), 14)),
             Span::raw(cell(&line.source, 8)),
             Span::styled(cell(&line.text, width.saturating_sub(37)), style(app, tone)),
