@@ -78,9 +78,6 @@ pub(crate) struct Begun<'a> {
     pub(crate) subject: Arc<Subject>,
     /// Why the host makes the call for a client that made another one: `fallback`; `None` if the client made it.
     pub(crate) via: Option<&'static str>,
-    /// The number that the client gave the request. A text would be the client's own.
-    #[cfg_attr(not(feature = "otel"), allow(dead_code, reason = "only spans have it"))]
-    pub(crate) number: Option<i64>,
     /// The client's revision.
     #[cfg_attr(not(feature = "otel"), allow(dead_code, reason = "only spans have it"))]
     pub(crate) revision: Option<&'static str>,
@@ -488,7 +485,6 @@ mod tests {
             params: Some(&params),
             subject,
             via: None,
-            number: None,
             revision: None,
         })
     }

@@ -182,7 +182,6 @@ mod tests {
                     params: None,
                     subject,
                     via: None,
-                    number: None,
                     revision: None,
                 }
             });

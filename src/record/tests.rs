@@ -39,7 +39,6 @@ fn begin<'a>(observer: &'a Observer, at: SystemTime, server: &str, tool: &str) -
         params: Some(&params),
         subject,
         via: None,
-        number: None,
         revision: None,
     };
     let tally: &Tally = Box::leak(Box::default());
@@ -368,7 +367,6 @@ fn progress_is_told_seldom_and_without_secrets() {
         params: Some(&params),
         subject: heard,
         via: None,
-        number: None,
         revision: None,
     };
     let call = observer.begin(method, tally, begun).unwrap();

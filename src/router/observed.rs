@@ -12,7 +12,7 @@ use super::presence::Via;
 use crate::answered::{Answered, Failed};
 use crate::manager::Server;
 use crate::observe::{Begun, Observed, Observer, is_call};
-use crate::protocol::{Outcome, Request, RequestId};
+use crate::protocol::{Outcome, Request};
 
 /// Notes that a request begins. Dropping the returned value unfinished notes that the request was cancelled.
 ///
@@ -56,10 +56,6 @@ pub(super) fn begin_by<'a>(
             params,
             subject: leg.observed(),
             via,
-            number: match request.id {
-                RequestId::Number(number) => Some(number),
-                RequestId::Text(_) => None,
-            },
             revision: Some(client.revision().as_str()),
         }
     })

@@ -133,7 +133,7 @@ fn top_shows_the_servers_and_gives_the_terminal_back() {
         top.until("connected");
         assert!(!top.shown.contains("\x1b[32m") && !top.shown.contains("\x1b[38;5;2m"), "{:?}", top.shown);
         top.signal(signal);
-        assert_eq!(top.ends(), Some(0), "{signal:?}");
+        assert_eq!(top.ends(), Some(130), "{signal:?}");
     }
     // Ctrl-C is a key in this mode.
     let mut top = Top::start(home, &daemon, &[]);

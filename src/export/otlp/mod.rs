@@ -131,7 +131,7 @@ impl Exporter {
         let to = to.as_str();
         let begun = self.starts.iter().position(|(starting, _)| *starting == server);
         match (to, begun) {
-            ("connecting", None) => self.starts.push((server, at)),
+            ("connecting" | "initializing", None) => self.starts.push((server, at)),
             ("connecting" | "initializing", _) | (_, None) => {}
             (_, Some(begun)) => {
                 let (server, begun) = self.starts.swap_remove(begun);

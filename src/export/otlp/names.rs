@@ -2,7 +2,6 @@
 
 pub(super) const METHOD: &str = "mcp.method.name";
 pub(super) const REVISION: &str = "mcp.protocol.version";
-pub(super) const REQUEST_ID: &str = "jsonrpc.request.id";
 pub(super) const OPERATION: &str = "gen_ai.operation.name";
 pub(super) const EXECUTE_TOOL: &str = "execute_tool";
 pub(super) const TOOL: &str = "gen_ai.tool.name";

@@ -63,7 +63,6 @@ impl Listener for Tracer {
             method: call.method.clone(),
             name: named.map(|name| name.chars().take(NAME).collect()),
             door: call.door,
-            request: call.number,
             revision: call.revision,
             arguments: call.params.filter(|_| takes_arguments).and_then(|params| params.member("arguments")),
         }))
@@ -84,7 +83,6 @@ struct Traveler {
     method: Method,
     name: Option<String>,
     door: Option<&'static str>,
-    request: Option<i64>,
     revision: Option<&'static str>,
     arguments: Option<Raw>,
 }
@@ -108,7 +106,6 @@ impl Pending for Traveler {
             method: self.method,
             name: self.name.map(|name| scrubber.scrub(&name).into_owned()),
             door: self.door,
-            request: self.request,
             revision: self.revision,
             server: ended.at.map(|at| at.server.clone()),
             error,
@@ -133,7 +130,6 @@ pub(super) struct Done {
     pub(super) method: Method,
     pub(super) name: Option<String>,
     pub(super) door: Option<&'static str>,
-    pub(super) request: Option<i64>,
     pub(super) revision: Option<&'static str>,
     pub(super) server: Option<Arc<str>>,
     pub(super) error: Option<String>,
@@ -149,7 +145,6 @@ impl Done {
         let name = self.name.as_ref().map_or_else(|| method.to_owned(), |name| format!("{method} {name}"));
         let mut attributes = vec![text(names::METHOD, method)];
         attributes.extend(self.revision.map(|revision| text(names::REVISION, revision)));
-        attributes.extend(self.request.map(|id| text(names::REQUEST_ID, &id.to_string())));
         self.named(&mut attributes);
         attributes.extend(self.server.as_ref().map(|server| text(names::SERVER, server)));
         let network = match self.door {

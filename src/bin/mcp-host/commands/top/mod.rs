@@ -69,8 +69,8 @@ pub(super) async fn run(args: &Top, common: &Common, output: &Output) -> Result<
             },
             read = feed.next() => { let (event, raw) = read?; app.take(&event, &raw); false }
             _ = second.tick() => { app.tick(); true }
-            _ = signals.next() => return Ok(Exit::Ok),
-            _ = quit.recv() => return Ok(Exit::Ok),
+            _ = signals.next() => return Ok(Exit::Interrupted),
+            _ = quit.recv() => return Ok(Exit::Interrupted),
             () = tokio::time::sleep_until(due), if app.is_new => true,
         };
         if is_news || (app.is_new && Instant::now() >= due) {
