@@ -64,7 +64,7 @@ impl<'a> Session<'a> {
             server.max_call_time = server.max_call_time.max(patience.unwrap_or_default());
         }
         let terminal = Terminal::new(output.clone());
-        Self::start(plan, daemon, |host| host.client_handler(terminal), again, output).await
+        Box::pin(Self::start(plan, daemon, |host| host.client_handler(terminal), again, output)).await
     }
 
     /// Starts the servers of a plan, to list what they offer.
@@ -90,7 +90,7 @@ impl<'a> Session<'a> {
         for server in &mut plan.config.servers {
             server.start = Start::Eager;
         }
-        Self::start(plan, daemon, |host| host, again, output).await
+        Box::pin(Self::start(plan, daemon, |host| host, again, output)).await
     }
 
     async fn start(

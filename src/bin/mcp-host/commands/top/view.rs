@@ -210,7 +210,7 @@ fn servers(app: &App, width: usize) -> (String, Vec<Row<'static>>) {
 /// Returns the rate, the times, and what runs and waits.
 fn numbers(server: &Server) -> String {
     let rate = format!("{:.1}", server.number("rate").unwrap_or_default());
-    let time = |key: &str| server.number(key).map_or_else(|| "-".to_owned(), |ms| short(ms));
+    let time = |key: &str| server.number(key).map_or_else(|| "-".to_owned(), short);
     let times = format!("{}/{}", time("p50"), time("p95"));
     let count = |key: &str| server.whole(key).unwrap_or_default();
     let running = format!("{}/{}", count("callsRunning"), count("callsQueued"));
