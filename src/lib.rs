@@ -68,6 +68,8 @@ mod router;
 mod seal;
 mod select;
 mod threads;
+#[cfg_attr(not(feature = "otel"), allow(dead_code, reason = "only traces need it"))]
+mod traced;
 mod transport;
 mod upstream;
 

@@ -19,6 +19,8 @@ use crate::counts::{Counts, Over, Tally};
 use crate::lock::lock;
 use crate::protocol::{Method, Raw};
 use crate::redact::Scrubber;
+#[cfg(feature = "otel")]
+use crate::traced::Traced;
 
 /// Is told of calls as they begin and end.
 pub(crate) trait Listener: fmt::Debug + Send + Sync {
@@ -76,6 +78,9 @@ pub(crate) struct Begun<'a> {
     pub(crate) subject: Arc<Subject>,
     /// Why the host makes the call for a client that made another one: `fallback`; `None` if the client made it.
     pub(crate) via: Option<&'static str>,
+    /// The client's revision.
+    #[cfg_attr(not(feature = "otel"), allow(dead_code, reason = "only spans have it"))]
+    pub(crate) revision: Option<&'static str>,
 }
 
 /// What becomes known of a call while it is made.
@@ -91,6 +96,17 @@ pub(crate) struct Subject {
     judged: OnceLock<Judged>,
     /// What became of asking a person.
     asked: OnceLock<&'static str>,
+    /// Who hears of its progress.
+    hears: OnceLock<Arc<dyn Hears>>,
+    /// Its place in a trace.
+    #[cfg(feature = "otel")]
+    traced: OnceLock<Arc<Traced>>,
+}
+
+/// Hears of the progress of a call.
+pub(crate) trait Hears: fmt::Debug + Send + Sync {
+    /// Takes the params of a progress notification of the server.
+    fn progress(&self, params: &Raw);
 }
 
 /// What rules say of a request.
@@ -132,6 +148,42 @@ impl Subject {
         let _ = self.asked.set(what);
     }
 
+    /// Sets who hears of its progress. Only the first call has an effect.
+    pub(crate) fn hears(&self, hears: Arc<dyn Hears>) {
+        let _ = self.hears.set(hears);
+    }
+
+    /// Gives it a place in a trace. Only the first call has an effect.
+    #[cfg(feature = "otel")]
+    pub(crate) fn is_traced(&self, traced: Arc<Traced>) {
+        let _ = self.traced.set(traced);
+    }
+
+    /// Returns its place in a trace.
+    #[cfg(feature = "otel")]
+    pub(crate) fn traced(&self) -> Option<&Arc<Traced>> {
+        self.traced.get()
+    }
+
+    /// Tells that its server has asked something.
+    pub(crate) fn was_asked(&self) {
+        #[cfg(feature = "otel")]
+        if let Some(traced) = self.traced.get() {
+            traced.event("question");
+        }
+    }
+
+    /// Tells of progress, if somebody hears of it.
+    pub(crate) fn progress(&self, params: &Raw) {
+        #[cfg(feature = "otel")]
+        if let Some(traced) = self.traced.get() {
+            traced.event("progress");
+        }
+        if let Some(hears) = self.hears.get() {
+            hears.progress(params);
+        }
+    }
+
     /// Records that its answer was given before, and kept.
     pub(crate) fn was_kept(&self) {
         self.is_kept.store(true, Ordering::Relaxed);
@@ -163,6 +215,10 @@ pub(crate) struct Ended<'a> {
     /// The size of the answer in bytes.
     pub(crate) bytes_out: usize,
     pub(crate) took: Duration,
+    /// For how much of that time it waited for a server, a person, or its turn.
+    pub(crate) away: Duration,
+    /// The result, if there is one.
+    pub(crate) result: Option<&'a Raw>,
     /// The server and target, if the call was routed.
     pub(crate) at: Option<&'a At>,
     /// What rules say of it, if there are any for it.
@@ -315,7 +371,7 @@ impl Observed<'_> {
         let over = over(answered, told.is_some() || tally.is_call(), Instant::now());
         tally.close(&self.observer.counts, &over);
         if let Some(told) = told {
-            told.end(answered, &over, tally.begun().unwrap_or(over.at));
+            told.end(answered, &over, tally);
         }
     }
 }
@@ -344,7 +400,7 @@ fn over(answered: Option<&Answered>, reads: bool, at: Instant) -> Over {
 }
 
 impl Told {
-    fn end(self, answered: Option<&Answered>, over_now: &Over, begun: Instant) {
+    fn end(self, answered: Option<&Answered>, over_now: &Over, tally: &Tally) {
         // The subject may be kept longer than the answer.
         let early = lock(&self.subject.ended).take();
         let (answered, over) = match &early {
@@ -357,11 +413,13 @@ impl Told {
             Some(Ok(_)) | None => (None, None),
         };
         let Over { end, kind, bytes_out, at: over_at } = *over;
-        let took = over_at.saturating_duration_since(begun);
+        let took = over_at.saturating_duration_since(tally.begun().unwrap_or(over_now.at));
+        let (away, result) = (tally.away_so_far(), answered.and_then(|answered| answered.as_ref().ok()));
         let (bytes_in, at) = (self.bytes_in, self.subject.at.get());
         let cached = self.subject.is_kept.load(Ordering::Relaxed);
         let (judged, asked) = (self.subject.judged.get(), self.subject.asked.get().copied());
-        let ended = Ended { end, kind, code, retry_after, bytes_in, bytes_out, took, at, cached, judged, asked };
+        let ended =
+            Ended { end, kind, code, retry_after, bytes_in, bytes_out, took, away, result, at, cached, judged, asked };
         self.first.into_iter().chain(self.more).for_each(|pending| pending.end(&ended));
     }
 }
@@ -427,6 +485,7 @@ mod tests {
             params: Some(&params),
             subject,
             via: None,
+            revision: None,
         })
     }
 

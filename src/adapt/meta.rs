@@ -1,6 +1,6 @@
 //! `_meta` of requests: members for the other end pass, members for this hop do not (`docs/bridging.md` 13).
 
-use crate::protocol::{Edits, Raw, meta, object};
+use crate::protocol::{Edits, Raw, TraceParent, meta, object};
 
 /// The ids of a trace (W3C Trace Context) and of our span in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,17 +83,8 @@ pub(crate) fn notice(params: Raw) -> Raw {
 /// trace and returns false.
 fn continued(parent: &str, ours: Trace) -> (String, bool) {
     let text = parent.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or_default();
-    let parts: Vec<&str> = text.split('-').collect();
-    if let [version, trace, span, flags, rest @ ..] = &*parts {
-        let is_hex = |text: &str, length: usize| {
-            text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
-        };
-        let is_some = |text: &str| text.bytes().any(|byte| byte != b'0');
-        let is_version = is_hex(version, 2) && *version != "ff" && (*version != "00" || rest.is_empty());
-        let are_ids = is_hex(trace, 32) && is_some(trace) && is_hex(span, 16) && is_some(span);
-        if is_version && are_ids && is_hex(flags, 2) {
-            return (format!("00-{trace}-{:016x}-{flags}", ours.span), true);
-        }
+    if let Some(TraceParent { trace, flags, .. }) = TraceParent::parse(text) {
+        return (format!("00-{trace:032x}-{:016x}-{flags:02x}", ours.span), true);
     }
     (format!("00-{:032x}-{:016x}-00", ours.trace, ours.span), false)
 }

@@ -19,6 +19,8 @@ impl Config {
         let mut scrubber = Scrubber::default();
         self.servers.iter().for_each(|server| scrubber.join(&server.scrubber()));
         self.host.preset_secrets().for_each(|value| scrubber.know(value.expose()));
+        let sent = self.host.otel.iter().flat_map(|otel| &otel.headers);
+        sent.filter(|(name, _)| !is_plain(name)).for_each(|(_, value)| credential(value.expose(), &mut scrubber));
         self.host.secrets.key.iter().for_each(|key| scrubber.know(key.written().expose()));
         scrubber
     }

@@ -1,6 +1,6 @@
 //! Commands and URLs of servers as people are shown them: without the keys that somebody put into them.
 
-use super::{Remote, Transport};
+use super::{Remote, Source, Transport};
 use crate::redact::{self, MASK, looks_secret};
 
 impl Transport {
@@ -30,6 +30,26 @@ impl Transport {
             }
             Self::Stdio(_) => None,
         }
+    }
+}
+
+impl Source {
+    /// Returns the file and the line; `None` if no file has it.
+    ///
+    /// ```
+    /// use mcp_host::config::Source;
+    ///
+    /// let source = Source { file: "mcp.json".into(), line: Some(3) };
+    /// assert_eq!(source.shown().as_deref(), Some("mcp.json:3"));
+    /// assert_eq!(Source::default().shown(), None);
+    /// ```
+    #[must_use]
+    pub fn shown(&self) -> Option<String> {
+        let file = self.file.display().to_string();
+        (!file.is_empty()).then(|| match self.line {
+            Some(line) => format!("{file}:{line}"),
+            None => file,
+        })
     }
 }
 

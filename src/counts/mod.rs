@@ -212,6 +212,9 @@ cells! {
         AuditLines,
         /// Events that a feed missed.
         FeedDropped,
+        /// Spans, and metrics, that no collector took.
+        OtelSpansDropped,
+        OtelMetricsDropped,
     }
 }
 

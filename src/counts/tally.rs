@@ -82,6 +82,11 @@ impl Tally {
         self.away.fetch_add(nanos(time), Ordering::Relaxed);
     }
 
+    /// Returns for how long the request has waited so far.
+    pub(crate) fn away_so_far(&self) -> Duration {
+        Duration::from_nanos(self.away.load(Ordering::Relaxed))
+    }
+
     /// Notes such a wait, from now until the returned value is dropped.
     pub(crate) fn away(&self) -> Away<'_> {
         Away { tally: self, since: Instant::now() }
@@ -111,8 +116,7 @@ impl Tally {
         // A request that was cut off may have been in the middle of a wait.
         let is_whole = over.end != End::Cancelled && over.kind != Some(Kind::ShuttingDown);
         if is_known && group.is_hop() && is_whole {
-            let away = Duration::from_nanos(self.away.load(Ordering::Relaxed));
-            counts.0.overhead.0.add(took.saturating_sub(away));
+            counts.0.overhead.0.add(took.saturating_sub(self.away_so_far()));
         }
     }
 }

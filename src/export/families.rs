@@ -217,6 +217,12 @@ pub(super) const FAMILIES: &[Family] = &[
     family("feed_dropped", C, "Events that a feed missed because it read too slowly.", |facts, out| {
         out.count(&[], facts.scrape.counts.read(HostCount::FeedDropped))
     }),
+    #[cfg(feature = "otel")]
+    family("otel_dropped", C, "Spans and metrics that the collector did not take.", |facts, out| {
+        let counts = &facts.scrape.counts;
+        out.count(&[("signal", "traces")], counts.read(HostCount::OtelSpansDropped))?;
+        out.count(&[("signal", "metrics")], counts.read(HostCount::OtelMetricsDropped))
+    }),
     family("process_resident_memory_bytes", G, "Resident memory in bytes.", |facts, out| {
         facts.process.resident_bytes.map_or(Ok(()), |value| out.count(&[], value))
     }),

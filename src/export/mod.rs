@@ -7,6 +7,8 @@
 //! `families.rs` has every metric.
 
 mod families;
+#[cfg(feature = "otel")]
+pub(crate) mod otlp;
 mod process;
 mod scrape;
 mod series;

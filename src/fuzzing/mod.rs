@@ -6,11 +6,13 @@
 mod bytes;
 mod config;
 mod door;
+mod page;
 mod text;
 
 pub use bytes::{envelope, lines, raw, sse};
 pub use config::config;
 pub use door::http;
+pub use page::console;
 pub use text::{challenge, definition, expression, headers, redact, sealed};
 
 /// Splits the bytes at positions that their first four define. Returns those four and the pieces of the rest.

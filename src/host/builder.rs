@@ -262,15 +262,16 @@ impl HostBuilder {
         if let Some(state) = &self.state {
             manager.keep_listings(state, !self.waits);
         }
+        let traces = traces(&config, &manager)?;
         let router = Router::start(manager.clone(), news, info);
         let own = Conversation::begin(&router, self.handler, &name, Chosen::Default);
         let decisions = Arc::<Decisions>::default();
         let audit = audit.map(|audit| Arc::new(audit) as Arc<dyn Listener>);
         // The record comes first: it also has the calls that the audit refuses.
         let record = Arc::new(manager.record().clone()) as Arc<dyn Listener>;
-        router
-            .observer()
-            .tell([record].into_iter().chain(audit).chain([decisions.clone() as Arc<dyn Listener>]).collect());
+        router.observer().tell(
+            [record].into_iter().chain(audit).chain([decisions.clone() as Arc<dyn Listener>]).chain(traces).collect(),
+        );
         let configured = Arc::new(Configured::new(manager.clone(), memory, config));
         let host = Host(Arc::new(Inner {
             manager,
@@ -294,6 +295,20 @@ impl HostBuilder {
         }
         Ok(host)
     }
+}
+
+/// Begins to send traces and metrics, if the config wants that.
+#[cfg(feature = "otel")]
+fn traces(config: &Config, manager: &Manager) -> Result<Option<Arc<dyn Listener>>, Error> {
+    let Some(otel) = &config.host.otel else { return Ok(None) };
+    crate::export::otlp::start(otel, manager).map_err(|wrong| Error::new(ErrorKind::Config, wrong))
+}
+
+/// This build sends none.
+#[cfg(not(feature = "otel"))]
+#[expect(clippy::unnecessary_wraps, reason = "the other build may fail")]
+fn traces(_: &Config, _: &Manager) -> Result<Option<Arc<dyn Listener>>, Error> {
+    Ok(None)
 }
 
 /// Finds the hosts among the processes above this one. Reads the files that name those hosts on the blocking pool.

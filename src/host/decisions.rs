@@ -173,7 +173,17 @@ mod tests {
                 is_observed = true;
                 let subject = Arc::default();
                 let (method, at) = (&Method::ToolsCall, std::time::SystemTime::UNIX_EPOCH);
-                Begun { principal: "p", client: None, door: None, at, method, params: None, subject, via: None }
+                Begun {
+                    principal: "p",
+                    client: None,
+                    door: None,
+                    at,
+                    method,
+                    params: None,
+                    subject,
+                    via: None,
+                    revision: None,
+                }
             });
             drop(begun);
             is_observed

@@ -136,8 +136,9 @@ impl HttpEndpoint {
                 let sign_in = |request| host.sign_in(request);
                 let guest = |arrival| host.receive(arrival, socket.boot(), &guests, &stop);
                 let page = |request| host.page(&access, listen, request);
-                let answers = (|| host.reload_now(), sign_in, page);
-                socket.serve(&host.0.router, answers, guest, &stop).await;
+                let (changes, answers) =
+                    ((|| host.reload_now(), |server: &str| host.0.configured.restart(server)), (sign_in, page));
+                socket.serve(&host.0.router, changes, answers, guest, &stop).await;
             }
         };
         let configured = host.0.manager.settings();

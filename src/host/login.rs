@@ -15,7 +15,8 @@ impl Host {
     /// # Errors
     /// When there is no such server, it takes no tokens, or its authorization server cannot be found.
     pub async fn login(&self, server: &str, redirect: &url::Url) -> Result<auth::Login, Error> {
-        self.authorizer_of(server)?.begin(redirect).await.map_err(|error| no_token(server, &error))
+        let begun = self.authorizer_of(server)?.begin(redirect).await.map_err(|error| no_token(server, &error));
+        begun.inspect(|_| self.0.manager.remember_login(server, "begun"))
     }
 
     /// Begins a login to a server by device code (RFC 8628), for users whose browser cannot be redirected to this
@@ -25,7 +26,8 @@ impl Host {
     /// When there is no such server, it takes no tokens, or its authorization server cannot be found or offers no
     /// device codes.
     pub async fn device_login(&self, server: &str) -> Result<auth::DeviceLogin, Error> {
-        self.authorizer_of(server)?.begin_by_code().await.map_err(|error| no_token(server, &error))
+        let begun = self.authorizer_of(server)?.begin_by_code().await.map_err(|error| no_token(server, &error));
+        begun.inspect(|_| self.0.manager.remember_login(server, "begun"))
     }
 
     /// Returns where the access token from a new login to a server would be kept.
@@ -44,6 +46,9 @@ impl Host {
         let tokens = self.authorizer_of(server)?;
         let login = tokens.login_id().await;
         let signed_out = tokens.sign_out().await.map_err(|error| no_token(server, &error));
+        if signed_out.is_ok() {
+            self.0.manager.remember_login(server, "out");
+        }
         // Tool, prompt and resource lists that the server gave to that login are forgotten, even if the token could not
         // be revoked.
         if let Some(login) = login {

@@ -53,8 +53,9 @@ impl SocketEndpoint {
         let sign_in = |request| host.sign_in(request);
         let guest = |arrival| host.receive(arrival, socket.boot(), &guests, &stop);
         let page = |_| Err(Refused::because("this daemon has no port, and so no page"));
-        let answers = (|| host.reload_now(), sign_in, page);
-        let door = socket.serve(&host.0.router, answers, guest, &stop);
+        let (changes, answers) =
+            ((|| host.reload_now(), |server: &str| host.0.configured.restart(server)), (sign_in, page));
+        let door = socket.serve(&host.0.router, changes, answers, guest, &stop);
         let idle = async {
             host.idle(&guests, &stop).await;
             // A client that connects from now on is told that the daemon is stopping, and goes elsewhere.

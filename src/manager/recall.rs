@@ -11,6 +11,7 @@ use super::{DefinitionNews, Manager, Reload, StateChange};
 use crate::counts::{Count, HostCount};
 use crate::record::{Change, Level, Part, Record, Said, Source};
 use crate::transport::Spoken;
+use crate::upstream::StateName;
 
 impl Manager {
     /// Returns the record of what happened lately.
@@ -38,6 +39,9 @@ impl Manager {
     pub(super) fn emit(&self, change: StateChange) {
         let (from, to, cause) = (change.from.as_str(), change.to.as_str(), change.cause.as_deref());
         self.record().changed(&Change { server: &change.server, from, to, cause }, change.at);
+        if change.to == StateName::Unauthorized {
+            self.remember_login(&change.server, "needed");
+        }
         // There may be no listener.
         let _ = self.0.events.send(change);
     }
@@ -70,6 +74,11 @@ impl Manager {
         self.record().counts().of(server).one(Count::DefinitionChanges);
         let shown = json!({ "server": server, "what": what, "name": name, "withheld": withheld });
         self.happened(Part::Approvals, &shown);
+    }
+
+    /// Remembers what became of a login: `needed`, `begun`, `done`, `failed`, or `out`.
+    pub(crate) fn remember_login(&self, server: &str, what: &'static str) {
+        self.happened(Part::Logins, &json!({ "server": server, "what": what }));
     }
 
     fn happened(&self, part: Part, members: &impl Serialize) {

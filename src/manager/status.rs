@@ -225,6 +225,14 @@ impl Manager {
         self.servers().iter().map(|server| self.status_of(server, &catalogs)).collect()
     }
 
+    /// Returns the ids of the processes of all servers.
+    #[cfg(feature = "server")]
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let servers = self.servers();
+        let upstreams = servers.iter().flat_map(|server| server.upstreams());
+        upstreams.filter_map(|upstream| upstream.connection()?.pid()).collect()
+    }
+
     /// Returns the status of the server with this name in the config.
     pub(crate) fn status_by_name(&self, name: &str) -> Option<ServerStatus> {
         let servers = self.servers();

@@ -22,6 +22,7 @@ pub(crate) mod raw;
 mod scan;
 pub(crate) mod sse;
 mod strings;
+mod trace;
 pub(crate) mod value;
 mod version;
 pub(crate) mod whole;
@@ -45,6 +46,7 @@ pub(crate) use pointer::Pointer;
 pub(crate) use raw::{Edits, quoted};
 pub use raw::{NoJson, Raw};
 pub(crate) use scan::DEPTH;
+pub(crate) use trace::{TraceParent, trace_of};
 #[doc(hidden)]
 pub use value::object;
 pub(crate) use value::{member, string};

@@ -1,24 +1,33 @@
-//! The last calls: who called what, when, and how it ended. Never with what.
+//! The last calls: who called what, when, and how it ended. With what only while a feed asks for that (`arguments.rs`).
 //!
 //! **Invariant:** one allocation keeps a call, and its end is written into it. A call that runs longer than its place in
 //! the ring lasts is kept until it ends. Of more than [`BUSY`] calls that begin in one second the rest have no events:
 //! they are counted by server, and one event tells the counts.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 
+use super::arguments::{Arguments, Told};
 use crate::answered::Kind;
+use crate::lock::lock;
 use crate::observe::{At, Begun, End, Ended, Subject};
-use crate::protocol::Method;
+use crate::plain::{excerpt, plain};
+use crate::protocol::{Method, Raw, trace_of};
 use crate::redact::without_query;
 
 /// How many calls that begin in one second have events.
 const BUSY: u32 = 50;
 /// How many bytes of a name are shown.
 const NAME: usize = 1024;
+/// How many bytes of the message of a progress notification are shown.
+const MESSAGE: usize = 120;
+/// How many milliseconds are between two events of progress of one call.
+const PROGRESS: u64 = 250;
 /// How many calls are kept unless a limit is set.
 const USUAL: usize = 1000;
 
@@ -38,13 +47,31 @@ pub(crate) struct Call {
     subject: Arc<Subject>,
     /// Whether it has events of its own.
     pub(super) has_events: bool,
+    /// The id of the trace that the client sent with it.
+    trace: Option<Box<str>>,
+    /// Its arguments and its result, as far as they are told; `None` if no feed asks for them.
+    told: Mutex<Option<Box<[Told; 2]>>>,
+    /// When its last progress was told.
+    progressed: AtomicU64,
     end: OnceLock<Ending>,
+}
+
+/// Progress of a call, as a server tells it.
+#[derive(Debug, Serialize)]
+pub(super) struct Progress {
+    progress: Box<RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
 }
 
 /// How a call ended.
 #[derive(Debug)]
 struct Ending {
     took: Duration,
+    /// The part of that time that was the host's; `None` if it went to no server.
+    host: Option<Duration>,
     outcome: End,
     kind: Option<Kind>,
     rule: Option<Arc<str>>,
@@ -74,6 +101,12 @@ struct Shown<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     via: Option<&'static str>,
     bytes_in: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    args: Option<&'a RawValue>,
+    #[serde(flatten)]
+    progress: Option<&'a Progress>,
     #[serde(flatten)]
     end: Option<ShownEnd<'a>>,
 }
@@ -87,7 +120,11 @@ struct ShownEnd<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<&'a str>,
     ms: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host_ms: Option<f64>,
     bytes_out: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "is_false")]
     cached: bool,
 }
@@ -116,8 +153,15 @@ pub(crate) struct Running {
 impl Call {
     /// Notes how it ended.
     pub(super) fn end(&self, ended: &Ended<'_>) {
+        if let Some(told) = &mut *lock(&self.told) {
+            told[1] = ended.result.cloned().map_or(Told::Nothing, Told::Whole);
+            // The bytes of the call go now.
+            let known = self.subject.at().map(|at| at.scrubber.clone()).unwrap_or_default();
+            told.iter_mut().for_each(|told| told.read(&known));
+        }
         let _ = self.end.set(Ending {
             took: ended.took,
+            host: ended.at.map(|_| ended.took.saturating_sub(ended.away)),
             outcome: ended.end,
             kind: ended.kind,
             rule: ended.judged.and_then(|judged| judged.rule.clone()),
@@ -152,15 +196,50 @@ impl Call {
         Some(shown.char_indices().take_while(|(at, _)| *at < NAME).map(|(_, c)| c).collect())
     }
 
-    /// Writes the event of its beginning or its end as JSON. `server` is the server's name in the config.
-    pub(super) fn write(&self, out: &mut Vec<u8>, seq: u64, phase: &'static str, server: Option<&str>) {
-        let end = self.end.get().filter(|_| phase == END);
+    /// Forgets its arguments and its result.
+    pub(super) fn forget_told(&self) {
+        *lock(&self.told) = None;
+    }
+
+    /// Returns what is told of a progress notification; `None` if progress was told a moment ago.
+    pub(super) fn progress(&self, params: &Raw, now: u64) -> Option<Progress> {
+        let is_due = |last: u64| (now >= last.saturating_add(PROGRESS)).then_some(now);
+        self.progressed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_due).ok()?;
+        let At { scrubber, .. } = self.subject.at()?;
+        let [progress, total, message] = params.members(["progress", "total", "message"]);
+        let number = |value: Raw| serde_json::from_slice::<f64>(value.as_bytes()).ok().map(|_| value);
+        let raw = |value: Raw| RawValue::from_string(value.as_str().to_owned()).ok();
+        let shown = |message: Raw| {
+            let text = plain(message.string()?.as_bytes());
+            Some(excerpt(scrubber.scrub(&String::from_utf8_lossy(&text)).as_bytes(), MESSAGE))
+        };
+        Some(Progress {
+            progress: progress.and_then(number).and_then(raw)?,
+            total: total.and_then(number).and_then(raw),
+            message: message.and_then(shown),
+        })
+    }
+
+    /// Writes an event of it as JSON. `server` is the server's name in the config.
+    pub(super) fn write(
+        &self,
+        out: &mut Vec<u8>,
+        (seq, at): (u64, u64),
+        phase: &Phase<'_>,
+        (server, arguments): (Option<&str>, Arguments),
+    ) {
+        let end = self.end.get().filter(|_| matches!(phase, Phase::End));
+        let mut told = lock(&self.told);
+        if let (Some(told), Some(at)) = (&mut *told, self.subject.at()) {
+            told.iter_mut().for_each(|told| told.read(&at.scrubber));
+        }
+        let told = |which: usize| told.as_ref().and_then(|told| told[which].told(arguments));
         let shown = Shown {
             kind_of_event: "call",
             seq,
-            at: if phase == END { self.ended_at() } else { self.at },
+            at,
             id: self.id,
-            phase,
+            phase: phase.word(),
             server,
             tool: self.target(),
             method: self.method(),
@@ -168,12 +247,20 @@ impl Call {
             door: self.door,
             via: self.via,
             bytes_in: self.bytes_in,
+            trace: self.trace.as_deref(),
+            args: told(0),
+            progress: match phase {
+                Phase::Progress(progress) => Some(progress),
+                Phase::Begin | Phase::End => None,
+            },
             end: end.map(|end| ShownEnd {
                 outcome: end.outcome.word(),
                 kind: end.kind.map(Kind::word),
                 rule: end.rule.as_deref(),
                 ms: milliseconds(end.took),
+                host_ms: end.host.map(milliseconds),
                 bytes_out: end.bytes_out,
+                result: told(1),
                 cached: end.is_cached,
             }),
         };
@@ -199,10 +286,22 @@ impl Call {
     }
 }
 
-/// The word for the beginning of a call.
-pub(super) const BEGIN: &str = "begin";
-/// The word for its end.
-pub(super) const END: &str = "end";
+/// What an event of a call is about.
+pub(super) enum Phase<'a> {
+    Begin,
+    Progress(&'a Progress),
+    End,
+}
+
+impl Phase<'_> {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Begin => "begin",
+            Self::Progress(_) => "progress",
+            Self::End => "end",
+        }
+    }
+}
 
 /// Returns the time in milliseconds, with tenths.
 fn milliseconds(time: Duration) -> f64 {
@@ -257,12 +356,14 @@ impl Calls {
         }
     }
 
-    pub(super) fn begin(&mut self, call: &Begun<'_>, at: u64) -> Arc<Call> {
+    /// Adds a call. Its arguments are kept if `tells`.
+    pub(super) fn begin(&mut self, call: &Begun<'_>, at: u64, tells: bool) -> Arc<Call> {
         if self.second.0 != at / 1000 {
             self.second = (at / 1000, 0);
         }
         self.second.1 = self.second.1.saturating_add(1);
         self.last += 1;
+        let told = tells.then(|| Box::new([Told::arguments(call.method, call.params), Told::Nothing]));
         let call = Arc::new(Call {
             id: self.last,
             at,
@@ -273,6 +374,9 @@ impl Calls {
             bytes_in: call.params.map_or(0, |params| params.as_bytes().len()),
             subject: call.subject.clone(),
             has_events: self.second.1 <= BUSY,
+            trace: call.params.and_then(trace_of).map(Into::into),
+            told: Mutex::new(told),
+            progressed: AtomicU64::new(0),
             end: OnceLock::new(),
         });
         self.make_room(1);
@@ -299,6 +403,11 @@ impl Calls {
         }
         let over = std::mem::take(&mut self.over).into_iter();
         Some(over.map(|(server, (calls, failed))| Counted { server, calls, failed }).collect())
+    }
+
+    /// Forgets the arguments and results of all calls.
+    pub(super) fn forget_told(&self) {
+        self.long.iter().chain(&self.ring).for_each(|call| call.forget_told());
     }
 
     /// Returns the calls that run, the oldest first.

@@ -10,7 +10,8 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use super::calls::{BEGIN, Call, Counted, END};
+use super::arguments::Arguments;
+use super::calls::{Call, Counted, Phase, Progress};
 use super::lines::Line;
 use super::{At, EVENTS, Record, unix_ms};
 
@@ -39,12 +40,15 @@ pub enum Part {
     Approvals,
     /// Calls that wait for a person's permission.
     Asks,
+    /// Logins that begin, end, or fail, and servers that want one.
+    Logins,
 }
 
 /// What happened.
 #[derive(Clone)]
 pub(super) enum What {
     Begun(Arc<Call>),
+    Progress(Arc<Call>, Arc<Progress>),
     Ended(Arc<Call>),
     Counts(Arc<[Counted]>),
     Line(Arc<Line>),
@@ -90,6 +94,15 @@ impl Events {
         self.ring.push_back(Event { seq: self.last, at, what });
     }
 
+    /// Forgets the arguments and results of the calls among them.
+    fn forget_told(&self) {
+        for event in &self.ring {
+            if let What::Begun(call) | What::Progress(call, _) | What::Ended(call) = &event.what {
+                call.forget_told();
+            }
+        }
+    }
+
     /// Returns the number of the event before the oldest one that is kept.
     fn before(&self) -> u64 {
         self.last - self.ring.len() as u64
@@ -103,6 +116,8 @@ pub(crate) struct Wanted {
     pub(crate) parts: Option<Vec<Part>>,
     /// The name of one server in the config, and its alias.
     pub(crate) server: Option<(String, String)>,
+    /// How much is told of arguments and results.
+    pub(crate) arguments: Arguments,
 }
 
 impl Wanted {
@@ -120,7 +135,7 @@ impl Wanted {
 impl Event {
     fn part(&self) -> Part {
         match &self.what {
-            What::Begun(_) | What::Ended(_) | What::Counts(_) => Part::Calls,
+            What::Begun(_) | What::Progress(..) | What::Ended(_) | What::Counts(_) => Part::Calls,
             What::Line(_) => Part::Lines,
             What::State(_) => Part::Servers,
             What::Other(part, _) => *part,
@@ -129,7 +144,7 @@ impl Event {
 
     fn is_wanted(&self, wanted: &Wanted) -> bool {
         let is_of = || match &self.what {
-            What::Begun(call) | What::Ended(call) => wanted.is_of(call.server()),
+            What::Begun(call) | What::Progress(call, _) | What::Ended(call) => wanted.is_of(call.server()),
             What::Counts(counts) => counts.iter().any(|counted| wanted.is_of(Some(&counted.server))),
             What::Line(line) => wanted.is_of(line.server.as_deref()),
             What::State(state) => wanted.is_of(Some(&state.server)),
@@ -144,9 +159,14 @@ impl Event {
             return;
         }
         let Self { seq, at, what } = self;
+        let call = |out: &mut Vec<u8>, call: &Call, phase: &Phase<'_>| {
+            let server = call.server().map(&named);
+            call.write(out, (*seq, *at), phase, (server.as_deref(), wanted.arguments));
+        };
         match what {
-            What::Begun(call) => call.write(out, *seq, BEGIN, call.server().map(named).as_deref()),
-            What::Ended(call) => call.write(out, *seq, END, call.server().map(named).as_deref()),
+            What::Begun(begun) => call(out, begun, &Phase::Begin),
+            What::Progress(running, progress) => call(out, running, &Phase::Progress(progress)),
+            What::Ended(ended) => call(out, ended, &Phase::End),
             What::Counts(counts) => {
                 let of = counts.iter().filter(|counted| wanted.is_of(Some(&counted.server)));
                 let counts: Vec<_> = of
@@ -168,6 +188,7 @@ impl Event {
                 let word = match part {
                     Part::Approvals => "approval",
                     Part::Asks => "ask",
+                    Part::Logins => "login",
                     _ => "config",
                 };
                 let text = format!(r#"{{"type":"{word}","seq":{seq},"at":{at},"{word}":{members}}}"#);
@@ -201,11 +222,12 @@ pub(crate) enum Read {
 }
 
 /// One feed. Dropping it makes room for another one.
-pub(crate) struct Watcher(Record, At);
+pub(crate) struct Watcher(Record, At, bool);
 
 impl Watcher {
-    pub(super) fn new(record: Record, at: At) -> Self {
-        Self(record, at)
+    /// `tells` says whether it asks for arguments and results.
+    pub(super) fn new(record: Record, at: At, tells: bool) -> Self {
+        Self(record, at, tells)
     }
 
     /// Returns at most `most` events after the one with that number. A number that no event has yet is from another run.
@@ -271,5 +293,10 @@ impl Watcher {
 impl Drop for Watcher {
     fn drop(&mut self) {
         self.0.0.watchers[self.1 as usize].fetch_sub(1, Ordering::Relaxed);
+        if self.2 && self.0.0.tellers.fetch_sub(1, Ordering::Relaxed) == 1 {
+            let kept = self.0.kept();
+            kept.calls.forget_told();
+            kept.events.forget_told();
+        }
     }
 }

@@ -1,26 +1,34 @@
 //! What a host remembers of the last minutes: its calls, the lines of its servers, and the events of its feeds.
 //!
 //! In: calls as they begin and end (`observe.rs`), lines, and changes, each with its time. Out: events, read by the
-//! feeds of the status socket. **Invariant:** nothing here waits, and each table has a cap. Arguments and results are never
-//! kept: a call is its names, sizes, times, and outcome, and it is kept only while somebody looks at calls, and ten
-//! minutes longer. A feed has no queue of its own: it reads the same
+//! feeds of the status socket. **Invariant:** nothing here waits, and each table has a cap. A call is its names, sizes,
+//! times, and outcome, and it is kept only while somebody looks at calls, and ten minutes longer. Its arguments and its
+//! result are kept only while a feed asks for them (`arguments.rs`). A feed has no queue of its own: it reads the same
 //! [`EVENTS`] as all others, so a feed that reads nothing costs no memory and no call. Start at `Record::line` and
-//! `Record::begin`; `calls.rs` has the calls, `lines.rs` the lines, `feed.rs` the events and how feeds read them.
+//! `Record::begin`; `calls.rs` has the calls, `lines.rs` the lines, `window.rs` what servers did in the last
+//! minutes, `feed.rs` the events and how feeds read them.
 
+mod arguments;
 mod calls;
 mod feed;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod lines;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 
+pub use self::arguments::Arguments;
+#[cfg(feature = "otel")]
+pub(crate) use self::arguments::masked;
 #[cfg_attr(not(feature = "server"), allow(unused_imports, reason = "only the status socket reads it"))]
 pub(crate) use self::calls::Running;
 use self::calls::{Call, Calls};
@@ -32,11 +40,18 @@ use self::feed::{Events, State, What};
 use self::lines::Line;
 use self::lines::Lines;
 pub(crate) use self::lines::{Level, Said, Source};
+use self::window::Timelines;
+#[cfg(feature = "server")]
+use self::window::Windows;
+#[cfg(feature = "server")]
+pub(crate) use self::window::{Lately, Moment};
 use crate::answered::Failed;
 use crate::counts::Counts;
+#[cfg(feature = "server")]
+use crate::counts::ServerCounts;
 use crate::lock::lock;
-use crate::observe::{Begun, Ended, Listener, Pending, is_call};
-use crate::protocol::Method;
+use crate::observe::{Begun, Ended, Hears, Listener, Pending, is_call};
+use crate::protocol::{Method, Raw};
 
 /// The most events that are kept for feeds that come back or fall behind.
 const EVENTS: usize = 4096;
@@ -58,6 +73,10 @@ struct Inner {
     kept: Mutex<Kept>,
     /// The number of feeds: at the status socket, and by the page.
     watchers: [AtomicUsize; 2],
+    /// The number of feeds that ask for arguments and results.
+    tellers: AtomicUsize,
+    #[cfg(feature = "server")]
+    windows: Mutex<Windows>,
     /// Until when calls are kept, in milliseconds since 1970; 0 if they are not.
     calls_until: AtomicU64,
     news: Notify,
@@ -69,6 +88,7 @@ struct Kept {
     events: Events,
     calls: Calls,
     lines: Lines,
+    timelines: Timelines,
 }
 
 /// Where a feed is read.
@@ -130,7 +150,9 @@ impl Record {
         let server: Arc<str> = server.into();
         let cause: Option<Arc<str>> = cause.map(Into::into);
         let state = State { server: server.clone(), from, to, cause: cause.clone() };
-        kept.events.push(at, What::State(Arc::new(state)));
+        let state = Arc::new(state);
+        kept.timelines.push(at, &state);
+        kept.events.push(at, What::State(state));
         let why = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
         let level = match to {
             "failed" => Level::Error,
@@ -151,20 +173,38 @@ impl Record {
         }
     }
 
-    /// Forgets the lines of a server.
+    /// Forgets the lines of a server, and the changes of its state.
     pub(crate) fn forget(&self, server: &str) {
-        self.kept().lines.forget(server);
+        let mut kept = self.kept();
+        kept.lines.forget(server);
+        kept.timelines.forget(server);
     }
 
-    /// Begins to watch. Returns `None` if those who watch at that place have as many feeds as they may.
-    pub(crate) fn watch(&self, at: At) -> Option<Watcher> {
+    /// Reads what is counted of servers, once a second: somebody looks at them now.
+    #[cfg(feature = "server")]
+    pub(crate) fn read<'a>(&self, now: SystemTime, servers: impl Iterator<Item = (&'a str, &'a ServerCounts)>) {
+        lock(&self.0.windows).read(unix_ms(now), servers);
+    }
+
+    /// Returns what a server did lately: the changes of its state, and its calls.
+    #[cfg(feature = "server")]
+    pub(crate) fn lately(&self, server: &str) -> (Vec<Moment>, Lately) {
+        (self.kept().timelines.of(server), lock(&self.0.windows).of(server))
+    }
+
+    /// Begins to watch, and to ask for so much of arguments. Returns `None` if those who watch at that place have as many
+    /// feeds as they may.
+    pub(crate) fn watch(&self, at: At, arguments: Arguments) -> Option<Watcher> {
         let most = match at {
             At::Socket => FEEDS,
             At::Page => FEEDS_OF_PAGE,
         };
         let more = |feeds: usize| (feeds < most).then_some(feeds + 1);
         let counted = self.0.watchers[at as usize].fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        counted.ok().map(|_| Watcher::new(self.clone(), at))
+        counted.ok()?;
+        let tells = arguments != Arguments::None;
+        self.0.tellers.fetch_add(usize::from(tells), Ordering::Relaxed);
+        Some(Watcher::new(self.clone(), at, tells))
     }
 
     /// Returns the last lines of a server as events, oldest first: at most `most`.
@@ -233,8 +273,11 @@ impl Listener for Record {
         let call = {
             let mut kept = self.kept();
             kept.settle(at);
-            let call = kept.calls.begin(call, at);
+            let tells = self.0.tellers.load(Ordering::Relaxed) > 0;
+            let (subject, call) = (&call.subject, kept.calls.begin(call, at, tells));
             if call.has_events {
+                let hearing = Hearing { call: Arc::downgrade(&call), record: Arc::downgrade(&self.0) };
+                subject.hears(Arc::new(hearing));
                 kept.events.push(at, What::Begun(call.clone()));
             }
             call
@@ -245,6 +288,30 @@ impl Listener for Record {
 
     fn finish(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
+    }
+}
+
+/// Hears of the progress of one call.
+struct Hearing {
+    call: Weak<Call>,
+    record: Weak<Inner>,
+}
+
+impl fmt::Debug for Hearing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hearing")
+    }
+}
+
+impl Hears for Hearing {
+    fn progress(&self, params: &Raw) {
+        let (Some(call), Some(inner)) = (self.call.upgrade(), self.record.upgrade()) else { return };
+        let (record, now) = (Record(inner), unix_ms(SystemTime::now()));
+        let is_watched = record.0.watchers.iter().any(|feeds| feeds.load(Ordering::Relaxed) > 0);
+        if is_watched && let Some(progress) = call.progress(params, now) {
+            record.kept().events.push(now, What::Progress(call, Arc::new(progress)));
+            record.tell();
+        }
     }
 }
 

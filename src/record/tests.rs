@@ -30,7 +30,17 @@ fn begin<'a>(observer: &'a Observer, at: SystemTime, server: &str, tool: &str) -
     subject.is(&server.into(), &tool.into(), &Arc::default());
     let method = &Method::ToolsCall;
     let (client, door) = (Some("an agent".into()), Some("http"));
-    let begun = || Begun { principal: "p", client, door, at, method, params: Some(&params), subject, via: None };
+    let begun = || Begun {
+        principal: "p",
+        client,
+        door,
+        at,
+        method,
+        params: Some(&params),
+        subject,
+        via: None,
+        revision: None,
+    };
     let tally: &Tally = Box::leak(Box::default());
     tally.begin(method, true, 0, tokio::time::Instant::now());
     observer.begin(method, tally, begun).unwrap()
@@ -58,7 +68,7 @@ fn written(events: impl IntoIterator<Item = Event>, wanted: &Wanted) -> Vec<Valu
     let schema: Value = serde_json::from_str(include_str!("feed.schema.json")).unwrap();
     let schema = jsonschema::validator_for(&schema).unwrap();
     let text = String::from_utf8(out).unwrap();
-    assert!(!text.contains("canary-7731"), "{text}");
+    assert!(wanted.arguments == Arguments::Masked || !text.contains("canary-7731"), "{text}");
     let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for event in &events {
         assert!(
@@ -77,12 +87,15 @@ fn all() -> Wanted {
 #[test]
 fn a_call_begins_and_ends_in_the_feed() {
     let (record, observer) = record();
-    let watcher = record.watch(At::Socket).unwrap();
+    let watcher = record.watch(At::Socket, Arguments::None).unwrap();
     begin(&observer, second(7), "git", "push").finish(Some(&answered()));
     begin(&observer, second(7), "git", "pull").finish(Some(&Err(ErrorObject::new(-1, "no").into())));
     let mut events = after(&watcher, 0, &all());
     for event in &mut events {
-        event.as_object_mut().unwrap().remove("ms");
+        let members = event.as_object_mut().unwrap();
+        let host = members.remove("hostMs").map(|host| host.as_f64().unwrap());
+        let whole = members.remove("ms").map(|ms| ms.as_f64().unwrap());
+        assert_eq!((host.is_some(), host <= whole), (event["phase"] == "end", true));
     }
     let common = |seq: u64, id: u64, tool: &str, phase: &str| {
         json!({
@@ -111,8 +124,8 @@ fn nothing_is_kept_before_somebody_can_ask() {
     begin(&observer, second(1), "git", "push").finish(Some(&answered()));
     say(&record, "git", "hello", second(1));
     record.happened(Part::Config, "{}", second(1));
-    assert_eq!(record.watch(At::Socket).unwrap().now().0, 0);
-    assert!(record.watch(At::Socket).unwrap().past(10, &all()).1.is_empty());
+    assert_eq!(record.watch(At::Socket, Arguments::None).unwrap().now().0, 0);
+    assert!(record.watch(At::Socket, Arguments::None).unwrap().past(10, &all()).1.is_empty());
 }
 
 #[test]
@@ -126,7 +139,7 @@ fn calls_are_kept_while_somebody_looks_and_ten_minutes_longer() {
     record.look(SystemTime::now() - LOOKED);
     push();
     assert_eq!(kept(), 0);
-    let _ = record.watch(At::Socket).unwrap().past(0, &all());
+    let _ = record.watch(At::Socket, Arguments::None).unwrap().past(0, &all());
     push();
     assert_eq!(kept(), 1);
 }
@@ -139,7 +152,7 @@ fn limit_calls_the_oldest_go_and_running_ones_stay() {
     for number in 0..3 {
         begin(&observer, second(2), "git", &number.to_string()).finish(Some(&answered()));
     }
-    let watcher = record.watch(At::Socket).unwrap();
+    let watcher = record.watch(At::Socket, Arguments::None).unwrap();
     let tools =
         |events: Vec<Value>| events.iter().map(|event| event["tool"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
     assert_eq!(tools(written(watcher.past(10, &all()).1, &all())), ["1", "2"]);
@@ -155,7 +168,7 @@ fn of_many_calls_in_a_second_most_are_counted() {
     for _ in 0..60 {
         begin(&observer, second(1), "git", "push").finish(Some(&Err(ErrorObject::new(-1, "no").into())));
     }
-    let watcher = record.watch(At::Socket).unwrap();
+    let watcher = record.watch(At::Socket, Arguments::None).unwrap();
     assert_eq!(after(&watcher, 0, &all()).len(), 100);
     watcher.settle(second(1));
     assert_eq!(after(&watcher, 100, &all()), Vec::<Value>::new(), "the second is not over");
@@ -177,9 +190,9 @@ fn limit_lines_the_oldest_of_a_server_go() {
         say(&record, "a", &format!("{number}{}", " x".repeat(20)), second(1));
     }
     say(&record, "b", "one", second(2));
-    let watcher = record.watch(At::Socket).unwrap();
+    let watcher = record.watch(At::Socket, Arguments::None).unwrap();
     let texts = |server: Option<&str>| {
-        let wanted = Wanted { parts: None, server: server.map(|server| (server.to_owned(), server.to_owned())) };
+        let wanted = Wanted { server: server.map(|server| (server.to_owned(), server.to_owned())), ..all() };
         let events = written(watcher.past(100, &wanted).1, &wanted);
         events
             .iter()
@@ -209,7 +222,7 @@ fn a_flood_of_lines_leaves_the_feed_some_and_says_so() {
     let (record, _) = record();
     (0..150).for_each(|number| say(&record, "a", &number.to_string(), second(1)));
     say(&record, "a", "after", second(2));
-    let watcher = record.watch(At::Socket).unwrap();
+    let watcher = record.watch(At::Socket, Arguments::None).unwrap();
     let events = after(&watcher, 0, &all());
     assert_eq!(events.len(), 102);
     let expected = "50 lines are left out here; `mcp-host logs` has the last ones";
@@ -232,7 +245,7 @@ fn a_line_is_shown_plain_cut_and_without_what_is_secret_by_then() {
     let mut more = Scrubber::default();
     more.know("tr0ub4dor");
     learned.learn(&more);
-    let events = after(&record.watch(At::Socket).unwrap(), 0, &all());
+    let events = after(&record.watch(At::Socket, Arguments::None).unwrap(), 0, &all());
     assert_eq!((&events[0]["text"], &events[0]["level"]), (&json!(r"***\u{7}\u{1b}]0;x"), &json!("warning")));
     assert_eq!(events[1]["text"], "y".repeat(1024) + "…");
 }
@@ -240,14 +253,14 @@ fn a_line_is_shown_plain_cut_and_without_what_is_secret_by_then() {
 #[test]
 fn a_feed_that_resumes_loses_and_doubles_nothing() {
     let (record, observer) = record();
-    let watcher = record.watch(At::Socket).unwrap();
+    let watcher = record.watch(At::Socket, Arguments::None).unwrap();
     let mut seen: Vec<u64> = Vec::new();
     for round in 0..3000 {
         say(&record, "a", "line", second(round));
         begin(&observer, second(round), "git", "push").finish(Some(&answered()));
         // It reads seldom, a few at a time, and each time as a feed that resumes.
         if round % 500 == 499 {
-            let again = record.watch(At::Socket).unwrap();
+            let again = record.watch(At::Socket, Arguments::None).unwrap();
             while let Read::Events(events) = again.after(seen.last().copied().unwrap_or(0), 7) {
                 if events.is_empty() {
                     break;
@@ -265,7 +278,7 @@ fn a_feed_that_resumes_loses_and_doubles_nothing() {
 #[tokio::test]
 async fn a_feed_is_woken_by_each_event_and_there_are_sixteen() {
     let (record, _) = record();
-    let watchers: Vec<Watcher> = std::iter::from_fn(|| record.watch(At::Socket)).collect();
+    let watchers: Vec<Watcher> = std::iter::from_fn(|| record.watch(At::Socket, Arguments::None)).collect();
     assert_eq!(watchers.len(), FEEDS);
     let mut changed = Box::pin(watchers[0].changed(0));
     assert!(futures_util::FutureExt::now_or_never(&mut changed).is_none());
@@ -276,7 +289,7 @@ async fn a_feed_is_woken_by_each_event_and_there_are_sixteen() {
     let line = json!({ "type": "line", "seq": 2, "at": 1000, "server": "a", "source": "state", "level": "error", "text": "connected -> failed: no" });
     assert_eq!(events, [state, line]);
     drop(watchers);
-    assert!(record.watch(At::Socket).is_some());
+    assert!(record.watch(At::Socket, Arguments::None).is_some());
 }
 
 #[test]
@@ -287,15 +300,108 @@ fn a_feed_gets_the_parts_and_the_server_that_it_wants() {
     record.happened(Part::Config, r#"{"reloaded":true}"#, second(1));
     begin(&observer, second(1), "a-1", "t").finish(None);
     let kinds = |wanted: &Wanted| {
-        let events = after(&record.watch(At::Socket).unwrap(), 0, wanted);
+        let events = after(&record.watch(At::Socket, Arguments::None).unwrap(), 0, wanted);
         events.iter().map(|event| event["seq"].as_u64().unwrap()).collect::<Vec<_>>()
     };
     let of = |parts: Option<Vec<Part>>, server: bool| Wanted {
         parts,
         server: server.then(|| ("a".to_owned(), "a-1".to_owned())),
+        arguments: Arguments::None,
     };
     assert_eq!(kinds(&all()), [1, 2, 3, 4, 5]);
     assert_eq!(kinds(&of(None, true)), [1, 3, 4, 5]);
     assert_eq!(kinds(&of(Some(vec![Part::Lines]), true)), [1]);
     assert_eq!(kinds(&of(Some(vec![Part::Calls, Part::Config]), false)), [3, 4, 5]);
+}
+
+#[test]
+fn arguments_and_results_are_told_to_those_who_ask_and_kept_no_longer() {
+    let (record, observer) = record();
+    let push = || begin(&observer, second(7), "git", "push").finish(Some(&answered()));
+    let of = |arguments: Arguments| Wanted { arguments, ..all() };
+    push();
+    let asking = record.watch(At::Socket, Arguments::Masked).unwrap();
+    push();
+    let told = |wanted: &Wanted| {
+        let events = after(&asking, 2, wanted);
+        (events[0]["args"].clone(), events[1]["args"].clone(), events[1]["result"].clone())
+    };
+    let value = json!({ "key": "***" });
+    assert_eq!(told(&of(Arguments::Masked)), (value.clone(), value, json!({ "content": "canary-7731" })));
+    assert_eq!(told(&of(Arguments::Shape)).2, json!({ "content": "string 11" }));
+    assert_eq!(told(&of(Arguments::Shape)).0, json!({ "key": "string 11" }));
+    assert_eq!(told(&all()), Default::default());
+    let before = after(&asking, 0, &of(Arguments::Masked));
+    assert_eq!((&before[0]["args"], &before[1]["result"]), (&Value::Null, &Value::Null), "nobody asked then");
+    drop(asking);
+    let late = record.watch(At::Socket, Arguments::None).unwrap();
+    let kept = after(&late, 0, &of(Arguments::Masked));
+    assert!(kept.iter().all(|event| event.get("args").is_none() && event.get("result").is_none()), "{kept:?}");
+    push();
+    assert_eq!(after(&late, 4, &of(Arguments::Masked))[1].get("args"), None);
+}
+
+#[test]
+fn progress_is_told_seldom_and_without_secrets() {
+    let (record, observer) = record();
+    let subject = Arc::<Subject>::default();
+    let mut knows = Scrubber::default();
+    knows.know("tr0ub4dor");
+    subject.is(&"git".into(), &"push".into(), &Arc::new(knows));
+    let method = &Method::ToolsCall;
+    let tally: &Tally = Box::leak(Box::default());
+    tally.begin(method, true, 0, tokio::time::Instant::now());
+    let (at, params) = (
+        second(7),
+        Raw::from_value(&json!({
+            "_meta": { "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" }
+        })),
+    );
+    let heard = subject.clone();
+    let begun = || Begun {
+        principal: "p",
+        client: None,
+        door: None,
+        at,
+        method,
+        params: Some(&params),
+        subject: heard,
+        via: None,
+        revision: None,
+    };
+    let call = observer.begin(method, tally, begun).unwrap();
+    let step = |params: Value| subject.progress(&Raw::from_value(&params));
+    step(json!({ "progress": 1 }));
+    let watcher = record.watch(At::Socket, Arguments::None).unwrap();
+    step(json!({ "progress": "much" }));
+    assert_eq!(after(&watcher, 1, &all()), Vec::<Value>::new(), "nobody looked, then it was none");
+    let inner = record.kept().calls.running().remove(0);
+    let params = Raw::from_value(&json!({ "progress": 2.5, "total": 4, "message": "\u{1b}[1mof tr0ub4dor" }));
+    let told = |now: u64| inner.progress(&params, now).map(|progress| serde_json::to_value(&progress).unwrap());
+    let far = unix_ms(SystemTime::now()) + 1000;
+    assert_eq!(told(far), Some(json!({ "progress": 2.5, "total": 4, "message": "of ***" })));
+    assert_eq!((told(far + 249), told(far + 250).is_some()), (None, true));
+    record
+        .kept()
+        .events
+        .push(8000, What::Progress(inner.clone(), Arc::new(inner.progress(&params, far + 600).unwrap())));
+    call.finish(Some(&answered()));
+    let events = after(&watcher, 1, &all());
+    assert_eq!(
+        (&events[0]["phase"], &events[0]["total"], &events[1]["phase"]),
+        (&json!("progress"), &json!(4), &json!("end"))
+    );
+    assert_eq!(events[1]["trace"], "0af7651916cd43dd8448eb211c80319c");
+}
+
+#[test]
+fn changes_of_a_state_are_kept_for_each_server() {
+    let (record, _) = record();
+    for number in 0..70 {
+        record.changed(&Change { server: "a", from: "idle", to: "connecting", cause: None }, second(number));
+    }
+    let shown = serde_json::to_value(record.lately("a").0).unwrap();
+    assert_eq!((shown.as_array().unwrap().len(), &shown[0]["at"]), (64, &json!(6000)));
+    record.forget("a");
+    assert!(record.lately("a").0.is_empty());
 }

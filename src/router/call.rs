@@ -400,6 +400,8 @@ impl Forwarder {
         let (server, id) = (&forward.server, connection.next_id());
         let eras = (client.revision().is_modern(), on.version.is_modern());
         let (params, token) = outgoing(forward, course.answers.as_ref(), eras, id);
+        #[cfg(feature = "otel")]
+        let (params, trail) = super::trail::begin(params, toward.mailbox(), server, on.version);
         toward.set_token(token);
         course.is_sent();
         let mut exchange = connection.open(id, &forward.method, Some(&params), &on.terms);
@@ -412,6 +414,8 @@ impl Forwarder {
         let mut running = Running { toward, server, upstream, connection, answered: None, clocks, most, vigil };
         let outcome = running.wait(id, &mut exchange).await;
         course.end = running.clocks.end();
+        #[cfg(feature = "otel")]
+        super::trail::end(trail, &outcome);
         if let Some(leg) = toward.mailbox() {
             leg.tally().was_away(now.elapsed());
         }

@@ -85,6 +85,8 @@ mod subscribe;
 mod tasks;
 mod through;
 mod toward;
+#[cfg(feature = "otel")]
+mod trail;
 #[cfg(any(feature = "validate", test))]
 mod valid;
 mod verdict;

@@ -56,6 +56,7 @@ pub(super) fn begin_by<'a>(
             params,
             subject: leg.observed(),
             via,
+            revision: Some(client.revision().as_str()),
         }
     })
 }

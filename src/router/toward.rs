@@ -146,6 +146,9 @@ impl<'a> Toward<'a> {
     pub(super) fn progress(&mut self, params: &Raw) {
         match self {
             Self::Leg(Leg { leg, progress, .. }) => {
+                if let Some(subject) = leg.subject() {
+                    subject.progress(params);
+                }
                 if let Some(message) = progress.step(params) {
                     leg.put(message);
                 }
@@ -211,6 +214,9 @@ impl<'a> Toward<'a> {
         let (server, upstream, answered) = running;
         match self {
             Self::Leg(Leg { client, leg, task, .. }) => {
+                if let Some(subject) = leg.subject() {
+                    subject.was_asked();
+                }
                 let ask = match task {
                     Some(task) => question::of_task(ask, task),
                     None => ask,

@@ -81,6 +81,7 @@ fn no_arguments_show_the_next_steps() {
       open       Open the page of a running `serve`, which shows what goes on and calls tools, in your browser
       logs       Show the last lines of the servers of a running `serve`: standard error, log messages, changes of state
       calls      Show the last calls of a running `serve`: who called what, how it ended, and how long it took
+      top        Show what the servers of a running `serve` do, on the whole terminal
       metrics    Print the metrics of a running `serve`, as Prometheus reads them at /metrics
       tokens     Show what the tools of a running `serve` cost, in tokens
       asks       Show the calls that wait for your permission, and decide on them

@@ -8,6 +8,8 @@ mod asked;
 mod auth;
 #[cfg(feature = "cli")]
 mod calls;
+#[cfg(all(unix, feature = "cli"))]
+mod canaries;
 #[cfg(feature = "cli")]
 mod chaos;
 #[cfg(feature = "cli")]
@@ -48,6 +50,8 @@ mod metrics;
 mod mistakes;
 #[cfg(all(unix, feature = "cli"))]
 mod offers;
+#[cfg(all(unix, feature = "cli", feature = "otel"))]
+mod otel;
 #[cfg(all(unix, feature = "cli"))]
 mod pins;
 #[cfg(all(unix, feature = "cli", feature = "policy"))]
@@ -78,6 +82,8 @@ mod suspects;
 mod tidy;
 #[cfg(feature = "cli")]
 mod tls;
+#[cfg(all(unix, feature = "top"))]
+mod top;
 #[cfg(all(unix, feature = "cli"))]
 mod views;
 #[cfg(all(unix, feature = "cli", feature = "policy"))]

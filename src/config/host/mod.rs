@@ -12,6 +12,7 @@ mod layers;
 mod limits;
 mod metrics;
 mod oauth;
+mod otel;
 mod policy;
 mod registry;
 mod secrets;
@@ -36,6 +37,7 @@ use self::layers::Layers;
 pub use self::limits::Limits;
 pub use self::metrics::Metrics;
 pub use self::oauth::HostOAuth;
+pub use self::otel::{Otel, Sample};
 #[cfg(feature = "server")]
 pub(crate) use self::policy::ClaimsRead;
 pub use self::policy::{Action, Decision, Matcher, Policy, PolicyMode, Proof, Rule};
@@ -74,6 +76,7 @@ const KEYS: [&str; 31] = [
     "lock",
     "metrics",
     "naming",
+    "otel",
     "paramHeaders",
     "policy",
     "rates",
@@ -140,6 +143,8 @@ pub struct HostSettings {
     pub audit: Option<Audit>,
     /// What is served at `/metrics`.
     pub metrics: Metrics,
+    /// Where traces and metrics are sent to; `None` if nothing is sent.
+    pub otel: Option<Otel>,
     /// To whom the page at `/` is served.
     pub console: Console,
     /// Whether other processes of this user use a running daemon with the same config; `None` means the default,
@@ -195,6 +200,7 @@ impl Default for HostSettings {
             lock: None,
             audit: None,
             metrics: Metrics::default(),
+            otel: None,
             console: Console::default(),
             join: None,
             idle_exit: Duration::from_secs(600),
@@ -311,6 +317,9 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     }
     if let Some(field) = fields.take(&["metrics"], report) {
         settings.metrics = metrics::read(&field, &settings.auth, report).unwrap_or_default();
+    }
+    if let Some(field) = fields.take(&["otel"], report) {
+        settings.otel = otel::read(&field, report);
     }
     console::fill(settings, &mut fields, report);
     join::fill(settings, &mut fields, report);

@@ -4,7 +4,7 @@
 //! (`record`); or, for a feed that resumes, the events since then. **Invariant:** a feed that reads slowly keeps nothing for
 //! itself. When the events that it has not read are dropped, it gets a `gap` and a new snapshot.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::time::{Duration, SystemTime};
 
@@ -12,10 +12,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::task::yield_now;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, interval_at, sleep};
 
 use super::replies;
-use super::{Hello, Part, Refused};
+use super::usage::{self, Usage};
+use super::watched::Watched;
+use super::{Arguments, Hello, Part, Refused};
 use crate::counts::HostCount;
 use crate::manager::ServerStatus;
 use crate::record::{At, Event, Read, Running, Wanted, Watcher, unix_ms};
@@ -66,24 +68,9 @@ pub struct FeedRequest {
     /// How many of the last calls and lines come before the snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub past: Option<usize>,
-    /// How much of arguments is told.
+    /// How much of arguments and results is told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Arguments>,
-}
-
-/// How much a feed tells of the arguments of calls.
-///
-/// ```
-/// let arguments: mcp_host::admin::Arguments = serde_json::from_str(r#""none""#)?;
-/// assert_eq!(arguments, mcp_host::admin::Arguments::None);
-/// # Ok::<_, serde_json::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Arguments {
-    /// Nothing.
-    None,
 }
 
 impl FeedRequest {
@@ -103,6 +90,12 @@ impl FeedRequest {
     #[must_use]
     pub fn server(self, server: impl Into<String>) -> Self {
         Self { server: Some(server.into()), ..self }
+    }
+
+    /// Tells so much of arguments and results.
+    #[must_use]
+    pub fn arguments(self, arguments: Arguments) -> Self {
+        Self { arguments: Some(arguments), ..self }
     }
 
     /// Begins with this many of the last calls, and of the last lines.
@@ -260,8 +253,11 @@ pub(crate) struct Feed {
     known: BTreeMap<String, Map<String, Value>>,
     /// The names of servers in the config whose aliases are other ones, by alias.
     names: BTreeMap<String, String>,
+    /// What the processes of servers use.
+    usage: Usage,
     out: Vec<u8>,
     second: Interval,
+    measure: Interval,
     beat: Interval,
 }
 
@@ -288,9 +284,10 @@ impl Feed {
             let config = named.map(|server| &server.config).ok_or_else(unknown)?;
             Ok::<_, Refused>((config.name.clone(), config.alias.to_string()))
         });
-        let wanted = Wanted { parts: request.parts, server: server.transpose()? };
+        let arguments = request.arguments.unwrap_or_default();
+        let wanted = Wanted { parts: request.parts, server: server.transpose()?, arguments };
         let busy = || Refused::because(BUSY);
-        let watcher = router.manager().record().watch(at).ok_or_else(busy)?;
+        let watcher = router.manager().record().watch(at, arguments).ok_or_else(busy)?;
         // What happens while the past is written comes after it.
         let (seq, past) = watcher.past(request.past.unwrap_or(0).min(PAST), &wanted);
         Ok(Self {
@@ -303,8 +300,10 @@ impl Feed {
             seq,
             known: BTreeMap::new(),
             names: BTreeMap::new(),
+            usage: Usage::default(),
             out: Vec::new(),
             second: ticks(SECOND),
+            measure: interval(usage::EVERY),
             beat: ticks(BEAT),
         })
     }
@@ -327,6 +326,7 @@ impl Feed {
             tokio::select! {
                 () = self.watcher.changed(self.seq) => sleep(PAUSE).await,
                 _ = self.second.tick() => self.look(),
+                _ = self.measure.tick(), if self.wanted.has(Part::Servers) => self.measure().await,
                 _ = self.beat.tick() => self.own("beat", Beat {}),
             }
         }
@@ -386,6 +386,15 @@ impl Feed {
         self.name_servers();
         for event in events {
             event.write(&mut self.out, &self.wanted, |alias| named(&self.names, alias));
+        }
+    }
+
+    /// Asks the system what the processes of servers use.
+    async fn measure(&mut self) {
+        let pids: BTreeSet<u32> = self.router.manager().pids().into_iter().collect();
+        if !pids.is_empty() {
+            let groups = usage::look(pids).await;
+            self.usage.take(groups, Instant::now());
         }
     }
 
@@ -468,13 +477,16 @@ impl Feed {
             return BTreeMap::new();
         }
         let is_of = |name: &str| self.wanted.server.as_ref().is_none_or(|(wanted, _)| wanted == name);
-        let status = self.router.manager().status();
-        let of = status.into_iter().filter(|server| is_of(&server.name));
-        of.filter_map(|server| match serde_json::to_value(&server) {
-            Ok(Value::Object(members)) => Some((server.name, members)),
-            _ => None,
-        })
-        .collect()
+        let manager = self.router.manager();
+        let (servers, status, gauges) = (manager.servers(), manager.status(), manager.gauges());
+        let record = manager.record();
+        record.read(SystemTime::now(), gauges.iter().map(|server| (&*server.name, &*server.counts)));
+        // A reload may come between the three.
+        let whole = status.iter().filter(|status| is_of(&status.name)).filter_map(|status| {
+            let server = servers.iter().find(|server| server.config.name == status.name)?;
+            Some((&**server, status, gauges.iter().find(|gauges| gauges.name == status.name)?))
+        });
+        whole.map(|server| (server.1.name.clone(), Watched::members(server, record, &self.usage))).collect()
     }
 
     /// Notes which servers have other names than aliases.

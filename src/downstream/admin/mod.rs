@@ -24,6 +24,8 @@ mod replies;
 mod run;
 #[cfg(unix)]
 mod unix;
+mod usage;
+mod watched;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -38,7 +40,7 @@ pub(crate) use self::client::{Grounds, No};
 pub use self::client::{Introduction, Refusal};
 #[cfg(not(unix))]
 use self::elsewhere as platform;
-pub use self::feed::{Arguments, FeedRequest};
+pub use self::feed::FeedRequest;
 pub(crate) use self::feed::{BUSY, Feed};
 pub(crate) use self::guests::{Guests, receive};
 #[cfg(unix)]
@@ -61,7 +63,7 @@ use crate::export;
 pub use crate::manager::CacheStatus;
 use crate::manager::Reload;
 pub use crate::manager::{Ledger, Need, Needed, ServerTokens};
-pub use crate::record::Part;
+pub use crate::record::{Arguments, Part};
 pub use crate::router::Gauges;
 use crate::router::Router;
 
@@ -184,12 +186,13 @@ impl StatusSocket {
         &self.run.boot
     }
 
-    /// Answers requests until `stop`. `reload` reloads the config, `sign_in` answers requests about logins, `page` those
+    /// Answers requests until `stop`. `reload` reloads the config, `restart` starts a server anew, `sign_in` answers requests about logins, `page` those
     /// about links to the page, and `guest` serves a process that wants to become a client.
     pub(crate) async fn serve<F, G, H>(
         &self,
         router: &Router,
-        (reload, sign_in, page): (impl Fn() -> F, impl Fn(SignIn) -> G, impl Fn(PageRequest) -> PageAnswer),
+        (reload, restart): (impl Fn() -> F, impl Fn(&str) -> bool),
+        (sign_in, page): (impl Fn(SignIn) -> G, impl Fn(PageRequest) -> PageAnswer),
         guest: impl Fn(Arrival) -> H,
         stop: &CancellationToken,
     ) where
@@ -197,7 +200,7 @@ impl StatusSocket {
         G: Future<Output = Result<SignInReply, Refused>>,
         H: Future<Output = ()>,
     {
-        let (reload, sign_in, page, router) = (&reload, &sign_in, &page, &router);
+        let (reload, restart, sign_in, page, router) = (&reload, &restart, &sign_in, &page, &router);
         let answer = |request: Vec<u8>| async move {
             match request.trim_ascii() {
                 b"status" => replies::line(&self.status(router)),
@@ -217,6 +220,9 @@ impl StatusSocket {
                 request => match serde_json::from_slice(request) {
                     Ok(Request::Login(request)) => replies::line_of(&sign_in(request).await),
                     Ok(Request::Decision(decision)) => replies::line_of(&decision.record(router)),
+                    Ok(Request::Restart(Restart { restart: OfServer { server } })) => {
+                        replies::line_of(&restarted(router, &server, restart))
+                    }
                     Ok(Request::Page(request)) => replies::line_of(&page(request)),
                     Err(_) => replies::line(&Refused::because(UNKNOWN)),
                 },
@@ -255,7 +261,47 @@ pub(crate) type PageAnswer = Result<PageReply, Refused>;
 enum Request {
     Login(SignIn),
     Decision(asks::Decision),
+    Restart(Restart),
     Page(PageRequest),
+}
+
+/// A request to start a server anew.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Restart<T = OfServer> {
+    restart: T,
+}
+
+/// What a request about one server has.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfServer {
+    server: String,
+}
+
+/// The reply to a request for a restart.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Restarted {
+    restarted: String,
+}
+
+/// Starts a server anew, by its name in the config or its alias.
+fn restarted(router: &Router, wanted: &str, restart: &impl Fn(&str) -> bool) -> Result<Restarted, Refused> {
+    let servers = router.manager().servers();
+    let named = servers.iter().find(|server| server.config.name == wanted || server.config.alias.as_str() == wanted);
+    let name = named.map(|server| server.config.name.clone()).filter(|name| restart(name));
+    name.map(|restarted| Restarted { restarted })
+        .ok_or_else(|| Refused::unknown(format!("no server is called `{wanted}`")))
+}
+
+/// Makes a daemon start a server anew; calls in flight may end first. Without a port, asks the only daemon.
+///
+/// # Errors
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
+pub async fn restart(port: Option<u16>, server: &str) -> Result<Result<(), Refused>, AskError> {
+    let request = replies::line(&Restart { restart: OfServer { server: server.to_owned() } });
+    let answer = platform::ask(&platform::directories(), port, &request).await?;
+    Ok(replies::read::<Restarted>(&answer).map_err(AskError::Strange)?.map(drop))
 }
 
 /// Asks a daemon for its status: a [`DaemonStatus`], or the part of it that `T` reads. Without a port, asks the only
@@ -392,7 +438,7 @@ pub async fn metrics(port: Option<u16>) -> Result<Result<String, Refused>, AskEr
 const NEEDS: &[u8] = b"needs ";
 const TOKENS: &[u8] = b"tokens ";
 const FORGET: &[u8] = b"forget ";
-const UNKNOWN: &str = "unknown request; expected status, metrics, owners, asks, reload, forget SERVER, needs JSON, tokens JSON, a feed, a decision, a link to the page, or a sign-in request";
+const UNKNOWN: &str = "unknown request; expected status, metrics, owners, asks, reload, forget SERVER, needs JSON, tokens JSON, a feed, a decision, a restart, a link to the page, or a sign-in request";
 
 /// Makes a daemon forget which kinds of questions a server has asked its clients. Without a port, asks the only daemon.
 ///

@@ -58,6 +58,12 @@ struct Withdrawn {
     call: u64,
 }
 
+/// Reports whether any route about calls takes this body.
+#[cfg(feature = "fuzzing")]
+pub(super) fn takes(body: &[u8]) -> bool {
+    read::<Wanted<'_>>(body).is_ok() || read::<Given<'_>>(body).is_ok() || read::<Withdrawn>(body).is_ok()
+}
+
 /// A line of a call.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]

@@ -86,6 +86,13 @@ struct Approval {
     hash: String,
 }
 
+/// Reports whether any deed takes this body.
+#[cfg(feature = "fuzzing")]
+pub(super) fn takes(body: &[u8]) -> bool {
+    let of_server = read::<OfServer>(body).is_ok() || read::<Login>(body).is_ok() || read::<Approval>(body).is_ok();
+    of_server || read::<Decision>(body).is_ok() || read::<Nothing>(body).is_ok()
+}
+
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum ApprovalKind {

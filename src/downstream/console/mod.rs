@@ -12,6 +12,8 @@ mod answer;
 mod assets;
 mod call;
 mod deeds;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod reads;
 
 use std::collections::HashMap;
@@ -31,7 +33,7 @@ pub(crate) use self::deeds::{Deeds, Switched};
 use super::admin::{BUSY, Feed, FeedRequest, Part, Run};
 use crate::lock::lock;
 use crate::protocol::{ErrorObject, Message, Method, Outcome, Profile, ProtocolVersion, Raw, Response};
-use crate::record::At;
+use crate::record::{Arguments, At};
 use crate::router::{Abilities, Client, Identity, Named, Router, Via};
 
 /// A route of the API.
@@ -287,11 +289,16 @@ fn feed_request(query: &HashMap<String, String>) -> Result<FeedRequest, No> {
             "parts" => {
                 let part = |word: &str| serde_json::from_value::<Part>(word.into());
                 let parts: Result<Vec<Part>, _> = value.split(',').map(part).collect();
-                let unknown = "parts: of servers, calls, lines, config, approvals, asks, with commas between them";
+                let unknown =
+                    "parts: of servers, calls, lines, config, approvals, asks, logins, with commas between them";
                 request.parts = Some(parts.map_err(|_| No::malformed(unknown))?);
             }
-            "arguments" if value == "none" => {}
-            _ => return Err(No::malformed("a feed takes from, past, parts, server, and arguments=none")),
+            "arguments" => {
+                let known = serde_json::from_value::<Arguments>(value.as_str().into());
+                let unknown = "arguments: none, shape, or masked";
+                request.arguments = Some(known.map_err(|_| No::malformed(unknown))?);
+            }
+            _ => return Err(No::malformed("a feed takes from, past, parts, server, and arguments")),
         }
     }
     Ok(request)

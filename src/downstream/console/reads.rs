@@ -88,11 +88,7 @@ impl Console {
         let server = self.named(name)?;
         let config = &server.config;
         let status = self.router.manager().status_by_name(&config.name).ok_or_else(|| gone(&config.name))?;
-        let (file, line) = (config.source.file.display().to_string(), config.source.line);
-        let source = (!file.is_empty()).then(|| match line {
-            Some(line) => format!("{file}:{line}"),
-            None => file,
-        });
+        let source = config.source.shown();
         let lines = self.router.manager().record().lines_of(&config.name, LINES).into_iter();
         let lines = lines.filter_map(|line| RawValue::from_string(String::from_utf8(line).ok()?).ok()).collect();
         let editable = self.can_edit(&server);

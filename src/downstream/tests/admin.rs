@@ -30,7 +30,7 @@ async fn h83_status_is_told() {
             let reload = || async { Err("mcp.json:1: no".to_owned()) };
             let sign_in = |_| async { Ok(SignInReply::abandoned(false)) };
             let page = |_| Err(Refused::because("no page here"));
-            socket.serve(&stage.router, (reload, sign_in, page), |_| async {}, &stop).await
+            socket.serve(&stage.router, (reload, |_: &str| false), (sign_in, page), |_| async {}, &stop).await
         }
     });
     for port in [Some(8808), None] {

@@ -85,6 +85,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
                 "relay.rs",
                 "spread.rs",
                 "tasks/",
+                "trail.rs",
                 "valid.rs",
             ],
             &["invite.rs", "park.rs", "permission.rs"],
@@ -105,7 +106,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
             &["stdio/"],
             // The page, whatever carries it.
             &["console/access.rs", "console/answer.rs", "console/assets.rs"],
-            &["console/call.rs", "console/deeds.rs", "console/mod.rs", "console/reads.rs"],
+            &["console/call.rs", "console/deeds.rs", "console/fuzzing.rs", "console/mod.rs", "console/reads.rs"],
             // The HTTP door: what connections share, streams, what is served, and the door.
             &["http/headers.rs", "http/rarely.rs", "http/rules.rs", "http/threads.rs", "http/tls.rs", "http/wires.rs"],
             &["http/halved.rs", "http/outlet.rs", "http/receipt.rs", "http/replay.rs"],

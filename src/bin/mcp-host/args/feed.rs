@@ -1,4 +1,22 @@
-//! Where a line of the feed comes from, and how severe it is, as options name it.
+//! Where a line of the feed comes from, how severe it is, and how much is told of arguments, as options name it.
+
+use mcp_host::admin;
+
+/// How much is told of the arguments and results of calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Told {
+    Shape,
+    Masked,
+}
+
+impl From<Told> for admin::Arguments {
+    fn from(told: Told) -> Self {
+        match told {
+            Told::Shape => Self::Shape,
+            Told::Masked => Self::Masked,
+        }
+    }
+}
 
 /// Where a line comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

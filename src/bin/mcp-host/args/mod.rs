@@ -20,7 +20,7 @@ use mcp_host::config;
 
 pub(crate) use self::clients::{ClientCommand, Export, Link, Move};
 pub(crate) use self::edits::{Add, EditCommand, HERE, Transport, Undo};
-pub(crate) use self::feed::{Level, Source};
+pub(crate) use self::feed::{Level, Source, Told};
 pub(crate) use self::metrics::Metrics;
 pub(crate) use self::open::Open;
 pub(crate) use self::registry::{Install, RegistryCommand, Search, Show};
@@ -109,6 +109,9 @@ pub(crate) enum Command {
     Logs(Logs),
     /// Show the last calls of a running `serve`: who called what, how it ended, and how long it took
     Calls(Calls),
+    /// Show what the servers of a running `serve` do, on the whole terminal
+    #[cfg(feature = "top")]
+    Top(Top),
     /// Print the metrics of a running `serve`, as Prometheus reads them at /metrics
     Metrics(Metrics),
     /// Show what the tools of a running `serve` cost, in tokens
@@ -365,6 +368,19 @@ pub(crate) struct Calls {
     /// Only calls that failed
     #[arg(long)]
     pub(crate) failed: bool,
+    /// Show arguments, too, of calls from now on: names, types and lengths, or the values without what is secret
+    #[arg(long, value_name = "HOW", value_enum)]
+    pub(crate) args: Option<Told>,
+    /// Which daemon to ask, if several run
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
+    pub(crate) listen: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[cfg(feature = "top")]
+#[derive(Args, Debug)]
+pub(crate) struct Top {
     /// Which daemon to ask, if several run
     #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
     pub(crate) listen: Option<SocketAddr>,
@@ -506,6 +522,8 @@ impl Command {
             Self::Status(args) => &args.common,
             Self::Logs(args) => &args.common,
             Self::Calls(args) => &args.common,
+            #[cfg(feature = "top")]
+            Self::Top(args) => &args.common,
             Self::Metrics(args) => &args.common,
             Self::Tokens(args) => &args.common,
             Self::Open(args) => &args.common,

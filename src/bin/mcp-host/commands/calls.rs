@@ -22,8 +22,11 @@ pub(super) async fn run(args: &Calls, common: &Common, output: &Output) -> Resul
     if let Some(server) = &args.server {
         request = request.server(server);
     }
+    if let Some(told) = args.args {
+        request = request.arguments(told.into());
+    }
     let mut feed = Feed::open(&asked, &request).await?;
-    let is_wanted = |call: &Call| !args.failed || has_failed(call);
+    let is_wanted = |call: &Call| !args.failed || call.has_failed();
     let mut ended: Vec<(Option<Call>, String)> = Vec::new();
     let running = loop {
         match feed.next().await? {
@@ -50,6 +53,9 @@ pub(super) async fn run(args: &Calls, common: &Common, output: &Output) -> Resul
         } else {
             ended.iter().chain(&running).for_each(|call| table.row(cells(call)));
             output.table(table)?;
+            if args.args.is_some() && !args.follow {
+                output.remark("arguments are kept while somebody asks for them: follow with -f");
+            }
         }
     }
     if !args.follow {
@@ -57,9 +63,12 @@ pub(super) async fn run(args: &Calls, common: &Common, output: &Output) -> Resul
     }
     loop {
         match feed.next().await? {
-            (Event::Call(call), _) if args.failed && !has_failed(&call) => {}
+            (Event::Call(call), _) if args.failed && !call.has_failed() => {}
             (_, raw) if output.json => output.line(&text::json(&raw))?,
-            (Event::Call(call), _) if call.phase == "end" => output.line(&line(&call, output))?,
+            (Event::Call(call), _) if call.phase == "end" => {
+                output.line(&line(&call, output))?;
+                output.lines(told(&call))?;
+            }
             (Event::Call(call), _) => output.lines(counts(&call))?,
             (Event::Gap(gap), _) => output.remark(&format!("{} events are missing here", gap.missed)),
             _ => {}
@@ -78,11 +87,6 @@ const CALLS: [Column; 6] = [
     Column::stays("TOOK"),
     Column::stays("OUTCOME"),
 ];
-
-fn has_failed(call: &Call) -> bool {
-    matches!(call.outcome.as_deref(), Some("tool_error" | "error" | "host_error"))
-        || call.counts.iter().any(|counted| counted.failed > 0)
-}
 
 /// Returns the parts of a call, as a row of the table has them.
 fn cells(call: &Call) -> [Cell; 6] {
@@ -111,6 +115,13 @@ fn line(call: &Call, output: &Output) -> String {
     format!("{time}  {server}  {what}{client}  {}  {}", took(call.ms), paint.tone(tone, &text::line(&outcome)))
 }
 
+/// Formats the arguments and the result of a call, if they are told.
+fn told(call: &Call) -> Vec<String> {
+    let words = [("arguments", &call.args), ("result", &call.result)];
+    let told = words.into_iter().filter_map(|(word, value)| Some((word, value.as_ref()?)));
+    told.map(|(word, value)| text::line(&format!("    {word}  {}", value.get())).into_owned()).collect()
+}
+
 /// Formats the counts of calls that have no events of their own.
 fn counts(call: &Call) -> Vec<String> {
     let line = |counted: &super::feed::Counted| {
@@ -127,7 +138,7 @@ fn counts(call: &Call) -> Vec<String> {
 }
 
 /// Returns the name of a called tool. Other calls have their method before the name.
-fn what(call: &Call) -> String {
+pub(super) fn what(call: &Call) -> String {
     match (call.method.as_str(), call.tool.as_deref()) {
         ("tools/call", Some(tool)) => tool.to_owned(),
         (method, Some(target)) => format!("{method} {target}"),
@@ -135,7 +146,7 @@ fn what(call: &Call) -> String {
     }
 }
 
-fn outcome(call: &Call) -> (String, Tone) {
+pub(super) fn outcome(call: &Call) -> (String, Tone) {
     let Some(word) = call.outcome.as_deref() else { return ("running".to_owned(), Tone::Plain) };
     let tone = match word {
         "ok" => Tone::Good,
@@ -148,7 +159,7 @@ fn outcome(call: &Call) -> (String, Tone) {
 }
 
 /// Formats how long a call took; below 10 ms with tenths.
-fn took(ms: f64) -> String {
+pub(super) fn took(ms: f64) -> String {
     if ms < 10.0 {
         return format!("{ms:.1} ms");
     }
@@ -179,6 +190,6 @@ mod tests {
             (what(&read), outcome(&read), took(read.ms)),
             ("resources/read file:///a".into(), ("ok, 200 KiB".into(), Tone::Good), "0.4 ms".into())
         );
-        assert!(!has_failed(&read) && has_failed(&call));
+        assert!(!read.has_failed() && call.has_failed());
     }
 }

@@ -23,6 +23,8 @@ pub(super) enum Event {
     /// What comes before this has happened before.
     Snapshot(Snapshot),
     Server(Change),
+    /// What differs about servers.
+    Servers,
     Call(Call),
     Line(Line),
     /// Events are dropped.
@@ -51,7 +53,7 @@ pub(super) struct Change {
     pub(super) cause: Option<String>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Call {
     pub(super) at: u64,
@@ -64,11 +66,14 @@ pub(super) struct Call {
     pub(super) kind: Option<String>,
     pub(super) ms: f64,
     pub(super) bytes_out: u64,
+    /// Its arguments and its result, as far as they are told.
+    pub(super) args: Option<Box<serde_json::value::RawValue>>,
+    pub(super) result: Option<Box<serde_json::value::RawValue>>,
     /// Calls that have no events of their own, because there are too many.
     pub(super) counts: Vec<Counted>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Counted {
     pub(super) server: String,
@@ -76,7 +81,7 @@ pub(super) struct Counted {
     pub(super) failed: u64,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Line {
     pub(super) at: u64,
@@ -90,6 +95,13 @@ pub(super) struct Line {
 #[serde(default)]
 pub(super) struct Gap {
     pub(super) missed: u64,
+}
+
+impl Call {
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(self.outcome.as_deref(), Some("tool_error" | "error" | "host_error"))
+            || self.counts.iter().any(|counted| counted.failed > 0)
+    }
 }
 
 impl<'a> Feed<'a> {

@@ -36,6 +36,8 @@ mod suspects;
 mod token;
 mod tokens;
 mod tools;
+#[cfg(feature = "top")]
+mod top;
 mod watch;
 
 use std::io::BufRead as _;
@@ -86,6 +88,8 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
         Command::Login(args) => Box::pin(login::run(&args, common, output)).await,
         Command::Logout(args) => Box::pin(logout::run(&args, common, output)).await,
         Command::Logs(args) => Box::pin(logs::run(&args, common, output)).await,
+        #[cfg(feature = "top")]
+        Command::Top(args) => Box::pin(top::run(&args, common, output)).await,
         Command::Calls(args) => Box::pin(calls::run(&args, common, output)).await,
         Command::Metrics(args) => metrics::run(&args, common, output).await,
         Command::Tokens(args) => tokens::run(&args, common, output).await,

@@ -44,6 +44,18 @@ pub(super) async fn run(args: &Open, common: &Common, output: &Output) -> Result
     }
 }
 
+/// Opens the page for a command that stays on the terminal. Returns its address, or why not.
+#[cfg(feature = "top")]
+pub(super) async fn page(asked: &DaemonQuery<'_>) -> Result<String, String> {
+    let port = asked.listen.map(|listen| listen.port());
+    let link = admin::open(port, &OpenRequest::default()).await.map_err(|error| error.to_string())?;
+    let page = Url::parse(&link.map_err(|refused| refused.error)?.url).map_err(|error| error.to_string())?;
+    opener::open(&page).map_err(|error| format!("no browser could be started: {error}"))?;
+    let mut shown = page;
+    shown.set_fragment(None);
+    Ok(shown.to_string())
+}
+
 /// Asks the daemon for a link.
 async fn link(asked: &DaemonQuery<'_>, request: OpenRequest) -> Result<PageLink, Failure> {
     let link = admin::open(asked.listen.map(|listen| listen.port()), &request).await;

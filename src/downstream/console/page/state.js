@@ -167,6 +167,7 @@ function line(event) {
 }
 
 function call(event) {
+  if (event.phase === "progress") return;
   if (event.phase === "counts") {
     for (const { server, calls, failed } of event.counts) {
       const of = state.servers.get(server);

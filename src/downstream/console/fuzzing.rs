@@ -1,0 +1,25 @@
+//! The parsers of the page's API that the fuzzers use.
+
+use std::collections::HashMap;
+
+use super::{Begin, Route, call, deeds, feed_request, read};
+
+/// Returns the route of a path, by its place in the list.
+pub(crate) fn route(path: &str) -> Option<usize> {
+    Route::of(path).map(|(route, _)| route as usize)
+}
+
+/// Reads what a feed is to be about. Returns the answer that refuses it, or the request in words.
+pub(crate) fn feed(query: &HashMap<String, String>) -> Result<String, Vec<u8>> {
+    feed_request(query).map(|request| format!("{request:?}")).map_err(|refused| refused.json())
+}
+
+/// Reports whether any route takes this body.
+pub(crate) fn takes(body: &[u8]) -> bool {
+    read::<Begin>(body).is_ok() || call::takes(body) || deeds::takes(body)
+}
+
+/// Returns the answer to a body that is not what `POST session` takes.
+pub(crate) fn refused(body: &[u8]) -> Option<Vec<u8>> {
+    read::<Begin>(body).err().map(|refused| refused.json())
+}

@@ -1,0 +1,114 @@
+//! Sends one request to the collector: three more times if it asks for that, and then never again.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use tokio::time::{sleep, timeout};
+use url::Url;
+
+use crate::config::{Remote, Secret};
+use crate::counts::{Counts, HostCount};
+use crate::dial::Dialer;
+
+/// How often a request is sent again.
+const RETRIES: u32 = 3;
+/// How long it waits before the first time, unless the collector says how long; each time twice as long.
+const WAIT: Duration = Duration::from_secs(1);
+/// The longest wait that a collector may ask for.
+const LONGEST: Duration = Duration::from_secs(30);
+
+pub(super) struct Sender {
+    dialer: Dialer,
+    timeout: Duration,
+    counts: Counts,
+    /// Whether the host ends, so that nothing is sent again.
+    is_last: bool,
+    /// Whether the last request failed: a collector that is away is told once.
+    is_failing: bool,
+}
+
+/// What became of one attempt.
+enum Sent {
+    Taken,
+    /// Again, after that time if it is told.
+    Later(Option<Duration>, String),
+    Refused(String),
+}
+
+impl Sender {
+    pub(super) fn new(timeout: Duration, counts: Counts) -> Self {
+        Self { dialer: Dialer::new(None), timeout, counts, is_last: false, is_failing: false }
+    }
+
+    /// Sends nothing again from now on.
+    pub(super) fn hurry(&mut self) {
+        self.is_last = true;
+    }
+
+    /// Sends a body. What is not taken is counted as dropped.
+    pub(super) async fn send(
+        &mut self,
+        url: &Url,
+        headers: &[(String, Secret)],
+        body: Vec<u8>,
+        (what, number): (HostCount, u64),
+    ) {
+        let body = Bytes::from(body);
+        let mut wait = WAIT;
+        let mut left = if self.is_last { 0 } else { RETRIES };
+        let why = loop {
+            match self.once(url, headers, body.clone()).await {
+                Sent::Taken => {
+                    self.is_failing = false;
+                    return;
+                }
+                Sent::Refused(why) => break why,
+                Sent::Later(_, why) if left == 0 => break why,
+                Sent::Later(told, _) => {
+                    left -= 1;
+                    sleep(told.unwrap_or(wait).min(LONGEST)).await;
+                    wait *= 2;
+                }
+            }
+        };
+        self.counts.add(what, number);
+        if !std::mem::replace(&mut self.is_failing, true) {
+            tracing::warn!("the collector of host.otel at {} takes nothing: {why}", url.origin().ascii_serialization());
+        }
+    }
+
+    async fn once(&self, url: &Url, headers: &[(String, Secret)], body: Bytes) -> Sent {
+        let mut request = Request::post(url.as_str()).header("content-type", "application/x-protobuf");
+        for (name, value) in headers {
+            request = request.header(name, value.expose());
+        }
+        let request = match request.header("host", authority(url)).body(body) {
+            Ok(request) => request,
+            Err(error) => return Sent::Refused(error.to_string()),
+        };
+        let client = match self.dialer.client(&Remote::new(url.clone())) {
+            Ok(client) => client,
+            Err(why) => return Sent::Refused(why),
+        };
+        let response = match timeout(self.timeout, client.send(request)).await {
+            Err(_) => return Sent::Later(None, format!("no answer within {:?}", self.timeout)),
+            Ok(Err(error)) => return Sent::Later(None, error.to_string()),
+            Ok(Ok(response)) => response,
+        };
+        let status = response.status();
+        let told = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
+        let told = told.and_then(|text| text.parse().ok()).map(Duration::from_secs);
+        match status.as_u16() {
+            200..300 => Sent::Taken,
+            429 | 502 | 503 | 504 => Sent::Later(told, format!("it answers {status}")),
+            _ => Sent::Refused(format!("it answers {status}")),
+        }
+    }
+}
+
+/// Returns host and port, as a request names them.
+fn authority(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
