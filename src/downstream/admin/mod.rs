@@ -1,7 +1,7 @@
 //! The status socket: a daemon's local socket for reports, reloads, logins, and clients of the same user, and the lock
 //! that keeps two daemons off one address (`docs/hazards.md` H83, H94).
 //!
-//! A request is one line: `status`, `owners`, `asks`, `reload`, `forget SERVER`, `needs JSON`, or the JSON of a decision
+//! A request is one line: `status`, `owners`, `asks`, `reload`, `restart SERVER`, `forget SERVER`, `needs JSON`, or the JSON of a decision
 //! or of a [`SignIn`]; one line of JSON answers it (`replies.rs`). Many lines answer a [`FeedRequest`] (`feed.rs`). A line
 //! that introduces a client (`client.rs`) is followed by MCP. **Invariant:** only the user who runs the daemon gets an
 //! answer, and no request carries a config: it changes only through that user's files.
@@ -52,7 +52,7 @@ pub(crate) use self::platform::Arrival;
 pub use self::reader::{FeedReader, feed};
 pub use self::replies::{
     Abandoned, AsksForgotten, AtRate, CodeBegun, DaemonStatus, Holdings, LimitUsage, LoginBegun, Pending, Refused,
-    Reloaded, ServerHolding, SignInReply, SignedIn, SignedOut,
+    Reloaded, Restarted, ServerHolding, SignInReply, SignedIn, SignedOut,
 };
 pub(crate) use self::run::{Hello, Run};
 #[cfg(unix)]
@@ -189,7 +189,12 @@ impl StatusSocket {
     pub(crate) async fn serve<F, G, H>(
         &self,
         router: &Router,
-        (reload, sign_in, page): (impl Fn() -> F, impl Fn(SignIn) -> G, impl Fn(PageRequest) -> PageAnswer),
+        Answers { reload, restart, sign_in, page }: Answers<
+            impl Fn() -> F,
+            impl Fn(&str) -> bool,
+            impl Fn(SignIn) -> G,
+            impl Fn(PageRequest) -> PageAnswer,
+        >,
         guest: impl Fn(Arrival) -> H,
         stop: &CancellationToken,
     ) where
@@ -197,7 +202,7 @@ impl StatusSocket {
         G: Future<Output = Result<SignInReply, Refused>>,
         H: Future<Output = ()>,
     {
-        let (reload, sign_in, page, router) = (&reload, &sign_in, &page, &router);
+        let (reload, restart, sign_in, page, router) = (&reload, &restart, &sign_in, &page, &router);
         let answer = |request: Vec<u8>| async move {
             match request.trim_ascii() {
                 b"status" => replies::line(&self.status(router)),
@@ -209,6 +214,9 @@ impl StatusSocket {
                 }
                 b"metrics" | br#"{"metrics":{}}"# => replies::line(&Refused::because(OFF)),
                 b"reload" => replies::line(&Reloaded::from(reload().await)),
+                request if request.starts_with(RESTART) => {
+                    replies::line_of(&restarted(router, &request[RESTART.len()..], restart))
+                }
                 request if request.starts_with(FORGET) => {
                     replies::line_of(&forgotten(router, &request[FORGET.len()..]))
                 }
@@ -245,6 +253,19 @@ impl StatusSocket {
     }
 }
 
+/// What answers the requests that the socket passes on: the face for embedders, one floor above.
+#[derive(Debug)]
+pub(crate) struct Answers<F, R, S, P> {
+    /// Reads the config again.
+    pub(crate) reload: F,
+    /// Starts a server anew, by its name in the config; returns false if there is none.
+    pub(crate) restart: R,
+    /// Answers a request about logins.
+    pub(crate) sign_in: S,
+    /// Answers a request about the page.
+    pub(crate) page: P,
+}
+
 /// The reply to a request about the page.
 pub(crate) type PageAnswer = Result<PageReply, Refused>;
 
@@ -273,6 +294,23 @@ pub async fn ask<T: DeserializeOwned>(port: Option<u16>) -> Result<T, AskError> 
 #[cfg(unix)]
 pub async fn ask_joined<T: DeserializeOwned>(joined: &Joined, what: &str) -> Result<T, AskError> {
     read(&platform::ask_at(&joined.path, what).await?)
+}
+
+/// Asks a daemon which server each exposed name belongs to. Without a port, asks the only daemon.
+///
+/// # Errors
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
+pub async fn owners(port: Option<u16>) -> Result<Owners, AskError> {
+    read(&platform::ask(&platform::directories(), port, "owners").await?)
+}
+
+/// Makes a daemon start a server anew. Without a port, asks the only daemon.
+///
+/// # Errors
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
+pub async fn restart(port: Option<u16>, server: &str) -> Result<Result<Restarted, Refused>, AskError> {
+    let answer = platform::ask(&platform::directories(), port, &format!("restart {server}")).await?;
+    replies::read(&answer).map_err(AskError::Strange)
 }
 
 /// Makes a daemon reload its config. Without a port, asks the only daemon.
@@ -390,7 +428,8 @@ pub async fn metrics(port: Option<u16>) -> Result<Result<String, Refused>, AskEr
 
 const NEEDS: &[u8] = b"needs ";
 const FORGET: &[u8] = b"forget ";
-const UNKNOWN: &str = "unknown request; expected status, metrics, owners, asks, reload, forget SERVER, needs JSON, a feed, a decision, a link to the page, or a sign-in request";
+const RESTART: &[u8] = b"restart ";
+const UNKNOWN: &str = "unknown request; expected status, metrics, owners, asks, reload, restart SERVER, forget SERVER, needs JSON, a feed, a decision, a link to the page, or a sign-in request";
 
 /// Makes a daemon forget which kinds of questions a server has asked its clients. Without a port, asks the only daemon.
 ///
@@ -431,6 +470,17 @@ fn needed(router: &Router, request: &[u8]) -> Result<Vec<Needed>, Refused> {
         Refused::unknown(format!("no view {view:?}; there are: {}", views.join(", ")))
     };
     router.manager().needed(&tools, view.as_deref()).map_err(unknown)
+}
+
+fn restarted(router: &Router, name: &[u8], restart: impl Fn(&str) -> bool) -> Result<Restarted, Refused> {
+    let name = String::from_utf8_lossy(name);
+    let name = name.trim();
+    let servers = router.manager().servers();
+    let server = servers.iter().find(|server| server.config.name == name || server.config.alias.as_str() == name);
+    match server.map(|server| server.config.name.clone()) {
+        Some(server) if restart(&server) => Ok(Restarted { restarted: server }),
+        _ => Err(Refused::unknown(format!("no server {name:?}"))),
+    }
 }
 
 fn forgotten(router: &Router, name: &[u8]) -> Result<AsksForgotten, Refused> {
