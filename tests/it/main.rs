@@ -65,6 +65,8 @@ mod reload;
 mod resume;
 #[cfg(feature = "cli")]
 mod secrets;
+#[cfg(all(target_os = "linux", feature = "cli"))]
+mod service;
 #[cfg(feature = "cli")]
 mod sse;
 #[cfg(all(unix, feature = "cli"))]

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::Common;
+use crate::suggest;
 
 /// What `--project` stands for without a directory.
 pub(crate) const HERE: &str = ".";
@@ -121,7 +122,7 @@ pub(crate) enum Transport {
 #[command(mut_arg("project", project))]
 pub(crate) struct Named {
     /// The server: its name in the config, or its alias
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = suggest::servers())]
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) user: User,
@@ -133,7 +134,7 @@ pub(crate) struct Named {
 #[command(mut_arg("project", project))]
 pub(crate) struct Rename {
     /// The server: its name in the config, or its alias
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = suggest::servers())]
     pub(crate) name: String,
     /// Its new name
     #[arg(value_name = "NEW")]

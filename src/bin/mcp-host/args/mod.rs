@@ -6,6 +6,7 @@ mod feed;
 mod metrics;
 mod open;
 mod serve;
+mod setup;
 mod token;
 
 use std::net::SocketAddr;
@@ -22,9 +23,13 @@ pub(crate) use self::feed::{Level, Source};
 pub(crate) use self::metrics::Metrics;
 pub(crate) use self::open::Open;
 pub(crate) use self::serve::{Daemon, Serve, Stdio};
+#[cfg(feature = "package")]
+pub(crate) use self::setup::Package;
+pub(crate) use self::setup::{Completions, Doctor, Install, Service, ServiceCommand, SetupCommand, Uninstall};
 pub(crate) use self::token::Token;
 use crate::listen;
 use crate::paint::When;
+use crate::suggest;
 use crate::text::quoted;
 
 /// One endpoint for many MCP servers.
@@ -115,6 +120,10 @@ pub(crate) enum Command {
     Auth(Auth),
     /// Make a token for a client of the endpoint, or for /metrics
     Token(Token),
+    /// Start a server of a running `serve` anew; calls in flight may end first
+    Restart(Restart),
+    #[command(flatten)]
+    Setup(SetupCommand),
     /// The child process of `serve --demo`.
     #[command(name = "__demo-server", hide = true)]
     DemoServer(Stdio),
@@ -144,7 +153,7 @@ pub(crate) struct Check {
     #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address, requires = "needs")]
     pub(crate) listen: Option<SocketAddr>,
     /// Only this server
-    #[arg(value_name = "SERVER")]
+    #[arg(value_name = "SERVER", add = suggest::servers())]
     pub(crate) server: Option<String>,
     #[command(flatten)]
     pub(crate) demo: Demo,
@@ -155,7 +164,7 @@ pub(crate) struct Check {
 #[derive(Args, Debug)]
 pub(crate) struct List {
     /// Only this server: its name in the config, or its alias
-    #[arg(value_name = "SERVER")]
+    #[arg(value_name = "SERVER", add = suggest::servers())]
     pub(crate) server: Option<String>,
     #[command(flatten)]
     pub(crate) demo: Demo,
@@ -166,7 +175,7 @@ pub(crate) struct List {
 #[derive(Args, Debug)]
 pub(crate) struct Tools {
     /// Only this server, or one tool shown whole: description, arguments, an example call
-    #[arg(value_name = "SERVER | TOOL", num_args = 0..=2)]
+    #[arg(value_name = "SERVER | TOOL", num_args = 0..=2, add = suggest::servers_and_tools())]
     pub(crate) of: Vec<String>,
     #[command(flatten)]
     pub(crate) view: View,
@@ -180,7 +189,7 @@ pub(crate) struct Tools {
 #[command(after_help = GIVEN)]
 pub(crate) struct CallArgs {
     /// The tool, as `mcp-host tools` shows it
-    #[arg(value_name = "TOOL")]
+    #[arg(value_name = "TOOL", add = suggest::tools())]
     pub(crate) tool: String,
     /// Its arguments: one JSON object, or key=value, typed by the tool's schema
     #[arg(value_name = "JSON | KEY=VALUE")]
@@ -205,7 +214,7 @@ pub(crate) struct CallArgs {
 #[derive(Args, Debug)]
 pub(crate) struct Read {
     /// The resource, as `mcp-host resources` shows it
-    #[arg(value_name = "URI")]
+    #[arg(value_name = "URI", add = suggest::resources())]
     pub(crate) uri: String,
     /// Save images, audio and other binary content; never overwrites a file
     #[arg(long, value_name = "FILE | FOLDER")]
@@ -219,7 +228,7 @@ pub(crate) struct Read {
 #[derive(Args, Debug)]
 pub(crate) struct Prompt {
     /// The prompt, as `mcp-host prompts` shows it
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = suggest::prompts())]
     pub(crate) name: String,
     /// Its arguments
     #[arg(value_name = "KEY=VALUE")]
@@ -242,7 +251,7 @@ pub(crate) struct Lock {
 #[derive(Args, Debug)]
 pub(crate) struct Approve {
     /// Only this server
-    #[arg(value_name = "SERVER")]
+    #[arg(value_name = "SERVER", add = suggest::servers())]
     pub(crate) server: Option<String>,
     /// Only definitions with such a name, with * and ? for the rest
     #[arg(long, value_name = "GLOB")]
@@ -284,7 +293,7 @@ pub(crate) struct PolicyTest {
 #[command(after_help = GIVEN)]
 pub(crate) struct PolicyExplain {
     /// The tool, as `mcp-host tools` shows it
-    #[arg(value_name = "TOOL")]
+    #[arg(value_name = "TOOL", add = suggest::tools())]
     pub(crate) tool: String,
     /// Its arguments: one JSON object, or key=value, typed by the tool's schema
     #[arg(value_name = "JSON | KEY=VALUE")]
@@ -301,7 +310,7 @@ pub(crate) struct PolicyExplain {
 #[derive(Args, Debug)]
 pub(crate) struct Status {
     /// All about this server: its name in the config, or its alias
-    #[arg(value_name = "SERVER")]
+    #[arg(value_name = "SERVER", add = suggest::servers())]
     pub(crate) server: Option<String>,
     /// Forget what SERVER asks its clients, which decides who shares a process; learned again from its next question
     #[arg(long, requires = "server")]
@@ -317,9 +326,21 @@ pub(crate) struct Status {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Restart {
+    /// The server: its name in the config, or its alias
+    #[arg(value_name = "SERVER", add = suggest::servers())]
+    pub(crate) server: String,
+    /// Which daemon to ask, if several run
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
+    pub(crate) listen: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Logs {
     /// Only this server: its name in the config, or its alias
-    #[arg(value_name = "SERVER")]
+    #[arg(value_name = "SERVER", add = suggest::servers())]
     pub(crate) server: Option<String>,
     /// Stay, and show lines as they come
     #[arg(short, long)]
@@ -352,7 +373,7 @@ pub(crate) struct Calls {
     #[arg(short = 'n', long = "number", value_name = "NUMBER", default_value_t = 50)]
     pub(crate) number: usize,
     /// Only calls of this server: its name in the config, or its alias
-    #[arg(long, value_name = "SERVER")]
+    #[arg(long, value_name = "SERVER", add = suggest::servers())]
     pub(crate) server: Option<String>,
     /// Only calls that failed
     #[arg(long)]
@@ -397,7 +418,7 @@ pub(crate) struct Auth {
 #[derive(Args, Debug)]
 pub(crate) struct Login {
     /// The server: its name in the config, or its alias
-    #[arg(value_name = "SERVER")]
+    #[arg(value_name = "SERVER", add = suggest::servers())]
     pub(crate) server: String,
     /// Show the page, do not open a browser
     #[arg(long)]
@@ -415,7 +436,7 @@ pub(crate) struct Login {
 #[derive(Args, Debug)]
 pub(crate) struct Logout {
     /// The server: its name in the config, or its alias
-    #[arg(value_name = "SERVER")]
+    #[arg(value_name = "SERVER", add = suggest::servers())]
     pub(crate) server: String,
     /// Which daemon to ask, if several run
     #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
@@ -504,6 +525,8 @@ impl Command {
             Self::Login(args) => &args.common,
             Self::Logout(args) => &args.common,
             Self::Token(args) => &args.common,
+            Self::Restart(args) => &args.common,
+            Self::Setup(command) => command.common(),
         }
     }
 }
