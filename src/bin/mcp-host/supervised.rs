@@ -99,10 +99,17 @@ pub(crate) fn listener() -> Result<Option<TcpListener>, Failure> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::pin::Pin;
 
     use tokio::sync::Notify;
 
     use super::*;
+
+    type Beating<'a> = Pin<Box<dyn Future<Output = Infallible> + 'a>>;
+
+    async fn pass(seconds: u64, beating: &mut Beating<'_>) {
+        let _ = tokio::time::timeout(Duration::from_secs(seconds), beating.as_mut()).await;
+    }
 
     #[tokio::test(start_paused = true)]
     async fn the_watchdog_hears_nothing_while_a_thread_is_blocked() {
@@ -113,10 +120,7 @@ mod tests {
             }
         };
         let beating = beat(Duration::from_secs(10), turn, || beats.set(beats.get() + 1));
-        let mut beating = std::pin::pin!(beating);
-        let pass = async |seconds, beating: &mut std::pin::Pin<&mut _>| {
-            let _ = tokio::time::timeout(Duration::from_secs(seconds), beating.as_mut()).await;
-        };
+        let mut beating: Beating<'_> = Box::pin(beating);
         pass(25, &mut beating).await;
         assert_eq!(beats.get(), 3);
         blocked.set(true);

@@ -219,6 +219,18 @@ fn a_folder_that_a_version_manager_moves_is_named() {
 }
 
 #[test]
+fn clients_get_the_address_of_the_service() {
+    let machine = Machine::new(&json!({ "files": works() }));
+    std::fs::create_dir(machine.home().join(".cursor")).unwrap();
+    let entry = || machine.run(&["export", "cursor"], &[]);
+    assert!(entry().contains("stdio") && !entry().contains("http://"), "{}", entry());
+    assert!(machine.run(&["service", "install"], &[]).starts_with("exit 0"));
+    assert!(entry().contains("\"url\": \"http://127.0.0.1:18988/mcp\""), "{}", entry());
+    assert!(machine.run(&["service", "uninstall"], &[]).starts_with("exit 0"));
+    assert!(!entry().contains("http://"), "{}", entry());
+}
+
+#[test]
 fn the_config_of_a_project_is_no_service() {
     let machine = Machine::new(&json!({ "files": works() }));
     std::fs::write(machine.home().join("mcp-host.json"), "{}").unwrap();

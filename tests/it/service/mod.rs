@@ -6,6 +6,7 @@ mod completions;
 mod doctor;
 mod install;
 mod manager;
+mod pasted;
 
 use std::path::Path;
 

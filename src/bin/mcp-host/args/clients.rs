@@ -67,8 +67,8 @@ pub(crate) struct Move {
 #[derive(Args, Debug)]
 #[command(after_help = ASKED)]
 pub(crate) struct Link {
-    /// Give clients that take one this URL of a running `serve` [default: that of the config]; without it, each client
-    /// starts the host
+    /// Give clients that take one this URL of a running `serve` [default: that of the config]; without it, that of the
+    /// installed service, or each client starts the host
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub(crate) url: Option<String>,
     #[command(flatten)]

@@ -18,7 +18,7 @@ use clap::{Args, Parser, Subcommand};
 use mcp_host::config;
 
 pub(crate) use self::clients::{ClientCommand, Export, Link, Move};
-pub(crate) use self::edits::{Add, EditCommand, HERE, Transport, Undo};
+pub(crate) use self::edits::{ADD_USAGE, Add, EditCommand, HERE, Transport, Undo};
 pub(crate) use self::feed::{Level, Source};
 pub(crate) use self::metrics::Metrics;
 pub(crate) use self::open::Open;

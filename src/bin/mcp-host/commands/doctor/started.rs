@@ -77,7 +77,7 @@ fn of_server(status: &ServerStatus, slow: u64, again: &str) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(took) = status.ready_after_ms.filter(|took| *took > slow) {
         let what = format!("`{name}` took {} s to start", took / 1000);
-        found.push(Finding::warn(START, what, closer.clone()).of(name));
+        found.push(Finding::warn(START, what, closer).of(name));
     }
     if let Some(revision) = status.revision.as_deref().filter(|revision| *revision <= OLD) {
         let what = format!("`{name}` speaks revision {revision}, the oldest one: update it");

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::secrets;
 use super::target::Target;
 use super::write::{self, Preview};
-use crate::args::{Add, Common, Transport};
+use crate::args::{ADD_USAGE as USAGE, Add, Common, Transport};
 use crate::commands::check;
 use crate::commands::connect::last_words;
 use crate::output::Output;
@@ -35,15 +35,17 @@ struct Told<'a> {
 
 /// What came of the start.
 #[derive(Default)]
-struct Tried {
-    state: Option<StateName>,
+pub(super) struct Tried {
+    pub(super) state: Option<StateName>,
     tools: usize,
     ready_after_ms: Option<u64>,
     tokens: usize,
     /// The login that is missing.
-    wants: Option<Failure>,
+    pub(super) wants: Option<Failure>,
 }
 
+/// The name that stands for an entry on standard input.
+pub(super) const PASTED: &str = "-";
 /// How many bytes of a definition are about one token.
 const TOKEN: usize = 4;
 
@@ -65,7 +67,7 @@ pub(super) async fn run(args: &Add, common: &Common, output: &Output) -> Result<
     }
     let tried = match args.no_check {
         true => Tried::default(),
-        false => attempt(args, config, request, output).await?,
+        false => attempt(&args.name, config, request, output).await?,
     };
     let (made, _) = write::make(&target, &change).await?;
     let file = write::shown(&target.file);
@@ -98,7 +100,7 @@ pub(super) async fn run(args: &Add, common: &Common, output: &Output) -> Result<
 }
 
 /// Says what a server has: `9 tools, 640 ms, ~2.1k tokens`.
-fn told(tried: &Tried) -> String {
+pub(super) fn told(tried: &Tried) -> String {
     let mut parts = vec![text::count(tried.tools, "tool")];
     parts.extend(tried.ready_after_ms.map(text::duration));
     parts.push(format!("~{} tokens", thousands(tried.tokens)));
@@ -120,6 +122,10 @@ fn server(args: &Add) -> Result<NewServer, Failure> {
         // The word may be a secret without its key.
         _ => Err(usage(format!("one word has no key and no `{sign}`"), help)),
     };
+    if args.url.is_none() && args.command.is_empty() {
+        let error = "the following required arguments were not provided: <URL>".to_owned();
+        return Err(usage(error, USAGE));
+    }
     if let Some(url) = args.url.as_ref().filter(|url| !url.contains("://") && !url.contains("${")) {
         let error = format!("`{}` is no URL, and a command stands behind `--`", text::line(url));
         let help = format!("mcp-host add {} -- {}", quoted(&args.name), quoted(url));
@@ -153,7 +159,11 @@ fn server(args: &Add) -> Result<NewServer, Failure> {
 }
 
 /// Returns the config with the new entry, which in a project's file counts as approved: the user has just typed it.
-fn approved(preview: Preview, target: &Target, name: &str) -> Result<(Config, mcp_host::config::LoadRequest), Failure> {
+pub(super) fn approved(
+    preview: Preview,
+    target: &Target,
+    name: &str,
+) -> Result<(Config, mcp_host::config::LoadRequest), Failure> {
     let mut request = target.request.clone();
     request.texts = vec![(target.file.clone(), preview.edited.text)];
     let Some(config) = preview.after else {
@@ -174,15 +184,15 @@ fn approved(preview: Preview, target: &Target, name: &str) -> Result<(Config, mc
 }
 
 /// Starts the new server once.
-async fn attempt(
-    args: &Add,
+pub(super) async fn attempt(
+    name: &str,
     mut config: Config,
     request: mcp_host::config::LoadRequest,
     output: &Output,
 ) -> Result<Tried, Failure> {
-    config.servers.retain(|server| server.name == args.name);
+    config.servers.retain(|server| server.name == name);
     // The server is in no config yet, so nothing else could look at it.
-    let closer = look_closer(&args.name, "");
+    let closer = look_closer(name, "");
     let wanted = |failure: Failure| failure.without_help(&closer).more_help(vec![NOTHING.to_owned()]);
     if let Some(unusable) = check::unusable(&config) {
         return Err(wanted(unusable));
@@ -193,8 +203,8 @@ async fn attempt(
     let catalog = session.host.catalog();
     let tokens = catalog.tools().iter().map(|tool| tool.definition().as_str().len()).sum::<usize>() / TOKEN;
     session.close().await;
-    let Some(status) = status.into_iter().find(|server| server.name == args.name) else {
-        return Err(wanted(Failure::new(Exit::Failed, format!("`{}` is no server that can be started", args.name))));
+    let Some(status) = status.into_iter().find(|server| server.name == name) else {
+        return Err(wanted(Failure::new(Exit::Failed, format!("`{name}` is no server that can be started"))));
     };
     let mut tried = Tried {
         state: Some(status.state),

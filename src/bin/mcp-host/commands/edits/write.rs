@@ -113,7 +113,7 @@ pub(super) async fn make(target: &Target, change: &Change) -> Result<(Made, Prev
                     _ => &made.name,
                 };
                 let was = preview.before.as_ref().and_then(|config| server(config, &made.name));
-                if matches!(change, Change::Add { .. }) || was.is_some_and(is_approved) {
+                if matches!(change, Change::Add { .. } | Change::Put { .. }) || was.is_some_and(is_approved) {
                     keep_approved(preview.after.as_ref(), to).await?;
                 }
                 return Ok((made, preview));

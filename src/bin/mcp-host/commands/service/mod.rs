@@ -246,6 +246,13 @@ pub(super) async fn state() -> Option<State> {
     Some(Manager::find().ok()?.state().await)
 }
 
+/// Reports whether the installed service serves this config.
+pub(super) fn serves(config: &Path) -> bool {
+    let installed = Manager::find().map(|manager| manager.installed()).unwrap_or_default();
+    let name = config.to_string_lossy();
+    installed.iter().any(|(_, text)| unit::serves(text, &name))
+}
+
 /// Returns the variables that the installed service gets; `None` if none is installed.
 pub(super) fn installed() -> Option<Surroundings> {
     let files: Vec<(PathBuf, String)> = Manager::find().ok()?.installed();

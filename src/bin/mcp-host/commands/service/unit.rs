@@ -110,6 +110,16 @@ fn xml(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
+/// Reports whether a file of the service names this config.
+pub(super) fn serves(text: &str, config: &str) -> bool {
+    let (word, string) = (command_word(config), format!("<string>{}</string>", xml(config)));
+    let in_unit = |line: &str| {
+        let rest = line.strip_prefix("ExecStart=").and_then(|line| line.split_once(" --config ")).map(|(_, rest)| rest);
+        rest.is_some_and(|rest| rest.split(" --config ").any(|named| named == word))
+    };
+    text.lines().any(|line| in_unit(line) || line.trim() == string)
+}
+
 /// Returns the folder of a version manager that a command is found in: an update moves it.
 pub(super) fn moving(folder: &Path) -> Option<&'static str> {
     let text = folder.to_string_lossy();
@@ -190,6 +200,15 @@ WantedBy=default.target
         assert_eq!(plan().launchd(), include_str!("../../../../../tests/fixtures/service/mcp-host.plist"));
         let plain = Plan { env_file: None, ..plan() }.launchd();
         assert!(!plain.contains("/bin/sh") && plain.contains("<string>serve</string>"));
+    }
+
+    #[test]
+    fn a_file_tells_which_config_is_served() {
+        let two = Plan { configs: vec!["/a/b.json".to_owned(), "/c d.toml".to_owned()], ..plan() };
+        for text in [two.systemd()[0].1.clone(), two.launchd()] {
+            assert!(serves(&text, "/a/b.json") && serves(&text, "/c d.toml"));
+            assert!(!serves(&text, "/a/b") && !serves(&text, "b.json") && !serves(&text, "/c d.toml2"));
+        }
     }
 
     #[test]
