@@ -93,4 +93,6 @@ pub use protocol::{ErrorObject, Method, Outcome, Profile, Raw};
 pub use registry::{Catalog, Entry};
 pub use router::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus, Decided, OpenAsk};
 pub use transport::{LogMessage, StderrLine, Unstartable, guard};
+#[cfg(unix)]
+pub use transport::{Orphan, orphans};
 pub use upstream::StateName;

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Host, lock};
 use crate::config::{Console, HostSettings};
-use crate::downstream::admin::{self, Guests, OpenRequest, PageLink, Refused, Run, StatusSocket};
+use crate::downstream::admin::{self, Answers, Guests, OpenRequest, PageLink, Refused, Run, StatusSocket};
 use crate::downstream::console::access::Access;
 use crate::downstream::http::{self, Threads};
 use crate::error::{Error, ErrorKind};
@@ -98,6 +98,25 @@ impl Host {
         Ok(Arc::clone(kept.insert(Arc::new(Threads::start(count)?))))
     }
 
+    /// Waits until every thread that serves clients has run a task. It takes forever while one of them is blocked, so a
+    /// program can tell a watchdog that it works.
+    ///
+    /// ```no_run
+    /// # async fn beat(host: &mcp_host::Host) {
+    /// host.turn().await;
+    /// println!("no thread is blocked");
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// Dropping the future has no effect.
+    pub async fn turn(&self) {
+        let threads = lock(&self.0.threads).clone();
+        if let Some(threads) = threads {
+            threads.turn().await;
+        }
+    }
+
     /// Reloads the config for a request over the status socket; the error is text for a user.
     pub(super) async fn reload_now(&self) -> Result<Reload, String> {
         self.0.configured.reload().await.map_err(|error| error.to_string())
@@ -136,9 +155,9 @@ impl HttpEndpoint {
                 let sign_in = |request| host.sign_in(request);
                 let guest = |arrival| host.receive(arrival, socket.boot(), &guests, &stop);
                 let page = |request| host.page(&access, listen, request);
-                let (changes, answers) =
-                    ((|| host.reload_now(), |server: &str| host.0.configured.restart(server)), (sign_in, page));
-                socket.serve(&host.0.router, changes, answers, guest, &stop).await;
+                let restart = |server: &str| host.0.configured.restart(server);
+                let answers = Answers { reload: || host.reload_now(), restart, sign_in, page };
+                socket.serve(&host.0.router, answers, guest, &stop).await;
             }
         };
         let configured = host.0.manager.settings();

@@ -6,7 +6,7 @@ use tokio::time::{Instant, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::Host;
-use crate::downstream::admin::{self, At, Guests, Refused, StatusSocket};
+use crate::downstream::admin::{self, Answers, At, Guests, Refused, StatusSocket};
 use crate::error::{Error, ErrorKind};
 use crate::queues::STUCK;
 
@@ -53,9 +53,9 @@ impl SocketEndpoint {
         let sign_in = |request| host.sign_in(request);
         let guest = |arrival| host.receive(arrival, socket.boot(), &guests, &stop);
         let page = |_| Err(Refused::because("this daemon has no port, and so no page"));
-        let (changes, answers) =
-            ((|| host.reload_now(), |server: &str| host.0.configured.restart(server)), (sign_in, page));
-        let door = socket.serve(&host.0.router, changes, answers, guest, &stop);
+        let restart = |server: &str| host.0.configured.restart(server);
+        let answers = Answers { reload: || host.reload_now(), restart, sign_in, page };
+        let door = socket.serve(&host.0.router, answers, guest, &stop);
         let idle = async {
             host.idle(&guests, &stop).await;
             // A client that connects from now on is told that the daemon is stopping, and goes elsewhere.

@@ -41,6 +41,8 @@ pub use command::Unstartable;
 pub(crate) use environment::is_inherited;
 pub(crate) use environment::withheld;
 pub use guard::guard;
+#[cfg(unix)]
+pub use guard::{Orphan, orphans};
 pub(crate) use http::{EventStream, HEADERS, Heads, Http, Reply};
 #[cfg(test)]
 pub(crate) use memory::Refusal;

@@ -72,6 +72,8 @@ mod resume;
 mod search;
 #[cfg(feature = "cli")]
 mod secrets;
+#[cfg(all(target_os = "linux", feature = "cli"))]
+mod service;
 #[cfg(feature = "cli")]
 mod sse;
 #[cfg(all(unix, feature = "cli"))]

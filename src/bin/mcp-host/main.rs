@@ -7,6 +7,7 @@ mod args;
 mod arguments;
 mod commands;
 mod compare;
+mod completion;
 mod elicit;
 mod found;
 mod given;
@@ -35,6 +36,9 @@ mod session;
 mod signals;
 #[cfg(unix)]
 mod starter;
+mod suggest;
+#[cfg(unix)]
+mod supervised;
 mod table;
 mod telemetry;
 mod text;
@@ -64,6 +68,9 @@ fn main() -> ExitCode {
     #[cfg(unix)]
     close_fds::set_fds_cloexec(3, &[]);
     let words: Vec<OsString> = std::env::args_os().collect();
+    if let Some(exit) = completion::answer(&words) {
+        return exit.into();
+    }
     #[cfg(unix)]
     let tried = {
         let read = relay::Words::read(&words);

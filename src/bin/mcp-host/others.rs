@@ -46,16 +46,28 @@ const TABLE: &[Row] = &[
         "Ctrl-C where `mcp-host serve` runs; `mcp-host status --json` tells its process",
     ),
     (
-        &["restart", "reload", "refresh", "reconnect"],
-        "a running `mcp-host serve` starts a server again by itself, and follows changes of the config; `mcp-host status` shows how it is",
+        &["reload", "refresh", "reconnect"],
+        "a running `mcp-host serve` follows changes of the config by itself; `mcp-host restart SERVER` starts a server anew",
     ),
     (
         &["inspect", "inspector", "describe", "view"],
         "`mcp-host get SERVER` shows a server of the config, `mcp-host tools SERVER` its tools, `mcp-host status` how it is",
     ),
     (
-        &["connect", "test", "ping", "doctor", "diagnose", "debug", "try"],
+        &["connect", "test", "ping", "try"],
         "`mcp-host check --connect` starts each server once and reports what it offers",
+    ),
+    (
+        &["diagnose", "debug", "troubleshoot", "repair", "fix"],
+        "`mcp-host doctor` looks for what is wrong, and says what to do",
+    ),
+    (
+        &["systemd", "launchd", "autostart", "boot"],
+        "`mcp-host service install` runs `mcp-host serve` as a service of your account",
+    ),
+    (
+        &["completion", "complete", "autocomplete"],
+        "`mcp-host completions SHELL` prints the script that completes commands in a shell",
     ),
     (
         &["validate", "lint", "verify", "dry-run"],

@@ -56,7 +56,7 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 31] = [
+const KEYS: [&str; 33] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",

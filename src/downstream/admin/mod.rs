@@ -54,7 +54,7 @@ pub(crate) use self::platform::Arrival;
 pub use self::reader::{FeedReader, feed};
 pub use self::replies::{
     Abandoned, AsksForgotten, AtRate, CodeBegun, DaemonStatus, Holdings, LimitUsage, LoginBegun, Pending, Refused,
-    Reloaded, ServerHolding, SignInReply, SignedIn, SignedOut,
+    Reloaded, Restarted, ServerHolding, SignInReply, SignedIn, SignedOut,
 };
 pub(crate) use self::run::{Hello, Run};
 #[cfg(unix)]
@@ -191,8 +191,12 @@ impl StatusSocket {
     pub(crate) async fn serve<F, G, H>(
         &self,
         router: &Router,
-        (reload, restart): (impl Fn() -> F, impl Fn(&str) -> bool),
-        (sign_in, page): (impl Fn(SignIn) -> G, impl Fn(PageRequest) -> PageAnswer),
+        Answers { reload, restart, sign_in, page }: Answers<
+            impl Fn() -> F,
+            impl Fn(&str) -> bool,
+            impl Fn(SignIn) -> G,
+            impl Fn(PageRequest) -> PageAnswer,
+        >,
         guest: impl Fn(Arrival) -> H,
         stop: &CancellationToken,
     ) where
@@ -252,6 +256,19 @@ impl StatusSocket {
     }
 }
 
+/// What answers the requests that the socket passes on: the face for embedders, one floor above.
+#[derive(Debug)]
+pub(crate) struct Answers<F, R, S, P> {
+    /// Reads the config again.
+    pub(crate) reload: F,
+    /// Starts a server anew, by its name in the config; returns false if there is none.
+    pub(crate) restart: R,
+    /// Answers a request about logins.
+    pub(crate) sign_in: S,
+    /// Answers a request about the page.
+    pub(crate) page: P,
+}
+
 /// The reply to a request about the page.
 pub(crate) type PageAnswer = Result<PageReply, Refused>;
 
@@ -279,31 +296,6 @@ struct OfServer {
     server: String,
 }
 
-/// The reply to a request for a restart.
-#[derive(serde::Serialize, serde::Deserialize)]
-struct Restarted {
-    restarted: String,
-}
-
-/// Starts a server anew, by its name in the config or its alias.
-fn restarted(router: &Router, wanted: &str, restart: &impl Fn(&str) -> bool) -> Result<Restarted, Refused> {
-    let servers = router.manager().servers();
-    let named = servers.iter().find(|server| server.config.name == wanted || server.config.alias.as_str() == wanted);
-    let name = named.map(|server| server.config.name.clone()).filter(|name| restart(name));
-    name.map(|restarted| Restarted { restarted })
-        .ok_or_else(|| Refused::unknown(format!("no server is called `{wanted}`")))
-}
-
-/// Makes a daemon start a server anew; calls in flight may end first. Without a port, asks the only daemon.
-///
-/// # Errors
-/// When no daemon runs, several run and no port is given, or the daemon does not answer.
-pub async fn restart(port: Option<u16>, server: &str) -> Result<Result<(), Refused>, AskError> {
-    let request = replies::line(&Restart { restart: OfServer { server: server.to_owned() } });
-    let answer = platform::ask(&platform::directories(), port, &request).await?;
-    Ok(replies::read::<Restarted>(&answer).map_err(AskError::Strange)?.map(drop))
-}
-
 /// Asks a daemon for its status: a [`DaemonStatus`], or the part of it that `T` reads. Without a port, asks the only
 /// daemon.
 ///
@@ -320,6 +312,24 @@ pub async fn ask<T: DeserializeOwned>(port: Option<u16>) -> Result<T, AskError> 
 #[cfg(unix)]
 pub async fn ask_joined<T: DeserializeOwned>(joined: &Joined, what: &str) -> Result<T, AskError> {
     read(&platform::ask_at(&joined.path, what).await?)
+}
+
+/// Asks a daemon which server each exposed name belongs to. Without a port, asks the only daemon.
+///
+/// # Errors
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
+pub async fn owners(port: Option<u16>) -> Result<Owners, AskError> {
+    read(&platform::ask(&platform::directories(), port, "owners").await?)
+}
+
+/// Makes a daemon start a server anew; calls in flight may end first. Without a port, asks the only daemon.
+///
+/// # Errors
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
+pub async fn restart(port: Option<u16>, server: &str) -> Result<Result<Restarted, Refused>, AskError> {
+    let request = replies::line(&Restart { restart: OfServer { server: server.to_owned() } });
+    let answer = platform::ask(&platform::directories(), port, &request).await?;
+    replies::read(&answer).map_err(AskError::Strange)
 }
 
 /// Makes a daemon reload its config. Without a port, asks the only daemon.
@@ -502,6 +512,15 @@ fn ledger(router: &Router, request: &[u8]) -> Result<Ledger, Refused> {
 
 fn no_view(view: Option<&str>, views: &[String]) -> Refused {
     Refused::unknown(format!("no view {:?}; there are: {}", view.unwrap_or_default(), views.join(", ")))
+}
+
+fn restarted(router: &Router, name: &str, restart: impl Fn(&str) -> bool) -> Result<Restarted, Refused> {
+    let servers = router.manager().servers();
+    let server = servers.iter().find(|server| server.config.name == name || server.config.alias.as_str() == name);
+    match server.map(|server| server.config.name.clone()) {
+        Some(server) if restart(&server) => Ok(Restarted { restarted: server }),
+        _ => Err(Refused::unknown(format!("no server {name:?}"))),
+    }
 }
 
 fn forgotten(router: &Router, name: &[u8]) -> Result<AsksForgotten, Refused> {

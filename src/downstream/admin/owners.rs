@@ -45,12 +45,21 @@ impl Owners {
     /// entry.
     #[must_use]
     pub fn owner(&self, kind: Kind, name: &str) -> Option<(&str, &str)> {
-        let list = match kind {
+        let found = self.list(kind).iter().find(|(shown, ..)| shown == name);
+        found.map(|(_, alias, raw)| (alias.as_str(), raw.as_str()))
+    }
+
+    /// Returns the names or URIs of one kind, as clients see them.
+    pub fn names(&self, kind: Kind) -> impl Iterator<Item = &str> {
+        self.list(kind).iter().map(|(shown, ..)| shown.as_str())
+    }
+
+    fn list(&self, kind: Kind) -> &[Owned] {
+        match kind {
             Kind::Tools => &self.tools,
             Kind::Prompts => &self.prompts,
             Kind::Resources => &self.resources,
             Kind::ResourceTemplates => &self.templates,
-        };
-        list.iter().find(|(shown, ..)| shown == name).map(|(_, alias, raw)| (alias.as_str(), raw.as_str()))
+        }
     }
 }

@@ -153,6 +153,20 @@ impl From<Result<Reload, String>> for Reloaded {
     }
 }
 
+/// The reply to a request to start a server anew.
+///
+/// ```
+/// let reply: mcp_host::admin::Restarted = serde_json::from_str(r#"{"restarted":"files"}"#)?;
+/// assert_eq!(reply.restarted, "files");
+/// # Ok::<_, serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Restarted {
+    /// The name of the server in the config.
+    pub restarted: String,
+}
+
 /// The reply to `forget SERVER`.
 ///
 /// ```

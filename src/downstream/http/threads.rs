@@ -50,6 +50,14 @@ impl Threads {
         Ok(Self { first: Arc::default(), others })
     }
 
+    /// Waits until each thread has run a task; the first is the caller's own.
+    pub(crate) async fn turn(&self) {
+        for other in &self.others {
+            // A thread that has ended has nothing to do any more.
+            let _ = other.runtime.spawn(async {}).await;
+        }
+    }
+
     /// Serves a connection on the thread with the fewest connections. Among several it is the first thread, where the
     /// answers of servers arrive.
     ///
@@ -136,6 +144,31 @@ mod tests {
     use super::*;
     use crate::lock::lock;
     use crate::threads::number;
+
+    #[tokio::test]
+    async fn threads_turn_only_while_none_is_blocked() {
+        let threads = Threads::start(3).unwrap();
+        threads.turn().await;
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (begin, begun) = tokio::sync::oneshot::channel();
+        let blocked = threads.others[1].runtime.spawn(async move {
+            begin.send(()).unwrap();
+            // Blocks the thread, as no code of ours may.
+            let _ = held.recv();
+        });
+        begun.await.unwrap();
+        let mut turn = std::pin::pin!(threads.turn());
+        assert!(futures_util::poll!(turn.as_mut()).is_pending());
+        // The thread before it turns, so the wait is for the blocked one.
+        threads.others[0].runtime.spawn(async {}).await.unwrap();
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+            assert!(futures_util::poll!(turn.as_mut()).is_pending());
+        }
+        drop(release);
+        turn.await;
+        blocked.await.unwrap();
+    }
 
     #[tokio::test]
     async fn a_connection_goes_to_the_thread_with_the_fewest_and_stays_there() {

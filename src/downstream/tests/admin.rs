@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::support::stage;
-use crate::downstream::admin::{AskError, Error, Refused, SignInReply, StatusSocket, ask_in};
+use crate::downstream::admin::{Answers, AskError, Error, Refused, SignInReply, StatusSocket, ask_in};
 
 const FIRST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8808);
 const SECOND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8809);
@@ -30,7 +30,8 @@ async fn h83_status_is_told() {
             let reload = || async { Err("mcp.json:1: no".to_owned()) };
             let sign_in = |_| async { Ok(SignInReply::abandoned(false)) };
             let page = |_| Err(Refused::because("no page here"));
-            socket.serve(&stage.router, (reload, |_: &str| false), (sign_in, page), |_| async {}, &stop).await
+            let answers = Answers { reload, restart: |_: &str| false, sign_in, page };
+            socket.serve(&stage.router, answers, |_| async {}, &stop).await
         }
     });
     for port in [Some(8808), None] {

@@ -13,6 +13,7 @@
 //! **Invariant:** a host works the same without its guard and never waits for it. Not here: how survivors are found and
 //! killed (`sweep.rs`), the guard's own life (`watch.rs`).
 
+mod orphans;
 mod sweep;
 mod watch;
 
@@ -26,6 +27,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
+pub use self::orphans::{Orphan, orphans};
 use crate::hex;
 use crate::lock::lock;
 

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 
 use super::Common;
 use super::edits::User;
+use crate::suggest;
 
 #[derive(Debug, Subcommand)]
 // The words of a command are only built when it is run.
@@ -46,7 +47,7 @@ pub(crate) struct Clients {
 #[command(after_help = ASKED)]
 pub(crate) struct Move {
     /// The clients, as `mcp-host clients` lists them
-    #[arg(value_name = "CLIENT", conflicts_with = "all", required_unless_present = "all")]
+    #[arg(value_name = "CLIENT", add = suggest::known_clients(), conflicts_with = "all", required_unless_present = "all")]
     pub(crate) clients: Vec<String>,
     /// All clients on this machine
     #[arg(short, long)]
@@ -66,8 +67,8 @@ pub(crate) struct Move {
 #[derive(Args, Debug)]
 #[command(after_help = ASKED)]
 pub(crate) struct Link {
-    /// Give clients that take one this URL of a running `serve` [default: that of the config]; without it, each client
-    /// starts the host
+    /// Give clients that take one this URL of a running `serve` [default: that of the config]; without it, that of the
+    /// installed service, or each client starts the host
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub(crate) url: Option<String>,
     #[command(flatten)]
@@ -77,7 +78,7 @@ pub(crate) struct Link {
 #[derive(Args, Debug)]
 pub(crate) struct Export {
     /// The client, as `mcp-host clients` lists it
-    #[arg(value_name = "CLIENT")]
+    #[arg(value_name = "CLIENT", add = suggest::known_clients())]
     pub(crate) client: String,
     /// With this URL of a running `serve` [default: that of the config]
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::Common;
+use crate::suggest;
 
 /// What `--project` stands for without a directory.
 pub(crate) const HERE: &str = ".";
@@ -68,13 +69,13 @@ pub(super) fn project(arg: clap::Arg) -> clap::Arg {
 }
 
 #[derive(Args, Debug)]
-#[command(mut_arg("project", project), override_usage = USAGE, after_help = ADDED)]
+#[command(mut_arg("project", project), override_usage = ADD_USAGE, after_help = ADDED)]
 pub(crate) struct Add {
-    /// The name of the server
+    /// The name of the server; - reads JSON or an install link from stdin, shows it, and asks
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// The URL of the server
-    #[arg(value_name = "URL", required_unless_present = "command", conflicts_with = "command")]
+    #[arg(value_name = "URL", conflicts_with = "command")]
     pub(crate) url: Option<String>,
     /// A variable of its environment
     #[arg(short, long, value_name = "KEY=VALUE", conflicts_with = "url")]
@@ -97,6 +98,9 @@ pub(crate) struct Add {
     /// Write secrets into the file as they are given
     #[arg(long)]
     pub(crate) plain: bool,
+    /// With -: write it without asking
+    #[arg(long)]
+    pub(crate) yes: bool,
     /// Do not start it, only write it
     #[arg(long)]
     pub(crate) no_check: bool,
@@ -121,7 +125,7 @@ pub(crate) enum Transport {
 #[command(mut_arg("project", project))]
 pub(crate) struct Named {
     /// The server: its name in the config, or its alias
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = suggest::servers())]
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) user: User,
@@ -133,7 +137,7 @@ pub(crate) struct Named {
 #[command(mut_arg("project", project))]
 pub(crate) struct Rename {
     /// The server: its name in the config, or its alias
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = suggest::servers())]
     pub(crate) name: String,
     /// Its new name
     #[arg(value_name = "NEW")]
@@ -165,10 +169,12 @@ pub(crate) struct Undo {
     pub(crate) common: Common,
 }
 
-const USAGE: &str = "mcp-host add [OPTIONS] <NAME> (<URL> | -- <COMMAND>...)";
+/// The usage of `add`.
+pub(crate) const ADD_USAGE: &str = "mcp-host add [OPTIONS] <NAME> (<URL> | -- <COMMAND>...)";
 
 const ADDED: &str = "\
 Examples:
   mcp-host add files -- npx -y @modelcontextprotocol/server-filesystem ~/src
   mcp-host add search https://search.example.com/mcp -H 'X-Team: core'
-  mcp-host add github --secret GITHUB_TOKEN -- github-mcp-server stdio";
+  mcp-host add github --secret GITHUB_TOKEN -- github-mcp-server stdio
+  mcp-host add - < entry.json";

@@ -7,6 +7,7 @@ mod metrics;
 mod open;
 mod registry;
 mod serve;
+mod setup;
 mod token;
 mod tokens;
 
@@ -19,16 +20,22 @@ use clap::{Args, Parser, Subcommand};
 use mcp_host::config;
 
 pub(crate) use self::clients::{ClientCommand, Export, Link, Move};
-pub(crate) use self::edits::{Add, EditCommand, HERE, Transport, Undo};
-pub(crate) use self::feed::{Level, Source, Told};
+pub(crate) use self::edits::{ADD_USAGE, Add, EditCommand, HERE, Transport, Undo};
+#[cfg(feature = "top")]
+pub(crate) use self::feed::Top;
+pub(crate) use self::feed::{Calls, Level, Logs, Source};
 pub(crate) use self::metrics::Metrics;
 pub(crate) use self::open::Open;
 pub(crate) use self::registry::{Install, RegistryCommand, Search, Show};
 pub(crate) use self::serve::{Daemon, Serve, Stdio};
+#[cfg(feature = "package")]
+pub(crate) use self::setup::Package;
+pub(crate) use self::setup::{Completions, Doctor, Service, ServiceCommand, ServiceInstall, SetupCommand, Uninstall};
 pub(crate) use self::token::Token;
 pub(crate) use self::tokens::Tokens;
 use crate::listen;
 use crate::paint::When;
+use crate::suggest;
 use crate::text::quoted;
 
 /// One endpoint for many MCP servers.
@@ -126,6 +133,10 @@ pub(crate) enum Command {
     Auth(Auth),
     /// Make a token for a client of the endpoint, or for /metrics
     Token(Token),
+    /// Start a server of a running `serve` anew; calls in flight may end first
+    Restart(Restart),
+    #[command(flatten)]
+    Setup(SetupCommand),
     /// The child process of `serve --demo`.
     #[command(name = "__demo-server", hide = true)]
     DemoServer(Stdio),
@@ -155,7 +166,7 @@ pub(crate) struct Check {
     #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address, requires = "needs")]
     pub(crate) listen: Option<SocketAddr>,
     /// Only this server
-    #[arg(value_name = "SERVER")]
+    #[arg(value_name = "SERVER", add = suggest::servers())]
     pub(crate) server: Option<String>,
     #[command(flatten)]
     pub(crate) demo: Demo,
@@ -166,7 +177,7 @@ pub(crate) struct Check {
 #[derive(Args, Debug)]
 pub(crate) struct List {
     /// Only this server: its name in the config, or its alias
-    #[arg(value_name = "SERVER")]
+    #[arg(value_name = "SERVER", add = suggest::servers())]
     pub(crate) server: Option<String>,
     #[command(flatten)]
     pub(crate) demo: Demo,
@@ -177,7 +188,7 @@ pub(crate) struct List {
 #[derive(Args, Debug)]
 pub(crate) struct Tools {
     /// Only this server, or one tool shown whole: description, arguments, an example call
-    #[arg(value_name = "SERVER | TOOL", num_args = 0..=2)]
+    #[arg(value_name = "SERVER | TOOL", num_args = 0..=2, add = suggest::servers_and_tools())]
     pub(crate) of: Vec<String>,
     #[command(flatten)]
     pub(crate) view: View,
@@ -191,7 +202,7 @@ pub(crate) struct Tools {
 #[command(after_help = GIVEN)]
 pub(crate) struct CallArgs {
     /// The tool, as `mcp-host tools` shows it
-    #[arg(value_name = "TOOL")]
+    #[arg(value_name = "TOOL", add = suggest::tools())]
     pub(crate) tool: String,
     /// Its arguments: one JSON object, or key=value, typed by the tool's schema
     #[arg(value_name = "JSON | KEY=VALUE")]
@@ -216,7 +227,7 @@ pub(crate) struct CallArgs {
 #[derive(Args, Debug)]
 pub(crate) struct Read {
     /// The resource, as `mcp-host resources` shows it
-    #[arg(value_name = "URI")]
+    #[arg(value_name = "URI", add = suggest::resources())]
     pub(crate) uri: String,
     /// Save images, audio and other binary content; never overwrites a file
     #[arg(long, value_name = "FILE | FOLDER")]
@@ -230,7 +241,7 @@ pub(crate) struct Read {
 #[derive(Args, Debug)]
 pub(crate) struct Prompt {
     /// The prompt, as `mcp-host prompts` shows it
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = suggest::prompts())]
     pub(crate) name: String,
     /// Its arguments
     #[arg(value_name = "KEY=VALUE")]
@@ -253,7 +264,7 @@ pub(crate) struct Lock {
 #[derive(Args, Debug)]
 pub(crate) struct Approve {
     /// Only this server
-    #[arg(value_name = "SERVER")]
+    #[arg(value_name = "SERVER", add = suggest::servers())]
     pub(crate) server: Option<String>,
     /// Only definitions with such a name, with * and ? for the rest
     #[arg(long, value_name = "GLOB")]
@@ -295,7 +306,7 @@ pub(crate) struct PolicyTest {
 #[command(after_help = GIVEN)]
 pub(crate) struct PolicyExplain {
     /// The tool, as `mcp-host tools` shows it
-    #[arg(value_name = "TOOL")]
+    #[arg(value_name = "TOOL", add = suggest::tools())]
     pub(crate) tool: String,
     /// Its arguments: one JSON object, or key=value, typed by the tool's schema
     #[arg(value_name = "JSON | KEY=VALUE")]
@@ -312,7 +323,7 @@ pub(crate) struct PolicyExplain {
 #[derive(Args, Debug)]
 pub(crate) struct Status {
     /// All about this server: its name in the config, or its alias
-    #[arg(value_name = "SERVER")]
+    #[arg(value_name = "SERVER", add = suggest::servers())]
     pub(crate) server: Option<String>,
     /// Forget what SERVER asks its clients, which decides who shares a process; learned again from its next question
     #[arg(long, requires = "server")]
@@ -328,59 +339,10 @@ pub(crate) struct Status {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Logs {
-    /// Only this server: its name in the config, or its alias
-    #[arg(value_name = "SERVER")]
-    pub(crate) server: Option<String>,
-    /// Stay, and show lines as they come
-    #[arg(short, long)]
-    pub(crate) follow: bool,
-    /// How many of the last lines
-    #[arg(short = 'n', long = "lines", value_name = "NUMBER", default_value_t = 200)]
-    pub(crate) lines: usize,
-    /// Only lines of the last minutes or hours: 30s, 10m, 1h
-    #[arg(long, value_name = "TIME", value_parser = age)]
-    pub(crate) since: Option<Duration>,
-    /// Only lines from there
-    #[arg(long, value_name = "SOURCE", value_enum)]
-    pub(crate) source: Option<Source>,
-    /// Only lines that are at least that severe
-    #[arg(long, value_name = "LEVEL", value_enum)]
-    pub(crate) level: Option<Level>,
-    /// Which daemon to ask, if several run
-    #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
-    pub(crate) listen: Option<SocketAddr>,
-    #[command(flatten)]
-    pub(crate) common: Common,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Calls {
-    /// Stay, and show calls as they end
-    #[arg(short, long)]
-    pub(crate) follow: bool,
-    /// How many of the last calls
-    #[arg(short = 'n', long = "number", value_name = "NUMBER", default_value_t = 50)]
-    pub(crate) number: usize,
-    /// Only calls of this server: its name in the config, or its alias
-    #[arg(long, value_name = "SERVER")]
-    pub(crate) server: Option<String>,
-    /// Only calls that failed
-    #[arg(long)]
-    pub(crate) failed: bool,
-    /// Show arguments, too, of calls from now on: names, types and lengths, or the values without what is secret
-    #[arg(long, value_name = "HOW", value_enum)]
-    pub(crate) args: Option<Told>,
-    /// Which daemon to ask, if several run
-    #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
-    pub(crate) listen: Option<SocketAddr>,
-    #[command(flatten)]
-    pub(crate) common: Common,
-}
-
-#[cfg(feature = "top")]
-#[derive(Args, Debug)]
-pub(crate) struct Top {
+pub(crate) struct Restart {
+    /// The server: its name in the config, or its alias
+    #[arg(value_name = "SERVER", add = suggest::servers())]
+    pub(crate) server: String,
     /// Which daemon to ask, if several run
     #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
     pub(crate) listen: Option<SocketAddr>,
@@ -421,7 +383,7 @@ pub(crate) struct Auth {
 #[derive(Args, Debug)]
 pub(crate) struct Login {
     /// The server: its name in the config, or its alias
-    #[arg(value_name = "SERVER")]
+    #[arg(value_name = "SERVER", add = suggest::servers())]
     pub(crate) server: String,
     /// Show the page, do not open a browser
     #[arg(long)]
@@ -439,7 +401,7 @@ pub(crate) struct Login {
 #[derive(Args, Debug)]
 pub(crate) struct Logout {
     /// The server: its name in the config, or its alias
-    #[arg(value_name = "SERVER")]
+    #[arg(value_name = "SERVER", add = suggest::servers())]
     pub(crate) server: String,
     /// Which daemon to ask, if several run
     #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
@@ -532,13 +494,10 @@ impl Command {
             Self::Login(args) => &args.common,
             Self::Logout(args) => &args.common,
             Self::Token(args) => &args.common,
+            Self::Restart(args) => &args.common,
+            Self::Setup(command) => command.common(),
         }
     }
-}
-
-/// Parses how long ago something may be.
-fn age(text: &str) -> Result<Duration, String> {
-    config::time(text).ok_or_else(|| "write it with a unit: 30s, 10m, 1h".to_owned())
 }
 
 /// Parses a time with its unit.

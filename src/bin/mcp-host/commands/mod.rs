@@ -9,10 +9,12 @@ mod callers;
 mod calls;
 mod check;
 mod clients;
+mod completions;
 mod connect;
 mod daemon;
 mod desk;
 mod device;
+mod doctor;
 mod edits;
 mod feed;
 mod key;
@@ -24,11 +26,15 @@ mod logs;
 mod metrics;
 mod needs;
 mod open;
+#[cfg(feature = "package")]
+mod package;
 mod policy;
 mod prompt;
 mod read;
 mod registry;
+mod restart;
 mod serve;
+mod service;
 mod serving;
 mod status;
 mod stdio;
@@ -44,7 +50,7 @@ use std::io::BufRead as _;
 
 use mcp_host::demo;
 
-use crate::args::{Command, Common};
+use crate::args::{Command, Common, SetupCommand};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::signals::Signals;
@@ -97,6 +103,12 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
         Command::Asks(args) => asks::run(&args, common, output).await,
         Command::Auth(args) => Box::pin(auth::run(&args, common, output)).await,
         Command::Token(args) => token::run(&args, common, output),
+        Command::Restart(args) => restart::run(&args, common, output).await,
+        Command::Setup(SetupCommand::Doctor(args)) => Box::pin(doctor::run(&args, common, output)).await,
+        Command::Setup(SetupCommand::Service(args)) => Box::pin(service::run(&args, common, output)).await,
+        Command::Setup(SetupCommand::Completions(args)) => completions::run(&args, output),
+        #[cfg(feature = "package")]
+        Command::Setup(SetupCommand::Package(args)) => package::run(&args, output),
         Command::Serve(_) | Command::Stdio(_) | Command::Daemon(_) | Command::DemoServer(_) => demo_server().await,
     }
 }

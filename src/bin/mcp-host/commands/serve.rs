@@ -17,6 +17,8 @@ use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::servers::{Plan, state_directory};
 use crate::signals::Signals;
+#[cfg(unix)]
+use crate::supervised;
 
 pub(crate) async fn run(
     args: &Serve,
@@ -30,7 +32,14 @@ pub(crate) async fn run(
     let (auth, console) = (plan.config.host.auth.clone(), plan.config.host.console);
     let scheme = if plan.config.host.tls.is_some() { "https" } else { "http" };
     // The address is opened first: if it is taken, no server needs to start.
-    let listener = bind(plan.config.host.listen).await?;
+    #[cfg(unix)]
+    let given = supervised::listener()?;
+    #[cfg(not(unix))]
+    let given = None;
+    let listener = match given {
+        Some(listener) => TcpListener::from_std(listener)?,
+        None => bind(plan.config.host.listen).await?,
+    };
     let address = listener.local_addr()?;
     let (follow, request) = (plan.again(), plan.same_files());
     let begun = Instant::now();
@@ -46,6 +55,12 @@ pub(crate) async fn run(
             host.allow_edits(Edits::of(&state), request);
         }
     }
+    #[cfg(unix)]
+    let supervisor = supervised::Supervisor::from_process();
+    #[cfg(unix)]
+    let beating = supervised::ready(supervisor.as_ref(), || host.turn());
+    #[cfg(not(unix))]
+    let beating = std::future::pending::<std::convert::Infallible>();
     let serving = serving::until_told(&host, serving::Kind::Daemon, endpoint.serve(), signals, output);
     let starting = async {
         watch.start().await;
@@ -59,6 +74,7 @@ pub(crate) async fn run(
     let outcome = tokio::select! {
         outcome = serving => outcome,
         never = starting => match never {},
+        never = beating => match never {},
     };
     if outcome.is_ok() {
         watch::stopped(output);

@@ -83,6 +83,32 @@ pub(super) fn run(common: &Common, is_of_user: bool, output: &Output) -> Result<
     Ok(Exit::Ok)
 }
 
+/// A client that is linked with this host.
+#[derive(Clone, Debug)]
+pub(in crate::commands) struct Linked {
+    pub(in crate::commands) name: &'static str,
+    pub(in crate::commands) most_tools: Option<usize>,
+}
+
+/// What other commands want to know of the clients.
+#[derive(Debug)]
+pub(in crate::commands) struct Seen {
+    pub(in crate::commands) linked: Vec<Linked>,
+    /// Servers that several programs start, and these programs.
+    pub(in crate::commands) twice: Vec<(String, Vec<String>)>,
+}
+
+/// Looks at the clients on this machine; `None` if the user's own config cannot be read.
+pub(in crate::commands) fn seen(common: &Common) -> Option<Seen> {
+    let common = Common { project: None, ..common.clone() };
+    let own = Own::find(&common, common.config.is_empty()).ok()?;
+    let clients = here::all(&own);
+    let linked = clients.iter().filter(|here| here.is_linked());
+    let linked = linked.map(|here| Linked { name: here.client.name, most_tools: here.client.tools }).collect();
+    let twice = twice(&clients, &own).into_iter().map(|twice| (twice.server, twice.by)).collect();
+    Some(Seen { linked, twice })
+}
+
 fn state(state: &str) -> Cell {
     match state {
         "linked" => Cell::new(state).tone(crate::paint::Tone::of_state("connected")),

@@ -14,6 +14,7 @@ mod plan;
 mod same;
 mod way;
 
+pub(super) use self::list::{Linked, Seen, seen};
 use crate::args::{ClientCommand, Common};
 use crate::output::Output;
 use crate::report::{Exit, Failure};

@@ -7,6 +7,7 @@ use mcp_host::config::edit::{Change, NewServer};
 use mcp_host::config::{BearerClient, HostAuth, Join};
 
 use super::own::Own;
+use crate::commands::service;
 use crate::commands::token::mint;
 use crate::report::{Exit, Failure};
 
@@ -24,8 +25,10 @@ pub(super) struct Way {
 const TOKEN: &str = "Bearer TOKEN";
 
 impl Way {
-    /// Decides how a client reaches this host. `url` is what the user gave, and may be empty for the address of the config.
+    /// Decides how a client reaches this host. `url` is what the user gave, and may be empty for the address of the config,
+    /// which is taken by itself if the installed service serves that config.
     pub(super) fn to(client: &Client, url: Option<&str>, own: &Own) -> Result<Self, Failure> {
+        let url = url.or_else(|| service::serves(&own.file).then_some(""));
         let Some(url) = url.filter(|_| client.takes_urls()) else { return Self::process(client, own) };
         let url = match url {
             "" => address(own),

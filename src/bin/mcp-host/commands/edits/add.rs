@@ -8,10 +8,13 @@ use super::attempt::{self, Tried};
 use super::secrets;
 use super::target::Target;
 use super::write;
-use crate::args::{Add, Common, Transport};
+use crate::args::{ADD_USAGE, Add, Common, Transport};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::text::{self, quoted};
+
+/// The name that stands for an entry on standard input.
+pub(super) const PASTED: &str = "-";
 
 /// What the server has, as `--json` prints it.
 #[derive(Serialize)]
@@ -85,6 +88,10 @@ fn server(args: &Add) -> Result<NewServer, Failure> {
         // The word may be a secret without its key.
         _ => Err(usage(format!("one word has no key and no `{sign}`"), help)),
     };
+    if args.url.is_none() && args.command.is_empty() {
+        let error = "the following required arguments were not provided: <URL>".to_owned();
+        return Err(usage(error, ADD_USAGE));
+    }
     if let Some(url) = args.url.as_ref().filter(|url| !url.contains("://") && !url.contains("${")) {
         let error = format!("`{}` is no URL, and a command stands behind `--`", text::line(url));
         let help = format!("mcp-host add {} -- {}", quoted(&args.name), quoted(url));
@@ -117,7 +124,7 @@ fn server(args: &Add) -> Result<NewServer, Failure> {
     })
 }
 
-fn nothing(failure: Failure) -> Failure {
+pub(super) fn nothing(failure: Failure) -> Failure {
     failure.more_help(vec![NOTHING.to_owned()])
 }
 

@@ -3,6 +3,7 @@
 mod add;
 pub(super) mod attempt;
 pub(super) mod failures;
+mod pasted;
 pub(super) mod secrets;
 mod show;
 pub(super) mod target;
@@ -20,6 +21,7 @@ pub(super) async fn run(command: &EditCommand, common: &Common, output: &Output)
     let is_of_user = command.is_of_user();
     let target = |name: &str| Target::of_entry(common, is_of_user, name);
     match command {
+        EditCommand::Add(args) if args.name == add::PASTED => Box::pin(pasted::run(args, common, output)).await,
         EditCommand::Add(args) => Box::pin(add::run(args, common, output)).await,
         EditCommand::Remove(args) => {
             let change = Change::Remove { name: args.name.clone() };

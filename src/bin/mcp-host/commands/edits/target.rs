@@ -78,7 +78,7 @@ fn in_none(files: &[PathBuf], request: &LoadRequest, name: &str) -> Failure {
 }
 
 /// Returns how the config that is meant is loaded: its files, and whether they are a project's.
-pub(super) fn request(common: &Common, is_of_user: bool) -> Result<LoadRequest, Failure> {
+pub(in crate::commands) fn request(common: &Common, is_of_user: bool) -> Result<LoadRequest, Failure> {
     let mut request = servers::request(common, None);
     if !request.files.is_empty() {
         return Ok(request);

@@ -88,7 +88,7 @@ async fn act(asked: &DaemonQuery<'_>, deed: Deed, app: &mut App) {
         Deed::Quit => {}
         Deed::Restart(server) => {
             app.note = Some(match admin::restart(port, &server).await {
-                Ok(Ok(())) => format!("{server} restarts"),
+                Ok(Ok(_)) => format!("{server} restarts"),
                 Ok(Err(refused)) => refused.error,
                 Err(error) => error.to_string(),
             });

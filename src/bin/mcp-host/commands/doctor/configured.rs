@@ -1,0 +1,150 @@
+//! D01 to D04: the files, the variables and commands that they name, and the runtimes that these commands need; also as the
+//! installed service would see them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Stdio as Pipe;
+use std::time::{Duration, SystemTime};
+
+use mcp_host::Unstartable;
+use mcp_host::config::{Config, LoadRequest, NOT_APPROVED, Transport};
+use tokio::process::Command;
+
+use super::finding::{COMMANDS, FILES, Finding, RUNTIMES, TLS, VARIABLES};
+use crate::commands::service;
+use crate::report::Failure;
+use crate::text::quoted;
+
+/// How long a runtime may take to tell its version.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How far a file may be in the future: clocks of other machines differ a little.
+const AHEAD: Duration = Duration::from_secs(24 * 3600);
+/// The oldest Node.js that today's servers run on.
+const NODE: u32 = 18;
+
+/// Returns the problems of a config that cannot be read.
+pub(super) fn unread(failure: &Failure) -> Vec<Finding> {
+    let help = "mcp-host check shows every mistake with its line".to_owned();
+    if failure.findings().is_empty() {
+        return vec![Finding::fail(FILES, failure.first(), help)];
+    }
+    let problems = failure.findings().iter();
+    problems.map(|problem| Finding::fail(FILES, problem.to_string(), problem.help.as_ref().unwrap_or(&help))).collect()
+}
+
+/// Looks at the files themselves: entries that wait for approval, and times that tell of a wrong clock.
+pub(super) fn files(config: &Config) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for server in config.servers.iter().filter(|server| server.disabled.as_deref() == Some(NOT_APPROVED)) {
+        let what = format!("`{}` of this project's config is not approved", server.name);
+        found.push(Finding::warn(FILES, what, format!("mcp-host approve {}", quoted(&server.name))).of(&server.name));
+    }
+    let is_ahead = |file: &Path| {
+        let written = file.metadata().and_then(|metadata| metadata.modified()).ok();
+        written.is_some_and(|written| written > SystemTime::now() + AHEAD)
+    };
+    if let Some(file) = config.files.iter().find(|file| is_ahead(file)) {
+        let what = format!(
+            "{} was written in the future, so the clock is wrong, and certificates may seem invalid",
+            file.display()
+        );
+        found.push(Finding::warn(TLS, what, "timedatectl shows the clock"));
+    }
+    found
+}
+
+/// Looks at entries that cannot be used, which is nearly always a variable that is not set.
+pub(super) fn variables(config: &Config, request: &LoadRequest) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for server in config.servers.iter().filter(|server| server.disabled.is_none()) {
+        for problem in server.unusable.iter().flat_map(|unusable| unusable.problems()) {
+            let is_variable = problem.message.contains("variable") || problem.message.contains("not set");
+            let check = if is_variable { VARIABLES } else { FILES };
+            let help = problem.help.clone().unwrap_or_else(|| format!("mcp-host get {}", quoted(&server.name)));
+            found.push(Finding::fail(check, problem.to_string(), help).of(&server.name));
+        }
+    }
+    let lacks = service::installed().map(|service| service.variables(request, config)).unwrap_or_default();
+    found.extend(lacks.into_iter().map(|lack| Finding::warn(VARIABLES, lack.what, lack.help)));
+    found
+}
+
+/// Looks for the command of each server, here and in the service.
+pub(super) fn commands(config: &Config) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for server in config.servers.iter().filter(|server| server.disabled.is_none() && server.unusable.is_none()) {
+        let Transport::Stdio(stdio) = &server.transport else { continue };
+        if let Some(wrong) = Unstartable::of(stdio) {
+            let what = format!("`{}` cannot start `{}`: {}", server.name, wrong.command, wrong.reason);
+            found.push(Finding::fail(COMMANDS, what, wrong.help).of(&server.name));
+        }
+    }
+    // A command that is missing here is told already.
+    let mut fine = config.clone();
+    fine.servers.retain(|server| !found.iter().any(|finding| finding.server.as_ref() == Some(&server.name)));
+    let lacks = service::installed().map(|service| service.commands(&fine)).unwrap_or_default();
+    found.extend(lacks.into_iter().map(|lack| Finding::warn(COMMANDS, lack.what, lack.help)));
+    found
+}
+
+/// Asks each runtime for its version, once.
+pub(super) async fn runtimes(config: &Config) -> Vec<Finding> {
+    let mut needed: BTreeMap<&'static [&'static str], Vec<(String, String)>> = BTreeMap::new();
+    for server in config.servers.iter().filter(|server| server.disabled.is_none() && server.unusable.is_none()) {
+        let Transport::Stdio(stdio) = &server.transport else { continue };
+        if Unstartable::of(stdio).is_some() {
+            continue;
+        }
+        let name = Path::new(&stdio.command).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if let Some((_, asks)) = RUNTIMES_OF.iter().find(|(command, _)| *command == name) {
+            needed.entry(*asks).or_default().push((server.name.clone(), stdio.command.clone()));
+        }
+    }
+    let mut found = Vec::new();
+    for (asks, servers) in needed {
+        let Err((what, help)) = runs(asks).await else { continue };
+        for (server, command) in servers {
+            let what = format!("`{server}` needs {command}, and {what}");
+            found.push(Finding::fail(RUNTIMES, what, help.clone()).of(&server));
+        }
+    }
+    found
+}
+
+/// The commands that start servers, and how to see whether what they need is there.
+const RUNTIMES_OF: [(&str, &[&str]); 9] = [
+    ("npx", &["node", "--version"]),
+    ("node", &["node", "--version"]),
+    ("npm", &["node", "--version"]),
+    ("bunx", &["bun", "--version"]),
+    ("uvx", &["uv", "--version"]),
+    ("uv", &["uv", "--version"]),
+    ("docker", &["docker", "info", "--format", "{{.ServerVersion}}"]),
+    ("podman", &["podman", "--version"]),
+    ("deno", &["deno", "--version"]),
+];
+
+async fn runs(asks: &[&str]) -> Result<(), (String, String)> {
+    let [program, rest @ ..] = asks else { return Ok(()) };
+    let (shown, help) = (asks.join(" "), format!("{} shows what is wrong", asks.join(" ")));
+    let mut command = Command::new(program);
+    command.args(rest).stdin(Pipe::null()).kill_on_drop(true);
+    let output = match tokio::time::timeout(PATIENCE, command.output()).await {
+        Err(_) => return Err((format!("`{shown}` does not answer"), help)),
+        Ok(Err(error)) => return Err((format!("`{program}` cannot be started: {error}"), help)),
+        Ok(Ok(output)) => output,
+    };
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let why = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("it gave no reason").trim().to_owned();
+        return Err((format!("`{shown}` fails: {why}"), help));
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    let major = said.trim().trim_start_matches('v').split('.').next().and_then(|major| major.parse::<u32>().ok());
+    match major {
+        Some(major) if *program == "node" && major < NODE => {
+            Err((format!("Node.js {major} is older than {NODE}, which servers need"), "node --version".to_owned()))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,221 @@
+//! The files of the service, as text; pure.
+
+use std::path::{Path, PathBuf};
+
+/// What the service runs, and with which environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) program: String,
+    /// The config files.
+    pub(super) configs: Vec<String>,
+    /// The variables that the service gets, PATH among them.
+    pub(super) vars: Vec<(String, String)>,
+    pub(super) env_file: Option<String>,
+    /// The address that systemd holds for the service, if it is started by its socket.
+    pub(super) listen: Option<String>,
+    /// Where launchd puts what the program says.
+    pub(super) log: String,
+}
+
+/// The name of the service.
+pub(super) const NAME: &str = "mcp-host";
+/// The name of the launchd agent.
+pub(super) const LABEL: &str = "mcp-host.serve";
+
+const HEAD: &str = "# Written by `mcp-host service install`, and removed by `mcp-host service uninstall`.\n";
+
+impl Plan {
+    /// Returns the files for systemd, by their names in the folder of the user's units.
+    pub(super) fn systemd(&self) -> Vec<(PathBuf, String)> {
+        let mut files = vec![(PathBuf::from(format!("{NAME}.service")), self.service())];
+        files.extend(self.listen.as_ref().map(|listen| (PathBuf::from(format!("{NAME}.socket")), socket(listen))));
+        files
+    }
+
+    fn service(&self) -> String {
+        let words = self.words().map(|word| command_word(&word)).collect::<Vec<_>>().join(" ");
+        let mut text = format!("{HEAD}[Unit]\nDescription=mcp-host, one endpoint for MCP servers\n");
+        if self.listen.is_some() {
+            text += &format!("Requires={NAME}.socket\nAfter={NAME}.socket\n");
+        }
+        text += "\n[Service]\nType=notify\n";
+        text += &format!("ExecStart={words}\nExecReload=/bin/kill -HUP $MAINPID\n");
+        text += "Restart=on-failure\nKillMode=mixed\nTimeoutStopSec=20\nWatchdogSec=30\nUMask=0077\n";
+        for (name, value) in &self.vars {
+            text += &format!("Environment={}\n", quoted(&format!("{name}={value}")));
+        }
+        if let Some(file) = &self.env_file {
+            text += &format!("EnvironmentFile={}\n", file.replace('%', "%%"));
+        }
+        // With a socket, the first connection starts the service.
+        if self.listen.is_none() {
+            text += "\n[Install]\nWantedBy=default.target\n";
+        }
+        text
+    }
+
+    fn words(&self) -> impl Iterator<Item = String> {
+        let files = self.configs.iter().flat_map(|file| ["--config".to_owned(), file.clone()]);
+        [self.program.clone(), "serve".to_owned()].into_iter().chain(files)
+    }
+
+    /// Returns the file for launchd.
+    pub(super) fn launchd(&self) -> String {
+        let words: Vec<String> = match &self.env_file {
+            // launchd reads no file of variables.
+            Some(file) => {
+                let shell = ["/bin/sh", "-c", "set -a; . \"$0\"; exec \"$@\"", file].map(str::to_owned);
+                shell.into_iter().chain(self.words()).collect()
+            }
+            None => self.words().collect(),
+        };
+        let string = |text: &str| format!("<string>{}</string>", xml(text));
+        let words: String = words.iter().map(|word| format!("    {}\n", string(word))).collect();
+        let vars: String =
+            self.vars.iter().map(|(name, value)| format!("    <key>{}</key>{}\n", xml(name), string(value))).collect();
+        format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+             <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n\
+             <plist version=\"1.0\">\n<dict>\n  <key>Label</key>{}\n  <key>ProgramArguments</key>\n  <array>\n{words}  \
+             </array>\n  <key>EnvironmentVariables</key>\n  <dict>\n{vars}  </dict>\n  <key>RunAtLoad</key><true/>\n  \
+             <key>KeepAlive</key><dict><key>SuccessfulExit</key><false/></dict>\n  \
+             <key>ExitTimeOut</key><integer>20</integer>\n  <key>Umask</key><integer>63</integer>\n  \
+             <key>StandardErrorPath</key>{}\n</dict>\n</plist>\n",
+            string(LABEL),
+            string(&self.log),
+        )
+    }
+}
+
+fn socket(listen: &str) -> String {
+    format!(
+        "{HEAD}[Unit]\nDescription=The address of mcp-host\n\n[Socket]\nListenStream={listen}\n\n[Install]\n\
+         WantedBy=sockets.target\n"
+    )
+}
+
+/// Writes a word of `ExecStart=`, in which variables are replaced.
+fn command_word(word: &str) -> String {
+    quoted(&word.replace('$', "$$"))
+}
+
+/// Writes a word as systemd reads it: specifiers begin with `%`.
+fn quoted(word: &str) -> String {
+    let escaped = word.replace('%', "%%").replace('\\', "\\\\").replace('"', "\\\"");
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/_-.:=,+@".contains(c);
+    if !escaped.is_empty() && escaped.chars().all(is_plain) { escaped } else { format!("\"{escaped}\"") }
+}
+
+fn xml(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Reports whether a file of the service names this config.
+pub(super) fn serves(text: &str, config: &str) -> bool {
+    let (word, string) = (command_word(config), format!("<string>{}</string>", xml(config)));
+    let in_unit = |line: &str| {
+        let rest = line.strip_prefix("ExecStart=").and_then(|line| line.split_once(" --config ")).map(|(_, rest)| rest);
+        rest.is_some_and(|rest| rest.split(" --config ").any(|named| named == word))
+    };
+    text.lines().any(|line| in_unit(line) || line.trim() == string)
+}
+
+/// Returns the folder of a version manager that a command is found in: an update moves it.
+pub(super) fn moving(folder: &Path) -> Option<&'static str> {
+    let text = folder.to_string_lossy();
+    MANAGERS.iter().find(|(part, _)| text.contains(part)).map(|(_, name)| *name)
+}
+
+const MANAGERS: [(&str, &str); 10] = [
+    ("/.nvm/", "nvm"),
+    ("/fnm_multishells/", "fnm"),
+    ("/fnm/node-versions/", "fnm"),
+    ("/.volta/tools/", "Volta"),
+    ("/.asdf/installs/", "asdf"),
+    ("/mise/installs/", "mise"),
+    ("/.pyenv/versions/", "pyenv"),
+    ("/.rbenv/versions/", "rbenv"),
+    ("/.sdkman/candidates/", "SDKMAN"),
+    ("/n/versions/node/", "n"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan {
+            program: "/opt/my tools/mcp-host".to_owned(),
+            configs: vec!["/home/ada/50%$a\"b.json".to_owned()],
+            vars: vec![("PATH".to_owned(), "/usr/bin:/home/ada/my bin".to_owned())],
+            env_file: Some("/home/ada/env".to_owned()),
+            listen: None,
+            log: "/Users/ada/Library/Logs/mcp-host.log".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_unit_of_systemd() {
+        let [(name, text)] = &plan().systemd()[..] else { panic!("one file") };
+        assert_eq!(name.to_str(), Some("mcp-host.service"));
+        assert_eq!(
+            text,
+            r#"# Written by `mcp-host service install`, and removed by `mcp-host service uninstall`.
+[Unit]
+Description=mcp-host, one endpoint for MCP servers
+
+[Service]
+Type=notify
+ExecStart="/opt/my tools/mcp-host" serve --config "/home/ada/50%%$$a\"b.json"
+ExecReload=/bin/kill -HUP $MAINPID
+Restart=on-failure
+KillMode=mixed
+TimeoutStopSec=20
+WatchdogSec=30
+UMask=0077
+Environment="PATH=/usr/bin:/home/ada/my bin"
+EnvironmentFile=/home/ada/env
+
+[Install]
+WantedBy=default.target
+"#
+        );
+    }
+
+    #[test]
+    fn the_socket_starts_the_service() {
+        let [(_, service), (name, socket)] =
+            &Plan { listen: Some("127.0.0.1:8808".to_owned()), ..plan() }.systemd()[..]
+        else {
+            panic!("two files")
+        };
+        assert!(service.contains("Requires=mcp-host.socket\n") && !service.contains("[Install]"));
+        assert_eq!(name.to_str(), Some("mcp-host.socket"));
+        assert!(socket.contains("ListenStream=127.0.0.1:8808\n") && socket.contains("WantedBy=sockets.target\n"));
+    }
+
+    #[test]
+    fn the_agent_of_launchd() {
+        // launchd is not here to read it; this is the whole file as it was written by hand.
+        assert_eq!(plan().launchd(), include_str!("../../../../../tests/fixtures/service/mcp-host.plist"));
+        let plain = Plan { env_file: None, ..plan() }.launchd();
+        assert!(!plain.contains("/bin/sh") && plain.contains("<string>serve</string>"));
+    }
+
+    #[test]
+    fn a_file_tells_which_config_is_served() {
+        let two = Plan { configs: vec!["/a/b.json".to_owned(), "/c d.toml".to_owned()], ..plan() };
+        for text in [two.systemd()[0].1.clone(), two.launchd()] {
+            assert!(serves(&text, "/a/b.json") && serves(&text, "/c d.toml"));
+            assert!(!serves(&text, "/a/b") && !serves(&text, "b.json") && !serves(&text, "/c d.toml2"));
+        }
+    }
+
+    #[test]
+    fn folders_of_version_managers_are_known() {
+        let of = |folder: &str| moving(Path::new(folder));
+        assert_eq!(of("/home/ada/.nvm/versions/node/v22.1.0/bin"), Some("nvm"));
+        assert_eq!(of("/home/ada/.local/share/mise/installs/node/22/bin"), Some("mise"));
+        assert_eq!((of("/usr/bin"), of("/home/ada/.volta/bin")), (None, None));
+    }
+}

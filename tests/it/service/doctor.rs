@@ -1,0 +1,227 @@
+//! `doctor`: one fault after the other is planted, and exactly that one is found.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use super::{own, works};
+use crate::reload::program::mcp_host;
+
+/// What was found: the numbers of the checks with their verdicts, and all that was said.
+fn found(home: &Path, vars: &[(&str, &str)]) -> (Vec<String>, Value) {
+    let mut command = mcp_host(home, &["doctor", "--json"]);
+    command.env("PATH", format!("{}/bin:/usr/bin:/bin", home.display())).envs(vars.iter().copied());
+    let output = command.output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    let fails = report["checks"].as_array().unwrap().iter().any(|check| check["verdict"] == "fail");
+    assert_eq!((output.status.code(), report["ok"].as_bool()), (Some(i32::from(fails)), Some(!fails)));
+    // Hosts that other tests kill at the same time may have left something behind for a moment.
+    let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["check"] != "D12");
+    let bad = checks.filter(|check| check["verdict"] != "ok");
+    let bad = bad.map(|check| format!("{} {}", check["check"].as_str().unwrap(), check["verdict"].as_str().unwrap()));
+    (bad.collect(), report)
+}
+
+/// A config with these servers beside one that works, and an address that is free.
+fn home(servers: &Value) -> tempfile::TempDir {
+    let home = tempfile::tempdir().unwrap();
+    let mut all = servers.clone();
+    all["works"] = works();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    own(home.path(), &json!({ "host": { "listen": format!("127.0.0.1:{port}") }, "mcpServers": all }));
+    std::fs::create_dir(home.path().join("bin")).unwrap();
+    home
+}
+
+/// Asserts that exactly this was found, once, about what names `word`.
+#[track_caller]
+fn only(home: &Path, expected: &str, word: &str) {
+    let (bad, report) = found(home, &[]);
+    assert_eq!(bad, [expected], "{report:#}");
+    let check = report["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|check| expected.starts_with(check["check"].as_str().unwrap()));
+    let findings = check.unwrap()["findings"].as_array().unwrap();
+    assert_eq!(findings.len(), 1, "{report:#}");
+    assert!(findings[0].to_string().contains(word), "{report:#}");
+    assert!(findings[0]["help"].as_str().is_some_and(|help| !help.is_empty()));
+}
+
+/// Writes a program.
+fn program(home: &Path, name: &str, text: &str) {
+    let file = home.join("bin").join(name);
+    std::fs::write(&file, text).unwrap();
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn nothing_is_found_where_nothing_is_wrong() {
+    let home = home(&json!({}));
+    let (bad, report) = found(home.path(), &[]);
+    assert!(bad.is_empty(), "{report:#}");
+    assert!(!home.path().join("mcp-host/.doctor").exists());
+}
+
+#[test]
+fn d01_a_file_that_cannot_be_read() {
+    let home = home(&json!({}));
+    std::fs::write(home.path().join("mcp-host/config.json"), "{ \"mcpServers\": ").unwrap();
+    only(home.path(), "D01 fail", "config.json");
+}
+
+#[test]
+fn d02_a_variable_that_is_not_set() {
+    let mut broken = works();
+    broken["env"] = json!({ "TOKEN": "${PLANTED}" });
+    let home = home(&json!({ "broken": broken }));
+    only(home.path(), "D02 fail", "PLANTED");
+    assert!(found(home.path(), &[("PLANTED", "x")]).0.is_empty());
+}
+
+#[test]
+fn d03_a_command_that_is_missing() {
+    let home = home(&json!({ "broken": { "command": "planted-command" } }));
+    only(home.path(), "D03 fail", "planted-command");
+}
+
+#[test]
+fn d04_a_runtime_that_is_too_old() {
+    let home = home(&json!({ "broken": { "command": "npx", "args": ["-y", "x"] } }));
+    program(home.path(), "npx", "#!/bin/sh\n");
+    program(home.path(), "node", "#!/bin/sh\necho v12.22.0\n");
+    only(home.path(), "D04 fail", "Node.js 12");
+}
+
+#[test]
+fn d05_a_server_that_does_not_start() {
+    let home = home(&json!({ "broken": { "command": "sh", "args": ["-c", "echo planted words >&2; exit 3"] } }));
+    only(home.path(), "D05 fail", "broken");
+}
+
+/// A server over stdio that speaks this revision, and lists these tools.
+fn scripted(revision: &str, tools: &Value) -> Value {
+    let hello = json!({ "protocolVersion": revision, "capabilities": { "tools": {} }, "serverInfo": { "name": "s", "version": "1" } });
+    let answer = |result: &str| {
+        format!("printf '%s\\n' \"{{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":$id,\\\"result\\\":${result}}}\"")
+    };
+    let script = format!(
+        "while read -r line; do id=$(printf '%s' \"$line\" | sed -n 's/.*\"id\":\\([0-9]*\\).*/\\1/p')\n\
+         case \"$line\" in *'\"initialize\"'*) {};; *tools/list*) {};; *'\"id\":'*) {};; esac; done",
+        answer("HELLO"),
+        answer("TOOLS"),
+        answer("NOTHING"),
+    );
+    let env = json!({ "HELLO": hello.to_string(), "TOOLS": json!({ "tools": tools }).to_string(), "NOTHING": "{}" });
+    json!({ "command": "sh", "args": ["-c", script], "env": env })
+}
+
+fn tool(name: &str) -> Value {
+    json!({ "name": name, "inputSchema": { "type": "object" } })
+}
+
+#[test]
+fn d06_a_server_of_the_first_revision() {
+    let home = home(&json!({ "old": scripted("2024-11-05", &json!([])) }));
+    only(home.path(), "D06 warn", "2024-11-05");
+}
+
+/// Answers every request with this status.
+fn web(status: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut head = [0; 4096];
+            let _ = stream.read(&mut head);
+            let _ = stream
+                .write_all(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").as_bytes());
+        }
+    });
+    url
+}
+
+#[test]
+fn d07_a_login_that_is_missing() {
+    let home = home(&json!({ "broken": { "url": web("401 Unauthorized\r\nWWW-Authenticate: Bearer") } }));
+    only(home.path(), "D07 warn", "mcp-host login broken");
+}
+
+#[test]
+fn d08_a_server_without_the_tls_that_it_promises() {
+    let url = web("200 OK").replace("http:", "https:");
+    let home = home(&json!({ "broken": { "url": url } }));
+    only(home.path(), "D08 fail", "broken");
+}
+
+#[test]
+fn d09_names_that_clients_refuse() {
+    let home = home(&json!({}));
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let host = json!({ "listen": format!("127.0.0.1:{port}"), "naming": { "maxLength": 64 } });
+    let tools = json!([tool(&"t".repeat(50))]);
+    own(home.path(), &json!({ "host": host, "mcpServers": { "long": scripted("2025-11-25", &tools) } }));
+    only(home.path(), "D09 warn", "49 characters");
+}
+
+#[test]
+fn d09_more_tools_than_a_client_takes() {
+    let tools: Vec<Value> = (0..41).map(|number| tool(&format!("t{number}"))).collect();
+    let home = home(&json!({ "many": scripted("2025-11-25", &json!(tools)) }));
+    let config = home.path().join("mcp-host/config.json");
+    let entry = json!({ "command": env!("CARGO_BIN_EXE_mcp-host"), "args": ["stdio", "--config", config] });
+    std::fs::create_dir(home.path().join(".cursor")).unwrap();
+    std::fs::write(home.path().join(".cursor/mcp.json"), json!({ "mcpServers": { "mcp-host": entry } }).to_string())
+        .unwrap();
+    only(home.path(), "D09 warn", "Cursor takes 40 tools");
+}
+
+#[test]
+fn d10_a_definition_that_had_to_be_dropped() {
+    let home = home(&json!({ "odd": scripted("2025-11-25", &json!([tool("a"), { "inputSchema": {} }])) }));
+    only(home.path(), "D10 warn", "odd");
+}
+
+#[test]
+fn d12_a_process_that_a_host_left_behind() {
+    let home = home(&json!({}));
+    let mut left = Command::new("sleep");
+    left.env("_MCP_HOST_GUARD", "0123456789abcdef0123456789abcdef/1").arg("600").stdin(Stdio::null());
+    let mut left = left.spawn().unwrap();
+    let (_, report) = found(home.path(), &[]);
+    left.kill().unwrap();
+    left.wait().unwrap();
+    let orphans = report["checks"][11]["findings"].to_string();
+    assert!(orphans.contains(&format!("process {} (`sleep`)", left.id())), "{orphans}");
+}
+
+#[test]
+fn d13_a_state_folder_that_others_may_write_into() {
+    let home = home(&json!({}));
+    std::fs::set_permissions(home.path().join("mcp-host"), std::fs::Permissions::from_mode(0o777)).unwrap();
+    only(home.path(), "D13 fail", "chmod 700");
+}
+
+#[test]
+fn d14_an_address_that_is_taken() {
+    let home = home(&json!({}));
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    own(home.path(), &json!({ "host": { "listen": listen }, "mcpServers": { "works": works() } }));
+    only(home.path(), "D14 fail", &listen);
+}
+
+#[test]
+fn d15_a_client_that_starts_the_same_server() {
+    let home = home(&json!({}));
+    std::fs::create_dir(home.path().join(".cursor")).unwrap();
+    std::fs::write(home.path().join(".cursor/mcp.json"), json!({ "mcpServers": { "mine": works() } }).to_string())
+        .unwrap();
+    only(home.path(), "D15 warn", "Cursor");
+}
