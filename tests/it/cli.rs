@@ -48,48 +48,52 @@ fn no_arguments_show_the_next_steps() {
     Usage: mcp-host [OPTIONS] [COMMAND]
 
     Commands:
-      serve      Serve all servers at one HTTP endpoint
-      stdio      Serve all servers over stdin and stdout, for clients that start their servers
-      check      Check the config; nothing is started without --connect
-      tools      List the tools, or show one with its arguments
-      resources  List the resources and resource templates
-      prompts    List the prompts
-      call       Call a tool
-      read       Read a resource
-      prompt     Get a prompt
-      add        Add a server to the config: a URL, or a command after `--`; it is started once to see whether it works
-      remove     Take a server out of the config
-      enable     Turn a server of the config on
-      disable    Turn a server of the config off, and keep its entry
-      rename     Give a server of the config another name
-      list       List the servers of the config, and how they are if a daemon runs; nothing is started
-      get        Show the entry of a server in the config
-      undo       Take back the last edit of a config, or the one with this number
-      clients    List the MCP clients on this machine: which are linked with this host, and which start a server twice
-      import     Take over the servers of clients into the config; their files stay as they are
-      export     Print what `link` would write into a client's file
-      link       Write this host into clients' files as one more server
-      unlink     Take this host out of clients' files
-      migrate    Take over the servers of clients, link the clients, and take out of their files what works here
-      search     Find servers in the registry
-      show       Show what the registry has about a server: how it is started, and what it wants to know
-      install    Add a server of the registry to the config; it is shown and asked for first, and started once
-      approve    Show what is new or has changed at servers and in a project's config, and approve it
-      lock       Start the servers, and lock what they list in mcp-host.lock, beside the config
-      policy     Test the rules of the config (host.policy), or say why they allow, ask about, or deny a call
-      status     Show the servers and clients of a running `serve`
-      open       Open the page of a running `serve`, which shows what goes on and calls tools, in your browser
-      logs       Show the last lines of the servers of a running `serve`: standard error, log messages, changes of state
-      calls      Show the last calls of a running `serve`: who called what, how it ended, and how long it took
-      top        Show what the servers of a running `serve` do, on the whole terminal
-      metrics    Print the metrics of a running `serve`, as Prometheus reads them at /metrics
-      tokens     Show what the tools of a running `serve` cost, in tokens
-      asks       Show the calls that wait for your permission, and decide on them
-      login      Sign in to a server, for a running `serve` and all that start later
-      logout     Forget the login of a server and revoke it
-      auth       List the logins; no token is shown
-      token      Make a token for a client of the endpoint, or for /metrics
-      help       Print this message or the help of the given subcommand(s)
+      serve        Serve all servers at one HTTP endpoint
+      stdio        Serve all servers over stdin and stdout, for clients that start their servers
+      check        Check the config; nothing is started without --connect
+      tools        List the tools, or show one with its arguments
+      resources    List the resources and resource templates
+      prompts      List the prompts
+      call         Call a tool
+      read         Read a resource
+      prompt       Get a prompt
+      add          Add a server to the config: a URL, or a command after `--`; it is started once to see whether it works
+      remove       Take a server out of the config
+      enable       Turn a server of the config on
+      disable      Turn a server of the config off, and keep its entry
+      rename       Give a server of the config another name
+      list         List the servers of the config, and how they are if a daemon runs; nothing is started
+      get          Show the entry of a server in the config
+      undo         Take back the last edit of a config, or the one with this number
+      clients      List the MCP clients on this machine: which are linked with this host, and which start a server twice
+      import       Take over the servers of clients into the config; their files stay as they are
+      export       Print what `link` would write into a client's file
+      link         Write this host into clients' files as one more server
+      unlink       Take this host out of clients' files
+      migrate      Take over the servers of clients, link the clients, and take out of their files what works here
+      search       Find servers in the registry
+      show         Show what the registry has about a server: how it is started, and what it wants to know
+      install      Add a server of the registry to the config; it is shown and asked for first, and started once
+      approve      Show what is new or has changed at servers and in a project's config, and approve it
+      lock         Start the servers, and lock what they list in mcp-host.lock, beside the config
+      policy       Test the rules of the config (host.policy), or say why they allow, ask about, or deny a call
+      status       Show the servers and clients of a running `serve`
+      open         Open the page of a running `serve`, which shows what goes on and calls tools, in your browser
+      logs         Show the last lines of the servers of a running `serve`: standard error, log messages, changes of state
+      calls        Show the last calls of a running `serve`: who called what, how it ended, and how long it took
+      top          Show what the servers of a running `serve` do, on the whole terminal
+      metrics      Print the metrics of a running `serve`, as Prometheus reads them at /metrics
+      tokens       Show what the tools of a running `serve` cost, in tokens
+      asks         Show the calls that wait for your permission, and decide on them
+      login        Sign in to a server, for a running `serve` and all that start later
+      logout       Forget the login of a server and revoke it
+      auth         List the logins; no token is shown
+      token        Make a token for a client of the endpoint, or for /metrics
+      restart      Start a server of a running `serve` anew; calls in flight may end first
+      doctor       Look for what is wrong with the config, the servers, the logins and this machine, and say what to do
+      service      Run `serve` as a service of your account, which starts with it and after a crash
+      completions  Print the script that completes commands, servers and tools in a shell
+      help         Print this message or the help of the given subcommand(s)
 
     Options:
       -c, --config <FILE>  A config file, ours or any MCP client's. Repeatable: if two files have the same server, the later wins

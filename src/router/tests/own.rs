@@ -37,9 +37,7 @@ fn server() -> InProcess {
 fn staged(of_server: ToolRules, of_view: ToolRules, change: impl FnOnce(&mut Config)) -> Stage {
     stage_with_server(server(), |config| {
         config.servers[0].tools = of_server;
-        let mut view = View::default();
-        view.tools = of_view;
-        config.host.views.insert("review".to_owned(), view);
+        config.host.views.insert("review".to_owned(), View { tools: of_view, ..View::default() });
         change(config);
     })
 }
