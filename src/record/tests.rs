@@ -394,6 +394,7 @@ fn progress_is_told_seldom_and_without_secrets() {
     assert_eq!(events[1]["trace"], "0af7651916cd43dd8448eb211c80319c");
 }
 
+#[cfg(feature = "server")]
 #[test]
 fn changes_of_a_state_are_kept_for_each_server() {
     let (record, _) = record();
