@@ -63,7 +63,8 @@ fn shown(value: &Value, body: &[u8]) {
 mod tests {
     #[test]
     fn requests_are_read_and_refused() {
-        let seeds: [&[u8]; 8] = [
+        let seeds: [&[u8]; 9] = [
+            b"/\n{\"two\\nlines\":1}",
             b"/console/feed?from=1&past=2&parts=calls,lines&arguments=shape\n",
             b"/console/feed?arguments=raw\n{\"code\":\"x\"}",
             b"/console/call\n{\"tool\":\"a\",\"arguments\":{\"text\":[1,{\"b\":null}]}}",

@@ -32,7 +32,7 @@ pub(crate) use self::assets::{Asset, asset};
 pub(crate) use self::deeds::{Deeds, Switched};
 use super::admin::{BUSY, Feed, FeedRequest, Part, Run};
 use crate::lock::lock;
-use crate::protocol::{ErrorObject, Message, Method, Outcome, Profile, ProtocolVersion, Raw, Response};
+use crate::protocol::{ErrorObject, Message, Method, Outcome, Profile, ProtocolVersion, Raw, Response, Theirs};
 use crate::record::{Arguments, At};
 use crate::router::{Abilities, Client, Identity, Named, Router, Via};
 
@@ -125,7 +125,8 @@ struct Begin {
 
 /// Reads the body of a request.
 fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, No> {
-    serde_json::from_slice(body).map_err(|error| No::malformed(format!("the body is not what this takes: {error}")))
+    serde_json::from_slice(body)
+        .map_err(|error| No::malformed(format!("the body is not what this takes: {}", Theirs(&error.to_string()))))
 }
 
 impl Console {
