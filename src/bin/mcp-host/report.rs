@@ -45,6 +45,12 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// Returns the first line of help, if there is any.
+    pub(crate) fn advice(&self) -> Option<&str> {
+        let of_problems = self.problems.iter().filter_map(|(_, help)| help.as_deref());
+        self.help.iter().flatten().map(String::as_str).chain(of_problems).next()
+    }
+
     pub(crate) fn new(exit: Exit, error: impl Into<String>) -> Self {
         Self::several(exit, [error.into()])
     }

@@ -26,7 +26,7 @@ const NODE: u32 = 18;
 pub(super) fn unread(failure: &Failure) -> Vec<Finding> {
     let help = "mcp-host check shows every mistake with its line".to_owned();
     if failure.findings().is_empty() {
-        return vec![Finding::fail(FILES, failure.first(), help)];
+        return vec![Finding::fail(FILES, failure.first(), failure.advice().map_or(help, str::to_owned))];
     }
     let problems = failure.findings().iter();
     problems.map(|problem| Finding::fail(FILES, problem.to_string(), problem.help.as_ref().unwrap_or(&help))).collect()
