@@ -25,7 +25,7 @@ pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Ve
 }
 
 /// Counts the steps that turn one word into the other. A step adds, drops, or changes a letter, or swaps two neighbors.
-fn distance(from: &str, to: &str) -> usize {
+pub(crate) fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut before = Vec::new();
     let mut above: Vec<usize> = (0..=to.len()).collect();

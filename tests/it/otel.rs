@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::daemon::run;
 use crate::reload::program::{Daemon, mcp_host};
+use crate::secrets::echo::request;
 
 /// What the collector got: the path, the headers, and the body.
 type Got = (String, String, Vec<u8>);
@@ -46,23 +47,7 @@ fn collector(answers: Answers) -> (String, Receiver<Got>) {
 
 fn collect(mut stream: TcpStream, sender: &Sender<Got>, answers: Answers) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
-    loop {
-        let (mut head, mut length) = (String::new(), 0);
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-            if let Some(told) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = told.trim().parse().unwrap();
-            }
-            if line == "\r\n" {
-                break;
-            }
-            head += &line;
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).unwrap();
+    while let Some((head, body)) = request(&mut reader) {
         let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
         let _ = sender.send((path, head.to_ascii_lowercase(), body));
         let answer = match answers {

@@ -16,6 +16,7 @@ pub(crate) use describe::{Detail, described, fields};
 pub(crate) use words::is_cjk;
 
 use super::entry::Entry;
+use crate::nearest::distance;
 /// Finds tools.
 pub(crate) const FIND: &str = "find_tools";
 /// Calls any tool.
@@ -165,7 +166,7 @@ impl Index {
     pub(crate) fn nearest(&self, name: &str) -> Vec<&str> {
         const SHOWN: usize = 3;
         let mut names: Vec<(usize, &str)> =
-            self.entries.iter().map(|entry| (distance(name, entry.name(), 64), entry.name())).collect();
+            self.entries.iter().map(|entry| (far(name, entry.name(), 64), entry.name())).collect();
         names.sort_unstable();
         let ranked = self.rank(name, None).into_iter().map(|at| self.entries[at].name());
         // A misspelt name is near; another word for the same is found.
@@ -210,7 +211,7 @@ impl Index {
         let first = word.chars().next();
         let near = self.postings.keys().filter(|other| other.chars().next() == first);
         let mut near: Vec<(usize, &str)> =
-            near.map(|other| (distance(word, other, most), &**other)).filter(|(far, _)| *far <= most).collect();
+            near.map(|other| (far(word, other, most), &**other)).filter(|(far, _)| *far <= most).collect();
         near.sort_unstable();
         let best = near.first().map(|(far, _)| *far);
         near.into_iter().filter(|(far, _)| Some(*far) == best).take(4).map(|(_, other)| other).collect()
@@ -255,28 +256,17 @@ fn means(lengths: &[[u16; 6]]) -> [f32; 6] {
     sums.map(|sum| sum / count)
 }
 
-/// Returns how many letters two words differ by, where two neighbours that changed places count once; more than `most`
-/// if it is more.
-fn distance(a: &str, b: &str, most: usize) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(80).collect(), b.chars().take(80).collect());
-    if a.len().abs_diff(b.len()) > most {
+/// Returns the distance of two words, of which the first letters count; more than `most` if it is more.
+fn far(a: &str, b: &str, most: usize) -> usize {
+    let cut = |word: &str| word.chars().take(LETTERS).collect::<String>();
+    if a.chars().count().min(LETTERS).abs_diff(b.chars().count().min(LETTERS)) > most {
         return most + 1;
     }
-    let mut rows = [vec![0; b.len() + 1], (0..=b.len()).collect::<Vec<_>>(), vec![0; b.len() + 1]];
-    for (i, x) in a.iter().enumerate() {
-        let [before, last, now] = &mut rows;
-        now[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = last[j] + usize::from(x != y);
-            now[j + 1] = replaced.min(last[j + 1] + 1).min(now[j] + 1);
-            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
-                now[j + 1] = now[j + 1].min(before[j - 1] + 1);
-            }
-        }
-        rows.rotate_left(1);
-    }
-    rows[1][b.len()]
+    distance(&cut(a), &cut(b))
 }
+
+/// How many letters of a word count where words are compared.
+const LETTERS: usize = 80;
 
 #[cfg(test)]
 mod tests {
@@ -284,10 +274,10 @@ mod tests {
 
     #[test]
     fn neighbours_that_changed_places_are_one_difference() {
-        assert_eq!(distance("serach", "search", 2), 1);
-        assert_eq!(distance("kubernets", "kubernetes", 2), 1);
-        assert_eq!(distance("", "abc", 5), 3);
-        assert!(distance("file", "repository", 2) > 2);
+        assert_eq!(far("serach", "search", 2), 1);
+        assert_eq!(far("kubernets", "kubernetes", 2), 1);
+        assert_eq!(far("", "abc", 5), 3);
+        assert!(far("file", "repository", 2) > 2);
     }
 
     #[test]

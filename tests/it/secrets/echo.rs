@@ -1,6 +1,6 @@
 //! An HTTP server that refuses everyone, and echoes the whole request in its refusal.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 
 use serde_json::json;
@@ -17,25 +17,30 @@ pub(super) fn start() -> String {
     origin
 }
 
+/// Reads one request: its head, and its body of a stated length. Returns `None` at the end.
+pub(crate) fn request(reader: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap_or(0) == 0 {
+            return None;
+        }
+        if let Some(told) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = told.trim().parse().unwrap();
+        }
+        if line == "\r\n" {
+            break;
+        }
+        head += &line;
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    Some((head, body))
+}
+
 fn serve(mut stream: TcpStream) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
-    loop {
-        let (mut head, mut length) = (String::new(), 0);
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-            if let Some(told) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = told.trim().parse().unwrap();
-            }
-            if line == "\r\n" {
-                break;
-            }
-            head += &line;
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).unwrap();
+    while let Some((head, body)) = request(&mut reader) {
         let id = serde_json::from_slice::<serde_json::Value>(&body).unwrap_or_default()["id"].clone();
         let _ = stream.write_all(refusal(&head, &id).as_bytes());
     }

@@ -5,7 +5,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-mod echo;
+pub(crate) mod echo;
 mod injection;
 mod sentences;
 
