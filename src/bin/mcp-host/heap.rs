@@ -1,7 +1,8 @@
 //! Returns memory to the system: code that has run and is at rest, and the allocator's free memory after a burst.
 //!
 //! Nearly all memory of an idle host is code. Its pages stay after they have run, so the program drops them once it is
-//! quiet after work, twice a minute at most. What runs next is mapped again, which takes a tenth of a millisecond.
+//! quiet after work, twice a minute at most. A start may be too little work for that, so the first rest counts, too. What
+//! runs next is mapped again, which takes a tenth of a millisecond.
 //!
 //! The allocator of glibc keeps free memory below the last block in use. This program allocates and frees much at once,
 //! and some blocks always stay for a while. So it checks its memory four times a second, and twenty times a second in a
@@ -27,6 +28,8 @@ const WORK: Duration = Duration::from_millis(10);
 const QUIET: Duration = Duration::from_millis(2);
 /// The least time between two drops of code pages.
 const APART: Duration = Duration::from_secs(30);
+/// The number of quiet checks in a row that are a rest.
+const REST: u32 = 8;
 /// The heap is checked once the process holds this much more than its minimum so far, in KiB.
 const CROWD: u64 = 16 * 1024;
 /// This much newly freed heap is returned at once, in KiB. During a trim, other threads wait for the allocator.
@@ -73,19 +76,25 @@ struct Code {
     used: Duration,
     /// The CPU time used until the last check.
     seen: Duration,
+    /// The number of quiet checks in a row.
+    quiet: u32,
 }
 
 impl Code {
     /// Records a check, and reports whether to drop code pages now. `used` is all CPU time so far.
+    ///
+    /// Until there was work to speak of, each rest is worth a drop, which counts for nothing: the work may come right
+    /// after it.
     fn is_at_rest(&mut self, now: Instant, used: Duration) -> bool {
         let is_quiet = used.saturating_sub(self.seen) < QUIET;
         self.seen = used;
+        self.quiet = if is_quiet { self.quiet.saturating_add(1) } else { 0 };
         let is_apart = self.dropped.is_none_or(|dropped| now.saturating_duration_since(dropped) >= APART);
         let is_due = is_quiet && is_apart && used.saturating_sub(self.used) >= WORK;
         if is_due {
             (self.dropped, self.used) = (Some(now), used);
         }
-        is_due
+        is_due || (self.dropped.is_none() && self.quiet == REST)
     }
 }
 
@@ -176,6 +185,18 @@ mod tests {
         assert_eq!(drops(&[(4, 90), (5, 90), (31, 90), (32, 90)]), [false, false, false, true], "half a minute apart");
         assert_eq!(drops(&[(70, 91), (120, 92), (180, 101)]), [false, false, false], "timers are no work");
         assert_eq!(drops(&[(181, 102)]), [true]);
+    }
+
+    #[test]
+    fn a_start_that_was_little_work_is_dropped_at_the_first_rest() {
+        let (mut code, begun) = (Code::default(), Instant::now());
+        let mut drops = |used: &[u64]| {
+            used.iter().filter(|used| code.is_at_rest(begun, Duration::from_millis(**used))).count()
+        };
+        assert_eq!(drops(&[6, 7, 7, 7, 7, 7, 7]), 0, "servers may still start");
+        assert_eq!(drops(&[7, 7, 7, 7, 7, 7]), 1, "one rest");
+        assert_eq!(drops(&[20, 20, 20]), 1, "the first calls do not wait for half a minute");
+        assert_eq!(drops(&[20; 20]), 0, "from now on only work counts");
     }
 
     #[test]
