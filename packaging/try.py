@@ -1,0 +1,100 @@
+"""A host in an empty root, between a client and a server that speak TLS: both are the official Python SDK."""
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2 as httpx
+import uvicorn
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.server import MCPServer
+
+ROOT = Path(sys.argv[1])
+
+
+def certificates():
+    """An authority, and a certificate of it for 127.0.0.1."""
+    def openssl(*arguments):
+        subprocess.run(["openssl", *arguments], cwd=ROOT, check=True, capture_output=True)
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    openssl("req", "-x509", *key, "-days", "2", "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem")
+    openssl("req", "-x509", *key, "-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1",
+            "-addext", "basicConstraints=critical,CA:FALSE", "-CA", "ca.pem", "-CAkey", "ca.key",
+            "-keyout", "key.pem", "-out", "cert.pem")
+
+
+async def serve():
+    """A server over HTTPS. Returns its port."""
+    server = MCPServer("far")
+
+    @server.tool()
+    def shout(text: str) -> str:
+        """Says it louder."""
+        return text.upper()
+
+    door = socket.socket()
+    door.bind(("127.0.0.1", 0))
+    config = uvicorn.Config(server.streamable_http_app(), log_level="error",
+                            ssl_certfile=ROOT / "cert.pem", ssl_keyfile=ROOT / "key.pem")
+    runs = uvicorn.Server(config)
+    task = asyncio.create_task(runs.serve(sockets=[door]))
+    return door.getsockname()[1], runs, task
+
+
+def within(*command):
+    """The command line that runs a program in the empty root."""
+    chroot = shutil.which("chroot") or "/usr/sbin/chroot"
+    if os.geteuid() == 0:
+        return [chroot, str(ROOT), *command]
+    return ["unshare", "--map-root-user", chroot, str(ROOT), *command]
+
+
+async def main():
+    certificates()
+    port, runs, task = await serve()
+    (ROOT / "config.json").write_text(json.dumps({
+        "mcpServers": {"far": {"type": "http", "url": f"https://127.0.0.1:{port}/mcp", "tls": {"ca": "ca.pem"}}},
+        "host": {
+            "listen": "127.0.0.1:0",
+            "tls": {"cert": "cert.pem", "key": "key.pem"},
+        },
+    }))
+    host = await asyncio.create_subprocess_exec(
+        *within("/mcp-host", "serve", "--config", "/config.json"), env={"HOME": "/"},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
+    said = ""
+    try:
+        while "listening on " not in said:
+            line = await asyncio.wait_for(host.stdout.readline(), 30)
+            if not line:
+                sys.exit(f"the host ended:\n{said}")
+            said += line.decode()
+        url = said.split("listening on ")[1].split()[0]
+        trust = ssl.create_default_context(cafile=ROOT / "ca.pem")
+        async with httpx.AsyncClient(verify=trust) as web:
+            async with Client(streamable_http_client(url, http_client=web)) as client:
+                for _ in range(300):
+                    tools = [tool.name for tool in (await client.list_tools()).tools]
+                    if tools:
+                        break
+                    await asyncio.sleep(0.1)
+                result = await client.call_tool("far__shout", {"text": "hello"})
+        if tools != ["far__shout"] or result.content[0].text != "HELLO":
+            sys.exit(f"{url} lists {tools} and answers {result}\n{said}")
+        print(f"{tools[0]} says {result.content[0].text}")
+    finally:
+        host.terminate()
+        await host.wait()
+        runs.should_exit = True
+        await task
+
+
+asyncio.run(main())
