@@ -18,7 +18,7 @@ const BRACKETS: usize = 24;
 const FOLDS: usize = 2;
 /// How deep the tree may be.
 const DEEPEST: usize = 96;
-/// The stack of the thread that parses. What is not used of it costs nothing.
+/// The stack of the thread that parses, in bytes. Its unused part costs nothing.
 const STACK: usize = 32 * 1024 * 1024;
 
 const MACROS: &str = "has, all, exists, exists_one, map, filter";

@@ -124,7 +124,7 @@ impl Expression {
         #[cfg(not(feature = "policy"))]
         {
             let _ = text;
-            Err("this build knows no rules with `when` (feature `policy`)".to_owned())
+            Err("rules with `when` need a build with the cargo feature `policy`".to_owned())
         }
     }
 

@@ -141,7 +141,7 @@ impl Sealer {
     }
 }
 
-/// Returns the error for a state that is not valid, or no longer is.
+/// Returns the error for a `requestState` that is invalid or has expired.
 pub(super) fn expired() -> ErrorObject {
     ErrorObject::invalid_params(
         "`requestState` has expired, was altered, or is of another request; send the request anew without it \

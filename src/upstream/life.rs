@@ -472,7 +472,7 @@ impl Life {
         if !withheld.is_empty() && !self.is_withheld_told {
             let server = &*self.upstream.settings.server;
             let names = withheld.join(", ");
-            tracing::warn!(target: "mcp_host::start", server, "set here and not passed to it (\"inheritEnv\" in its entry passes them): {names}");
+            tracing::warn!(target: "mcp_host::start", server, "set here and not passed to the server (\"inheritEnv\" in its entry passes them): {names}");
             self.is_withheld_told = true;
         }
         if lines == self.told || tracing::enabled!(target: "mcp_host::stderr", tracing::Level::INFO) {

@@ -553,7 +553,7 @@ impl Upstream {
         connection.as_ref().and_then(|connection| connection.peer()).is_some_and(|peer| peer.version.is_modern())
     }
 
-    /// Whether the server has ever been modern.
+    /// Whether the server has ever spoken a modern revision.
     pub(crate) fn was_modern(&self) -> bool {
         self.was_modern.load(Ordering::Relaxed)
     }

@@ -137,7 +137,7 @@ fn first_hour_h6_a_failed_start_names_what_it_did_not_get_and_how_it_gets_it() {
     assert_snapshot!(run(&shell(script, &json!({})), &variables, &["tools"]), @r#"
     exit 4
     error: server `it` did not start: the process ended (exit code 3): HTTPS_PROXY=http://p:1
-    help: variables that are set here and not passed to it: AWS_PROFILE, KUBECONFIG; if it needs them, put "inheritEnv": ["AWS_PROFILE", "KUBECONFIG"] into its entry
+    help: environment variables that are set here and not passed to the server: AWS_PROFILE, KUBECONFIG; if it needs them, put "inheritEnv": ["AWS_PROFILE", "KUBECONFIG"] into its entry
     help: mcp-host check --connect it -v --config mcp.json
     "#);
     let shown = run(&shell(script, &json!({ "inheritEnv": ["KUBECONFIG", "AWS_*", "M*"] })), &variables, &["tools"]);

@@ -208,7 +208,7 @@ impl SecretStore for Chosen {
     }
 }
 
-const KEYLESS: &str = "its key is missing: set MCP_HOST_SECRET_KEY or host.secrets.keyFile as before";
+const KEYLESS: &str = "its key is missing: set MCP_HOST_SECRET_KEY or host.secrets.keyFile to the same key as before";
 const BY_CONFIG: &str = "`host.secrets.store` is \"memory\"";
 const INSTEAD: &str = "to keep them in an encrypted file, say yes to what mcp-host login asks, or set MCP_HOST_SECRET_KEY to what `openssl rand -base64 32` prints; \
      to have them in memory and no warning, set host.secrets.store to \"memory\"";

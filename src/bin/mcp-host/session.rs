@@ -298,7 +298,7 @@ pub(crate) fn not_inherited(names: &[String]) -> Option<String> {
     (!names.is_empty()).then(|| {
         let list = quoted.join(", ");
         format!(
-            "variables that are set here and not passed to it: {}{more}; if it needs them, put \"inheritEnv\": [{list}] into its entry",
+            "environment variables that are set here and not passed to the server: {}{more}; if it needs them, put \"inheritEnv\": [{list}] into its entry",
             names.join(", ")
         )
     })

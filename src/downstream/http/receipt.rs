@@ -26,7 +26,7 @@ use crate::protocol::whole::Whole;
 use crate::queues::Queues;
 use crate::router::Principal;
 
-/// Bodies always have one in this many bytes of the limit, however much connections and queues hold: a sixth.
+/// Bodies can always take one part of the limit in this many, however much connections and queues hold.
 const LEAST: usize = 6;
 /// The memory that each connection costs, in bytes: its task, and its read and write buffers.
 const CONNECTION: usize = 32 * 1024;

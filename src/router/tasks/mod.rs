@@ -248,7 +248,7 @@ impl At {
         }
     }
 
-    /// Returns what the server learns about the client with a request about a task.
+    /// Returns what a request about a task tells the server about the client.
     fn terms(&self, client: &Client, leg: &Mailbox) -> Terms {
         let mut terms = client.terms(leg);
         terms.profile = self.server.declared(&client.who);

@@ -91,7 +91,7 @@ pub(super) fn quit() -> io::Result<tokio::signal::unix::Signal> {
     tokio::signal::unix::signal(tokio::signal::unix::SignalKind::quit())
 }
 
-/// There is no such signal.
+/// Windows has no SIGQUIT.
 #[cfg(not(unix))]
 pub(super) fn quit() -> io::Result<tokio::signal::windows::CtrlBreak> {
     tokio::signal::windows::ctrl_break()
