@@ -16,7 +16,7 @@ use crate::config::{self, Approval, Hints, HostSettings};
 use crate::keep::Mark;
 use crate::pins::{Allowed, Book, Class, Form, Listing, Pin, Said, Wary, What, classes, is_suspicious, pointers};
 use crate::protocol::{Pointer, Raw};
-use crate::registry::{Kind, Neighbours, Offer, hints};
+use crate::registry::{Entry, Kind, Neighbours, Offer, hints};
 
 /// How many offers are kept for one server in the form in which they are shown.
 const PASSED: usize = 16;
@@ -349,6 +349,11 @@ impl Server {
     /// Reports whether nothing is known of the record yet that clients need.
     pub(super) fn lacks_record(&self) -> bool {
         !self.pinned.read.is_cancelled() && self.needs_record()
+    }
+
+    /// Returns the pin of a definition that the server lists: what is approved.
+    pub(crate) fn pin_of(&self, entry: &Entry) -> Pin {
+        entry.stated_pin(&self.pinned.ignore)
     }
 
     /// Adds to the instructions how much waits for approval.

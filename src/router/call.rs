@@ -99,7 +99,7 @@ impl Forwarder {
         leg: &Arc<Mailbox>,
         toward: &mut Toward<'_>,
     ) -> Answered {
-        leg.concerns(&forward.server, &forward.target);
+        leg.concerns(&forward.server, &forward.target, forward.listed.entry());
         if forward.method == Method::ToolsCall {
             let shown = forward.listed.entry().map(Entry::name);
             leg.tally().calls(self.manager.record().counts(), &forward.target, shown);

@@ -101,7 +101,8 @@ impl Fallbacks {
         }
         let request =
             Request { id: RequestId::Number(0), method: Method::ToolsCall, params: Some(second.params.clone()) };
-        let observed = observed::begin_by(&self.observer, client, (&request, Instant::now()), leg, Some("fallback"));
+        let observer = (&*self.observer, &self.manager);
+        let observed = observed::begin_by(observer, client, (&request, Instant::now()), leg, Some("fallback"));
         let observed = observed.map_err(NoResult::from)?.beside();
         toward.another_server();
         let other = self.calls.forward_on(client, second, leg, &mut toward).await;

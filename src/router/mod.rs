@@ -258,8 +258,8 @@ impl Router {
             let finish = &router.0.finish;
             let through = routed.through.clone();
             let via = through.as_ref().map(|_| "search");
-            let asked = (&routed.request, now);
-            let observed = match observed::begin_by(&router.0.observer, &client, asked, &leg, via) {
+            let (observer, asked) = ((&*router.0.observer, &router.0.manager), (&routed.request, now));
+            let observed = match observed::begin_by(observer, &client, asked, &leg, via) {
                 Ok(observed) => observed,
                 Err(refused) => return Some(end(finish, &client, &method, Err(refused.into()))),
             };
