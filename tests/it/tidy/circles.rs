@@ -101,7 +101,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
     (
         "src/downstream/",
         &[
-            &["call.rs", "classify.rs", "guard.rs", "outbox.rs", "peer.rs"],
+            &["approvals.rs", "call.rs", "classify.rs", "guard.rs", "outbox.rs", "peer.rs"],
             &["admin/", "authentication/", "calls.rs"],
             &["stdio/"],
             // The page, whatever carries it.
