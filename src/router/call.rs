@@ -201,6 +201,11 @@ impl Forwarder {
                 self.permissions.answered(forward, leg, (ask, &rule))?;
                 forward.start_afresh();
             }
+            Continuation::Person { ask, rule } => {
+                self.permissions.was_shown(forward, leg, (ask, &rule))?;
+                forward.start_afresh();
+                forward.saw_page = true;
+            }
             #[cfg(feature = "server")]
             Continuation::SignIn { invitation, why } => {
                 let answered = Box::pin(self.invitations.answered(client, forward, invitation, why));

@@ -25,6 +25,7 @@
 
 mod answer;
 mod ask_roots;
+mod asking;
 mod asks;
 mod background;
 mod beating;

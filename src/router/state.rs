@@ -40,6 +40,8 @@ pub(super) enum State {
     Roots,
     /// The client was asked whether the request may be sent, because this rule wants that.
     Permission { ask: u64, rule: String },
+    /// The client was shown the page where a person decides whether the request may be sent, because this rule wants that.
+    Person { ask: u64, rule: String },
     /// The client was invited to sign in to the server. `why` is the text of the failure if it declines.
     #[cfg(feature = "server")]
     SignIn { invitation: u64, why: String },

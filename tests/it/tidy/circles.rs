@@ -88,6 +88,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
                 "trail.rs",
                 "valid.rs",
             ],
+            &["asking.rs"],
             &["invite.rs", "park.rs", "permission.rs"],
             &["call.rs"],
             &["cache.rs", "shared.rs"],
