@@ -38,6 +38,7 @@ use super::permission::Permissions;
 use super::plan::Plan;
 use super::reach::{Connector, Hold, Reached};
 use super::relay::{Continuation, relay_questions, visits_required};
+use super::route::Wanted;
 use super::running::{Attempt, Running};
 use super::state::Sealer;
 use super::tasks::Tasks;
@@ -77,6 +78,11 @@ impl Forwarder {
         // A client that wants progress says so in `_meta`.
         let heartbeat = if forward.meta.is_some() { self.manager.heartbeat() } else { Duration::ZERO };
         Toward::leg(client, leg).beating(heartbeat)
+    }
+
+    /// Reports whether a request of a client without a session goes on with one about which the client was asked.
+    pub(super) fn goes_on(&self, client: &Client, wanted: &Wanted) -> bool {
+        client.revision().is_modern() && self.sealer.continues(client.bound(), &wanted.method, &wanted.params)
     }
 
     /// Sends a request to its server and returns the answer. What the server says before it goes into `leg`, the

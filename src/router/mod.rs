@@ -415,6 +415,10 @@ impl Router {
                         }
                         Route::One(one)
                     }
+                    // It was there when the client was asked something about the request.
+                    (Err(lost), _) if lost.is_unknown() && self.0.calls.goes_on(client, &wanted) => {
+                        return Err(Failure::taken_away(wanted.what.word(), &wanted.name).of_host());
+                    }
                     (Err(lost), Some(through)) if lost.is_unknown() => {
                         return Ok(search::unknown(through, &self.0.manager, client).await);
                     }

@@ -129,6 +129,12 @@ impl Sealer {
         sealed.map_err(|error| ErrorObject::internal(format!("no `requestState` can be made: {error}")))
     }
 
+    /// Reports whether a request of this principal brings a state that the host made for it.
+    pub(super) fn continues(&self, principal: &Principal, method: &Method, params: &Raw) -> bool {
+        let Some(sealed) = params.text("requestState") else { return false };
+        self.open_state(principal, &sealed, &digest(method, params)).is_ok()
+    }
+
     /// Opens the state that a request brings back.
     ///
     /// # Errors
