@@ -4,6 +4,7 @@
 
 mod ask;
 mod events;
+mod once;
 mod pairs;
 mod person;
 mod program;
