@@ -27,7 +27,6 @@ impl Manager {
 
     /// Returns the address of the page where a person decides: without an endpoint there is none.
     #[cfg(not(feature = "server"))]
-    #[expect(clippy::unused_self, reason = "with an endpoint it is used")]
     pub(crate) fn page(&self) -> Option<String> {
         None
     }

@@ -41,7 +41,6 @@ impl Socket {
 pub(super) struct Peer(Infallible);
 
 impl Peer {
-    #[expect(clippy::unused_async, reason = "elsewhere it waits")]
     pub(super) async fn is_below_a_host(self) -> bool {
         match self.0 {}
     }

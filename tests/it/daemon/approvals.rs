@@ -64,6 +64,6 @@ fn h85_the_socket_takes_approvals_of_what_was_shown_and_none_from_below() {
     assert_eq!(ask(&socket, &approve(&one["hash"])), json!({ "approved": 3 }));
     // Clients see it at once, and so does the command.
     assert!(run(home, &["tools"]).contains("echo__echo"));
-    assert!(run(home, &["approve"]).contains("nothing to approve"));
+    assert!(run(home, &["approve", "--config", "mcp.json"]).contains("nothing to approve"));
     assert_eq!(ask(&socket, "approvals"), json!({ "definitions": [], "certificates": [], "asks": [] }));
 }

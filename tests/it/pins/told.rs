@@ -1,12 +1,13 @@
 //! What people are told of a change beside its classes: too many forms, a former name, and a server that is reached in
 //! another way than before.
 
+use std::time::{Duration, Instant};
+
 use mcp_host::Host;
 use mcp_host::pins::{Class, What};
 use serde_json::{Value, json};
 
 use super::{Way, World, act, call, tools, until_waiting};
-use crate::reload::until;
 
 /// The tool with a limit on its argument: the smaller it is, the less the tool takes.
 fn narrow(length: usize) -> Value {
@@ -23,14 +24,23 @@ async fn with(world: &World, approval: &str, tool: Value) -> Host {
     host
 }
 
+/// Waits until clients see the tool.
+async fn shown(host: &Host) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while tools(host).await.is_empty() {
+        assert!(Instant::now() < end, "{:?}", host.status());
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test]
 async fn h85_of_three_forms_within_an_hour_each_needs_a_yes_of_its_own() {
     for way in super::WAYS {
         let world = World::new(way).await;
         world.first("tofu").await;
         let host = with(&world, "tofu", narrow(9)).await;
-        until(&host, |host| (host.status()[0].tools == 1).then_some(())).await;
-        assert_eq!((tools(&host).await.len(), &host.status()[0].changed), (1, &Vec::new()), "it takes less: it passes");
+        shown(&host).await;
+        assert!(host.status()[0].changed.is_empty(), "it takes less: it passes");
         host.shutdown().await;
         // The third form takes less again. It waits, and so does the second one, if the server goes back to it.
         for length in [5, 9] {
@@ -44,7 +54,7 @@ async fn h85_of_three_forms_within_an_hour_each_needs_a_yes_of_its_own() {
         }
         // What was there before is approved, and a yes counts for one form.
         let host = with(&world, "tofu", act()).await;
-        until(&host, |host| (host.status()[0].tools == 1).then_some(())).await;
+        shown(&host).await;
         host.shutdown().await;
         let host = with(&world, "tofu", narrow(5)).await;
         let waiting = until_waiting(&host, 1).await;

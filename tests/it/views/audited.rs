@@ -14,7 +14,8 @@ async fn h99_a_line_names_the_view_and_the_definition_that_the_server_listed() {
     config.host.audit = Some(Audit::new(&file));
     let (host, to) = start(config).await;
     let mut calls = 0;
-    for (view, revision) in [("review", "2025-11-25"), ("", "2025-11-25"), ("review", "2026-07-28"), ("", "2026-07-28")]
+    for (view, revision) in
+        [("/review", "2025-11-25"), ("", "2025-11-25"), ("/review", "2026-07-28"), ("", "2026-07-28")]
     {
         let mut client = Client::enter(&host, to, Transport::Http, revision, view).await;
         for tool in ["code__search", "code__delete_all", "code__nothing"] {
