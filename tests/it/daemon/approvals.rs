@@ -23,21 +23,21 @@ fn ask(socket: &Path, line: &str) -> Value {
 fn ask_below(socket: &Path, line: &str) -> Value {
     let mut below = Command::new(std::env::current_exe().unwrap());
     below.args(["--exact", "daemon::approvals::h85_the_socket_takes_approvals_of_what_was_shown_and_none_from_below"]);
-    below.arg("--nocapture").env(LINE, line).env(SOCKET, socket).env("_MCP_HOST_CHAIN", "a".repeat(32));
-    let output = below.output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let answer = text.lines().find_map(|line| line.split_once(ANSWER)).unwrap_or_else(|| panic!("{text}")).1;
-    serde_json::from_str(answer).unwrap()
+    let answer = tempfile::NamedTempFile::new().unwrap();
+    below.envs([(LINE, std::ffi::OsStr::new(line)), (SOCKET, socket.as_os_str()), (ANSWER, answer.path().as_os_str())]);
+    let output = below.env("_MCP_HOST_CHAIN", "a".repeat(32)).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&std::fs::read(answer.path()).unwrap()).unwrap()
 }
 
 const LINE: &str = "MCP_HOST_TEST_LINE";
 const SOCKET: &str = "MCP_HOST_TEST_SOCKET";
-const ANSWER: &str = "the answer is ";
+const ANSWER: &str = "MCP_HOST_TEST_ANSWER";
 
 #[test]
 fn h85_the_socket_takes_approvals_of_what_was_shown_and_none_from_below() {
     if let (Ok(line), Some(socket)) = (std::env::var(LINE), std::env::var_os(SOCKET)) {
-        println!("{ANSWER}{}", ask(Path::new(&socket), &line));
+        std::fs::write(std::env::var_os(ANSWER).unwrap(), ask(Path::new(&socket), &line).to_string()).unwrap();
         return;
     }
     let folder = tempfile::tempdir().unwrap();
