@@ -25,8 +25,10 @@ pub(super) struct Line {
     method: String,
     /// The server's own name for the tool or prompt, or the URI of the resource without its query.
     target: Option<String>,
-    /// Which approved definition was called; always null, since definitions cannot be approved yet.
+    /// The hash of the definition that was called, as `mcp-host lock` has it; null for what has no definition.
     pin: Option<String>,
+    /// The view that the client uses.
+    view: Option<String>,
     /// What rules say of the call; null if there are none for it.
     verdict: Option<VerdictLine>,
     /// The hash of the raw bytes of `arguments`.
@@ -76,6 +78,7 @@ impl Line {
             method: short(call.method.as_str()),
             target: named,
             pin: None,
+            view: None,
             verdict: None,
             arguments: arguments
                 .map(|arguments| format!("sha256:{}", hex::encode(&Sha256::digest(arguments.as_bytes())))),
@@ -102,6 +105,7 @@ impl Line {
             self.server = Some(server.as_ref().to_owned());
             self.target = Some(short(&scrubber.without_known(&without_query(target))));
         }
+        (self.pin, self.view) = (ended.pin.map(str::to_owned), ended.view.map(str::to_owned));
         self.outcome = ended.end.word();
         self.kind = ended.kind.map(Kind::word);
         self.code = ended.code;

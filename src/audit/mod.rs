@@ -108,6 +108,7 @@ impl Listener for Audit {
         }
         let full = || refused(format!("{PLACES} calls wait for a place in the audit, so no more is made"), None);
         let place = self.0.places.clone().try_reserve_owned().map_err(|_| full())?;
+        call.subject.be_thorough();
         Ok(Box::new(Record { place, line: Line::begin(call) }))
     }
 

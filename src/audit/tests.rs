@@ -72,6 +72,7 @@ async fn h99_a_line_tells_who_called_what_and_how_it_ended() {
     };
     cancelled.await;
     let _ = host.read_resource("mine+https://example.com/x?key=never-written").await;
+    let pins: Vec<String> = host.definitions().await.iter().map(|stated| stated.pin.to_string()).collect();
     host.shutdown().await;
     let lines = read(&file);
     let told: Vec<_> =
@@ -88,7 +89,9 @@ async fn h99_a_line_tells_who_called_what_and_how_it_ended() {
         ])
     );
     let first = &lines[0];
-    assert_eq!(members(first, &["principal", "client", "pin"]), [&json!("local"), &json!("tester"), &Value::Null]);
+    assert_eq!(members(first, &["principal", "client", "view"]), [&json!("local"), &json!("tester"), &json!("all")]);
+    let called: Vec<_> = lines.iter().map(|line| &line["pin"]).collect();
+    assert_eq!(json!(called), json!([pins[0], pins[1], pins[2], null, pins[3], null]));
     // The output of `sha256sum` for these bytes.
     assert_eq!(first["arguments"], "sha256:08c2d2f34d6af81efd2d609a293ea7dcf8db1a92d5d5bd126152ab0b489a8725");
     assert_eq!(lines[1]["arguments"], "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a");

@@ -14,6 +14,8 @@
 #[cfg(feature = "server")]
 pub mod admin;
 #[cfg(feature = "server")]
+mod approvals;
+#[cfg(feature = "server")]
 pub(crate) mod authentication;
 mod call;
 #[cfg(feature = "server")]

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::{Host, lock};
 use crate::auth::Redirect;
 use crate::config::edit::{self, Change};
-use crate::config::{self, Console, LoadRequest};
+use crate::config::{self, LoadRequest};
 use crate::downstream::admin::{
     CodeBegun, LoginBegun, OpenRequest, PageAnswer, PageLink, PageReply, PageRequest, Refused, Revoked, SignedOut,
 };
@@ -51,29 +51,10 @@ impl Host {
         listen: SocketAddr,
         request: OpenRequest,
     ) -> Result<PageLink, Refused> {
-        let settings = self.0.manager.settings();
-        let is_reachable = listen.ip().is_loopback() || listen.ip().is_unspecified();
-        match settings.console {
-            Console::Off => return Err(Refused::because("there is no page (host.console is \"off\")")),
-            Console::Local if !is_reachable => {
-                let text = "the page is for browsers of this machine (host.console is \"local\"), and the endpoint does not \
-                            listen on loopback";
-                return Err(Refused::because(text));
-            }
-            _ => {}
-        }
+        let page = self.0.manager.settings().page_at(listen).map_err(Refused::because)?;
         let made = access.code(request.read_only, request.shown);
         let (code, life) = made.map_err(|error| Refused::because(format!("no random bytes for a link: {error}")))?;
-        let mut address = listen;
-        if address.ip().is_unspecified() {
-            address.set_ip(if address.is_ipv4() {
-                [127, 0, 0, 1].into()
-            } else {
-                std::net::Ipv6Addr::LOCALHOST.into()
-            });
-        }
-        let scheme = if settings.tls.is_some() { "https" } else { "http" };
-        Ok(PageLink::new(format!("{scheme}://{address}/#k={code}"), address.port(), life.as_secs()))
+        Ok(PageLink::new(format!("{page}#k={code}"), listen.port(), life.as_secs()))
     }
 
     /// Answers a request about links to the page.

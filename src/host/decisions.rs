@@ -1,6 +1,6 @@
 //! Tells embedders what rules said of requests, and which calls were over a rate.
 //!
-//! In: the end of each request, from `observe.rs`. Out: [`Event::Verdict`](super::Event::Verdict) and
+//! In: the end of each request, from `observe/mod.rs`. Out: [`Event::Verdict`](super::Event::Verdict) and
 //! [`Event::Limited`](super::Event::Limited). **Invariant:** a request of which no one wants to know is not observed for
 //! this, and nothing says who made it.
 

@@ -68,6 +68,7 @@ impl Host {
         if socket.is_some() || settings.console != Console::Off {
             self.0.manager.record().open();
         }
+        self.0.manager.serves_page_at(listen);
         let (host, access, stop) = (self.clone(), Access::default(), self.0.stop.child_token());
         Ok(HttpEndpoint { host, listener, tls, socket, threads, access, stop })
     }

@@ -133,6 +133,12 @@ pub(crate) fn is_below() -> bool {
     !hosts(&std::env::var_os(VARIABLE).unwrap_or_default()).is_empty() || !notes::above().is_empty()
 }
 
+/// Reports whether any host is above another process of this user. Only Linux tells. Blocks.
+#[cfg(all(unix, feature = "server"))]
+pub(crate) fn is_above(pid: u32) -> bool {
+    !hosts(&notes::variable_of(pid, VARIABLE).unwrap_or_default()).is_empty() || !notes::above_process(pid).is_empty()
+}
+
 impl Lineage {
     /// Finds the hosts above this process, and leaves a note of this host for hosts below it.
     ///

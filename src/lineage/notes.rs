@@ -5,6 +5,8 @@
 //! removed. The locks also serve to count the hosts that run one config. Only Linux names the processes above;
 //! elsewhere the notes only serve the count.
 
+#[cfg(any(target_os = "linux", all(unix, feature = "server")))]
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -80,12 +82,17 @@ fn read(file: &mut File) -> (u64, Vec<Host>) {
 }
 
 /// Returns the hosts above this process, the outermost first, from the notes of its ancestors.
-#[cfg(target_os = "linux")]
 pub(super) fn above() -> Vec<Host> {
+    above_process(std::process::id())
+}
+
+/// Returns the hosts above another process of this user, the outermost first, from the notes of its ancestors.
+#[cfg(target_os = "linux")]
+pub(super) fn above_process(process: u32) -> Vec<Host> {
     /// Nothing nests deeper in practice.
     const GENERATIONS: usize = 64;
 
-    let mut pid = std::process::id();
+    let mut pid = process;
     let own = state_of(&environment("self"));
     for _ in 0..GENERATIONS {
         let Some(parent) = stat(pid).map(|(parent, _)| parent).filter(|parent| *parent > 1) else { break };
@@ -100,7 +107,7 @@ pub(super) fn above() -> Vec<Host> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn above() -> Vec<Host> {
+pub(super) fn above_process(_: u32) -> Vec<Host> {
     Vec::new()
 }
 
@@ -129,17 +136,31 @@ fn of_process(process: &str, what: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// Returns a variable of the environment with which another process of this user was started.
+#[cfg(all(target_os = "linux", feature = "server"))]
+pub(super) fn variable_of(pid: u32, name: &str) -> Option<OsString> {
+    value_in(&environment(&pid.to_string()), name)
+}
+
+#[cfg(all(unix, not(target_os = "linux"), feature = "server"))]
+pub(super) fn variable_of(_: u32, _: &str) -> Option<OsString> {
+    None
+}
+
+#[cfg(target_os = "linux")]
+fn value_in(environment: &[u8], name: &str) -> Option<OsString> {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    let mut all = environment.split(|byte| *byte == 0);
+    let value = all.find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+    Some(OsString::from_vec(value.to_vec()))
+}
+
 /// Returns the state directory of a process with these variables.
 #[cfg(target_os = "linux")]
 fn state_of(environment: &[u8]) -> Option<PathBuf> {
-    use std::os::unix::ffi::OsStrExt as _;
-
-    let variable = |name: &[u8]| {
-        let mut all = environment.split(|byte| *byte == 0);
-        let value = all.find_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="))?;
-        Some(PathBuf::from(std::ffi::OsStr::from_bytes(value))).filter(|path| path.is_absolute())
-    };
-    let state = variable(b"XDG_STATE_HOME").or_else(|| variable(b"HOME").map(|home| home.join(".local/state")));
+    let variable = |name: &str| value_in(environment, name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
     state.map(|state| state.join("mcp-host"))
 }
 

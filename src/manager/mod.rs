@@ -361,6 +361,9 @@ struct Inner {
     /// Values that views preset arguments to, and that must not be shown.
     presets: Learned,
     looks: Mutex<looks::Looks>,
+    /// Where the endpoint listens that serves the page.
+    #[cfg(feature = "server")]
+    page: OnceLock<std::net::SocketAddr>,
     stop: tokio_util::sync::CancellationToken,
 }
 
@@ -439,6 +442,8 @@ impl Manager {
             program: OnceLock::new(),
             presets,
             looks: Mutex::default(),
+            #[cfg(feature = "server")]
+            page: OnceLock::new(),
             stop: tokio_util::sync::CancellationToken::new(),
         }));
         manager.note_rules();

@@ -14,9 +14,11 @@ use tokio_util::sync::CancellationToken;
 use super::{Server, lock};
 use crate::config::{self, Approval, Hints, HostSettings};
 use crate::keep::Mark;
-use crate::pins::{Allowed, Book, Class, Form, Listing, Pin, Said, Wary, What, classes, is_suspicious, pointers};
+use crate::pins::{
+    Allowed, Book, Class, Form, Listing, Notice, Pin, Said, Wary, What, classes, is_suspicious, pointers,
+};
 use crate::protocol::{Pointer, Raw};
-use crate::registry::{Kind, Neighbours, Offer, hints};
+use crate::registry::{Entry, Kind, Neighbours, Offer, hints};
 
 /// How many offers are kept for one server in the form in which they are shown.
 const PASSED: usize = 16;
@@ -93,6 +95,36 @@ impl Table {
     }
 }
 
+/// A definition that waits for approval.
+#[derive(Debug)]
+struct Held {
+    what: What,
+    name: String,
+    classes: Vec<Class>,
+    is_suspicious: bool,
+    /// Whether clients see it all the same.
+    passes: bool,
+    renamed: Option<String>,
+    unstable: bool,
+}
+
+/// What people are told of a change beside its classes.
+#[derive(Debug)]
+pub(super) struct Marks<'a> {
+    is_suspicious: bool,
+    /// The former name.
+    renamed: Option<&'a str>,
+    /// Whether the name had too many forms lately.
+    unstable: bool,
+}
+
+impl<'a> Marks<'a> {
+    pub(super) fn of(notice: &'a Notice) -> Self {
+        let Notice { is_suspicious, renamed, unstable, .. } = notice;
+        Self { is_suspicious: *is_suspicious, renamed: renamed.as_deref(), unstable: *unstable }
+    }
+}
+
 /// The record of a server, as far as calls and lists need it.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
@@ -106,8 +138,8 @@ pub(super) struct Standing {
     suspicious: Option<(Table, Table)>,
     /// What was said of each tool when it was approved.
     hints: HashMap<String, Hints>,
-    /// What waits for approval, and whether it is suspicious.
-    waiting: Vec<(What, String, Vec<Class>, bool)>,
+    /// What waits for approval.
+    waiting: Vec<Held>,
     /// Offers without what is withheld, by the hashes of whole ones.
     passed: Vec<(u128, Arc<Offer>)>,
     /// Offers in which the hints of some tools count for less than is said, by the hashes of the others.
@@ -142,7 +174,15 @@ impl Standing {
             if is_tofu && !open.is_suspicious && allowed.as_deref().is_some_and(is_mild) {
                 all.approved.add(open.what, open.name, open.form.pin);
             } else {
-                all.waiting.push((open.what, open.name.to_owned(), classes(&open.changes), open.is_suspicious));
+                all.waiting.push(Held {
+                    what: open.what,
+                    name: open.name.to_owned(),
+                    classes: classes(&open.changes),
+                    is_suspicious: open.is_suspicious,
+                    passes: open.passes,
+                    renamed: open.renamed.map(str::to_owned),
+                    unstable: open.unstable,
+                });
             }
         }
         if let Some(wary) = wary {
@@ -311,6 +351,11 @@ impl Pinned {
 }
 
 impl Server {
+    /// Returns the pin of a definition that the server lists: what is approved.
+    pub(crate) fn pin_of(&self, entry: &Entry) -> Pin {
+        entry.stated_pin(&self.pinned.ignore)
+    }
+
     /// Returns what of an offer clients may be shown; `None` while that is not known.
     pub(crate) fn passing(&self, offer: Arc<Offer>) -> Option<Arc<Offer>> {
         if self.is_strict() { self.pinned.pass(&offer) } else { Some(offer) }
@@ -381,15 +426,20 @@ impl Server {
         let standing = lock(&self.pinned.standing);
         let is_lenient = self.pinned.approval().is_lenient();
         let waiting = standing.iter().flat_map(|standing| &standing.waiting);
-        let withheld = waiting.filter(|(.., is_suspicious)| !is_lenient || *is_suspicious);
-        withheld.map(|(what, name, ..)| (*what, name.clone())).collect()
+        let withheld = waiting.filter(|held| !held.passes && (!is_lenient || held.is_suspicious));
+        withheld.map(|held| (held.what, held.name.clone())).collect()
     }
 
     /// Describes what differs from what was approved, a line for each definition.
     pub(super) fn changed_lines(&self) -> Vec<String> {
         let standing = lock(&self.pinned.standing);
         let waiting = standing.iter().flat_map(|standing| &standing.waiting);
-        waiting.map(|(what, name, classes, hard)| described((*what, name), classes, *hard, None)).collect()
+        let line = |held: &Held| {
+            let Held { is_suspicious, renamed, unstable, .. } = held;
+            let marks = Marks { is_suspicious: *is_suspicious, renamed: renamed.as_deref(), unstable: *unstable };
+            described((held.what, &held.name), &held.classes, &marks)
+        };
+        waiting.map(line).collect()
     }
 
     /// Reports whether the server has no pins: it is part of the embedding program.
@@ -399,15 +449,11 @@ impl Server {
 }
 
 /// Describes a change of a definition.
-pub(super) fn described(
-    (what, name): (What, &str),
-    classes: &[Class],
-    is_suspicious: bool,
-    renamed: Option<&str>,
-) -> String {
+pub(super) fn described((what, name): (What, &str), classes: &[Class], marks: &Marks<'_>) -> String {
     let mut how: Vec<String> = classes.iter().map(ToString::to_string).collect();
-    how.extend(is_suspicious.then(|| "suspicious".to_owned()));
-    how.extend(renamed.map(|old| format!("renamed from {old:?}")));
+    how.extend(marks.is_suspicious.then(|| "suspicious".to_owned()));
+    how.extend(marks.unstable.then(|| "unstable".to_owned()));
+    how.extend(marks.renamed.map(|old| format!("renamed from {old:?}")));
     let how = how.join(", ");
     match what {
         What::Instructions => format!("{what} ({how})"),

@@ -13,12 +13,12 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{Notify, broadcast};
 
 use super::list_key::ListKey;
-use super::pinned::{Listed, Standing, described};
+use super::pinned::{Listed, Marks, Standing, described};
 use super::{Manager, Server, Who, lock};
 use crate::config::Approval;
 use crate::exposed::exposed_name;
 use crate::keep::{self, Mark};
-use crate::pins::{Book, Class, Error, Judged, Listing, Notice, Pins, Wary, What, is_suspicious};
+use crate::pins::{Book, Class, Error, Judged, Listing, Notice, Pins, Wary, What, is_suspicious, now};
 use crate::registry::{Kind, Neighbours, Offer};
 
 /// How long to collect the listings of several servers before they are judged.
@@ -56,6 +56,8 @@ pub struct DefinitionNews {
     pub classes: Vec<Class>,
     /// The former name of what was added, if it looks renamed.
     pub renamed: Option<String>,
+    /// Whether the server has listed three forms of it or more within an hour. Then each one needs an approval of its own.
+    pub unstable: bool,
     /// Whether clients are kept from it until somebody approves it.
     pub withheld: bool,
 }
@@ -214,7 +216,7 @@ impl Records {
             Self::Memory(books) => {
                 let mut books = lock(books);
                 let book = books.entry(server.config.name.clone()).or_default();
-                Ok((book.judge(listing, strictness, 0, None), book.clone(), None))
+                Ok((book.judge(listing, strictness, now(), None), book.clone(), None))
             }
         }
     }
@@ -408,9 +410,8 @@ fn tell(manager: &Manager, keeper: &Keeper, server: &Server, notices: Vec<Notice
     let name = &server.config.name;
     let withheld = notices.iter().filter(|notice| !notice.passes).count();
     let named = notices.iter().take(NAMED);
-    let mut lines: Vec<String> = named
-        .map(|one| described((one.what, &one.name), &one.classes, one.is_suspicious, one.renamed.as_deref()))
-        .collect();
+    let mut lines: Vec<String> =
+        named.map(|one| described((one.what, &one.name), &one.classes, &Marks::of(one))).collect();
     if notices.len() > NAMED {
         lines.push(format!("and {} more", notices.len() - NAMED));
     }
@@ -424,8 +425,9 @@ fn tell(manager: &Manager, keeper: &Keeper, server: &Server, notices: Vec<Notice
         "it lists what was not approved: {}{end}; `mcp-host {see}` shows how it differs",
         lines.join("; ")
     );
-    for Notice { what, name: own, classes, renamed, passes, .. } in notices {
-        let news = DefinitionNews { server: name.clone(), what, name: own, classes, renamed, withheld: !passes };
+    for Notice { what, name: own, classes, renamed, passes, unstable, .. } in notices {
+        let (server, withheld) = (name.clone(), !passes);
+        let news = DefinitionNews { server, what, name: own, classes, renamed, unstable, withheld };
         manager.remember_definition(&news);
         // There may be no listener.
         if let Some(told) = keeper.told.get() {

@@ -12,6 +12,25 @@ use crate::pins::{Error, Said, Stated, Suspicion, Waiting, pointers, suspicions}
 use crate::registry::{Kind, Neighbours};
 
 impl Manager {
+    /// Notes that an endpoint at this address serves the page. Only the first call has an effect.
+    #[cfg(feature = "server")]
+    pub(crate) fn serves_page_at(&self, listen: std::net::SocketAddr) {
+        let _ = self.0.page.set(listen);
+    }
+
+    /// Returns the address of the page where a person decides; `None` if there is no page.
+    #[cfg(feature = "server")]
+    pub(crate) fn page(&self) -> Option<String> {
+        let listen = self.0.page.get()?;
+        self.settings().page_at(*listen).ok().map(|page| format!("{page}#approve"))
+    }
+
+    /// Returns the address of the page where a person decides: without an endpoint there is none.
+    #[cfg(not(feature = "server"))]
+    pub(crate) fn page(&self) -> Option<String> {
+        None
+    }
+
     /// Returns the certificates of servers that are trusted on first use.
     #[cfg(feature = "server")]
     pub(crate) fn certificates(&self) -> Certificates {

@@ -16,7 +16,7 @@ use crate::registry::{Class, DefinitionChange, Neighbours, Pin, Shingles, is_mil
 
 /// How many approved forms of one name are kept.
 const FORMS: usize = 4;
-/// A name with more than this many forms within [`UNSTABLE_FOR`] is unstable.
+/// A name with more than this many forms within [`UNSTABLE_FOR`] is unstable: each form needs a yes of its own.
 const STABLE: usize = 2;
 /// In seconds.
 const UNSTABLE_FOR: u64 = 3600;
@@ -51,6 +51,22 @@ pub(super) struct Record {
     /// Whether the server has stopped listing it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     gone: bool,
+    /// Whether what the server says now is one of too many forms.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    unstable: bool,
+    /// The former name of a definition that was added, if it looks renamed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    former: Option<String>,
+    /// What differs since the entry of the server changed in the config, until a person approves it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    moved: Option<Moved>,
+}
+
+/// What a definition is compared with whose server is reached in another way than before.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Moved {
+    /// What was approved before; `None` if it had no such name.
+    before: Option<Form>,
 }
 
 /// One form of a definition.
@@ -96,6 +112,8 @@ pub(crate) struct Notice {
     pub(crate) passes: bool,
     /// Whether it is withheld because it is suspicious.
     pub(crate) is_suspicious: bool,
+    /// Whether the name had too many forms lately.
+    pub(crate) unstable: bool,
 }
 
 /// One definition that waits for approval.
@@ -106,8 +124,14 @@ pub(crate) struct Open<'a> {
     pub(crate) form: &'a Form,
     /// How it differs from the last approved form, or from the locked one.
     pub(crate) changes: Vec<DefinitionChange>,
+    /// The former name of what was added, if it looks renamed.
+    pub(crate) renamed: Option<&'a str>,
+    /// Whether the name had too many forms lately.
+    pub(crate) unstable: bool,
     /// Whether it has a hard finding, and suspicious definitions are withheld.
     pub(crate) is_suspicious: bool,
+    /// Whether clients see it, though no person has approved it: only the entry of its server changed.
+    pub(crate) passes: bool,
 }
 
 /// Reports whether a definition is withheld because it is suspicious, unless a person has approved it.
@@ -120,6 +144,17 @@ pub(crate) struct Judged {
     pub(crate) notices: Vec<Notice>,
     /// Whether the record has changed.
     pub(crate) is_changed: bool,
+}
+
+/// Why a definition waits for a person.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// It is not approved.
+    Differs,
+    /// It has a hard finding.
+    Suspicious,
+    /// It is used, but the entry of its server changed, and it differs from what was approved before.
+    Moved,
 }
 
 impl Record {
@@ -143,34 +178,49 @@ impl Record {
         self.now = None;
     }
 
-    /// Notes a form; returns whether the name had too many of them lately.
-    fn note(&mut self, pin: Pin, at: u64) -> bool {
+    /// Notes a form, and whether the name had too many of them lately. If so, what passed by itself lately does so no
+    /// more.
+    fn note(&mut self, pin: Pin, at: u64) {
         self.seen.retain(|(other, when)| *other != pin && at.saturating_sub(*when) < UNSTABLE_FOR);
         self.seen.push((pin, at));
-        self.seen.len() > STABLE
+        let is_new = |form: &Form| self.seen.iter().any(|(pin, _)| *pin == form.pin);
+        // The form that was there before them is one more.
+        let older = self.approved.iter().any(|form| !is_new(form));
+        self.unstable = self.seen.len() + usize::from(older) > STABLE;
+        if self.unstable {
+            self.approved.retain(|form| form.by_person || !is_new(form));
+        }
     }
 
     fn last(&self) -> Option<&Form> {
         self.approved.last()
     }
 
-    /// Returns what the server says now if it waits for approval, whether it is suspicious, and what it is compared with.
+    /// Returns what the server says now if it waits for approval, why it does, and what it is compared with.
     fn open(
         &self,
         what: What,
         name: &str,
         allowed: Option<&Allowed>,
         wary: Option<Wary<'_>>,
-    ) -> Option<(&Form, bool, Option<&Form>)> {
+    ) -> Option<(&Form, Why, Option<&Form>)> {
         let is_locked = |form: &Form| allowed.is_some_and(|allowed| allowed.has(what, name, form.pin));
-        let is_suspicious = |form: &Form| wary.is_some_and(|wary| wary(what, &form.text));
+        let why = |form: &Form, else_: Why| match wary {
+            Some(wary) if wary(what, &form.text) => Why::Suspicious,
+            _ => else_,
+        };
+        let before = self.moved.as_ref().and_then(|moved| moved.before.as_ref());
         if let Some(now) = self.now.as_ref() {
-            return (!is_locked(now)).then(|| (now, is_suspicious(now), self.standard(what, name, allowed)));
+            let standard = self.standard(what, name, allowed).or(before);
+            return (!is_locked(now)).then(|| (now, why(now, Why::Differs), standard));
         }
         // Nobody but the first sight has approved it.
-        let taken = self.last().filter(|last| wary.is_some() && !self.gone && !last.by_person && !is_locked(last))?;
-        let seen = self.approved.iter().rev().find(|form| form.by_person);
-        is_suspicious(taken).then_some((taken, true, seen))
+        let taken = self.last().filter(|last| !self.gone && !last.by_person && !is_locked(last))?;
+        let seen = self.approved.iter().rev().find(|form| form.by_person).or(before);
+        match why(taken, Why::Moved) {
+            Why::Moved if self.moved.is_none() || allowed.is_some() => None,
+            why => Some((taken, why, seen)),
+        }
     }
 
     /// Returns the form that the server's next ones are compared with: the locked one, if there is a lock.
@@ -222,7 +272,9 @@ impl Book {
                 let known = before.and_then(|before| before.record(said.what, &said.name)?.last());
                 if let Some(before) = before.filter(|_| known.is_none_or(|known| known.pin != pin)) {
                     let differing = compare(said.what, known, &said.form, &listing.ignore);
-                    let renamed = former(before, said, &listed);
+                    let renamed = if known.is_none() { former(before, said, &listed) } else { None };
+                    record.moved = Some(Moved { before: known.cloned() });
+                    record.former.clone_from(&renamed);
                     judged.notices.push(notice(said, &differing, (!is_suspicious, is_suspicious), renamed));
                 } else if is_suspicious {
                     let added = compare(said.what, None, &said.form, &listing.ignore);
@@ -230,21 +282,33 @@ impl Book {
                 }
                 continue;
             }
-            let is_unstable = record.note(pin, at);
+            record.note(pin, at);
+            if let (true, Some(before)) = (is_first, before) {
+                let known = before.record(said.what, &said.name).and_then(Record::last);
+                record.moved = known.is_none_or(|known| known.pin != pin).then(|| Moved { before: known.cloned() });
+            }
             let last = record.standard(said.what, &said.name, allowed).cloned();
-            let differing = compare(said.what, last.as_ref(), &said.form, &listing.ignore);
-            let is_mild = approval == Approval::Tofu && last.is_some() && !is_unstable && is_mild(&differing);
+            let basis = last.as_ref().or(record.moved.as_ref().and_then(|moved| moved.before.as_ref()));
+            let differing = compare(said.what, basis, &said.form, &listing.ignore);
+            let is_mild = approval == Approval::Tofu && last.is_some() && !record.unstable && is_mild(&differing);
             if is_mild && allowed.is_none() {
                 record.approve(said.form.clone());
             } else {
                 record.now = Some(said.form.clone());
             }
-            let renamed = if last.is_none() { former(&old, said, &listed) } else { None };
+            let is_added = classes(&differing) == [Class::Added];
+            let book = if is_first { before.unwrap_or(&old) } else { &old };
+            let renamed = is_added.then(|| former(book, said, &listed).or(record.former.take())).flatten();
+            record.former.clone_from(&renamed);
             let passes = !is_suspicious && (is_mild || approval == Approval::Warn);
-            judged.notices.push(notice(said, &differing, (passes, is_suspicious), renamed));
+            let unstable = record.unstable;
+            judged.notices.push(Notice { unstable, ..notice(said, &differing, (passes, is_suspicious), renamed) });
         }
         if listing.is_everything {
             self.miss(&listed, &mut judged);
+            if let Some(before) = before.filter(|_| is_first) {
+                before.clone().miss(&listed, &mut judged);
+            }
         }
         judged
     }
@@ -264,8 +328,8 @@ impl Book {
                 if was_shown && !moved {
                     let (what, name) = (*what, name.clone());
                     let classes = vec![Class::Removed];
-                    let (renamed, passes, is_suspicious) = (None, true, false);
-                    judged.notices.push(Notice { what, name, classes, renamed, passes, is_suspicious });
+                    let (renamed, passes, is_suspicious, unstable) = (None, true, false, false);
+                    judged.notices.push(Notice { what, name, classes, renamed, passes, is_suspicious, unstable });
                 }
             }
         }
@@ -281,6 +345,7 @@ impl Book {
             if let Some(form) = record.now.take_if(|now| now.pin == *pin).or(taken) {
                 count += usize::from(!form.by_person);
                 record.approve(Form { by_person: true, ..form });
+                (record.moved, record.former, record.unstable) = (None, None, false);
             }
         }
         count
@@ -311,9 +376,11 @@ impl Book {
     ) -> Vec<Open<'_>> {
         let all = self.records.iter().flat_map(|(what, records)| records.iter().map(|(name, one)| (*what, name, one)));
         let waiting = all.filter_map(|(what, name, record)| {
-            let (form, is_suspicious, before) = record.open(what, name, allowed, wary)?;
+            let (form, why, before) = record.open(what, name, allowed, wary)?;
             let changes = compare(what, before, form, ignore);
-            Some(Open { what, name, form, changes, is_suspicious })
+            let (renamed, unstable) = (record.former.as_deref(), record.unstable && record.now.is_some());
+            let (is_suspicious, passes) = (why == Why::Suspicious, why == Why::Moved);
+            Some(Open { what, name, form, changes, renamed, unstable, is_suspicious, passes })
         });
         waiting.collect()
     }
@@ -322,7 +389,7 @@ impl Book {
     pub(crate) fn is_mild(&self, what: What, name: &str, changes: &[DefinitionChange], allowed: &Allowed) -> bool {
         let record = self.record(what, name);
         record.is_some_and(|record| {
-            record.standard(what, name, Some(allowed)).is_some() && record.seen.len() <= STABLE && is_mild(changes)
+            record.standard(what, name, Some(allowed)).is_some() && !record.unstable && is_mild(changes)
         })
     }
 
@@ -348,6 +415,9 @@ impl Book {
             what: open.what,
             name: open.name.to_owned(),
             pin: open.form.pin,
+            renamed: open.renamed.map(str::to_owned),
+            unstable: open.unstable,
+            passes: open.passes,
             changes: open.changes,
             findings: suspicions(open.what, alias, &open.form.text, neighbours),
             text: open.form.text.clone(),
@@ -396,7 +466,7 @@ fn notice(
     renamed: Option<String>,
 ) -> Notice {
     let (name, classes) = (said.name.clone(), classes(differing));
-    Notice { what: said.what, name, classes, renamed, passes, is_suspicious }
+    Notice { what: said.what, name, classes, renamed, passes, is_suspicious, unstable: false }
 }
 
 /// Returns the classes of changes, each once.
@@ -407,11 +477,11 @@ pub(crate) fn classes(changes: &[DefinitionChange]) -> Vec<Class> {
     classes
 }
 
-/// Returns the name that an added definition had before: one that is listed no more, with a definition much like it.
+/// Returns the name that an added definition had before: one that is not listed any more, with a definition much like it.
 fn former(old: &Book, said: &Said, listed: &HashSet<(What, &str)>) -> Option<String> {
     let now = Shingles::of(&parsed(&said.form)?);
     let others = old.records.get(&said.what)?.iter();
-    let others = others.filter(|(name, record)| !record.gone && !listed.contains(&(said.what, name)));
+    let others = others.filter(|(name, _)| !listed.contains(&(said.what, name)));
     let alike = others.filter_map(|(name, record)| Some((Shingles::of(&parsed(record.last()?)?).likeness(&now), name)));
     let (most, name) = alike.max_by(|one, other| one.0.total_cmp(&other.0))?;
     (most > RENAMED).then(|| name.clone())

@@ -89,6 +89,13 @@ pub struct Waiting {
     pub name: String,
     /// The pin of what the server says now.
     pub pin: Pin,
+    /// The former name of what was added: one that the server lists no more, with a definition much like this one.
+    pub renamed: Option<String>,
+    /// Whether the server has listed three forms of it or more within an hour. Then each one needs an approval of its own.
+    pub unstable: bool,
+    /// Whether clients see it all the same: the entry of its server changed in the config, and this differs from what was
+    /// approved before.
+    pub passes: bool,
     /// What differs from the last approved form.
     pub changes: Vec<DefinitionChange>,
     /// What is suspicious in it.
@@ -147,6 +154,11 @@ pub fn is_below_a_host() -> bool {
 /// Returns what the server's pins leave out. The pointers were checked when the config was read.
 pub(crate) fn pointers(server: &Server) -> Box<[Pointer]> {
     server.pin_ignore.iter().filter_map(|text| Pointer::parse(text).ok()).collect()
+}
+
+/// Returns the seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// Compares two forms of a definition, either of which may be absent.
@@ -273,7 +285,7 @@ impl Pins {
         strictness: (Approval, Option<Wary<'_>>),
     ) -> Result<(Judged, Book, Mark), Error> {
         let before = self.former(server);
-        let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let at = now();
         let done = self.keep(server).revise_marked(|book: &mut Book| {
             let judged = book.judge(listing, strictness, at, before.as_ref());
             book.server.clone_from(&server.name);

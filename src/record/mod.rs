@@ -1,6 +1,6 @@
 //! What a host remembers of the last minutes: its calls, the lines of its servers, and the events of its feeds.
 //!
-//! In: calls as they begin and end (`observe.rs`), lines, and changes, each with its time. Out: events, read by the
+//! In: calls as they begin and end (`observe/mod.rs`), lines, and changes, each with its time. Out: events, read by the
 //! feeds of the status socket. **Invariant:** nothing here waits, and each table has a cap. A call is its names, sizes,
 //! times, and outcome, and it is kept only while somebody looks at calls, and ten minutes longer. Its arguments and its
 //! result are kept only while a feed asks for them (`arguments.rs`). A feed has no queue of its own: it reads the same

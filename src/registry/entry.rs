@@ -20,7 +20,7 @@ use super::ruled::Ruled;
 use crate::config::Hints;
 use crate::exposed::{UriMode, exposed_uri};
 use crate::name::ServerName;
-use crate::protocol::{Raw, object};
+use crate::protocol::{Pointer, Raw, object};
 
 /// One definition as clients see it. Cheap to clone.
 ///
@@ -47,6 +47,8 @@ struct Shown {
     rules: Option<Arc<Ruled>>,
     /// The definition with its exposed name, once somebody has looked at it.
     definition: OnceLock<Raw>,
+    /// The hash of what its server sent, once a call is written down.
+    stated_pin: OnceLock<Pin>,
     /// Its schemas (of arguments, of results), compiled once a call needs them.
     #[cfg(any(feature = "validate", test))]
     schemas: [OnceLock<Option<Result<Schema, Why>>>; 2],
@@ -85,6 +87,7 @@ impl Entry {
             edit: None,
             rules: None,
             definition: OnceLock::new(),
+            stated_pin: OnceLock::new(),
             #[cfg(any(feature = "validate", test))]
             schemas: Default::default(),
         }))
@@ -114,6 +117,7 @@ impl Entry {
             edit,
             rules,
             definition: OnceLock::new(),
+            stated_pin: OnceLock::new(),
             #[cfg(any(feature = "validate", test))]
             schemas: Default::default(),
         }))
@@ -203,6 +207,12 @@ impl Entry {
     /// Returns the hash of its definition as clients see it.
     pub(crate) fn pin(&self) -> Pin {
         Pin::of(self.definition(), &[])
+    }
+
+    /// Returns the hash of its definition as its server sent it, without what `ignore` names: what is approved. `ignore` is
+    /// the same each time.
+    pub(crate) fn stated_pin(&self, ignore: &[Pointer]) -> Pin {
+        *self.0.stated_pin.get_or_init(|| Pin::of(self.source().as_said(), ignore))
     }
 
     /// Returns what counts of what its server says of it: no more than was approved, where that is known.

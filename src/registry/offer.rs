@@ -226,7 +226,7 @@ impl Offer {
 }
 
 impl Definition {
-    fn as_said(&self) -> &Raw {
+    pub(super) fn as_said(&self) -> &Raw {
         self.said.as_ref().unwrap_or(&self.json)
     }
 }

@@ -107,6 +107,12 @@ impl Failure {
         Self::new(Kind::Unavailable, text)
     }
 
+    /// The client was asked something about the request, and what it names went meanwhile: the server, or its tool.
+    pub(super) fn taken_away(what: &str, name: &str) -> Self {
+        let text = format!("the {what} {} is not there any more; list again", Theirs(name));
+        Self::new(Kind::Unavailable, text)
+    }
+
     /// The arguments fit the tool as it was listed, and no longer fit it as it is now.
     pub(super) fn takes_others(name: &str, why: &str) -> Self {
         let text = format!("has changed the arguments of the tool {}: {why}; list again", Theirs(name));

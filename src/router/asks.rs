@@ -180,6 +180,11 @@ impl Asks {
         entry.is_some_and(|entry| matches!(*entry.state.borrow(), State::Yes | State::Used))
     }
 
+    /// Reports whether the question with this number is kept: it waits, or its yes counts.
+    pub(super) fn is_there(&self, id: u64) -> bool {
+        self.table().open.contains_key(&id)
+    }
+
     /// Gives a yes back whose request did not reach its server.
     pub(super) fn give_back(&self, id: u64) {
         if let Some(entry) = self.table().open.get(&id) {

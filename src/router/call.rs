@@ -38,6 +38,7 @@ use super::permission::Permissions;
 use super::plan::Plan;
 use super::reach::{Connector, Hold, Reached};
 use super::relay::{Continuation, relay_questions, visits_required};
+use super::route::Wanted;
 use super::running::{Attempt, Running};
 use super::state::Sealer;
 use super::tasks::Tasks;
@@ -79,6 +80,11 @@ impl Forwarder {
         Toward::leg(client, leg).beating(heartbeat)
     }
 
+    /// Reports whether a request of a client without a session goes on with one about which the client was asked.
+    pub(super) fn goes_on(&self, client: &Client, wanted: &Wanted) -> bool {
+        client.revision().is_modern() && self.sealer.continues(client.bound(), &wanted.method, &wanted.params)
+    }
+
     /// Sends a request to its server and returns the answer. What the server says before it goes into `leg`, the
     /// mailbox of the request.
     pub(super) async fn forward(
@@ -99,7 +105,7 @@ impl Forwarder {
         leg: &Arc<Mailbox>,
         toward: &mut Toward<'_>,
     ) -> Answered {
-        leg.concerns(&forward.server, &forward.target);
+        leg.concerns(&forward.server, &forward.target, forward.listed.entry());
         if forward.method == Method::ToolsCall {
             let shown = forward.listed.entry().map(Entry::name);
             leg.tally().calls(self.manager.record().counts(), &forward.target, shown);
@@ -200,6 +206,11 @@ impl Forwarder {
             Continuation::Permission { ask, rule } => {
                 self.permissions.answered(forward, leg, (ask, &rule))?;
                 forward.start_afresh();
+            }
+            Continuation::Person { ask, rule } => {
+                self.permissions.was_shown(forward, leg, (ask, &rule))?;
+                forward.start_afresh();
+                forward.saw_page = true;
             }
             #[cfg(feature = "server")]
             Continuation::SignIn { invitation, why } => {

@@ -197,7 +197,6 @@ impl Client {
     }
 
     /// Reports whether the embedding program is this client.
-    #[cfg(feature = "server")]
     pub(super) fn is_embedding(&self) -> bool {
         self.state().is_embedding
     }

@@ -22,7 +22,6 @@ use super::observed;
 use super::own::{Said, exposed, said};
 use super::plan::Plan;
 use super::route::{Route, Wanted, What};
-use super::state;
 use super::tasks::Tasks;
 use crate::answered::{Answered, Kind, NoResult};
 use crate::config::{Fallback, FallbackOn, ToolRules};
@@ -101,7 +100,8 @@ impl Fallbacks {
         }
         let request =
             Request { id: RequestId::Number(0), method: Method::ToolsCall, params: Some(second.params.clone()) };
-        let observed = observed::begin_by(&self.observer, client, (&request, Instant::now()), leg, Some("fallback"));
+        let observer = (&*self.observer, &self.manager);
+        let observed = observed::begin_by(observer, client, (&request, Instant::now()), leg, Some("fallback"));
         let observed = observed.map_err(NoResult::from)?.beside();
         toward.another_server();
         let other = self.calls.forward_on(client, second, leg, &mut toward).await;
@@ -116,11 +116,7 @@ impl Fallbacks {
 
     /// Reports whether the request brings answers to questions that the other tool has asked.
     fn is_answer(&self, client: &Client, given: &Given) -> bool {
-        let Some(sealed) = given.params.text("requestState").filter(|_| client.revision().is_modern()) else {
-            return false;
-        };
-        let digest = state::digest(&Method::ToolsCall, &given.params);
-        self.calls.sealer.open_state(client.bound(), &sealed, &digest).is_ok()
+        client.revision().is_modern() && self.calls.sealer.continues(client.bound(), &Method::ToolsCall, &given.params)
     }
 
     /// Returns the call of the other tool; `None`, after logging why, if there is none that the client may make.

@@ -47,6 +47,8 @@ pub(super) struct Forward {
     pub(super) answers: bool,
     /// The number of the question to a person that the request was allowed by, if a rule wanted one.
     pub(super) permit: Option<u64>,
+    /// Whether its client was shown the page where a person decides on it.
+    pub(super) saw_page: bool,
     /// The digest of the request as the client sent it; computed on demand.
     pub(super) digest: OnceLock<String>,
     /// Whether and how it runs as an MCP task.
@@ -77,6 +79,7 @@ impl Forward {
             limits,
             answers: false,
             permit: None,
+            saw_page: false,
             digest: OnceLock::new(),
             task: Plan::default(),
             roots: None,

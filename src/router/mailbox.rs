@@ -44,7 +44,7 @@ struct OfRequest {
     level: Option<Level>,
     /// Who sent it, if it came without a session.
     sender: Option<Sender>,
-    /// The server and target that it goes to, if an observer (`observe.rs`) wants to know.
+    /// The server and target that it goes to, if an observer (`observe/mod.rs`) wants to know.
     subject: Mutex<Option<Arc<Subject>>>,
     tally: Tally,
     /// Counts the request that the host makes for it.

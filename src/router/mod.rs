@@ -25,6 +25,7 @@
 
 mod answer;
 mod ask_roots;
+mod asking;
 mod asks;
 mod background;
 mod beating;
@@ -258,8 +259,8 @@ impl Router {
             let finish = &router.0.finish;
             let through = routed.through.clone();
             let via = through.as_ref().map(|_| "search");
-            let asked = (&routed.request, now);
-            let observed = match observed::begin_by(&router.0.observer, &client, asked, &leg, via) {
+            let (observer, asked) = ((&*router.0.observer, &router.0.manager), (&routed.request, now));
+            let observed = match observed::begin_by(observer, &client, asked, &leg, via) {
                 Ok(observed) => observed,
                 Err(refused) => return Some(end(finish, &client, &method, Err(refused.into()))),
             };
@@ -413,6 +414,10 @@ impl Router {
                             return Ok(refused);
                         }
                         Route::One(one)
+                    }
+                    // It was there when the client was asked something about the request.
+                    (Err(lost), _) if lost.is_unknown() && self.0.calls.goes_on(client, &wanted) => {
+                        return Err(Failure::taken_away(wanted.what.word(), &wanted.name).of_host());
                     }
                     (Err(lost), Some(through)) if lost.is_unknown() => {
                         return Ok(search::unknown(through, &self.0.manager, client).await);

@@ -1,4 +1,4 @@
-//! Tells observers (`observe.rs`) of each request: who sends it, and which server it goes to.
+//! Tells observers (`observe/mod.rs`) of each request: who sends it, and which server it goes to.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -10,9 +10,10 @@ use super::client::Client;
 use super::finish::Finish;
 use super::presence::Via;
 use crate::answered::{Answered, Failed};
-use crate::manager::Server;
-use crate::observe::{Begun, Observed, Observer, is_call};
+use crate::manager::{Manager, Server};
+use crate::observe::{Begun, Observed, Observer, Subject, is_call};
 use crate::protocol::{Outcome, Request};
+use crate::registry::Entry;
 
 /// Notes that a request begins. Dropping the returned value unfinished notes that the request was cancelled.
 ///
@@ -25,19 +26,35 @@ pub(super) fn begin<'a>(
     leg: &'a Mailbox,
     now: Instant,
 ) -> Result<Observed<'a>, Failed> {
-    begin_by(observer, client, (request, now), leg, None)
+    begin_with(observer, client, (request, now), leg, (None, &mut None))
 }
 
-/// Does the same as [`begin`] for a request that the host makes for the client's. `via` says why.
+/// Does the same as [`begin`] for a call, or for a request that the host makes for the client's: `via` says why.
 ///
 /// # Errors
 /// When an observer forbids the request, because it could not record it.
 pub(super) fn begin_by<'a>(
+    (observer, manager): (&'a Observer, &Manager),
+    client: &Client,
+    asked: (&Request, Instant),
+    leg: &'a Mailbox,
+    via: Option<&'static str>,
+) -> Result<Observed<'a>, Failed> {
+    let mut subject = None;
+    let observed = begin_with(observer, client, asked, leg, (via, &mut subject))?;
+    if let Some(subject) = subject {
+        subject.is_in(|| client.who.view.name.name(&manager.settings()).into());
+    }
+    Ok(observed)
+}
+
+/// Notes that a request begins, and returns in `seen` what becomes known of it, if an observer wants to know.
+fn begin_with<'a>(
     observer: &'a Observer,
     client: &Client,
     (request, now): (&Request, Instant),
     leg: &'a Mailbox,
-    via: Option<&'static str>,
+    (via, seen): (Option<&'static str>, &mut Option<Arc<Subject>>),
 ) -> Result<Observed<'a>, Failed> {
     let params = request.params.as_ref();
     let (tally, bytes) = (leg.tally(), params.map_or(0, |params| params.as_bytes().len()));
@@ -54,7 +71,7 @@ pub(super) fn begin_by<'a>(
             at: SystemTime::now(),
             method: &request.method,
             params,
-            subject: leg.observed(),
+            subject: seen.insert(leg.observed()).clone(),
             via,
             revision: Some(client.revision().as_str()),
         }
@@ -86,12 +103,15 @@ pub(super) async fn beside(
 }
 
 impl Mailbox {
-    /// Records that its request goes to `target` at that server: counts it there, and tells an observer that wants to
-    /// know.
-    pub(super) fn concerns(&self, server: &Server, target: &Arc<str>) {
+    /// Records that its request goes to `target` at that server, and how the server lists it: counts it there, and tells
+    /// an observer that wants to know.
+    pub(super) fn concerns(&self, server: &Server, target: &Arc<str>, listed: Option<&Entry>) {
         self.tally().goes_to(server.counts());
         if let Some(subject) = self.subject() {
             subject.is(&server.label, target, &server.scrubber);
+            if let Some(entry) = listed {
+                subject.is_pinned(|| server.pin_of(entry).to_string().into());
+            }
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! A client with a session is asked by a request on the stream of its call, and waited for. A client without one gets a
 //! result that asks (`input_required`), and sends its request again with the answer and a sealed state. Where the rule
-//! wants a person at the host (`proof: "person"`), no client is asked: the request waits for `mcp-host asks`.
+//! wants a person at the host (`proof: "person"`), no client decides: the request waits for `mcp-host asks` or for the
+//! page. A client that takes URLs gets the address of the page, which grants nothing by itself.
 //!
 //! **Invariant:** nothing is sent before a yes, and a yes sends one request (`asks.rs`).
 
@@ -10,12 +11,12 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use super::Mailbox;
 use super::answer::Failure;
+use super::asking::{arguments, decision, declines, form, page};
 use super::asks::{Asks, Decided, OpenAsk, Scope, State as AskState};
 use super::beating::beating;
 use super::client::Client;
@@ -23,26 +24,28 @@ use super::clients::Clients;
 use super::forward::Forward;
 use super::heart::Wait;
 use super::judge::{CANNOT_ASK, ToAsk};
-use super::limit::in_words;
 use super::put::{AskGuard, own_number};
 use super::relay::input_required;
 use super::state::{Sealer, State};
 use super::toward::Toward;
+use crate::adapt;
 use crate::answered::NoResult;
 use crate::config::{Policy, Proof};
+use crate::hex;
 use crate::lock::lock;
 use crate::manager::Manager;
-use crate::protocol::{Method, Profile, Raw, Theirs, escaped};
+use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Theirs, escaped};
 use crate::upstream::Ask;
 
 /// The key (in `inputRequests`) of the question.
 const KEY: &str = "mcp-host-ask";
-/// How much of the arguments a question shows, in characters.
-const SHOWN: usize = 1024;
 /// How much of the arguments is kept for `mcp-host asks`, in characters.
 const KEPT: usize = 64 * 1024;
 /// How much longer than a call waits a person's yes still counts.
 const LATE: u32 = 2;
+/// How long one request of a client without a session waits for a person who is shown the page. Many clients give up
+/// after a minute.
+const TURN: Duration = Duration::from_secs(45);
 
 /// Returns arguments as `mcp-host asks` shows them, and says how much of them is left out.
 fn kept(arguments: &str) -> String {
@@ -136,7 +139,7 @@ impl Permissions {
         }
         let scope = scope(client, forward, to_ask);
         if to_ask.proof == Proof::Person {
-            return self.wait_for_person(client, forward, toward, (to_ask, scope)).await.map(|()| None);
+            return self.wait_for_person(client, forward, toward, (to_ask, scope)).await;
         }
         if !client.profile().has(Profile::ELICITATION_FORM) || !forward.method.may_ask() {
             return Err(Failure::not_permitted(&to_ask.rule, CANNOT_ASK).of(&forward.server));
@@ -250,14 +253,15 @@ impl Permissions {
         Err(Failure::not_permitted(&to_ask.rule, why).of(&forward.server))
     }
 
-    /// Waits until a person at the host decides.
+    /// Waits until a person at the host decides. Returns the answer for a client without a session that has to be shown
+    /// the page.
     async fn wait_for_person(
         &self,
         client: &Arc<Client>,
         forward: &Forward,
         toward: &mut Toward<'_>,
         (to_ask, scope): (&ToAsk, Scope),
-    ) -> Result<(), NoResult> {
+    ) -> Result<Option<Raw>, NoResult> {
         let open = self.asks().find(&scope, forward.digest());
         let is_new = open.is_none();
         let (id, mut state) = open.unwrap_or_else(|| self.open(client, forward, (to_ask, scope), LATE));
@@ -268,17 +272,81 @@ impl Permissions {
                 "a call waits for a person: `mcp-host asks` shows it as number {id}"
             );
         }
+        let page = self.page(client, forward, (to_ask, id));
+        let by_result = page.as_ref().filter(|_| client.revision().is_modern());
+        if let Some(page) = by_result.filter(|_| is_new || !forward.saw_page) {
+            return self.show_by_result(client, forward, (to_ask, id), page).map(Some);
+        }
         toward.tick();
-        let waited = pin!(timeout(forward.limits.answer, decided(&mut state)));
-        let decided = beating(toward, forward, Wait::Permission, waited).await;
-        note(toward, &decided);
+        let patience = if by_result.is_some() { TURN.min(forward.limits.answer) } else { forward.limits.answer };
+        let mut shown = match &page {
+            Some(page) if is_new && by_result.is_none() => Page::show(client, toward, page),
+            _ => None,
+        };
+        let decided = {
+            let waited = pin!(timeout(patience, decided_beside(&mut state, shown.as_mut())));
+            beating(toward, forward, Wait::Permission, waited).await
+        };
+        if let (Err(_), Some(page)) = (&decided, by_result) {
+            return self.show_by_result(client, forward, (to_ask, id), page).map(Some);
+        }
+        drop(shown);
+        let declined = matches!(decided, Ok(Some((Decided::No, true))));
+        note(toward, &decided.as_ref().map(|decided| decided.map(|(decided, _)| decided)));
         let why = match decided {
-            Ok(Some(Decided::No)) => "a person said no",
-            Ok(Some(_)) => return Ok(()),
+            Ok(Some((Decided::No, true))) => DECLINED,
+            Ok(Some((Decided::No, false))) => "a person said no",
+            Ok(Some(_)) => return Ok(None),
             Ok(None) => "the question was dropped",
             Err(_) => NOBODY,
         };
+        if declined {
+            self.asks().decide(id, Decided::No);
+        }
         Err(Failure::not_permitted(&to_ask.rule, why).of(&forward.server))
+    }
+
+    /// Returns the question that leads the client's user to the page; `None` if the client takes no URLs, or there is no
+    /// page.
+    fn page(&self, client: &Client, forward: &Forward, asked: (&ToAsk, u64)) -> Option<Raw> {
+        let revision = client.revision();
+        let takes_urls = client.profile().has(Profile::ELICITATION_URL)
+            && (revision.is_modern() || revision == ProtocolVersion::V2025_11_25)
+            && !client.is_embedding()
+            && forward.method.may_ask();
+        let url = takes_urls.then(|| self.manager.page()).flatten()?;
+        Some(page(client, forward, asked, &url))
+    }
+
+    /// Answers a request without a session with the address of the page.
+    fn show_by_result(
+        &self,
+        client: &Client,
+        forward: &Forward,
+        (to_ask, id): (&ToAsk, u64),
+        page: &Raw,
+    ) -> Result<Raw, NoResult> {
+        let state = State::Person { ask: id, rule: to_ask.rule.to_string() };
+        let sealed = self.sealer.seal_state(client.bound(), state, forward.digest(), forward.limits.answer * LATE)?;
+        Ok(input_required(std::iter::once((KEY, &Method::Elicit, Some(page))), &sealed))
+    }
+
+    /// Takes the answer of a client without a session that was shown the page. It allows nothing: only a decline counts.
+    ///
+    /// # Errors
+    /// With the refusal, if the client declined, or its request waits no more.
+    pub(super) fn was_shown(&self, forward: &Forward, leg: &Mailbox, (id, rule): (u64, &str)) -> Result<(), NoResult> {
+        let answer = forward.params.member("inputResponses").and_then(|answers| answers.member(KEY));
+        let declined = answer.as_ref().is_some_and(declines) && self.asks().decide(id, Decided::No);
+        let (why, asked) = match (declined, self.asks().is_there(id)) {
+            (true, _) => (DECLINED, "no"),
+            (false, true) => return Ok(()),
+            (false, false) => ("a person said no, or nobody answered in time", "nobody"),
+        };
+        if let Some(subject) = leg.subject() {
+            subject.asked(asked);
+        }
+        Err(Failure::not_permitted(rule, why).of(&forward.server))
     }
 
     fn open(
@@ -322,11 +390,63 @@ fn note<E>(toward: &Toward<'_>, decided: &Result<Option<Decided>, E>) {
 
 /// Why a request was refused of which nobody decided.
 const NOBODY: &str = "nobody answered in time";
+/// Why a request was refused whose client was shown the page.
+const DECLINED: &str = "the client declined";
 
 /// Waits for a decision; `None` if the question is gone.
 async fn decided(state: &mut watch::Receiver<AskState>) -> Option<Decided> {
     let decided = state.wait_for(|state| *state != AskState::Open).await.ok()?;
     Some(if *decided == AskState::No { Decided::No } else { Decided::Once })
+}
+
+/// Waits for a person's decision, or until the client that is shown the page declines: then the second part is true.
+async fn decided_beside(state: &mut watch::Receiver<AskState>, shown: Option<&mut Page>) -> Option<(Decided, bool)> {
+    let declined = async {
+        if let Some(page) = shown
+            && let Ok(Ok(answer)) = (&mut page.answer).await
+            && declines(&answer)
+        {
+            return;
+        }
+        // Nothing else that the client says counts.
+        std::future::pending().await
+    };
+    tokio::select! {
+        biased;
+        decided = decided(state) => decided.map(|decided| (decided, false)),
+        () = declined => Some((Decided::No, true)),
+    }
+}
+
+/// The address of the page, shown to a client with a session. Once this is dropped, the client is told that it is over.
+struct Page {
+    leg: Arc<Mailbox>,
+    /// The id of the question.
+    id: String,
+    answer: oneshot::Receiver<Outcome>,
+    _asked: AskGuard,
+}
+
+impl Page {
+    /// Shows it; `None` if nobody is there to see it.
+    fn show(client: &Arc<Client>, toward: &Toward<'_>, page: &Raw) -> Option<Self> {
+        let Toward::Leg(leg) = toward else { return None };
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).ok()?;
+        let (id, call, leg) = (hex::encode(&random), own_number(), leg.mailbox().clone());
+        let page = adapt::url::numbered(page, &id);
+        let (ask, answer) = Ask::gathered(KEY, client.revision(), Method::Elicit, Some(page));
+        let _asked = AskGuard::new(client, call);
+        client.ask_as_host(ask, call, &leg);
+        Some(Self { leg, id, answer, _asked })
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let params = Some(Raw::from_value(&serde_json::json!({ "elicitationId": self.id })));
+        self.leg.put(Message::Notification(Notification { method: Method::ElicitationComplete, params }));
+    }
 }
 
 /// A question to a client with a session. It is gone when its call is, unless it was answered with a yes.
@@ -356,68 +476,5 @@ fn scope(client: &Client, forward: &Forward, to_ask: &ToAsk) -> Scope {
         server: forward.server.id,
         target: forward.target.clone(),
         pin: forward.listed.entry().map(|entry| entry.pin().to_string()).unwrap_or_default().into(),
-    }
-}
-
-/// Returns the arguments as people are shown them: as the server gets them, without hidden ones, and without its
-/// secrets.
-fn arguments(forward: &Forward) -> String {
-    let arguments = forward.params.member("arguments").unwrap_or_else(Raw::empty_object);
-    let shown = match forward.listed.entry().and_then(|entry| entry.edit()) {
-        Some(edit) => edit.without_hidden(&arguments),
-        None => arguments,
-    };
-    forward.server.scrubber.scrub(shown.as_str()).into_owned()
-}
-
-/// Returns the params of the question.
-fn form(client: &Client, forward: &Forward, to_ask: &ToAsk) -> Raw {
-    let server = forward.server.config.alias.as_str();
-    let (target, rule) = (Theirs(&forward.target), &to_ask.rule);
-    let what = match forward.method {
-        Method::PromptsGet => format!("get the prompt {target} of"),
-        Method::ResourcesRead => format!("read {target} of"),
-        _ => format!("call {target} of"),
-    };
-    let who =
-        client.name_of(forward.meta.as_ref()).0.map_or("The client".to_owned(), |name| format!("{}", Theirs(&name)));
-    let (arguments, more) = escaped(&arguments(forward), SHOWN);
-    let more = match more {
-        0 => String::new(),
-        more => format!(" … and {more} more characters, which `mcp-host asks` shows"),
-    };
-    let message = format!(
-        "mcp-host asks: {who} wants to {what} the server {server:?}. The rule {rule:?} wants you to decide.\n\nArguments: {arguments}{more}"
-    );
-    let mut answers = vec![ONCE.to_owned(), NO.to_owned()];
-    if let Some(time) = to_ask.remember {
-        answers.insert(1, for_a_while(time));
-    }
-    Raw::from_value(&json!({
-        "message": message,
-        "requestedSchema": {
-            "type": "object",
-            "properties": { "answer": { "type": "string", "title": "May it?", "enum": answers } },
-            "required": ["answer"],
-        },
-    }))
-}
-
-const ONCE: &str = "once";
-const NO: &str = "no";
-
-fn for_a_while(time: Duration) -> String {
-    format!("for {}", in_words(time))
-}
-
-/// Reads the answer to the question. Everything that is no plain yes is a no.
-fn decision(answer: &Raw, remember: Option<Duration>) -> Decided {
-    if answer.text("action").as_deref() != Some("accept") {
-        return Decided::No;
-    }
-    match answer.member("content").and_then(|content| content.text("answer")).as_deref() {
-        Some(ONCE) => Decided::Once,
-        Some(text) if remember.is_some_and(|time| text == for_a_while(time)) => Decided::Remember,
-        _ => Decided::No,
     }
 }

@@ -23,6 +23,8 @@ pub(super) enum Continuation {
     Over(Outcome),
     /// The request answers this question, which a rule wants asked before the request is sent.
     Permission { ask: u64, rule: String },
+    /// The client was shown the page where a person decides on this question, which a rule wants.
+    Person { ask: u64, rule: String },
     /// The request answers this invitation to sign in. `why` is the text of the failure if the client declined.
     #[cfg(feature = "server")]
     SignIn { invitation: u64, why: String },
@@ -57,6 +59,7 @@ impl Forward {
                 self.start_afresh();
             }
             State::Permission { ask, rule } => return Ok(Continuation::Permission { ask, rule }),
+            State::Person { ask, rule } => return Ok(Continuation::Person { ask, rule }),
             #[cfg(feature = "server")]
             State::SignIn { invitation, why } => return Ok(Continuation::SignIn { invitation, why }),
             State::Roots => {

@@ -47,7 +47,7 @@ impl Connector {
     /// Subscribes the client to a resource that it knows by this URI.
     pub(super) async fn subscribe(&self, client: &Arc<Client>, one: &One, uri: &str, leg: &Mailbox) -> Answered {
         let One { server, target: raw, .. } = one;
-        leg.concerns(server, raw);
+        leg.concerns(server, raw, None);
         let limit = leg.limits().subscriptions;
         if !client.may_watch(uri, limit) {
             return Err(too_many(&Method::ResourcesSubscribe, limit).into());

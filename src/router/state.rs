@@ -40,6 +40,8 @@ pub(super) enum State {
     Roots,
     /// The client was asked whether the request may be sent, because this rule wants that.
     Permission { ask: u64, rule: String },
+    /// The client was shown the page where a person decides whether the request may be sent, because this rule wants that.
+    Person { ask: u64, rule: String },
     /// The client was invited to sign in to the server. `why` is the text of the failure if it declines.
     #[cfg(feature = "server")]
     SignIn { invitation: u64, why: String },
@@ -125,6 +127,12 @@ impl Sealer {
         let envelope = Envelope { state, digest: digest.to_owned(), expires: expires_at(SystemTime::now(), life) };
         let sealed = self.seal()?.seal(Purpose::RequestState, principal.as_str(), &envelope);
         sealed.map_err(|error| ErrorObject::internal(format!("no `requestState` can be made: {error}")))
+    }
+
+    /// Reports whether a request of this principal brings a state that the host made for it.
+    pub(super) fn continues(&self, principal: &Principal, method: &Method, params: &Raw) -> bool {
+        let Some(sealed) = params.text("requestState") else { return false };
+        self.open_state(principal, &sealed, &digest(method, params)).is_ok()
     }
 
     /// Opens the state that a request brings back.

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 /// A limit and its test: file and name.
-const LIMITS: [(&str, &str, &str); 53] = [
+const LIMITS: [(&str, &str, &str); 54] = [
     ("answer", "src/router/tests/limits.rs", "limit_answer_of_a_person_stops_both_clocks"),
     ("body", "src/downstream/tests/refusals.rs", "h81_bodies_have_a_cap"),
     ("bodies", "src/downstream/tests/bodies.rs", "h103_bodies_in_receipt_have_a_cap_in_all"),
@@ -40,6 +40,7 @@ const LIMITS: [(&str, &str, &str); 53] = [
     ("oauthDocument", "tests/it/auth/limits.rs", "limit_oauth_document_and_oauth_token"),
     ("oauthRequest", "tests/it/auth/limits.rs", "limit_oauth_request"),
     ("oauthToken", "tests/it/auth/limits.rs", "limit_oauth_document_and_oauth_token"),
+    ("offers", "src/manager/kept/folder.rs", "limit_offers_the_oldest_listing_makes_room"),
     ("parked", "src/router/tests/limits.rs", "limit_parked"),
     ("parkedPerPrincipal", "src/router/tests/parked.rs", "of_too_many_calls_that_wait_the_oldest_ends"),
     ("pending", "src/router/tests/limits.rs", "limit_pending_of_all_clients"),

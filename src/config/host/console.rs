@@ -1,5 +1,8 @@
 //! `host.console`: to whom the endpoint serves the page, which shows what goes on and calls tools.
 
+#[cfg(feature = "server")]
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
 use super::super::fields::Fields;
 use super::super::report::Report;
 use super::HostSettings;
@@ -21,6 +24,33 @@ pub enum Console {
     On,
     /// To nobody.
     Off,
+}
+
+impl HostSettings {
+    /// Returns the address of the page of an endpoint that listens there, as browsers of this machine reach it.
+    ///
+    /// # Errors
+    /// With one sentence, if the config allows no page there.
+    #[cfg(feature = "server")]
+    pub(crate) fn page_at(&self, listen: SocketAddr) -> Result<String, &'static str> {
+        let is_reachable = listen.ip().is_loopback() || listen.ip().is_unspecified();
+        match self.console {
+            Console::Off => return Err("there is no page (host.console is \"off\")"),
+            Console::Local if !is_reachable => {
+                return Err(
+                    "the page is for browsers of this machine (host.console is \"local\"), and the endpoint does not \
+                            listen on loopback",
+                );
+            }
+            _ => {}
+        }
+        let mut address = listen;
+        if address.ip().is_unspecified() {
+            address.set_ip(if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+        }
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        Ok(format!("{scheme}://{address}/"))
+    }
 }
 
 /// Reads `console`.

@@ -23,7 +23,7 @@ impl Socket {
 
     pub(super) async fn serve<F, E, G>(
         &self,
-        _: impl Fn(Vec<u8>) -> F,
+        _: impl Fn(Vec<u8>, Peer) -> F,
         _: impl Fn(Vec<u8>, Asker) -> E,
         _: impl Fn(Arrival) -> G,
         _: &CancellationToken,
@@ -32,6 +32,16 @@ impl Socket {
         E: Future<Output = io::Result<()>>,
         G: Future<Output = ()>,
     {
+        match self.0 {}
+    }
+}
+
+/// The process that asked, which never exists on these systems.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(Infallible);
+
+impl Peer {
+    pub(super) async fn is_below_a_host(self) -> bool {
         match self.0 {}
     }
 }

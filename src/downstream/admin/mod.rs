@@ -1,11 +1,13 @@
 //! The status socket: a daemon's local socket for reports, reloads, logins, and clients of the same user, and the lock
 //! that keeps two daemons off one address (`docs/hazards.md` H83, H94).
 //!
-//! A request is one line: `status`, `owners`, `asks`, `reload`, `forget SERVER`, `needs JSON`, or the JSON of a decision
-//! or of a [`SignIn`]; one line of JSON answers it (`replies.rs`). Many lines answer a [`FeedRequest`] (`feed.rs`). A line
-//! that introduces a client (`client.rs`) is followed by MCP. **Invariant:** only the user who runs the daemon gets an
-//! answer, and no request carries a config: it changes only through that user's files.
+//! A request is one line: `status`, `owners`, `asks`, `approvals`, `reload`, `forget SERVER`, `needs JSON`, or the JSON of
+//! a decision, of an approval, or of a [`SignIn`]; one line of JSON answers it (`replies.rs`). Many lines answer a
+//! [`FeedRequest`] (`feed.rs`). A line that introduces a client (`client.rs`) is followed by MCP. **Invariant:** only the
+//! user who runs the daemon gets an answer, and no request carries a config: it changes only through that user's files. A
+//! process that a server of a host has started decides and approves nothing.
 
+mod approve;
 mod asks;
 mod at;
 mod client;
@@ -205,10 +207,11 @@ impl StatusSocket {
         H: Future<Output = ()>,
     {
         let (reload, restart, sign_in, page, router) = (&reload, &restart, &sign_in, &page, &router);
-        let answer = |request: Vec<u8>| async move {
+        let answer = |request: Vec<u8>, peer: platform::Peer| async move {
             match request.trim_ascii() {
                 b"status" => replies::line(&self.status(router)),
                 b"asks" => replies::line(&OpenAsks { asks: router.clients().asks().list() }),
+                b"approvals" => replies::line_of(&approve::waiting(router).await),
                 b"owners" => replies::line(&Owners::of(&router.manager().hint())),
                 b"metrics" | br#"{"metrics":{}}"# if router.manager().settings().metrics.enabled => {
                     let text = export::text(router).await;
@@ -223,7 +226,11 @@ impl StatusSocket {
                 request if request.starts_with(NEEDS) => replies::line_of(&needed(router, &request[NEEDS.len()..])),
                 request => match serde_json::from_slice(request) {
                     Ok(Request::Login(request)) => replies::line_of(&sign_in(request).await),
+                    Ok(Request::Decision(_) | Request::Approve(_)) if peer.is_below_a_host().await => {
+                        replies::line(&Refused::because(BELOW))
+                    }
                     Ok(Request::Decision(decision)) => replies::line_of(&decision.record(router)),
+                    Ok(Request::Approve(approval)) => replies::line_of(&approval.give(router).await),
                     Ok(Request::Restart(Restart { restart: OfServer { server } })) => {
                         replies::line_of(&restarted(router, &server, restart))
                     }
@@ -278,6 +285,7 @@ pub(crate) type PageAnswer = Result<PageReply, Refused>;
 enum Request {
     Login(SignIn),
     Decision(asks::Decision),
+    Approve(approve::Approve),
     Restart(Restart),
     Page(PageRequest),
 }
@@ -448,7 +456,10 @@ pub async fn metrics(port: Option<u16>) -> Result<Result<String, Refused>, AskEr
 const NEEDS: &[u8] = b"needs ";
 const TOKENS: &[u8] = b"tokens ";
 const FORGET: &[u8] = b"forget ";
-const UNKNOWN: &str = "unknown request; expected status, metrics, owners, asks, reload, forget SERVER, needs JSON, tokens JSON, a feed, a decision, a restart, a link to the page, or a sign-in request";
+/// Why a process decides nothing.
+const BELOW: &str =
+    "a server of a running mcp-host has started this process, and no server may allow or approve anything";
+const UNKNOWN: &str = "unknown request; expected status, metrics, owners, asks, approvals, reload, forget SERVER, needs JSON, tokens JSON, a feed, a decision, an approval, a restart, a link to the page, or a sign-in request";
 
 /// Makes a daemon forget which kinds of questions a server has asked its clients. Without a port, asks the only daemon.
 ///

@@ -19,6 +19,7 @@ use super::client::{Hello, Introduction};
 use super::feed::FEED;
 use super::{AskError, Error};
 use crate::keep;
+use crate::lineage;
 
 /// How long to wait for the reply to a request that the daemon answers by itself.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -113,7 +114,7 @@ impl Socket {
     /// Answers until `stop`, then waits until the last guest leaves.
     pub(super) async fn serve<F, E, G>(
         &self,
-        reply: impl Fn(Vec<u8>) -> F,
+        reply: impl Fn(Vec<u8>, Peer) -> F,
         feed: impl Fn(Vec<u8>, Asker) -> E,
         guest: impl Fn(Arrival) -> G,
         stop: &CancellationToken,
@@ -276,6 +277,20 @@ async fn line(stream: &mut UnixStream, mut read: Vec<u8>) -> io::Result<(Vec<u8>
     }
 }
 
+/// The process that asked, by its id, where the system tells that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(Option<u32>);
+
+impl Peer {
+    /// Reports whether a server of a host has started the process, so that no person may be behind it.
+    pub(super) async fn is_below_a_host(self) -> bool {
+        match self.0 {
+            Some(pid) => keep::done(move || lineage::is_above(pid)).await,
+            None => false,
+        }
+    }
+}
+
 /// A process that asked for many lines.
 #[derive(Debug)]
 pub(super) struct Asker(UnixStream);
@@ -313,7 +328,7 @@ async fn come(mut stream: UnixStream) -> io::Result<Option<Came>> {
 async fn answer<F>(
     mut stream: UnixStream,
     request: Vec<u8>,
-    reply: &impl Fn(Vec<u8>) -> F,
+    reply: &impl Fn(Vec<u8>, Peer) -> F,
     places: &Semaphore,
 ) -> io::Result<()>
 where
@@ -321,7 +336,8 @@ where
 {
     // The semaphore is never closed.
     let _place = places.acquire().await.map_err(io::Error::other)?;
-    let answer = reply(request).await;
+    let peer = Peer(stream.peer_cred().ok().and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok()));
+    let answer = reply(request, peer).await;
     stream.write_all(answer.as_bytes()).await?;
     stream.write_all(b"\n").await?;
     stream.shutdown().await

@@ -8,17 +8,12 @@ use futures_util::future::BoxFuture;
 use http::StatusCode;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use super::{Answer, Console, No, Route, read};
-use crate::config::Transport;
-use crate::dial::Changed;
 use crate::downstream::admin::{CodeBegun, LoginBegun, Refused, Reloaded, SignedOut};
-use crate::hex;
-use crate::keep;
+use crate::downstream::approvals::{Approval, Approvals, NotApproved};
 use crate::manager::{Reload, Server};
-use crate::pins::Waiting;
-use crate::router::{Decided, OpenAsk};
+use crate::router::Decided;
 
 /// What the daemon does on behalf of a person at the page. The face for embedders does it, one floor above.
 pub(crate) trait Deeds: Send + Sync {
@@ -78,53 +73,11 @@ struct Decision {
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Approval {
-    kind: ApprovalKind,
-    server: String,
-    hash: String,
-}
-
 /// Reports whether any deed takes this body.
 #[cfg(feature = "fuzzing")]
 pub(super) fn takes(body: &[u8]) -> bool {
     let of_server = read::<OfServer>(body).is_ok() || read::<Login>(body).is_ok() || read::<Approval>(body).is_ok();
     of_server || read::<Decision>(body).is_ok() || read::<Nothing>(body).is_ok()
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum ApprovalKind {
-    Definitions,
-    Certificate,
-}
-
-/// What waits for a person.
-#[derive(Serialize)]
-struct Approvals {
-    definitions: Vec<Definitions>,
-    certificates: Vec<Certificate>,
-    asks: Vec<OpenAsk>,
-}
-
-/// The definitions of one server that are not approved.
-#[derive(Serialize)]
-struct Definitions {
-    server: String,
-    /// Stands for all of them, as they are shown here.
-    hash: String,
-    items: Vec<Waiting>,
-}
-
-/// A certificate that was trusted on first use and has changed.
-#[derive(Serialize)]
-struct Certificate {
-    server: String,
-    origin: String,
-    known: String,
-    /// The fingerprint that the server shows now.
-    hash: String,
 }
 
 impl Console {
@@ -133,7 +86,7 @@ impl Console {
         // An embedding program may serve the door without them.
         let deeds = || self.deeds.as_deref().ok_or_else(|| No::unknown("this host does nothing for the page"));
         match route {
-            Route::Approvals => Ok(Answer::of(&self.approvals().await?)),
+            Route::Approvals => Ok(Answer::of(&Approvals::of(&self.router).await.map_err(No::failed)?)),
             Route::Decide => {
                 let Decision { ask, verdict } = read(body)?;
                 if !self.router.clients().asks().decide(ask, verdict) {
@@ -193,78 +146,12 @@ impl Console {
         Ok(Answer::of(&deeds.switch(name, file, on).await.map_err(No::failed)?))
     }
 
-    async fn approvals(&self) -> Result<Approvals, No> {
-        let mut definitions: Vec<Definitions> = Vec::new();
-        for item in self.waiting().await? {
-            match definitions.iter_mut().find(|one| one.server == item.server) {
-                Some(one) => one.items.push(item),
-                None => {
-                    let server = item.server.clone();
-                    definitions.push(Definitions { server, hash: String::new(), items: vec![item] });
-                }
-            }
-        }
-        for one in &mut definitions {
-            one.hash = hash(&one.items);
-        }
-        let asks = self.router.clients().asks().list();
-        Ok(Approvals { definitions, certificates: self.certificates().await?, asks })
-    }
-
-    /// Returns the definitions that wait for a person. Where a lock decides, no person does.
-    async fn waiting(&self) -> Result<Vec<Waiting>, No> {
-        let waiting = self.router.manager().unapproved().await.map_err(|error| No::failed(error.to_string()))?;
-        let servers = self.router.manager().servers();
-        let is_locked =
-            |name: &str| servers.iter().any(|server| server.config.name == name && server.config.locked.is_some());
-        Ok(waiting.into_iter().filter(|item| !is_locked(&item.server)).collect())
-    }
-
-    async fn certificates(&self) -> Result<Vec<Certificate>, No> {
-        let kept = self.router.manager().certificates();
-        let changed = keep::done(move || kept.changed()).await.map_err(|error| No::failed(error.to_string()))?;
-        let servers = self.router.manager().servers();
-        let item = |server: &std::sync::Arc<Server>| {
-            let origin = believed(&server.config.transport)?;
-            let Changed { known, shown, .. } = changed.iter().find(|changed| changed.origin == origin)?.clone();
-            Some(Certificate { server: server.config.name.clone(), origin, known, hash: shown })
-        };
-        Ok(servers.iter().filter_map(item).collect())
-    }
-
-    async fn approve(&self, Approval { kind, server, hash: wanted }: Approval) -> Result<Answer, No> {
-        let server = self.named(&server)?;
-        let name = &server.config.name;
-        let changed = || {
-            let text = format!("what waits of {name:?} is not what was shown");
-            No::new(StatusCode::CONFLICT, "changed", text).help("look at it again")
-        };
-        let approved = match kind {
-            ApprovalKind::Definitions => {
-                let mut items = self.waiting().await?;
-                items.retain(|item| item.server == *name);
-                if items.is_empty() || hash(&items) != wanted {
-                    return Err(changed());
-                }
-                let done = self.router.manager().approve(&items).await;
-                let done = done.map_err(|error| No::failed(error.to_string()))?;
-                if done == 0 {
-                    return Err(changed());
-                }
-                done
-            }
-            ApprovalKind::Certificate => {
-                let Some(origin) = believed(&server.config.transport) else { return Err(changed()) };
-                let kept = self.router.manager().certificates();
-                let done = kept.accept(&origin, &wanted).await.map_err(|error| No::failed(error.to_string()))?;
-                if !done {
-                    return Err(changed());
-                }
-                // The server was given up when it showed the certificate.
-                server.upstreams().iter().for_each(|upstream| upstream.retry());
-                1
-            }
-        };
+    async fn approve(&self, approval: Approval) -> Result<Answer, No> {
+        let approved = approval.give(&self.router).await.map_err(|why| match why {
+            NotApproved::Unknown(why) => No::unknown(why),
+            NotApproved::Changed(why) => No::new(StatusCode::CONFLICT, "changed", why).help("look at it again"),
+            NotApproved::Failed(why) => No::failed(why),
+        })?;
         Ok(Answer::of(&serde_json::json!({ "approved": approved })))
     }
 }
@@ -273,22 +160,6 @@ impl From<OfServer> for String {
     fn from(of: OfServer) -> Self {
         of.server
     }
-}
-
-/// Returns the origin of a server whose certificate is trusted on first use.
-fn believed(transport: &Transport) -> Option<String> {
-    let (Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote)) = transport else { return None };
-    remote.tls.trust_on_first_use.then(|| remote.url.origin().ascii_serialization())
-}
-
-/// Returns a hash of what is shown of these definitions.
-fn hash(items: &[Waiting]) -> String {
-    let mut hash = Sha256::new();
-    for Waiting { what, name, pin, .. } in items {
-        hash.update(serde_json::json!([what, name, pin.to_string()]).to_string());
-        hash.update(b"\n");
-    }
-    hex::encode(&hash.finalize())
 }
 
 fn refused(refused: Refused) -> No {

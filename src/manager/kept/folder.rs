@@ -16,8 +16,6 @@ use crate::keep;
 #[derive(Clone, Debug)]
 pub(super) struct Folder(PathBuf);
 
-/// Upper bound of all files together, in bytes.
-const ROOM: u64 = 32 << 20;
 const LISTING: &str = ".json";
 
 impl Folder {
@@ -46,8 +44,9 @@ impl Folder {
         read(&self.0.join(name), cap)
     }
 
-    /// Writes listings, each whole or not at all, then makes room. `make` returns the file names and texts.
-    pub(super) fn write(&self, make: impl FnOnce(&Names) -> Vec<(String, Vec<u8>)>) -> io::Result<()> {
+    /// Writes listings, each whole or not at all, then makes room: all files together have `room` bytes at most. `make`
+    /// returns the file names and texts.
+    pub(super) fn write(&self, room: usize, make: impl FnOnce(&Names) -> Vec<(String, Vec<u8>)>) -> io::Result<()> {
         keep::make_folder(&self.0)?;
         for_its_user_alone(&self.0)?;
         let _lock = keep::lock(&self.0.join("lock"), keep::PATIENCE)?;
@@ -60,7 +59,7 @@ impl Folder {
                 _ => keep::replace(&path, &text)?,
             }
         }
-        self.make_room();
+        self.make_room(u64::try_from(room).unwrap_or(u64::MAX));
         Ok(())
     }
 
@@ -80,12 +79,12 @@ impl Folder {
 
     /// Removes the oldest files until the rest fits, and what killed writers left behind: the caller holds the lock, so
     /// no one else is writing.
-    fn make_room(&self) {
+    fn make_room(&self, room: u64) {
         let mut files = self.files();
         files.sort_by_key(|(_, file)| file.modified().unwrap_or(SystemTime::UNIX_EPOCH));
         let mut bytes: u64 = files.iter().map(|(_, file)| file.len()).sum();
         for (name, file) in files {
-            if bytes <= ROOM {
+            if bytes <= room {
                 break;
             }
             if fs::remove_file(self.0.join(name)).is_ok() {
@@ -134,8 +133,10 @@ fn for_its_user_alone(_: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    const ROOM: usize = 32 << 10;
+
     fn put(folder: &Folder, name: &str, bytes: usize) {
-        folder.write(|_| vec![(format!("{name}-key.json"), vec![b'x'; bytes])]).unwrap();
+        folder.write(ROOM, |_| vec![(format!("{name}-key.json"), vec![b'x'; bytes])]).unwrap();
     }
 
     fn there(folder: &Folder) -> Vec<String> {
@@ -143,20 +144,20 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_listing_makes_room() {
+    fn limit_offers_the_oldest_listing_makes_room() {
         let state = tempfile::tempdir().unwrap();
         let folder = Folder::new(state.path());
         for (age, name) in ["a", "b", "c"].into_iter().enumerate() {
-            put(&folder, name, 10 << 20);
+            put(&folder, name, 10 << 10);
             let file = File::options().write(true).open(folder.0.join(format!("{name}-key.json"))).unwrap();
             let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1000 + age as u64);
             file.set_modified(at).unwrap();
         }
         // Writing the same text again makes it the youngest.
-        put(&folder, "a", 10 << 20);
+        put(&folder, "a", 10 << 10);
         fs::write(folder.0.join(".d.json.new"), "half of i").unwrap();
-        put(&folder, "d", 2 << 20);
-        assert_eq!(there(&folder), ["a", "b", "c", "d"], "32 MiB fit");
+        put(&folder, "d", 2 << 10);
+        assert_eq!(there(&folder), ["a", "b", "c", "d"], "as much as there is room for");
         assert!(!folder.0.join(".d.json.new").exists());
         put(&folder, "e", 1);
         assert_eq!(there(&folder), ["a", "c", "d", "e"]);

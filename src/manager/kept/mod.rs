@@ -16,6 +16,7 @@ mod small;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ use name::Identity;
 #[derive(Debug)]
 pub(super) struct Kept {
     folder: Folder,
+    /// The upper bound of all files together, in bytes (`host.limits.offers`).
+    room: AtomicUsize,
     due: Mutex<BTreeMap<DueKey, Due>>,
     /// Logins that are over: their listings are written no more.
     over: Mutex<BTreeSet<String>>,
@@ -78,8 +81,9 @@ struct ToRead {
 }
 
 impl Kept {
-    fn new(state: &Path) -> Self {
-        Self { folder: Folder::new(state), due: Mutex::default(), over: Mutex::default(), news: Notify::new() }
+    fn new(state: &Path, room: usize) -> Self {
+        let (folder, room) = (Folder::new(state), AtomicUsize::new(room));
+        Self { folder, room, due: Mutex::default(), over: Mutex::default(), news: Notify::new() }
     }
 
     /// Queues a listing to be written, in place of a queued one with the same key.
@@ -96,7 +100,7 @@ impl Kept {
         }
         let kept = self.clone();
         let written = keep::aside(move || {
-            kept.folder.write(|names| {
+            kept.folder.write(kept.room.load(Ordering::Relaxed), |names| {
                 // A logout waits for the folder's lock, so it also removes what is written here.
                 let over = lock(&kept.over);
                 let text = |due: &Due| {
@@ -153,7 +157,7 @@ impl Manager {
     /// Keeps listings in the state directory from now on, and with `recall` shows those of earlier runs. Without this
     /// call nothing is kept or shown.
     pub(crate) fn keep_listings(&self, state: &Path, recall: bool) {
-        let kept = Arc::new(Kept::new(state));
+        let kept = Arc::new(Kept::new(state, self.settings().limits.offers));
         if self.0.kept.set(kept.clone()).is_err() {
             return;
         }
@@ -233,6 +237,7 @@ impl Manager {
         let may = key.is_kept() && (*key == ListKey::Rest || listed.untouched);
         if may && server.has_kept() && listing::is_whole(&listing.offer) {
             let page = Page { key: key.clone(), revision, listing: listing.clone() };
+            kept.room.store(self.settings().limits.offers, Ordering::Relaxed);
             kept.put(Due { server: server.clone(), login: listed.login.clone(), page });
         }
     }
@@ -364,7 +369,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_kept_of_a_login_that_is_over() {
         let state = tempfile::tempdir().unwrap();
-        let kept = Arc::new(Kept::new(state.path()));
+        let kept = Arc::new(Kept::new(state.path(), 1 << 20));
         let (server, changed) = (server("one"), server("two"));
         let count = || kept.folder.listings().values().map(Vec::len).sum::<usize>();
         for (server, login) in [(&server, "one"), (&server, "two"), (&changed, "one")] {

@@ -134,7 +134,7 @@ impl Tasks {
             };
         }
         let at = self.reach_task(client, &task).await?;
-        leg.concerns(&at.server, &Arc::from(&*task.id));
+        leg.concerns(&at.server, &Arc::from(&*task.id), None);
         let about = About { client, task: &task, at: &at, leg };
         let answered = match (at.version.is_modern(), client.revision().is_modern()) {
             (true, true) | (false, false) => self.relay_task(about, method, &params).await,

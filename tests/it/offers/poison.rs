@@ -8,7 +8,7 @@ use mcp_host::config::{self, Syntax, Vars};
 use mcp_host::protocol::ProtocolVersion;
 use mcp_host::registry::Kind;
 use mcp_host::{Host, StateName};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{ACT, Home, kept};
 use crate::reload::until;
@@ -31,10 +31,14 @@ impl Shown {
 
 /// Starts a host over this server, and over one of the alias `other`, which lists nothing.
 async fn host(home: &Home, state: &Path, startup_wait: &str) -> Host {
+    host_within(home, state, startup_wait, &json!({ "tools": 20 })).await
+}
+
+async fn host_within(home: &Home, state: &Path, startup_wait: &str, limits: &Value) -> Host {
     let mut entry = home.entry();
     entry["start"] = json!("lazy");
     let text = json!({
-        "host": { "startupWait": startup_wait, "limits": { "tools": 20 } },
+        "host": { "startupWait": startup_wait, "limits": limits },
         "mcpServers": { "it": entry, "other": { "command": "sh", "args": ["-c", "exit 3"], "start": "lazy", "restart": { "maxRetries": 0 } } },
     });
     let config = config::parse_str(&text.to_string(), Syntax::Json, "mcp.json", &Vars::from_process()).unwrap();
@@ -191,4 +195,17 @@ async fn a_state_directory_that_takes_no_files_costs_a_wait_and_nothing_else() {
         host.shutdown().await;
     }
     assert_eq!(fs::read_to_string(state.join("offers")).unwrap(), "a file");
+}
+
+#[tokio::test]
+async fn limit_offers_bounds_what_is_kept_for_the_next_start() {
+    for (room, count) in [("1B", 0), ("1MiB", 1)] {
+        let home = Home::new(ACT);
+        let state = home.path().join("state");
+        let host = host_within(&home, &state, "10s", &json!({ "offers": room })).await;
+        assert_eq!(host.catalog_ready().await.tools().len(), 1);
+        // What was listed is written before the host ends.
+        host.shutdown().await;
+        assert_eq!(kept(&state).len(), count, "{room}");
+    }
 }

@@ -15,6 +15,7 @@ mod hints;
 mod lock;
 mod program;
 mod strict;
+mod told;
 
 use crate::auth::site::{Asked, Site, Told};
 use crate::reload::until;

@@ -4,6 +4,9 @@
 
 mod ask;
 mod events;
+mod once;
+mod pairs;
+mod person;
 mod program;
 mod questions;
 mod ways;

@@ -88,6 +88,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
                 "trail.rs",
                 "valid.rs",
             ],
+            &["asking.rs"],
             &["invite.rs", "park.rs", "permission.rs"],
             &["call.rs"],
             &["cache.rs", "shared.rs"],
@@ -101,7 +102,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
     (
         "src/downstream/",
         &[
-            &["call.rs", "classify.rs", "guard.rs", "outbox.rs", "peer.rs"],
+            &["approvals.rs", "call.rs", "classify.rs", "guard.rs", "outbox.rs", "peer.rs"],
             &["admin/", "authentication/", "calls.rs"],
             &["stdio/"],
             // The page, whatever carries it.

@@ -27,7 +27,7 @@ pub(crate) struct Client {
     count: u64,
     way: Way,
     capabilities: Value,
-    /// Its answer to whatever it is asked but roots, over a pipe and over SSE; and what it was asked.
+    /// Its answer to whatever it is asked but roots, over a pipe and over SSE, null if it gives none; and what it was asked.
     pub(crate) answer: Value,
     pub(crate) asked: Vec<Value>,
     /// Everything that it got.
@@ -194,8 +194,10 @@ impl Client {
                     let message: Value = serde_json::from_str(&line).unwrap();
                     if message["method"].is_string() {
                         if !message["id"].is_null() {
-                            let reply = reply(&message, &self.answer);
-                            writer.write_all(format!("{reply}\n").as_bytes()).await.unwrap();
+                            if !self.answer.is_null() {
+                                let reply = reply(&message, &self.answer);
+                                writer.write_all(format!("{reply}\n").as_bytes()).await.unwrap();
+                            }
                             self.asked.push(message);
                         }
                     } else if message["id"] == id {

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod page;
 mod project;
 mod retry;
 pub(crate) mod server;
@@ -73,6 +74,8 @@ enum Way {
     Keys,
     /// By `call_tool`: by its own name, as a task, and with keys that occur twice.
     Found,
+    /// By `call_read_tool`: by its own name, and with keys that occur twice.
+    FoundToRead,
     /// The app page of the tool.
     Page,
     Prompt,
@@ -92,13 +95,14 @@ enum Names {
     Twins,
 }
 
-const PREFIXED: [Way; 12] = [
+const PREFIXED: [Way; 13] = [
     Way::Own,
     Way::Raw,
     Way::Fallback,
     Way::Task,
     Way::Keys,
     Way::Found,
+    Way::FoundToRead,
     Way::Page,
     Way::Prompt,
     Way::Read,
@@ -106,7 +110,7 @@ const PREFIXED: [Way; 12] = [
     Way::Watch,
     Way::Complete,
 ];
-const BARE: [Way; 6] = [Way::Own, Way::Unlisted, Way::OtherCase, Way::Task, Way::Keys, Way::Found];
+const BARE: [Way; 7] = [Way::Own, Way::Unlisted, Way::OtherCase, Way::Task, Way::Keys, Way::Found, Way::FoundToRead];
 const TWINS: [Way; 3] = [Way::Twin, Way::Task, Way::Keys];
 
 /// The clients: legacy ones with a session, and modern ones without.
@@ -174,6 +178,11 @@ impl Way {
                     all.push(("tools/call", task.to_string()));
                 }
                 all
+            }
+            Self::FoundToRead => {
+                let inner = [Self::Own, Self::Keys].into_iter().flat_map(|way| way.requests(names, is_modern));
+                let call = |params: String| format!(r#"{{"name":"call_read_tool","arguments":{params}}}"#);
+                inner.map(|(method, params)| (method, call(params))).collect()
             }
             Self::Page => ["ui://it--page/x", "ui://page/x"].map(read).to_vec(),
             Self::Prompt => vec![("prompts/get", json!({ "name": "it__say" }).to_string())],
@@ -256,7 +265,11 @@ fn settings(reason: Reason, names: Names) -> (Value, Value) {
 fn config(server: &Server, twin: &Server, reason: Reason, names: Names) -> Config {
     let (host, more) = settings(reason, names);
     let mut entry = server.entry();
-    entry["tools"] = json!({ "other": { "fallback": { "tool": "it__act", "on": [], "match": "quota" } } });
+    entry["tools"] = json!({
+        "other": { "fallback": { "tool": "it__act", "on": [], "match": "quota" } },
+        // What the config says to only read can be called by `call_read_tool`.
+        "act": { "annotations": { "readOnlyHint": true } },
+    });
     entry.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     // Whoever finds tools finds and calls no more than by name, whatever is listed.
     let mut host = host;

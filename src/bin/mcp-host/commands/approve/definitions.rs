@@ -88,6 +88,15 @@ pub(super) fn lines(item: &Item<'_>) -> Vec<String> {
     let is_new = shown.changes.iter().any(|change| change.before.is_none() && change.path.is_empty());
     let how = if is_new { "is not approved" } else { "has changed since it was approved" };
     let mut lines = vec![format!("{} {how}:", subject(shown))];
+    lines.extend(shown.renamed.as_ref().map(|former| format!("  renamed: it looks like {former:?}, which is gone")));
+    if shown.unstable {
+        lines.push(
+            "  unstable: the server listed three forms of it or more within an hour; each needs its own yes".to_owned(),
+        );
+    }
+    if shown.passes {
+        lines.push("  clients see it: the config reaches the server in another way than before".to_owned());
+    }
     for change in &shown.changes {
         lines.extend(differing(change));
     }

@@ -5,22 +5,22 @@
 //! **Invariant:** each listener that was told of a call's beginning is told of its end exactly once, even if the call's
 //! future is dropped.
 
+mod subject;
+
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
+pub(crate) use self::subject::{At, Hears, Judged, Subject};
 pub(crate) use crate::answered::End;
 use crate::answered::{Answered, Failed, Kind, NoResult};
 use crate::counts::{Counts, Over, Tally};
 use crate::lock::lock;
 use crate::protocol::{Method, Raw};
-use crate::redact::Scrubber;
-#[cfg(feature = "otel")]
-use crate::traced::Traced;
 
 /// Is told of calls as they begin and end.
 pub(crate) trait Listener: fmt::Debug + Send + Sync {
@@ -83,123 +83,6 @@ pub(crate) struct Begun<'a> {
     pub(crate) revision: Option<&'static str>,
 }
 
-/// What becomes known of a call while it is made.
-#[derive(Debug, Default)]
-pub(crate) struct Subject {
-    /// The server that it went to, and what it named there (its target); empty until it is routed.
-    at: OnceLock<At>,
-    /// Whether its answer was given before, and kept.
-    is_kept: AtomicBool,
-    /// How and when it ended, if its client gets another answer.
-    ended: Mutex<Option<Box<(Answered, Instant)>>>,
-    /// What rules say of it, if there are any for it.
-    judged: OnceLock<Judged>,
-    /// What became of asking a person.
-    asked: OnceLock<&'static str>,
-    /// Who hears of its progress.
-    hears: OnceLock<Arc<dyn Hears>>,
-    /// Its place in a trace.
-    #[cfg(feature = "otel")]
-    traced: OnceLock<Arc<Traced>>,
-}
-
-/// Hears of the progress of a call.
-pub(crate) trait Hears: fmt::Debug + Send + Sync {
-    /// Takes the params of a progress notification of the server.
-    fn progress(&self, params: &Raw);
-}
-
-/// What rules say of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Judged {
-    /// `allow`, `ask`, or `deny`.
-    pub(crate) verdict: &'static str,
-    /// The rule that decides; `None` if none matches.
-    pub(crate) rule: Option<Arc<str>>,
-    /// Whether the decision counts, or is only written down.
-    pub(crate) enforced: bool,
-}
-
-/// A server, and the target of a request there.
-#[derive(Debug)]
-pub(crate) struct At {
-    /// The server's name in errors and logs.
-    pub(crate) server: Arc<str>,
-    /// The server's own name or URI for the target.
-    pub(crate) target: Arc<str>,
-    /// Removes the server's secrets from what is reported.
-    pub(crate) scrubber: Arc<Scrubber>,
-}
-
-impl Subject {
-    /// Records the server and target of the request. Only the first call has an effect.
-    pub(crate) fn is(&self, server: &Arc<str>, target: &Arc<str>, scrubber: &Arc<Scrubber>) {
-        let at = At { server: server.clone(), target: target.clone(), scrubber: scrubber.clone() };
-        let _ = self.at.set(at);
-    }
-
-    /// Records what rules say. Only the first call has an effect.
-    pub(crate) fn judged(&self, judged: Judged) {
-        let _ = self.judged.set(judged);
-    }
-
-    /// Records what became of asking a person: `yes`, `no`, or `nobody`. Only the first call has an effect.
-    pub(crate) fn asked(&self, what: &'static str) {
-        let _ = self.asked.set(what);
-    }
-
-    /// Sets who hears of its progress. Only the first call has an effect.
-    pub(crate) fn hears(&self, hears: Arc<dyn Hears>) {
-        let _ = self.hears.set(hears);
-    }
-
-    /// Gives it a place in a trace. Only the first call has an effect.
-    #[cfg(feature = "otel")]
-    pub(crate) fn is_traced(&self, traced: Arc<Traced>) {
-        let _ = self.traced.set(traced);
-    }
-
-    /// Returns its place in a trace.
-    #[cfg(feature = "otel")]
-    pub(crate) fn traced(&self) -> Option<&Arc<Traced>> {
-        self.traced.get()
-    }
-
-    /// Tells that its server has asked something.
-    pub(crate) fn was_asked(&self) {
-        #[cfg(feature = "otel")]
-        if let Some(traced) = self.traced.get() {
-            traced.event("question");
-        }
-    }
-
-    /// Tells of progress, if somebody hears of it.
-    pub(crate) fn progress(&self, params: &Raw) {
-        #[cfg(feature = "otel")]
-        if let Some(traced) = self.traced.get() {
-            traced.event("progress");
-        }
-        if let Some(hears) = self.hears.get() {
-            hears.progress(params);
-        }
-    }
-
-    /// Records that its answer was given before, and kept.
-    pub(crate) fn was_kept(&self) {
-        self.is_kept.store(true, Ordering::Relaxed);
-    }
-
-    /// Records how the call ended, since its client gets another answer. Only the first call has an effect.
-    pub(crate) fn ended(&self, answered: &Answered) {
-        lock(&self.ended).get_or_insert_with(|| Box::new((answered.clone(), Instant::now())));
-    }
-
-    /// Returns the server and target of the request, once it is routed.
-    pub(crate) fn at(&self) -> Option<&At> {
-        self.at.get()
-    }
-}
-
 /// A call that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended<'a> {
@@ -227,6 +110,10 @@ pub(crate) struct Ended<'a> {
     pub(crate) asked: Option<&'static str>,
     /// Whether the answer was given before, and kept.
     pub(crate) cached: bool,
+    /// The view that its client uses; `None` unless a listener wanted to know.
+    pub(crate) view: Option<&'a str>,
+    /// The pin of the definition that was called; `None` if there is none, or no listener wanted to know.
+    pub(crate) pin: Option<&'a str>,
 }
 
 /// Counts all calls of a host, and tells the listeners of them.
@@ -418,8 +305,24 @@ impl Told {
         let (bytes_in, at) = (self.bytes_in, self.subject.at.get());
         let cached = self.subject.is_kept.load(Ordering::Relaxed);
         let (judged, asked) = (self.subject.judged.get(), self.subject.asked.get().copied());
-        let ended =
-            Ended { end, kind, code, retry_after, bytes_in, bytes_out, took, away, result, at, cached, judged, asked };
+        let (view, pin) = (self.subject.view.get().map(|view| &**view), self.subject.pin.get().map(|pin| &**pin));
+        let ended = Ended {
+            end,
+            kind,
+            code,
+            retry_after,
+            bytes_in,
+            bytes_out,
+            took,
+            away,
+            result,
+            at,
+            cached,
+            judged,
+            asked,
+            view,
+            pin,
+        };
         self.first.into_iter().chain(self.more).for_each(|pending| pending.end(&ended));
     }
 }
