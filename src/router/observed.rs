@@ -57,6 +57,10 @@ pub(super) fn begin_by<'a>(
             subject: leg.observed(),
             via,
             revision: Some(client.revision().as_str()),
+            // A fallback has no id of its own.
+            id: (via != Some("fallback")).then_some(&request.id),
+            #[cfg(feature = "otel")]
+            origin: leg.origin(),
         }
     })
 }
