@@ -111,7 +111,7 @@ impl<'a> Page<'a> {
     }
 
     /// Waits until the daemon says of a server what a test wants, by the feed.
-    fn until(&self, server: &str, holds: impl Fn(&Value) -> bool) {
+    pub(crate) fn until(&self, server: &str, holds: impl Fn(&Value) -> bool) {
         let mut feed = self.feed("?parts=servers");
         let mut last = Value::Null;
         loop {

@@ -210,8 +210,8 @@ fn a_server_that_does_not_start_is_told_everywhere_in_the_same_words() {
 fn top_wants_a_terminal_and_prints_no_json() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path();
-    let said = crate::daemon::run(home, &["top"]);
+    let said = run(home, &["top"]);
     assert!(said.starts_with("exit 2\n") && said.contains("top needs a terminal"), "{said}");
-    let said = crate::daemon::run(home, &["top", "--json"]);
+    let said = run(home, &["top", "--json"]);
     assert!(said.contains("top is for people, and has no --json"), "{said}");
 }
