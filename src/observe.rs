@@ -87,7 +87,7 @@ pub(crate) struct Begun<'a> {
     /// The client's revision.
     #[cfg_attr(not(feature = "otel"), allow(dead_code, reason = "only spans have it"))]
     pub(crate) revision: Option<&'static str>,
-    /// The id of its request; `None` if the host makes it.
+    /// The id of its request; `None` if the host makes it, or only its door knows that of the client.
     #[cfg_attr(not(feature = "otel"), allow(dead_code, reason = "only spans have it"))]
     pub(crate) id: Option<&'a RequestId>,
     /// What its door noted of where it comes from.

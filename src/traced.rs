@@ -28,6 +28,8 @@ pub(crate) struct Origin {
     pub(crate) parent: Option<TraceParent>,
     /// A hash of its session's id.
     pub(crate) session: Option<String>,
+    /// Its id, as its client gave it.
+    pub(crate) id: Option<String>,
 }
 
 /// Is told of an attempt that ended after its call's request.

@@ -57,8 +57,8 @@ pub(super) fn begin_by<'a>(
             subject: leg.observed(),
             via,
             revision: Some(client.revision().as_str()),
-            // A fallback has no id of its own.
-            id: (via != Some("fallback")).then_some(&request.id),
+            // A fallback has no id of its own, and a request without a session has another one here.
+            id: (via != Some("fallback") && leg.sender().is_none()).then_some(&request.id),
             #[cfg(feature = "otel")]
             origin: leg.origin(),
         }

@@ -20,7 +20,7 @@ use super::stream::{DECIDE, Events, Source};
 use super::wires::HttpWire;
 use super::{Asker, Door, SESSION, body, headers, stateless};
 use crate::downstream::classify::{self, Eras, Route};
-use crate::protocol::{ErrorObject, Malformed, Message, Method, ProtocolVersion, Request, Response, batch};
+use crate::protocol::{ErrorObject, Malformed, Message, Method, ProtocolVersion, Request, RequestId, Response, batch};
 use crate::router::{Client, Identity, Mailbox, Via};
 
 /// Resolves to the answer to a request, or to the answers to all requests in a batch.
@@ -177,7 +177,7 @@ async fn items(
         match message {
             Ok(Message::Request(request)) => {
                 let leg = Mailbox::of_batch(&leg);
-                noted(door, headers, &in_use, &leg);
+                noted(door, headers, (&in_use, &request.id), &leg);
                 calls.push(reply(door, client, request, &leg));
             }
             Ok(Message::Notification(notice)) => door.router.notify(client, notice),
@@ -200,7 +200,7 @@ async fn items(
 async fn call(door: &Arc<Door>, in_use: Use, headers: &HeaderMap, request: Request, wire: &HttpWire) -> HttpResponse {
     let client = &in_use.session().client;
     let leg = client.leg(door.router.limits());
-    noted(door, headers, &in_use, &leg);
+    noted(door, headers, (&in_use, &request.id), &leg);
     let outlet = wire.outlet(leg.account());
     // A call that asks a person takes time: a stream opened at once has an event id, with which the client can come
     // back for the answer.
@@ -212,9 +212,9 @@ async fn call(door: &Arc<Door>, in_use: Use, headers: &HeaderMap, request: Reque
 
 /// Notes where a request comes from, if spans are made.
 #[cfg_attr(not(feature = "otel"), allow(unused_variables, reason = "this build makes none"))]
-fn noted(door: &Door, headers: &HeaderMap, in_use: &Use, leg: &Mailbox) {
+fn noted(door: &Door, headers: &HeaderMap, (in_use, id): (&Use, &RequestId), leg: &Mailbox) {
     #[cfg(feature = "otel")]
-    super::origin::note(door, headers, Some(in_use.session()), leg);
+    super::origin::note(door.router.observer(), headers, (Some(in_use.session()), id), leg);
 }
 
 /// Resolves to the answer to one request; `None` if none is due.

@@ -81,7 +81,11 @@ impl Listener for Tracer {
             name: named.map(|name| short(&name)),
             door: call.door,
             revision: call.revision,
-            id: call.id.map(|id| short(&id.to_string())),
+            id: call
+                .origin
+                .and_then(|origin| origin.id.clone())
+                .or_else(|| call.id.map(ToString::to_string))
+                .map(|id| short(&id)),
             session: call.origin.and_then(|origin| origin.session.clone()),
             link: header.filter(|header| said.is_some_and(|said| said != *header)),
             arguments: told("arguments"),
