@@ -1,8 +1,10 @@
-//! The place of one call in a trace, and its attempts at servers: what spans are made of when the call ends.
+//! The place of one call in a trace, and its attempts at servers: what spans are made of.
 //!
-//! **Invariant:** a call has one only if traces are sent and its method is a call.
+//! **Invariant:** a call has one only if traces are sent and its method is a call. A call that is parked goes on after its
+//! request has ended: its later attempts are told one by one ([`Late`]). Each attempt is told once.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -15,6 +17,23 @@ use crate::protocol::TraceParent;
 const ATTEMPTS: usize = 16;
 /// The most events of one attempt.
 const EVENTS: usize = 16;
+/// The events of progress: the first one and the last one are kept.
+const FIRST: &str = "progress first";
+const LAST: &str = "progress last";
+
+/// Where a request comes from, as its door knows it.
+#[derive(Debug, Default)]
+pub(crate) struct Origin {
+    /// What the header `traceparent` of its HTTP request says.
+    pub(crate) parent: Option<TraceParent>,
+    /// A hash of its session's id.
+    pub(crate) session: Option<String>,
+    /// Its id, as its client gave it.
+    pub(crate) id: Option<String>,
+}
+
+/// Is told of an attempt that ended after its call's request.
+pub(crate) type Late = Box<dyn Fn(Attempt) + Send>;
 
 /// One call in its trace.
 #[derive(Debug)]
@@ -22,29 +41,68 @@ pub(crate) struct Traced {
     pub(crate) trace: u128,
     /// The span of the door.
     pub(crate) span: u64,
-    /// What the client said.
+    /// The span of the client.
     pub(crate) parent: Option<TraceParent>,
     pub(crate) is_sampled: bool,
-    attempts: Mutex<Vec<Attempt>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The attempts that nobody was told of yet.
+    attempts: Vec<Attempt>,
+    /// How many attempts there were.
+    begun: usize,
+    /// The wait for a turn before the next attempt.
+    queued: Option<Event>,
+    /// Whether the call goes on after its request.
+    is_parked: bool,
+    late: Option<Late>,
 }
 
 /// One request to a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
+    /// Its number, from 1.
+    pub(crate) number: usize,
     pub(crate) span: u64,
     pub(crate) at: SystemTime,
     begun: Instant,
     /// `None` while it runs.
     pub(crate) took: Option<Duration>,
-    /// The server's name in the config.
-    pub(crate) server: Arc<str>,
-    pub(crate) revision: Cow<'static, str>,
-    pub(crate) transport: &'static str,
-    /// Host and port of the server's URL.
-    pub(crate) address: Option<(String, Option<u16>)>,
+    pub(crate) sent: Sent,
     /// Why it failed: a code, or a word.
     pub(crate) error: Option<String>,
-    pub(crate) events: Vec<(&'static str, SystemTime)>,
+    pub(crate) events: Vec<Event>,
+}
+
+/// What one request to a server is.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    /// The server's name in the config.
+    pub(crate) server: Arc<str>,
+    /// The id of the request.
+    pub(crate) id: u64,
+    pub(crate) revision: Cow<'static, str>,
+    /// Whether the server is reached by pipes, not over a network.
+    pub(crate) by_pipe: bool,
+    /// Host and port of the server's URL.
+    pub(crate) address: Option<(String, Option<u16>)>,
+}
+
+/// Something that happened in an attempt.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    pub(crate) name: &'static str,
+    pub(crate) at: SystemTime,
+    /// How long the call waited, if that is what happened.
+    pub(crate) waited: Option<Duration>,
+}
+
+impl Event {
+    fn now(name: &'static str) -> Self {
+        Self { name, at: SystemTime::now(), waited: None }
+    }
 }
 
 impl Traced {
@@ -56,61 +114,108 @@ impl Traced {
             Some(parent) => parent.trace,
             None => (u128::from(random()?) << 64) | u128::from(random()?),
         };
-        Some(Arc::new(Self { trace, span, parent, is_sampled: samples(trace), attempts: Mutex::default() }))
+        Some(Arc::new(Self { trace, span, parent, is_sampled: samples(trace), state: Mutex::default() }))
     }
 
     /// Begins an attempt. Returns its `traceparent`; `None` if there were too many.
-    pub(crate) fn attempt(
-        &self,
-        (server, transport): (Arc<str>, &'static str),
-        revision: Cow<'static, str>,
-        address: Option<(String, Option<u16>)>,
-    ) -> Option<TraceParent> {
-        let mut attempts = lock(&self.attempts);
-        let span = (attempts.len() < ATTEMPTS).then(random).flatten()?;
-        let (at, begun) = (SystemTime::now(), Instant::now());
-        let (took, error, events) = Default::default();
-        attempts.push(Attempt { span, at, begun, took, server, revision, transport, address, error, events });
+    pub(crate) fn attempt(&self, sent: Sent) -> Option<TraceParent> {
+        let mut state = lock(&self.state);
+        let span = (state.begun < ATTEMPTS).then(random).flatten()?;
+        state.begun += 1;
+        let (number, at, begun) = (state.begun, SystemTime::now(), Instant::now());
+        let events = state.queued.take().into_iter().collect();
+        state.attempts.push(Attempt { number, span, at, begun, took: None, sent, error: None, events });
         Some(TraceParent { trace: self.trace, span, flags: u8::from(self.is_sampled) })
     }
 
     /// Notes that something happened in the last attempt.
     pub(crate) fn event(&self, name: &'static str) {
-        if let Some(last) = lock(&self.attempts).last_mut()
-            && last.took.is_none()
-        {
-            let progress = last.events.iter().position(|(known, _)| *known == "progress last");
-            match (name, progress) {
-                // The first one and the last one are kept.
-                ("progress", Some(at)) => last.events[at].1 = SystemTime::now(),
-                ("progress", None) if last.events.iter().any(|(known, _)| *known == "progress first") => {
-                    last.events.push(("progress last", SystemTime::now()));
-                }
-                ("progress", None) => last.events.push(("progress first", SystemTime::now())),
-                _ if last.events.len() < EVENTS => last.events.push((name, SystemTime::now())),
-                _ => {}
-            }
+        if let Some(last) = lock(&self.state).attempts.last_mut().filter(|last| last.took.is_none()) {
+            last.note(name);
         }
+    }
+
+    /// Notes that the call waited for its turn until now.
+    pub(crate) fn queued(&self, waited: Duration) {
+        lock(&self.state).queued = Some(Event { waited: Some(waited), ..Event::now("queued") });
+    }
+
+    /// Notes that the call goes on after its request.
+    pub(crate) fn is_parked(&self) {
+        lock(&self.state).is_parked = true;
     }
 
     /// Ends the last attempt.
     pub(crate) fn attempted(&self, error: Option<String>) {
-        if let Some(last) = lock(&self.attempts).last_mut()
-            && last.took.is_none()
-        {
-            last.took = Some(last.begun.elapsed());
-            last.error = error;
+        let mut state = lock(&self.state);
+        if let Some(last) = state.attempts.last_mut().filter(|last| last.took.is_none()) {
+            last.over(error);
+            state.tell();
         }
     }
 
-    /// Takes all attempts. One that still runs ends now.
-    pub(crate) fn take(&self) -> Vec<Attempt> {
-        let mut attempts = std::mem::take(&mut *lock(&self.attempts));
-        for attempt in attempts.iter_mut().filter(|attempt| attempt.took.is_none()) {
-            attempt.took = Some(attempt.begun.elapsed());
-            attempt.error = Some("cancelled".to_owned());
+    /// Ends the request. Returns its attempts, and its wait for a turn if no attempt followed. An attempt that still runs
+    /// ends now; if the call goes on, it is told to `late` when it ends, and so are all that follow.
+    pub(crate) fn end(&self, late: impl FnOnce() -> Late) -> (Vec<Attempt>, Option<Event>) {
+        let mut state = lock(&self.state);
+        if state.is_parked {
+            state.late = Some(late());
+            let (ended, running) = std::mem::take(&mut state.attempts).into_iter().partition(|one| one.took.is_some());
+            state.attempts = running;
+            return (ended, None);
         }
-        attempts
+        state.cut_off();
+        (std::mem::take(&mut state.attempts), state.queued.take())
+    }
+}
+
+impl State {
+    /// Ends the attempt that runs.
+    fn cut_off(&mut self) {
+        if let Some(last) = self.attempts.last_mut().filter(|last| last.took.is_none()) {
+            last.over(Some("cancelled".to_owned()));
+        }
+    }
+
+    /// Tells of all attempts, if the request has ended.
+    fn tell(&mut self) {
+        if let Some(late) = &self.late {
+            self.attempts.drain(..).for_each(late);
+        }
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("attempts", &self.attempts).finish_non_exhaustive()
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.cut_off();
+        self.tell();
+    }
+}
+
+impl Attempt {
+    fn note(&mut self, name: &'static str) {
+        let has = |name: &str, events: &[Event]| events.iter().position(|event| event.name == name);
+        let name = match name {
+            "progress" if has(FIRST, &self.events).is_none() => FIRST,
+            "progress" => LAST,
+            other => other,
+        };
+        match has(LAST, &self.events).filter(|_| name == LAST) {
+            Some(last) => self.events[last].at = SystemTime::now(),
+            None if self.events.len() < EVENTS => self.events.push(Event::now(name)),
+            None => {}
+        }
+    }
+
+    fn over(&mut self, error: Option<String>) {
+        self.took = Some(self.begun.elapsed());
+        self.error = error;
     }
 }
 
@@ -125,22 +230,64 @@ fn random() -> Option<u64> {
 mod tests {
     use super::*;
 
+    fn sent() -> Sent {
+        let (server, revision) = ("a".into(), "2025-11-25".into());
+        Sent { server, id: 1, revision, by_pipe: true, address: None }
+    }
+
+    fn none() -> Late {
+        Box::new(|attempt| panic!("{attempt:?} is late"))
+    }
+
     #[test]
     fn an_attempt_has_its_end_and_two_events_of_progress() {
         let traced = Traced::new(None, |_| true).unwrap();
-        let first = traced.attempt(("a".into(), "stdio"), "2025-11-25".into(), None).unwrap();
+        traced.queued(Duration::from_millis(7));
+        let first = traced.attempt(sent()).unwrap();
         assert_eq!((first.trace, first.flags), (traced.trace, 1));
         for name in ["question", "progress", "progress", "progress"] {
             traced.event(name);
         }
         traced.attempted(Some("timeout".to_owned()));
         traced.event("late");
-        let second = traced.attempt(("a".into(), "stdio"), "2025-11-25".into(), None).unwrap();
+        let second = traced.attempt(sent()).unwrap();
         assert_ne!(first.span, second.span);
-        let attempts = traced.take();
-        let names: Vec<&str> = attempts[0].events.iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, ["question", "progress first", "progress last"]);
-        assert_eq!((attempts[0].error.as_deref(), attempts[1].error.as_deref()), (Some("timeout"), Some("cancelled")));
-        assert!(attempts.iter().all(|attempt| attempt.took.is_some()) && traced.take().is_empty());
+        let (attempts, queued) = traced.end(none);
+        let names: Vec<&str> = attempts[0].events.iter().map(|event| event.name).collect();
+        assert_eq!(names, ["queued", "question", "progress first", "progress last"]);
+        assert_eq!(attempts[0].events[0].waited, Some(Duration::from_millis(7)));
+        let ends: Vec<_> = attempts.iter().map(|attempt| (attempt.number, attempt.error.as_deref())).collect();
+        assert_eq!(ends, [(1, Some("timeout")), (2, Some("cancelled"))]);
+        assert!(attempts.iter().all(|attempt| attempt.took.is_some()) && queued.is_none());
+    }
+
+    #[test]
+    fn a_wait_that_no_attempt_follows_is_the_calls() {
+        let traced = Traced::new(None, |_| true).unwrap();
+        traced.queued(Duration::from_millis(7));
+        let (attempts, queued) = traced.end(none);
+        assert!(attempts.is_empty());
+        assert_eq!(queued.unwrap().waited, Some(Duration::from_millis(7)));
+    }
+
+    #[test]
+    fn attempts_of_a_parked_call_are_told_after_its_request() {
+        let traced = Traced::new(None, |_| true).unwrap();
+        let told = Arc::<Mutex<Vec<(usize, Option<String>)>>>::default();
+        traced.is_parked();
+        traced.attempt(sent());
+        traced.attempted(Some("outcome_unknown".to_owned()));
+        traced.attempt(sent());
+        let late = || -> Late {
+            let told = told.clone();
+            Box::new(move |attempt| lock(&told).push((attempt.number, attempt.error)))
+        };
+        let (attempts, _) = traced.end(late);
+        assert_eq!(attempts.iter().map(|attempt| attempt.number).collect::<Vec<_>>(), [1]);
+        traced.attempted(None);
+        assert_eq!(*lock(&told), [(2, None)]);
+        traced.attempt(sent());
+        drop(traced);
+        assert_eq!(*lock(&told), [(2, None), (3, Some("cancelled".to_owned()))]);
     }
 }

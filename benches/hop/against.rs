@@ -26,6 +26,8 @@ use crate::process::loopback;
 use crate::report::{cells, number, table};
 use crate::rows::{Callers, Kind, Row};
 use crate::state;
+#[cfg(unix)]
+use crate::watch::Watch;
 
 /// Turns of each pair of processes.
 const TURNS: usize = 4;
@@ -56,7 +58,11 @@ pub(crate) async fn run(other: &Path, rows: &[&Row], settings: &Settings) -> Res
         anyhow::Ok(copy)
     };
     let programs = [copied(other, "other").context("--against")?, copied(Path::new(PROGRAM), "this")?];
-    println!("hop: this build against {}, {} pairs of processes, medians", other.display(), pairs_of(settings));
+    let which = match settings.is_watched() {
+        true => "this build, watched, against itself".to_owned(),
+        false => format!("this build against {}", other.display()),
+    };
+    println!("hop: {which}, {} pairs of processes, medians", pairs_of(settings));
     let mut lines = vec![cells(["row", "unit", "other", "this", "this/other"])];
     let mut failures = Vec::new();
     for row in rows {
@@ -110,6 +116,11 @@ async fn measure(programs: &[PathBuf; 2], kind: Kind, settings: &Settings) -> Re
             started[at] = Some(start(&programs[at], kind).await.context(WHICH[at])?);
         }
         let [Some(theirs), Some(ours)] = started else { unreachable!("both are started") };
+        #[cfg(unix)]
+        let _watch = match settings.is_watched() {
+            true => Some(Watch::start(&ours).await.context("--watched")?),
+            false => None,
+        };
         for (unit, mut pairs) in compare([&theirs, &ours], order, kind, settings).await? {
             match all.iter_mut().find(|(known, _)| *known == unit) {
                 Some((_, known)) => known.append(&mut pairs),

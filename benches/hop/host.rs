@@ -66,11 +66,16 @@ pub(crate) struct Host {
     pub(crate) port: u16,
     /// The time from the start of the program to a tool list with every tool.
     pub(crate) started_in: Duration,
-    _home: TempDir,
+    home: TempDir,
     _servers: Vec<Process>,
 }
 
 impl Host {
+    /// Returns its home, which also has its status socket.
+    pub(crate) fn home(&self) -> &Path {
+        self.home.path()
+    }
+
     /// Starts the servers that are not the host's children, then a host on one thread with its default settings.
     pub(crate) async fn start(servers: Servers) -> Result<Self> {
         Self::with(servers, &json!({ "threads": 1 })).await
@@ -107,7 +112,7 @@ impl Host {
         let started = Instant::now();
         let mut process = Process::spawn(command)?;
         match first_list(&mut process, port, servers.all_tools(), started).await {
-            Ok(started_in) => Ok(Self { process, port, started_in, _home: home, _servers: behind }),
+            Ok(started_in) => Ok(Self { process, port, started_in, home, _servers: behind }),
             Err(cause) => {
                 let said = fs::read_to_string(&log).unwrap_or_default();
                 Err(cause.context(match said.trim() {

@@ -5,11 +5,13 @@
 //! time of the program in the middle, the ratio of the host's CPU time to the floor's, and the bounds that this project
 //! sets itself. Slow results do not fail the run.
 //!
-//! `cargo bench --bench hop -- [--quick] [--floors | --against PROGRAM] [--only TEXT]...`: `--quick` runs fewer rounds,
-//! `--floors` leaves out the host, and `--only` selects rows whose name contains the text.
+//! `cargo bench --bench hop -- [--quick] [--floors | --against PROGRAM | --watched | --top] [--only TEXT]...`: `--quick`
+//! runs fewer rounds, `--floors` leaves out the host, and `--only` selects rows whose name contains the text.
 //!
 //! `--against PROGRAM` compares this build with another one in place of the floors: see [`against`]. On two cores, where
-//! the processes happen to run changes a figure by half, so run that on one.
+//! the processes happen to run changes a figure by half, so run that on one. `--watched` compares this build with itself in
+//! the same way: one of the two is watched by a feed, and its metrics are read every five seconds. `--top` measures the
+//! share of a core that `mcp-host top` takes.
 //!
 //! Figures are only comparable within one run. `taskset -c 0 cargo bench --bench hop` keeps everything on one core: the
 //! figures are steadier, and free of the cost of waking another core, which is most of the latency on an idle machine.
@@ -31,7 +33,13 @@ mod process;
 mod report;
 mod rows;
 mod state;
+#[cfg(unix)]
+mod top;
+#[cfg(unix)]
+mod watch;
 
+#[cfg(unix)]
+use std::path::Path;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -41,7 +49,8 @@ use crate::process::Role;
 use crate::report::Outcome;
 use crate::rows::{Kind, ROWS, Row};
 
-const USAGE: &str = "usage: cargo bench --bench hop -- [--quick] [--floors | --against PROGRAM] [--only TEXT]...";
+const USAGE: &str =
+    "usage: cargo bench --bench hop -- [--quick] [--floors | --against PROGRAM | --watched | --top] [--only TEXT]...";
 
 /// The command line.
 #[derive(Debug)]
@@ -62,6 +71,12 @@ enum Ways {
     Floors,
     /// The host, and another build of it.
     Against(PathBuf),
+    /// The host, and the same build while somebody watches it.
+    #[cfg_attr(not(unix), allow(dead_code, reason = "a feed needs the status socket"))]
+    Watched,
+    /// `mcp-host top`.
+    #[cfg_attr(not(unix), allow(dead_code, reason = "a terminal of its own needs Unix"))]
+    Top,
 }
 
 impl Settings {
@@ -77,6 +92,10 @@ impl Settings {
                     let program = arguments.next().with_context(|| format!("--against what? {USAGE}"))?;
                     settings.ways = Ways::Against(program.into());
                 }
+                #[cfg(unix)]
+                "--watched" => settings.ways = Ways::Watched,
+                #[cfg(unix)]
+                "--top" => settings.ways = Ways::Top,
                 "--only" => settings.only.push(arguments.next().with_context(|| format!("--only what? {USAGE}"))?),
                 other => bail!("unknown argument {other}; {USAGE}"),
             }
@@ -86,6 +105,11 @@ impl Settings {
 
     fn with_host(&self) -> bool {
         self.ways != Ways::Floors
+    }
+
+    /// Reports whether somebody watches the host.
+    fn is_watched(&self) -> bool {
+        self.ways == Ways::Watched
     }
 
     /// Returns the number of requests in one round.
@@ -143,8 +167,13 @@ async fn bench(settings: &Settings) -> Result<ExitCode> {
     let rows: Vec<&Row> = ROWS.iter().filter(|row| settings.wants(row)).collect();
     ensure!(!rows.is_empty(), "no row matches {:?}", settings.only);
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    if let Ways::Against(other) = &settings.ways {
-        return against::run(other, &rows, settings).await;
+    match &settings.ways {
+        Ways::Against(other) => return against::run(other, &rows, settings).await,
+        #[cfg(unix)]
+        Ways::Watched => return against::run(Path::new(host::PROGRAM), &rows, settings).await,
+        #[cfg(unix)]
+        Ways::Top => return top::run().await,
+        _ => {}
     }
     println!("hop: {} rounds of each way in turn, medians, {cores} cores", settings.rounds);
     let mut outcomes = Vec::with_capacity(rows.len());

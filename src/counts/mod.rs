@@ -43,6 +43,9 @@ struct Inner {
     /// Answers over HTTP, by door (`http`, `sse`) and by the first digit of their status, from 2 to 5.
     requests: [[AtomicU64; 4]; Door::ALL.len()],
     tools: ToolGlobs,
+    /// How long sessions of clients lasted, by door and revision.
+    #[cfg(feature = "otel")]
+    sessions: Mutex<BTreeMap<(&'static str, &'static str), SessionTimes>>,
     verdicts: Mutex<BTreeMap<Verdict, u64>>,
     /// The last text that was made of it all, and when.
     text: tokio::sync::Mutex<Option<(Instant, Bytes)>>,
@@ -84,6 +87,16 @@ struct Started(Instant);
 impl Default for Started {
     fn default() -> Self {
         Self(Instant::now())
+    }
+}
+
+#[cfg(feature = "otel")]
+struct SessionTimes(Histogram<{ DURATIONS.len() }>);
+
+#[cfg(feature = "otel")]
+impl Default for SessionTimes {
+    fn default() -> Self {
+        Self(Histogram::new(&DURATIONS))
     }
 }
 
@@ -248,6 +261,9 @@ pub(crate) struct ServerCounts {
     failures: [AtomicU64; Kind::ALL.len()],
     /// How long calls waited for their turn.
     queue: Histogram<{ DURATIONS.len() }>,
+    /// How long connections to it lasted.
+    #[cfg(feature = "otel")]
+    sessions: Histogram<{ DURATIONS.len() }>,
     cells: Cells<{ Count::ALL.len() }>,
     tools: Tools,
 }
@@ -259,6 +275,8 @@ impl Default for ServerCounts {
             durations: std::array::from_fn(|_| Histogram::new(&DURATIONS)),
             failures: [const { AtomicU64::new(0) }; Kind::ALL.len()],
             queue: Histogram::new(&DURATIONS),
+            #[cfg(feature = "otel")]
+            sessions: Histogram::new(&DURATIONS),
             cells: Cells::default(),
             tools: Tools::default(),
         }
@@ -279,6 +297,20 @@ impl ServerCounts {
     /// Counts a wait for a turn.
     pub(crate) fn queued(&self, time: std::time::Duration) {
         self.queue.add(time);
+    }
+
+    /// Counts a connection that has ended: since when it was up, and since when one is up now.
+    #[cfg(feature = "otel")]
+    pub(crate) fn session(&self, before: Option<std::time::Instant>, now: Option<std::time::Instant>) {
+        if let (Some(since), None) = (before, now) {
+            self.sessions.add(Instant::now().into_std().saturating_duration_since(since));
+        }
+    }
+
+    /// Returns how long connections lasted; `None` if none has ended.
+    #[cfg(feature = "otel")]
+    pub(crate) fn sessions(&self) -> Option<Buckets> {
+        (!self.sessions.is_empty()).then(|| self.sessions.read())
     }
 
     pub(crate) fn read(&self, count: Count) -> u64 {
@@ -390,6 +422,24 @@ impl Counts {
     /// Returns how many answers over HTTP had a status of this hundred, from 2 to 5.
     pub(crate) fn answers(&self, door: Door, hundred: usize) -> u64 {
         self.0.requests[door as usize][hundred - 2].load(Ordering::Relaxed)
+    }
+
+    /// Counts a session of a client that has ended, which came through that door and had that revision.
+    #[cfg(feature = "otel")]
+    pub(crate) fn session(&self, door: &'static str, revision: &'static str, took: std::time::Duration) {
+        lock(&self.0.sessions).entry((door, revision)).or_default().0.add(took);
+    }
+
+    /// Returns how long sessions of clients lasted, by door and revision.
+    #[cfg(feature = "otel")]
+    pub(crate) fn sessions(&self) -> Vec<((&'static str, &'static str), Buckets)> {
+        lock(&self.0.sessions).iter().map(|(which, times)| (*which, times.0.read())).collect()
+    }
+
+    /// Returns the counts of all servers, by name in the config.
+    #[cfg(feature = "otel")]
+    pub(crate) fn servers(&self) -> Vec<(String, Arc<ServerCounts>)> {
+        lock(&self.0.servers).iter().map(|(name, counts)| (name.clone(), counts.clone())).collect()
     }
 
     /// Counts what a rule said.

@@ -183,6 +183,9 @@ mod tests {
                     subject,
                     via: None,
                     revision: None,
+                    id: None,
+                    #[cfg(feature = "otel")]
+                    origin: None,
                 }
             });
             drop(begun);

@@ -129,6 +129,17 @@ pub struct StateChange {
     pub at: SystemTime,
 }
 
+/// What became of a login.
+#[cfg(feature = "otel")]
+#[derive(Clone, Debug)]
+pub(crate) struct LoginChange {
+    /// The server's name in the config.
+    pub(crate) server: String,
+    /// `needed`, `begun`, `done`, `failed`, or `out`.
+    pub(crate) what: &'static str,
+    pub(crate) at: SystemTime,
+}
+
 /// One server of the config.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -327,6 +338,8 @@ struct Inner {
     client_info: Raw,
     world: World,
     events: broadcast::Sender<StateChange>,
+    #[cfg(feature = "otel")]
+    logins: broadcast::Sender<LoginChange>,
     /// What servers tell users: logs and stderr.
     spoken: Listeners,
     tasks: TaskTracker,
@@ -421,6 +434,8 @@ impl Manager {
             client_info,
             world,
             events: broadcast::Sender::new(EVENTS),
+            #[cfg(feature = "otel")]
+            logins: broadcast::Sender::new(EVENTS),
             spoken,
             tasks: TaskTracker::new(),
             next_lease: AtomicU64::new(1),

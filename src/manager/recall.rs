@@ -7,6 +7,8 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::broadcast;
 
+#[cfg(feature = "otel")]
+use super::LoginChange;
 use super::{DefinitionNews, Manager, Reload, StateChange};
 use crate::counts::{Count, HostCount};
 use crate::record::{Change, Level, Part, Record, Said, Source};
@@ -28,6 +30,12 @@ impl Manager {
     /// Subscribes to changes of states, from now on.
     pub(crate) fn events(&self) -> broadcast::Receiver<StateChange> {
         self.0.events.subscribe()
+    }
+
+    /// Subscribes to what becomes of logins, from now on.
+    #[cfg(feature = "otel")]
+    pub(crate) fn logins(&self) -> broadcast::Receiver<LoginChange> {
+        self.0.logins.subscribe()
     }
 
     /// Subscribes to what servers tell users, from now on.
@@ -79,6 +87,9 @@ impl Manager {
     /// Remembers what became of a login: `needed`, `begun`, `done`, `failed`, or `out`.
     pub(crate) fn remember_login(&self, server: &str, what: &'static str) {
         self.happened(Part::Logins, &json!({ "server": server, "what": what }));
+        // There may be no listener.
+        #[cfg(feature = "otel")]
+        let _ = self.0.logins.send(LoginChange { server: server.to_owned(), what, at: SystemTime::now() });
     }
 
     fn happened(&self, part: Part, members: &impl Serialize) {

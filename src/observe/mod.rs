@@ -20,7 +20,9 @@ pub(crate) use crate::answered::End;
 use crate::answered::{Answered, Failed, Kind, NoResult};
 use crate::counts::{Counts, Over, Tally};
 use crate::lock::lock;
-use crate::protocol::{Method, Raw};
+use crate::protocol::{Method, Raw, RequestId};
+#[cfg(feature = "otel")]
+use crate::traced::Origin;
 
 /// Is told of calls as they begin and end.
 pub(crate) trait Listener: fmt::Debug + Send + Sync {
@@ -35,6 +37,12 @@ pub(crate) trait Listener: fmt::Debug + Send + Sync {
 
     /// Stores what it was told, since the host is shutting down.
     fn finish(&self) -> BoxFuture<'_, ()>;
+
+    /// Reports whether it makes spans, so that doors note where requests come from.
+    #[cfg(feature = "otel")]
+    fn traces(&self) -> bool {
+        false
+    }
 }
 
 /// One call in flight, as a listener knows it.
@@ -81,6 +89,12 @@ pub(crate) struct Begun<'a> {
     /// The client's revision.
     #[cfg_attr(not(feature = "otel"), allow(dead_code, reason = "only spans have it"))]
     pub(crate) revision: Option<&'static str>,
+    /// The id of its request; `None` if the host makes it, or only its door knows that of the client.
+    #[cfg_attr(not(feature = "otel"), allow(dead_code, reason = "only spans have it"))]
+    pub(crate) id: Option<&'a RequestId>,
+    /// What its door noted of where it comes from.
+    #[cfg(feature = "otel")]
+    pub(crate) origin: Option<&'a Origin>,
 }
 
 /// A call that has ended.
@@ -181,6 +195,12 @@ impl Observer {
     /// Counts a call whose end is not that of its request.
     pub(crate) fn ended(&self, tally: &Tally, answered: &Answered) {
         tally.close(&self.counts, &over(Some(answered), true, Instant::now()));
+    }
+
+    /// Reports whether a listener makes spans.
+    #[cfg(feature = "otel")]
+    pub(crate) fn traces(&self) -> bool {
+        self.listeners().iter().any(|listener| listener.traces())
     }
 
     /// Lets the listeners store what they were told, at shutdown.
@@ -389,6 +409,9 @@ mod tests {
             subject,
             via: None,
             revision: None,
+            id: None,
+            #[cfg(feature = "otel")]
+            origin: None,
         })
     }
 

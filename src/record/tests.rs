@@ -40,6 +40,9 @@ fn begin<'a>(observer: &'a Observer, at: SystemTime, server: &str, tool: &str) -
         subject,
         via: None,
         revision: None,
+        id: None,
+        #[cfg(feature = "otel")]
+        origin: None,
     };
     let tally: &Tally = Box::leak(Box::default());
     tally.begin(method, true, 0, tokio::time::Instant::now());
@@ -368,6 +371,9 @@ fn progress_is_told_seldom_and_without_secrets() {
         subject: heard,
         via: None,
         revision: None,
+        id: None,
+        #[cfg(feature = "otel")]
+        origin: None,
     };
     let call = observer.begin(method, tally, begun).unwrap();
     let step = |params: Value| subject.progress(&Raw::from_value(&params));

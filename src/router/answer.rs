@@ -286,6 +286,12 @@ impl Failure {
         self.told(Some(name), format!("server {name:?} {}", safe(&self.text)), cause)
     }
 
+    /// Returns its kind.
+    #[cfg(feature = "otel")]
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
     /// Turns the failure into an answer that names no server.
     pub(super) fn of_host(&self) -> NoResult {
         self.told(None, self.text.clone(), None)

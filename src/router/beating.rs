@@ -35,7 +35,12 @@ pub(super) async fn beating<T>(
     let away = leg.as_ref().map(|leg| leg.tally().away());
     let done = beat_until(toward, forward, wait, work).await;
     if let (Wait::Turn, Some(away)) = (wait, &away) {
-        forward.server.counts().queued(away.so_far());
+        let waited = away.so_far();
+        forward.server.counts().queued(waited);
+        #[cfg(feature = "otel")]
+        if let Some(traced) = toward.traced() {
+            traced.queued(waited);
+        }
     }
     done
 }

@@ -66,6 +66,10 @@ impl Clients {
     pub(crate) fn close(&self, client: &Arc<Client>) {
         if self.lock().remove(&client.owner()).is_some() {
             self.roster.farewell(client);
+            #[cfg(feature = "otel")]
+            if let Some((door, took)) = self.roster.stay(client) {
+                self.manager.record().counts().session(door, client.revision().as_str(), took);
+            }
         }
         for subscription in client.close() {
             subscription.upstream.unwant_uri(&subscription.raw);

@@ -21,6 +21,8 @@ use crate::lock::lock;
 use crate::observe::Subject;
 use crate::protocol::{Message, Method};
 use crate::queues::{Account, Share};
+#[cfg(feature = "otel")]
+use crate::traced::Origin;
 
 /// A queue of messages to one client: for its session, or for one of its requests.
 #[derive(Debug)]
@@ -47,6 +49,9 @@ struct OfRequest {
     /// The server and target that it goes to, if an observer (`observe/mod.rs`) wants to know.
     subject: Mutex<Option<Arc<Subject>>>,
     tally: Tally,
+    /// Where it comes from, if its door noted that for a span.
+    #[cfg(feature = "otel")]
+    origin: OnceLock<Box<Origin>>,
     /// Counts the request that the host makes for it.
     second: OnceLock<Box<Tally>>,
     /// The mailbox of the batch that it is part of. All messages go there.
@@ -168,6 +173,18 @@ impl Mailbox {
     /// Counts another request from now on, which the host makes for the client's.
     pub(super) fn tally_anew(&self) -> &Tally {
         self.request().second.get_or_init(Box::default)
+    }
+
+    /// Notes where its request comes from. Only the first call has an effect.
+    #[cfg(feature = "otel")]
+    pub(crate) fn comes_from(&self, origin: Origin) {
+        let _ = self.request().origin.set(Box::new(origin));
+    }
+
+    /// Returns where its request comes from; `None` if its door did not note that.
+    #[cfg(feature = "otel")]
+    pub(super) fn origin(&self) -> Option<&Origin> {
+        self.request.get()?.origin.get().map(|origin| &**origin)
     }
 
     /// Returns that record, or `None` if no observer asked for it.

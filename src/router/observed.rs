@@ -74,6 +74,10 @@ fn begin_with<'a>(
             subject: seen.insert(leg.observed()).clone(),
             via,
             revision: Some(client.revision().as_str()),
+            // A fallback has no id of its own, and a request without a session has another one here.
+            id: (via != Some("fallback") && leg.sender().is_none()).then_some(&request.id),
+            #[cfg(feature = "otel")]
+            origin: leg.origin(),
         }
     })
 }

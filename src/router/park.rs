@@ -65,6 +65,12 @@ impl ParkedCalls {
             return Err(Failure::client_limit(limits.pending_per_client).of_host());
         };
         let account = self.queues.account();
+        #[cfg(feature = "otel")]
+        let traced = leg.subject().and_then(|subject| subject.traced().cloned());
+        #[cfg(feature = "otel")]
+        if let Some(traced) = &traced {
+            traced.is_parked();
+        }
         let parked = Arc::new(Parked {
             number,
             principal: client.principal().clone(),
@@ -80,6 +86,8 @@ impl ParkedCalls {
             cancel: CancellationToken::new(),
             account,
             limits,
+            #[cfg(feature = "otel")]
+            traced,
         });
         self.table.lock().insert(number, parked.clone());
         // A server with sessions does not know this member. It may hold answers to questions that the server has not

@@ -20,6 +20,8 @@ use crate::config::Limits;
 use crate::manager::{Parking, Principal, Server, Told, Waiting, Who, share};
 use crate::protocol::{ErrorObject, Method, Profile, ProtocolVersion, Raw, RequestId, Theirs, object};
 use crate::queues::{Account, Share};
+#[cfg(feature = "otel")]
+use crate::traced::Traced;
 use crate::upstream::{Ask, Connection, Upstream};
 
 /// All parked calls, by number.
@@ -56,6 +58,9 @@ pub(super) struct Parked {
     pub(super) account: Account,
     /// The limits for the call, from the config as it was when the call began.
     pub(super) limits: Arc<Limits>,
+    /// The place in a trace of the request that began it.
+    #[cfg(feature = "otel")]
+    pub(super) traced: Option<Arc<Traced>>,
 }
 
 #[derive(Debug)]

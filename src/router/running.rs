@@ -12,6 +12,8 @@ use super::clocks::{Clocks, Late, Sign};
 use super::heart::Wait;
 use super::put::AskGuard;
 use super::toward::{Leg, Toward};
+#[cfg(feature = "otel")]
+use crate::answered::Kind;
 use crate::manager::Server;
 use crate::protocol::{Outcome, Raw, meta};
 use crate::transport;
@@ -22,6 +24,17 @@ pub(super) enum Attempt {
     /// The transport lost the request or its answer.
     Lost(transport::Error),
     Failed(Failure),
+}
+
+#[cfg(feature = "otel")]
+impl Attempt {
+    /// Returns the kind of failure that it is.
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Self::Lost(error) => Failure::lost(error).kind(),
+            Self::Failed(failure) => failure.kind(),
+        }
+    }
 }
 
 /// A call while it runs on one connection.

@@ -18,6 +18,8 @@ use crate::config::Limits;
 use crate::counts::Count;
 use crate::manager::Server;
 use crate::protocol::{Raw, RequestId};
+#[cfg(feature = "otel")]
+use crate::traced::Traced;
 use crate::upstream::{Ask, Connection, Exchange, Item, Upstream};
 
 /// Where the messages that a call brings before its answer go.
@@ -81,6 +83,15 @@ impl<'a> Toward<'a> {
         match self {
             Self::Leg(leg) => Some(leg.leg),
             Self::Parked(_) => None,
+        }
+    }
+
+    /// Returns the place of the call in a trace, if it has one.
+    #[cfg(feature = "otel")]
+    pub(super) fn traced(&self) -> Option<Arc<Traced>> {
+        match self {
+            Self::Leg(leg) => leg.leg.subject()?.traced().cloned(),
+            Self::Parked(parked) => parked.traced.clone(),
         }
     }
 
@@ -153,7 +164,13 @@ impl<'a> Toward<'a> {
                     leg.put(message);
                 }
             }
-            Self::Parked(parked) => parked.tell(CallNotice::Progress(params.clone())),
+            Self::Parked(parked) => {
+                #[cfg(feature = "otel")]
+                if let Some(traced) = &parked.traced {
+                    traced.event("progress");
+                }
+                parked.tell(CallNotice::Progress(params.clone()));
+            }
         }
     }
 
@@ -223,7 +240,13 @@ impl<'a> Toward<'a> {
                 };
                 put::put(client, server, upstream, ask, Some((call, leg)), Some(answered.clone()));
             }
-            Self::Parked(parked) => parked.ask(upstream, ask),
+            Self::Parked(parked) => {
+                #[cfg(feature = "otel")]
+                if let Some(traced) = &parked.traced {
+                    traced.event("question");
+                }
+                parked.ask(upstream, ask);
+            }
         }
     }
 

@@ -2,31 +2,32 @@
 
 use std::sync::Arc;
 
-use super::Mailbox;
+use super::forward::Forward;
 use super::running::Attempt;
+use super::toward::Toward;
+use crate::answered::End;
 use crate::config::Transport;
-use crate::manager::Server;
 use crate::protocol::{Outcome, ProtocolVersion, Raw};
-use crate::traced::Traced;
+use crate::traced::{Sent, Traced};
 
-/// Begins an attempt of a call, if that is traced. Returns the params with its place in the trace.
+/// Begins an attempt of a call, if that is traced: the request with this id. Returns the params with its place in the
+/// trace.
 pub(super) fn begin(
     params: Raw,
-    leg: Option<&Arc<Mailbox>>,
-    server: &Server,
-    version: ProtocolVersion,
+    toward: &Toward<'_>,
+    forward: &Forward,
+    (version, id): (ProtocolVersion, u64),
 ) -> (Raw, Option<Arc<Traced>>) {
-    let traced = leg.and_then(|leg| leg.subject()).and_then(|subject| subject.traced().cloned());
-    let Some(traced) = traced else { return (params, None) };
-    let (transport, address) = match &server.config.transport {
-        Transport::Stdio(_) => ("stdio", None),
+    let Some(traced) = toward.traced() else { return (params, None) };
+    let (by_pipe, address) = match &forward.server.config.transport {
+        Transport::Stdio(_) => (true, None),
         Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote) => {
-            ("http", remote.url.host_str().map(|host| (host.to_owned(), remote.url.port_or_known_default())))
+            (false, remote.url.host_str().map(|host| (host.to_owned(), remote.url.port_or_known_default())))
         }
     };
-    let Some(sent) = traced.attempt((server.label.clone(), transport), version.as_str().into(), address) else {
-        return (params, Some(traced));
-    };
+    let (server, revision) = (forward.server.label.clone(), version.as_str().into());
+    let sent = Sent { server, id, revision, by_pipe, address };
+    let Some(sent) = traced.attempt(sent) else { return (params, Some(traced)) };
     let value = format!("\"00-{:032x}-{:016x}-{:02x}\"", sent.trace, sent.span, sent.flags);
     let meta = params.member("_meta").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
     let meta = meta.with_member("traceparent", value.as_bytes());
@@ -37,12 +38,15 @@ pub(super) fn begin(
 pub(super) fn end(traced: Option<Arc<Traced>>, outcome: &Result<Outcome, Attempt>) {
     let Some(traced) = traced else { return };
     traced.attempted(match outcome {
-        Ok(Ok(result)) => {
-            let is_error = result.member("isError").is_some_and(|value| value.as_bytes() == b"true");
-            is_error.then(|| "tool_error".to_owned())
-        }
+        Ok(Ok(result)) => match End::of_result(result) {
+            End::ToolError => Some("tool_error".to_owned()),
+            End::InputRequired => {
+                traced.event("question");
+                None
+            }
+            _ => None,
+        },
         Ok(Err(error)) => Some(error.code.to_string()),
-        Err(Attempt::Lost(_)) => Some("lost".to_owned()),
-        Err(Attempt::Failed(_)) => Some("failed".to_owned()),
+        Err(failed) => Some(failed.kind().word().to_owned()),
     });
 }

@@ -330,7 +330,11 @@ impl Life {
         let mut todo = Vec::new();
         let state = std::mem::replace(&mut self.state, State::Disconnected);
         let chance = (self.world.nature.chance)();
+        #[cfg(feature = "otel")]
+        let since = state.since();
         self.state = state.on(input, &self.policy, Instant::now().into_std(), chance, &mut todo);
+        #[cfg(feature = "otel")]
+        self.upstream.settings.announcer.counts().session(since, self.state.since());
         if matches!(input, Input::Ready) && self.state.name() == StateName::Connected {
             self.connect();
         }

@@ -180,6 +180,16 @@ pub(super) struct Policy {
 }
 
 impl State {
+    /// Returns since when it is connected, if it is.
+    #[cfg(feature = "otel")]
+    pub(super) fn since(&self) -> Option<Instant> {
+        match self {
+            Self::Connected { since, .. } => Some(*since),
+            _ => None,
+        }
+    }
+
+    /// Returns its name.
     pub(super) fn name(&self) -> StateName {
         match self {
             Self::Idle => StateName::Idle,

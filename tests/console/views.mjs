@@ -1,6 +1,6 @@
 // Every view: no violation that axe-core finds, no scrolling sideways, and what it must show.
 import { readFileSync } from "node:fs";
-import { until } from "./program.mjs";
+import { until } from "./daemon.mjs";
 import { some } from "./world.mjs";
 
 export async function views({ check, same, holds, harmless, isWhole, views }, browser, program) {

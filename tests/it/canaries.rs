@@ -1,5 +1,5 @@
-//! Thirty secrets that the host knows or passes on: none is in a metric, a line of its log, a feed, the status, or what the
-//! page reads, at the default settings.
+//! Thirty secrets that the host knows or passes on: none is in a metric, a span, a line of its log, a feed, the status, or
+//! what the page reads, at the default settings. `otel/mod.rs` has the spans.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -10,19 +10,20 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::console::Page;
 use crate::daemon::run;
 use crate::reload::program::{Daemon, mcp_host};
 
 /// How many there are.
-const COUNT: usize = 30;
+pub(crate) const COUNT: usize = 30;
 
 /// A canary has the shape of no known key: it is found by what it is, not by how it looks.
-fn canary(number: usize) -> String {
+pub(crate) fn canary(number: usize) -> String {
     format!("canary-{number:02}-plover")
 }
 
 /// A server with secrets in its environment and its arguments, and one with secrets in its headers.
-fn config() -> Value {
+pub(crate) fn config() -> Value {
     let env: serde_json::Map<String, Value> =
         (0..8).map(|number| (format!("SECRET_{number}"), canary(number).into())).collect();
     let headers: serde_json::Map<String, Value> =
@@ -38,7 +39,7 @@ fn config() -> Value {
 }
 
 /// Calls a tool with secrets as arguments, which it gives back.
-fn call(home: &Path) {
+pub(crate) fn call(home: &Path) {
     let text: Vec<String> = (17..COUNT).map(canary).collect();
     let said = run(home, &["call", "echo__echo", &format!("text={}", text.join(" ")), "--config", "mcp.json"]);
     assert!(said.starts_with("exit 0\n") && said.contains(&canary(COUNT - 1)), "{said}");
@@ -66,10 +67,31 @@ fn until(feed: &mut BufReader<UnixStream>, is_last: impl Fn(&Value) -> bool) -> 
     }
 }
 
-fn assert_none(place: &str, text: &str) {
+pub(crate) fn assert_none(place: &str, text: &str) {
     assert!(text.len() > 100, "{place} says next to nothing: {text}");
     for number in 0..COUNT {
         assert!(!text.contains(&canary(number)), "{place}: {}: {text}", canary(number));
+    }
+}
+
+/// Returns what the page reads of the daemon, and what its feed tells while it calls a tool with secrets.
+fn page(home: &Path, daemon: &Daemon) -> String {
+    let page = Page::open(home, daemon);
+    let servers = ["echo", "remote", "starts"].map(|server| format!("server?name={server}"));
+    let paths = servers.into_iter().chain(["tools".to_owned(), "tools?server=echo".to_owned(), "approvals".to_owned()]);
+    let mut all: String = paths.map(|path| page.get(&path).to_string()).collect();
+    assert!(all.contains("echo__countdown"), "{all}");
+    let mut feed = page.feed("?past=100");
+    let texts: Vec<String> = (17..COUNT).map(canary).collect();
+    let said = page.call("echo__echo", &json!({ "text": texts.join(" ") })).all();
+    assert!(said.last().is_some_and(|end| end.to_string().contains(&canary(COUNT - 1))), "{said:?}");
+    loop {
+        let event = feed.next().unwrap();
+        all += &event.to_string();
+        // The servers are told once a second, the call before that.
+        if event["type"] == "servers" && all.contains("\"door\":\"console\"") {
+            return all;
+        }
     }
 }
 
@@ -96,6 +118,7 @@ fn thirty_canaries_are_nowhere_at_the_default_settings() {
     assert_none("metrics", &shown(&["metrics"]));
     assert_none("logs", &shown(&["logs"]));
     assert_none("calls", &shown(&["calls", "--json"]));
+    assert_none("the page", &page(home, &daemon));
     // Whoever asks for arguments later gets none of the calls from before.
     assert_none("calls --args", &shown(&["calls", "--args", "masked", "--json"]));
     assert_none("the log", &daemon.end().join("\n"));

@@ -23,13 +23,13 @@ fn config(host: &Value) -> Value {
 }
 
 /// A session of the page of a daemon.
-struct Page<'a> {
+pub(crate) struct Page<'a> {
     daemon: &'a Daemon,
     token: String,
 }
 
 /// The lines of an answer, as they come.
-struct Lines(BufReader<TcpStream>, VecDeque<Value>);
+pub(crate) struct Lines(BufReader<TcpStream>, VecDeque<Value>);
 
 /// Returns the code of a link.
 fn code(link: &str) -> &str {
@@ -44,7 +44,7 @@ fn link(home: &Path, args: &[&str]) -> String {
 }
 
 impl<'a> Page<'a> {
-    fn open(home: &Path, daemon: &'a Daemon) -> Self {
+    pub(crate) fn open(home: &Path, daemon: &'a Daemon) -> Self {
         let link = link(home, &[]);
         assert!(link.starts_with(&format!("http://127.0.0.1:{}/#k=", daemon.port)), "{link}");
         Self::begin(daemon, code(&link))
@@ -89,7 +89,7 @@ impl<'a> Page<'a> {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
-    fn get(&self, path: &str) -> Value {
+    pub(crate) fn get(&self, path: &str) -> Value {
         self.whole("GET", path, "")
     }
 
@@ -98,20 +98,20 @@ impl<'a> Page<'a> {
     }
 
     /// Calls a tool, and returns the lines.
-    fn call(&self, tool: &str, arguments: &Value) -> Lines {
+    pub(crate) fn call(&self, tool: &str, arguments: &Value) -> Lines {
         let (status, lines) = self.send("POST", "call", &json!({ "tool": tool, "arguments": arguments }).to_string());
         assert_eq!(status, 200);
         lines
     }
 
-    fn feed(&self, query: &str) -> Lines {
+    pub(crate) fn feed(&self, query: &str) -> Lines {
         let (status, lines) = self.send("GET", &format!("feed{query}"), "");
         assert_eq!(status, 200);
         lines
     }
 
     /// Waits until the daemon says of a server what a test wants, by the feed.
-    fn until(&self, server: &str, holds: impl Fn(&Value) -> bool) {
+    pub(crate) fn until(&self, server: &str, holds: impl Fn(&Value) -> bool) {
         let mut feed = self.feed("?parts=servers");
         let mut last = Value::Null;
         loop {
@@ -132,7 +132,7 @@ impl<'a> Page<'a> {
 
 impl Lines {
     /// Returns the next line; `None` at the end.
-    fn next(&mut self) -> Option<Value> {
+    pub(crate) fn next(&mut self) -> Option<Value> {
         if let Some(line) = self.1.pop_front() {
             return Some(line);
         }
@@ -160,7 +160,7 @@ impl Lines {
     }
 
     /// Returns the lines up to the end, without times.
-    fn all(&mut self) -> Vec<Value> {
+    pub(crate) fn all(&mut self) -> Vec<Value> {
         let mut all = Vec::new();
         while let Some(mut line) = self.next() {
             line.as_object_mut().unwrap().remove("ms");

@@ -12,7 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::daemon::daemon;
+use crate::console::Page;
+use crate::daemon::{daemon, run};
 use crate::reload::program::Daemon;
 
 /// How long the program may take for one step.
@@ -26,27 +27,33 @@ struct Top {
     terminal: OwnedFd,
     child: Child,
     shown: String,
+    columns: u16,
 }
 
 impl Top {
     fn start(home: &Path, daemon: &Daemon, options: &[&str]) -> Self {
+        Self::start_in(100, home, daemon, options)
+    }
+
+    /// Starts it in a terminal with so many columns.
+    fn start_in(columns: u16, home: &Path, daemon: &Daemon, options: &[&str]) -> Self {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&terminal).unwrap();
         unlockpt(&terminal).unwrap();
-        tcsetwinsize(&terminal, Winsize { ws_row: 20, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        tcsetwinsize(&terminal, Winsize { ws_row: 20, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         let name = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
         let side = || Stdio::from(std::fs::OpenOptions::new().read(true).write(true).open(&name).unwrap());
         let mut command = Command::new(env!("CARGO_BIN_EXE_mcp-host"));
         command.args(["top", "--listen", &daemon.port.to_string()]).args(options).env_clear();
         command.env("XDG_RUNTIME_DIR", home).env("HOME", home).env("TERM", "xterm").current_dir(home);
         let child = command.stdin(side()).stdout(side()).stderr(side()).spawn().unwrap();
-        Self { terminal, child, shown: String::new() }
+        Self { terminal, child, shown: String::new(), columns }
     }
 
     /// Reads until the screen shows these words, or the terminal got this sequence.
     fn until(&mut self, words: &str) {
         let begun = Instant::now();
-        while !self.shown.contains(words) && !screen(&self.shown).contains(words) {
+        while !self.shown.contains(words) && !screen(&self.shown, self.columns.into()).contains(words) {
             assert!(begun.elapsed() < PATIENCE, "not shown: {words:?}; but {:?}", self.shown);
             let mut waiting = [PollFd::new(&self.terminal, PollFlags::IN)];
             let second = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -78,8 +85,8 @@ impl Top {
 }
 
 /// Returns what is on the screen after these bytes: only what has changed is sent, each piece with its place.
-fn screen(sent: &str) -> String {
-    let (mut rows, mut row, mut column) = (vec![vec![' '; 100]; 20], 0_usize, 0_usize);
+fn screen(sent: &str, columns: usize) -> String {
+    let (mut rows, mut row, mut column) = (vec![vec![' '; columns]; 20], 0_usize, 0_usize);
     let mut letters = sent.chars();
     while let Some(letter) = letters.next() {
         if letter != '\u{1b}' {
@@ -164,11 +171,47 @@ fn top_restarts_a_server_after_it_has_asked() {
 }
 
 #[test]
+fn a_server_that_does_not_start_is_told_everywhere_in_the_same_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path();
+    let script = "echo opening the store >&2; echo no such database >&2; exit 3";
+    let mut config = config();
+    config["mcpServers"]["broken"] = serde_json::json!({
+        "command": "/bin/sh", "args": ["-c", script], "restart": { "maxRetries": 0 },
+    });
+    let daemon = daemon(home, &config);
+    let page = Page::open(home, &daemon);
+    page.until("broken", |server| server["state"] == "failed");
+    let of_page = page.get("server?name=broken");
+    let reason = of_page["server"]["lastError"].as_str().unwrap_or_else(|| panic!("{of_page}"));
+    let lines = ["opening the store", "no such database"];
+    assert!(reason.contains(lines[1]), "{reason}");
+    let texts: Vec<&str> =
+        of_page["lines"].as_array().unwrap().iter().filter_map(|line| line["text"].as_str()).collect();
+    assert!(lines.iter().all(|line| texts.contains(line)), "{texts:?}");
+    let says = |place: &str, said: &str| {
+        let missing: Vec<&str> = lines.into_iter().chain([reason]).filter(|words| !said.contains(words)).collect();
+        assert!(missing.is_empty(), "{place} lacks {missing:?}: {said}");
+    };
+    says("status SERVER", &run(home, &["status", "broken"]));
+    says("logs SERVER", &run(home, &["logs", "broken"]));
+    let mut top = Top::start_in(240, home, &daemon, &[]);
+    // What has failed comes first.
+    top.until("failed");
+    top.press(b"\r");
+    top.until(reason);
+    top.press(b"\t\t\t");
+    lines.iter().for_each(|line| top.until(line));
+    top.press(b"q");
+    assert_eq!(top.ends(), Some(0));
+}
+
+#[test]
 fn top_wants_a_terminal_and_prints_no_json() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path();
-    let said = crate::daemon::run(home, &["top"]);
+    let said = run(home, &["top"]);
     assert!(said.starts_with("exit 2\n") && said.contains("top needs a terminal"), "{said}");
-    let said = crate::daemon::run(home, &["top", "--json"]);
+    let said = run(home, &["top", "--json"]);
     assert!(said.contains("top is for people, and has no --json"), "{said}");
 }

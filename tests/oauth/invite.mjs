@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { ElicitRequestSchema, ElicitationCompleteNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
-import { Program, freePort, until } from "./program.mjs";
+import { freePort, until } from "./daemon.mjs";
+import { Program } from "./program.mjs";
 import { protectedServer } from "./server.mjs";
 
 export async function invited({ binary, scratch, issuer, browser, check, same, holds }) {

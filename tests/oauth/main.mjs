@@ -8,7 +8,8 @@ import { UnauthorizedError } from "@modelcontextprotocol/sdk/client/auth.js";
 import { Browser } from "./browser.mjs";
 import { invited } from "./invite.mjs";
 import { Issuer } from "./issuer.mjs";
-import { Program, freePort, until } from "./program.mjs";
+import { freePort, until } from "./daemon.mjs";
+import { Program } from "./program.mjs";
 import { protectedServer } from "./server.mjs";
 
 const [binary, chromium, scratch] = process.argv.slice(2);

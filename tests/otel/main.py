@@ -122,7 +122,7 @@ def main(binary):
     check("the start of the server has a span", any(span.name == "mcp_host.server.start" for span in all_spans))
     names = [metric.name for body in bodies["/v1/metrics"] for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics
              for scope in resource.scope_metrics for metric in scope.metrics]
-    check("metrics of both sides", names == ["mcp.server.operation.duration", "mcp.client.operation.duration"], str(names))
+    check("metrics of both sides", names[:2] == ["mcp.server.operation.duration", "mcp.client.operation.duration"], str(names))
     whole = b"".join(bodies["/v1/traces"] + bodies["/v1/metrics"])
     check("no canary is in any of it", not any(canary.encode() in whole for canary in CANARIES))
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")

@@ -15,6 +15,8 @@ mod get;
 mod halved;
 mod headers;
 mod metrics;
+#[cfg(feature = "otel")]
+mod origin;
 mod outlet;
 mod post;
 mod rarely;

@@ -20,7 +20,7 @@ use super::stream::{DECIDE, Events, Source};
 use super::wires::HttpWire;
 use super::{Asker, Door, SESSION, body, headers, stateless};
 use crate::downstream::classify::{self, Eras, Route};
-use crate::protocol::{ErrorObject, Malformed, Message, Method, ProtocolVersion, Request, Response, batch};
+use crate::protocol::{ErrorObject, Malformed, Message, Method, ProtocolVersion, Request, RequestId, Response, batch};
 use crate::router::{Client, Identity, Mailbox, Via};
 
 /// Resolves to the answer to a request, or to the answers to all requests in a batch.
@@ -91,7 +91,7 @@ async fn session(
         Message::Request(request) => {
             in_use.session().note_use();
             door.check_room()?;
-            return Ok(call(door, in_use, request, wire).await);
+            return Ok(call(door, in_use, headers, request, wire).await);
         }
         Message::Notification(notice) => door.router.notify(client, notice),
         Message::Response(response) => {
@@ -175,7 +175,11 @@ async fn items(
     let mut malformed = Vec::new();
     for message in messages {
         match message {
-            Ok(Message::Request(request)) => calls.push(reply(door, client, request, &Mailbox::of_batch(&leg))),
+            Ok(Message::Request(request)) => {
+                let leg = Mailbox::of_batch(&leg);
+                noted(door, headers, (&in_use, &request.id), &leg);
+                calls.push(reply(door, client, request, &leg));
+            }
             Ok(Message::Notification(notice)) => door.router.notify(client, notice),
             Ok(Message::Response(response)) => client.answer(response),
             Err(Malformed { id, code, reason }) => {
@@ -193,9 +197,10 @@ async fn items(
     Ok(serve(door, in_use, leg, outlet, replies, Shape::Array).await)
 }
 
-async fn call(door: &Arc<Door>, in_use: Use, request: Request, wire: &HttpWire) -> HttpResponse {
+async fn call(door: &Arc<Door>, in_use: Use, headers: &HeaderMap, request: Request, wire: &HttpWire) -> HttpResponse {
     let client = &in_use.session().client;
     let leg = client.leg(door.router.limits());
+    noted(door, headers, (&in_use, &request.id), &leg);
     let outlet = wire.outlet(leg.account());
     // A call that asks a person takes time: a stream opened at once has an event id, with which the client can come
     // back for the answer.
@@ -203,6 +208,13 @@ async fn call(door: &Arc<Door>, in_use: Use, request: Request, wire: &HttpWire) 
     let reply = reply(door, client, request, &leg);
     let replies = Box::pin(async move { reply.await.into_iter().collect() });
     serve(door, in_use, leg, outlet, replies, if at_once { Shape::Stream } else { Shape::Single }).await
+}
+
+/// Notes where a request comes from, if spans are made.
+#[cfg_attr(not(feature = "otel"), allow(unused_variables, reason = "this build makes none"))]
+fn noted(door: &Door, headers: &HeaderMap, (in_use, id): (&Use, &RequestId), leg: &Mailbox) {
+    #[cfg(feature = "otel")]
+    super::origin::note(door.router.observer(), headers, (Some(in_use.session()), id), leg);
 }
 
 /// Resolves to the answer to one request; `None` if none is due.

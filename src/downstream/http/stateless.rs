@@ -55,6 +55,8 @@ pub(super) async fn serve(
     let account = door.router.queues().account();
     let outlet = wire.outlet(&account);
     let leg = Mailbox::of_modern(door.router.limits(), account, envelope.level.as_deref(), sender);
+    #[cfg(feature = "otel")]
+    super::origin::note(door.router.observer(), headers, (None, &id), &leg);
     let closing = door.stopping.child_token();
     let mut answer = door.router.stateless(&client, routed, &leg, &closing);
     if at_once && proven.has_end() {

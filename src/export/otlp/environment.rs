@@ -233,7 +233,7 @@ mod tests {
         let never = sampler(Sample::Never, None, None).unwrap();
         assert!(!never.takes(Some(true), 0));
         let quarter = Sampler { by_parent: false, share: 0.25 };
-        let taken = (0..1000_u128).filter(|part| quarter.takes(None, part << 54)).count();
-        assert_eq!(taken, 250);
+        let taken = (0..1024_u128).filter(|part| quarter.takes(None, part << 54)).count();
+        assert_eq!(taken, 256);
     }
 }

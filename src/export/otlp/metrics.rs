@@ -1,16 +1,18 @@
-//! Metrics: how long calls take at the door, and how long requests to servers take.
+//! Metrics: how long calls take at the door, how long requests to servers take, and how long sessions of both last.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, Histogram, HistogramDataPoint, Metric};
 
 use super::names;
 use super::spans::{Done, nanos, text};
-use crate::counts::DURATIONS;
+use crate::counts::{Buckets, Counts, DURATIONS};
 use crate::protocol::Method;
+use crate::traced::Attempt;
 
 /// The most series of one metric. What comes later is left out.
 const SERIES: usize = 1000;
@@ -31,40 +33,61 @@ pub(super) struct Durations {
     since: SystemTime,
     doors: BTreeMap<Key, Times>,
     servers: BTreeMap<Key, Times>,
+    /// Sessions are counted where they end.
+    counts: Counts,
 }
 
 impl Durations {
-    pub(super) fn new(since: SystemTime) -> Self {
-        Self { since, doors: BTreeMap::new(), servers: BTreeMap::new() }
+    pub(super) fn new(since: SystemTime, counts: Counts) -> Self {
+        Self { since, doors: BTreeMap::new(), servers: BTreeMap::new(), counts }
     }
 
     /// Adds a call and its attempts.
     pub(super) fn add(&mut self, done: &Done) {
-        let method = word(&done.method);
-        add(&mut self.doors, (method, done.server.clone(), done.error.clone()), done.took);
-        for attempt in &done.attempts {
-            let key = (method, Some(attempt.server.clone()), attempt.error.clone());
-            add(&mut self.servers, key, attempt.took.unwrap_or_default());
+        match done {
+            Done::Call(called, attempts, _) => {
+                let method = word(&called.method);
+                add(&mut self.doors, (method, called.server.clone(), called.error.clone()), called.took);
+                attempts.iter().for_each(|attempt| self.attempted(method, attempt));
+            }
+            Done::Late(called, attempt) => self.attempted(word(&called.method), attempt),
         }
+    }
+
+    fn attempted(&mut self, method: &'static str, attempt: &Attempt) {
+        let key = (method, Some(attempt.sent.server.clone()), attempt.error.clone());
+        add(&mut self.servers, key, attempt.took.unwrap_or_default());
     }
 
     /// Returns the metrics that have values.
     pub(super) fn metrics(&self, now: SystemTime) -> Vec<Metric> {
+        let of_calls = |series: &BTreeMap<Key, Times>| {
+            series.iter().map(|(key, times)| self.point(key, times, now)).collect::<Vec<_>>()
+        };
+        let clients = self.counts.sessions().into_iter().map(|((door, revision), lasted)| {
+            let network = if door == "stdio" { "pipe" } else { "tcp" };
+            self.session(vec![text(names::REVISION, revision), text(names::NETWORK, network)], &lasted, now)
+        });
+        let servers = self.counts.servers().into_iter().filter_map(|(server, counts)| {
+            Some(self.session(vec![text(names::SERVER, &server)], &counts.sessions()?, now))
+        });
         let all = [
-            (names::SERVER_DURATION, "How long calls of clients take.", &self.doors),
-            (names::CLIENT_DURATION, "How long requests to servers take.", &self.servers),
+            (names::SERVER_DURATION, "How long calls of clients take.", of_calls(&self.doors)),
+            (names::CLIENT_DURATION, "How long requests to servers take.", of_calls(&self.servers)),
+            (names::SERVER_SESSION, "How long sessions of clients lasted.", clients.collect()),
+            (names::CLIENT_SESSION, "How long connections to servers lasted.", servers.collect()),
         ];
-        let metric = |(name, description, series): (&str, &str, &BTreeMap<Key, Times>)| Metric {
+        let metric = |(name, description, data_points): (&str, &str, Vec<HistogramDataPoint>)| Metric {
             name: name.to_owned(),
             description: description.to_owned(),
             unit: "s".to_owned(),
             data: Some(Data::Histogram(Histogram {
-                data_points: series.iter().map(|(key, times)| self.point(key, times, now)).collect(),
+                data_points,
                 aggregation_temporality: AggregationTemporality::Cumulative.into(),
             })),
             ..Metric::default()
         };
-        all.into_iter().filter(|(_, _, series)| !series.is_empty()).map(metric).collect()
+        all.into_iter().filter(|(_, _, points)| !points.is_empty()).map(metric).collect()
     }
 
     fn point(&self, (method, server, error): &Key, times: &Times, now: SystemTime) -> HistogramDataPoint {
@@ -80,6 +103,20 @@ impl Durations {
             sum: Some(times.sum),
             bucket_counts: times.buckets.to_vec(),
             explicit_bounds: DURATIONS.into_iter().map(seconds).collect(),
+            ..HistogramDataPoint::default()
+        }
+    }
+
+    fn session(&self, attributes: Vec<KeyValue>, lasted: &Buckets, now: SystemTime) -> HistogramDataPoint {
+        let bounds = lasted.counts.iter().map(|(bound, _)| *bound).filter(|bound| bound.is_finite());
+        HistogramDataPoint {
+            attributes,
+            start_time_unix_nano: nanos(self.since),
+            time_unix_nano: nanos(now),
+            count: lasted.count(),
+            sum: Some(lasted.sum),
+            bucket_counts: lasted.counts.iter().map(|(_, count)| *count).collect(),
+            explicit_bounds: bounds.collect(),
             ..HistogramDataPoint::default()
         }
     }

@@ -1,6 +1,6 @@
 //! Traces and metrics, sent to a collector by OTLP over HTTP (`host.otel`).
 //!
-//! In: calls as they end (`spans.rs`), changes of servers' states, counters. Out: protobuf, sent by our HTTP client from
+//! In: calls as they end (`spans.rs`), changes of servers' states, logins, counters. Out: protobuf, sent by our HTTP client from
 //! one task (`send.rs`). **Invariant:** no call waits for a collector. What the task cannot take is dropped and counted.
 //! Not here: the ids of a call's spans, which it has from its beginning (`traced.rs`). Start at [`start`].
 
@@ -29,10 +29,10 @@ use self::environment::Target;
 use self::metrics::Durations;
 use self::send::Sender;
 use self::shared::Shared;
-use self::spans::{Done, Tracer, text};
+use self::spans::{Done, Own, Tracer, text};
 use crate::config::Otel;
 use crate::counts::HostCount;
-use crate::manager::{Manager, StateChange};
+use crate::manager::{LoginChange, Manager, StateChange};
 use crate::observe::Listener;
 
 /// How many calls may wait for the task.
@@ -40,6 +40,8 @@ const QUEUE: usize = 4096;
 /// How many spans one request has at most, and how long they are collected.
 const BATCH: usize = 512;
 const TOGETHER: Duration = Duration::from_secs(1);
+/// How many logins may be under way; beyond that, the oldest have no span.
+const LOGINS: usize = 64;
 /// How often metrics are sent.
 const METRICS: Duration = Duration::from_secs(60);
 
@@ -53,16 +55,17 @@ pub(crate) fn start(otel: &Otel, manager: &Manager) -> Result<Option<Arc<dyn Lis
     let target = Arc::new(target);
     let (done, queue) = mpsc::channel(QUEUE);
     let counts = manager.record().counts().clone();
-    let (stop, states) = (CancellationToken::new(), manager.events());
+    let (stop, news) = (CancellationToken::new(), (manager.events(), manager.logins()));
     let exporter = Exporter {
         sender: Sender::new(target.timeout, counts.clone()),
-        durations: Durations::new(SystemTime::now()),
+        durations: Durations::new(SystemTime::now(), counts.clone()),
         target: target.clone(),
         spans: Vec::new(),
         starts: Vec::new(),
+        logins: Vec::new(),
         stop: stop.clone(),
     };
-    let task = tokio::spawn(exporter.run(queue, states));
+    let task = tokio::spawn(exporter.run(queue, news));
     let shared = Shared::new(task, stop);
     Ok(Some(Arc::new(Tracer::new(target, done, counts, shared))))
 }
@@ -76,15 +79,21 @@ struct Exporter {
     spans: Vec<Span>,
     /// Servers that start, and since when.
     starts: Vec<(String, SystemTime)>,
+    /// Logins that have begun, and when.
+    logins: Vec<(String, SystemTime)>,
     stop: CancellationToken,
 }
 
 impl Exporter {
-    async fn run(mut self, mut queue: mpsc::Receiver<Done>, mut states: broadcast::Receiver<StateChange>) {
+    async fn run(
+        mut self,
+        mut queue: mpsc::Receiver<Done>,
+        (mut states, mut logins): (broadcast::Receiver<StateChange>, broadcast::Receiver<LoginChange>),
+    ) {
         let (mut flush, mut measure) = (ticks(TOGETHER), ticks(METRICS));
         let mut done = Vec::with_capacity(BATCH);
         let stop = self.stop.clone();
-        let mut has_states = true;
+        let (mut has_states, mut has_logins) = (true, true);
         loop {
             tokio::select! {
                 biased;
@@ -103,6 +112,11 @@ impl Exporter {
                     Err(broadcast::error::RecvError::Lagged(_)) => {}
                     Err(broadcast::error::RecvError::Closed) => has_states = false,
                 },
+                login = logins.recv(), if has_logins => match login {
+                    Ok(login) => self.logged_in(login),
+                    Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Closed) => has_logins = false,
+                },
                 _ = flush.tick() => self.send_spans().await,
                 _ = measure.tick() => self.send_metrics().await,
             }
@@ -119,8 +133,8 @@ impl Exporter {
     fn take(&mut self, done: &mut Vec<Done>) {
         for done in done.drain(..) {
             self.durations.add(&done);
-            if done.traced.is_sampled && self.target.traces.is_some() {
-                done.spans(self.target.arguments, &mut self.spans);
+            if done.is_sampled() && self.target.traces.is_some() {
+                done.spans(&mut self.spans);
             }
         }
     }
@@ -135,12 +149,38 @@ impl Exporter {
             ("connecting" | "initializing", _) | (_, None) => {}
             (_, Some(begun)) => {
                 let (server, begun) = self.starts.swap_remove(begun);
-                let is_sampled = self.target.traces.is_some() && self.target.sampler.share > 0.0;
-                if is_sampled && let Some(span) = spans::start(&server, (begun, at), (to, cause)) {
-                    self.spans.push(span);
-                }
+                let error = (to != "connected").then_some(to);
+                self.own(Own { name: names::START, server: &server, begun, ended: at, error, cause });
             }
         }
+    }
+
+    /// Notes what became of a login: it has a span of its own.
+    fn logged_in(&mut self, login: LoginChange) {
+        let LoginChange { server, what, at } = login;
+        let begun = self.logins.iter().position(|(known, _)| *known == server);
+        let begun = begun.map(|begun| self.logins.remove(begun).1);
+        match (what, begun) {
+            ("begun", _) => {
+                if self.logins.len() == LOGINS {
+                    self.logins.remove(0);
+                }
+                self.logins.push((server, at));
+            }
+            ("done" | "failed", Some(begun)) => {
+                let error = (what == "failed").then_some("login_failed");
+                self.own(Own { name: names::LOGIN, server: &server, begun, ended: at, error, cause: None });
+            }
+            // A login that is needed or forgotten meanwhile ends none that is under way.
+            (_, Some(begun)) => self.logins.push((server, begun)),
+            (_, None) => {}
+        }
+    }
+
+    /// Adds the span of what the host did by itself.
+    fn own(&mut self, own: Own<'_>) {
+        let is_sampled = self.target.traces.is_some() && self.target.sampler.share > 0.0;
+        self.spans.extend(is_sampled.then(|| own.span()).flatten());
     }
 
     fn resource(&self) -> Resource {

@@ -1,11 +1,11 @@
-//! Spans: one of the door for each call, and below it one for each request to a server. They are made when the call ends.
+//! Spans: one of the door for each call, and below it one for each request to a server. They are made when these end.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value::Value};
-use opentelemetry_proto::tonic::trace::v1::span::{Event, SpanKind};
+use opentelemetry_proto::tonic::trace::v1::span::{Event, Link, SpanKind};
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_proto::tonic::trace::v1::{Span, Status};
 use tokio::sync::mpsc;
@@ -18,23 +18,38 @@ use crate::counts::{Counts, HostCount};
 use crate::observe::{Begun, Ended, Listener, Pending, is_call};
 use crate::protocol::{Method, Raw, TraceParent};
 use crate::record::masked;
-use crate::traced::{Attempt, Traced};
+use crate::redact::without_query;
+use crate::traced::{self, Attempt, Late, Sent, Traced};
 
-/// The most characters of a name in a span.
+/// The most characters of a name or an id in a span.
 const NAME: usize = 256;
 
 /// Is told of calls.
 #[derive(Debug)]
 pub(super) struct Tracer {
     target: Arc<Target>,
-    queue: mpsc::Sender<Done>,
-    counts: Counts,
+    queue: Queue,
     shared: Shared,
 }
 
+/// The way to the task that sends. What it cannot take is counted as dropped.
+#[derive(Clone, Debug)]
+struct Queue {
+    done: mpsc::Sender<Done>,
+    counts: Counts,
+}
+
+impl Queue {
+    fn push(&self, done: Done) {
+        if self.done.try_send(done).is_err() {
+            self.counts.add(HostCount::OtelSpansDropped, 1);
+        }
+    }
+}
+
 impl Tracer {
-    pub(super) fn new(target: Arc<Target>, queue: mpsc::Sender<Done>, counts: Counts, shared: Shared) -> Self {
-        Self { target, queue, counts, shared }
+    pub(super) fn new(target: Arc<Target>, done: mpsc::Sender<Done>, counts: Counts, shared: Shared) -> Self {
+        Self { target, queue: Queue { done, counts }, shared }
     }
 }
 
@@ -44,13 +59,16 @@ impl Listener for Tracer {
     }
 
     fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed> {
-        let parent = call.params.and_then(TraceParent::of);
+        let said = call.params.and_then(TraceParent::of);
+        let header = call.origin.and_then(|origin| origin.parent);
+        let parent = said.or(header);
         let sampler = self.target.sampler;
         let traced = Traced::new(parent, |trace| sampler.takes(parent.map(TraceParent::is_sampled), trace));
         if let Some(traced) = &traced {
             call.subject.is_traced(traced.clone());
         }
         let takes_arguments = self.target.arguments && traced.as_ref().is_some_and(|traced| traced.is_sampled);
+        let told = |name: &str| call.params.filter(|_| takes_arguments).and_then(|params| params.member(name));
         let named = match call.method {
             Method::ToolsCall | Method::PromptsGet => call.params.and_then(|params| params.text("name")),
             _ => None,
@@ -58,33 +76,53 @@ impl Listener for Tracer {
         Ok(Box::new(Traveler {
             traced,
             queue: self.queue.clone(),
-            counts: self.counts.clone(),
             at: call.at,
             method: call.method.clone(),
-            name: named.map(|name| name.chars().take(NAME).collect()),
+            name: named.map(|name| short(&name)),
             door: call.door,
             revision: call.revision,
-            arguments: call.params.filter(|_| takes_arguments).and_then(|params| params.member("arguments")),
+            id: call
+                .origin
+                .and_then(|origin| origin.id.clone())
+                .or_else(|| call.id.map(ToString::to_string))
+                .map(|id| short(&id)),
+            session: call.origin.and_then(|origin| origin.session.clone()),
+            link: header.filter(|header| said.is_some_and(|said| said != *header)),
+            arguments: told("arguments"),
+            uri: told("uri"),
+            takes_result: takes_arguments,
         }))
     }
 
     fn finish(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.shared.finish())
     }
+
+    fn traces(&self) -> bool {
+        true
+    }
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(NAME).collect()
 }
 
 /// One call in flight.
 #[derive(Debug)]
 struct Traveler {
     traced: Option<Arc<Traced>>,
-    queue: mpsc::Sender<Done>,
-    counts: Counts,
+    queue: Queue,
     at: SystemTime,
     method: Method,
     name: Option<String>,
     door: Option<&'static str>,
     revision: Option<&'static str>,
+    id: Option<String>,
+    session: Option<String>,
+    link: Option<TraceParent>,
     arguments: Option<Raw>,
+    uri: Option<Raw>,
+    takes_result: bool,
 }
 
 impl Pending for Traveler {
@@ -98,119 +136,153 @@ impl Pending for Traveler {
             (End::Cancelled, ..) => Some("cancelled".to_owned()),
             _ => None,
         };
-        let result = self.arguments.as_ref().and(ended.result);
-        let done = Done {
-            attempts: traced.take(),
+        let uri = self.uri.and_then(|uri| uri.string().map(|uri| short(&scrubber.scrub(&without_query(&uri)))));
+        let attempted = ended.at.map(|at| short(&scrubber.scrub(&at.target)));
+        let called = Arc::new(Called {
+            trace: traced.trace,
+            span: traced.span,
+            parent: traced.parent.map(|parent| parent.span),
+            link: self.link,
+            is_sampled: traced.is_sampled,
             at: self.at,
             took: ended.took,
             method: self.method,
             name: self.name.map(|name| scrubber.scrub(&name).into_owned()),
+            attempted,
             door: self.door,
             revision: self.revision,
+            id: self.id,
+            session: self.session,
             server: ended.at.map(|at| at.server.clone()),
             error,
-            code: ended.code,
             arguments: self.arguments.map(|arguments| masked(&arguments, &scrubber)),
-            result: result.map(|result| masked(result, &scrubber)),
-            traced,
-        };
-        if self.queue.try_send(done).is_err() {
-            self.counts.add(HostCount::OtelSpansDropped, 1);
-        }
+            result: ended.result.filter(|_| self.takes_result).map(|result| masked(result, &scrubber)),
+            uri,
+        });
+        let (of_late, queue) = (called.clone(), self.queue.clone());
+        let late = || -> Late { Box::new(move |attempt| queue.push(Done::Late(of_late.clone(), Box::new(attempt)))) };
+        let (attempts, queued) = traced.end(late);
+        self.queue.push(Done::Call(called, attempts, queued));
     }
 }
 
-/// One call that has ended.
+/// What has ended.
 #[derive(Debug)]
-pub(super) struct Done {
-    pub(super) traced: Arc<Traced>,
-    pub(super) attempts: Vec<Attempt>,
-    pub(super) at: SystemTime,
+pub(super) enum Done {
+    /// A call, with its attempts so far, and its wait for a turn if no attempt followed.
+    Call(Arc<Called>, Vec<Attempt>, Option<traced::Event>),
+    /// An attempt of a call whose request has ended before.
+    Late(Arc<Called>, Box<Attempt>),
+}
+
+/// A request of a client that has ended.
+#[derive(Debug)]
+pub(super) struct Called {
+    trace: u128,
+    span: u64,
+    parent: Option<u64>,
+    /// The trace that a header names, if the message itself names another one.
+    link: Option<TraceParent>,
+    pub(super) is_sampled: bool,
+    at: SystemTime,
     pub(super) took: Duration,
     pub(super) method: Method,
-    pub(super) name: Option<String>,
-    pub(super) door: Option<&'static str>,
-    pub(super) revision: Option<&'static str>,
+    /// What was called, as clients name it.
+    name: Option<String>,
+    /// The server's own name for it.
+    attempted: Option<String>,
+    door: Option<&'static str>,
+    revision: Option<&'static str>,
+    id: Option<String>,
+    session: Option<String>,
     pub(super) server: Option<Arc<str>>,
     pub(super) error: Option<String>,
-    pub(super) code: Option<i64>,
-    pub(super) arguments: Option<String>,
-    pub(super) result: Option<String>,
+    arguments: Option<String>,
+    result: Option<String>,
+    uri: Option<String>,
 }
 
 impl Done {
     /// Adds its spans.
-    pub(super) fn spans(&self, has_arguments: bool, spans: &mut Vec<Span>) {
-        let method = self.method.as_str();
-        let name = self.name.as_ref().map_or_else(|| method.to_owned(), |name| format!("{method} {name}"));
-        let mut attributes = vec![text(names::METHOD, method)];
-        attributes.extend(self.revision.map(|revision| text(names::REVISION, revision)));
-        self.named(&mut attributes);
-        attributes.extend(self.server.as_ref().map(|server| text(names::SERVER, server)));
-        let network = match self.door {
-            Some("stdio") => Some("pipe"),
-            Some(_) => Some("tcp"),
-            None => None,
-        };
-        attributes.extend(network.map(|network| text(names::NETWORK, network)));
-        attributes.extend(self.error.as_ref().map(|error| text(names::ERROR, error)));
-        attributes.extend(self.code.map(|code| text(names::STATUS, &code.to_string())));
-        if has_arguments {
-            attributes.extend(self.arguments.as_ref().map(|arguments| text(names::ARGUMENTS, arguments)));
-            attributes.extend(self.result.as_ref().map(|result| text(names::RESULT, result)));
+    pub(super) fn spans(&self, spans: &mut Vec<Span>) {
+        match self {
+            Self::Call(called, attempts, queued) => {
+                spans.push(called.door(queued.as_ref()));
+                spans.extend(attempts.iter().map(|attempt| called.attempt(attempt)));
+            }
+            Self::Late(called, attempt) => spans.push(called.attempt(attempt)),
         }
-        spans.push(Span {
-            trace_id: self.traced.trace.to_be_bytes().to_vec(),
-            span_id: self.traced.span.to_be_bytes().to_vec(),
-            parent_span_id: self.traced.parent.map(|parent| parent.span.to_be_bytes().to_vec()).unwrap_or_default(),
-            name,
+    }
+
+    /// Reports whether its spans are sent.
+    pub(super) fn is_sampled(&self) -> bool {
+        match self {
+            Self::Call(called, ..) | Self::Late(called, _) => called.is_sampled,
+        }
+    }
+}
+
+impl Called {
+    /// Returns the span of the request as its client sees it.
+    fn door(&self, queued: Option<&traced::Event>) -> Span {
+        let mut attributes = vec![text(names::METHOD, self.method.as_str())];
+        let mut add = |name, value: Option<&str>| attributes.extend(value.map(|value| text(name, value)));
+        add(names::REVISION, self.revision);
+        add(names::SESSION, self.session.as_deref());
+        add(names::ID, self.id.as_deref());
+        add(names::SERVER, self.server.as_deref());
+        add(names::NETWORK, self.door.map(|door| if door == "stdio" { "pipe" } else { "tcp" }));
+        add(names::ARGUMENTS, self.arguments.as_deref());
+        add(names::RESULT, self.result.as_deref());
+        add(names::URI, self.uri.as_deref());
+        self.target(self.name.as_deref(), &mut attributes);
+        failed(self.error.as_deref(), &mut attributes);
+        let link = |link: TraceParent| Link {
+            trace_id: link.trace.to_be_bytes().to_vec(),
+            span_id: link.span.to_be_bytes().to_vec(),
+            flags: link.flags.into(),
+            ..Link::default()
+        };
+        Span {
+            trace_id: self.trace.to_be_bytes().to_vec(),
+            span_id: self.span.to_be_bytes().to_vec(),
+            parent_span_id: self.parent.map(|parent| parent.to_be_bytes().to_vec()).unwrap_or_default(),
+            name: self.named(self.name.as_deref()),
             kind: SpanKind::Server.into(),
             start_time_unix_nano: nanos(self.at),
             end_time_unix_nano: nanos(self.at + self.took),
             attributes,
+            events: queued.map(event).into_iter().collect(),
+            links: self.link.map(link).into_iter().collect(),
             status: status(self.error.as_deref()),
             ..Span::default()
-        });
-        spans.extend(self.attempts.iter().enumerate().map(|(number, attempt)| self.attempt(number + 1, attempt)));
-    }
-
-    /// Adds what is called.
-    fn named(&self, attributes: &mut Vec<KeyValue>) {
-        let Some(name) = &self.name else { return };
-        if self.method == Method::ToolsCall {
-            attributes.push(text(names::OPERATION, names::EXECUTE_TOOL));
-            attributes.push(text(names::TOOL, name));
-        } else {
-            attributes.push(text(names::PROMPT, name));
         }
     }
 
     /// Returns the span of one request to a server.
-    fn attempt(&self, number: usize, attempt: &Attempt) -> Span {
-        let method = self.method.as_str();
+    fn attempt(&self, attempt: &Attempt) -> Span {
+        let Sent { server, id, revision, by_pipe, address, .. } = &attempt.sent;
+        // A name without one at the door is no part of spans.
+        let target = self.name.as_ref().and(self.attempted.as_deref());
         let mut attributes = vec![
-            text(names::METHOD, method),
-            text(names::REVISION, &attempt.revision),
-            text(names::SERVER, &attempt.server),
-            whole(names::ATTEMPT, number as i64),
-            text(names::NETWORK, if attempt.transport == "stdio" { "pipe" } else { "tcp" }),
+            text(names::METHOD, self.method.as_str()),
+            text(names::REVISION, revision),
+            text(names::ID, &id.to_string()),
+            text(names::SERVER, server),
+            whole(names::ATTEMPT, i64::try_from(attempt.number).unwrap_or(i64::MAX)),
+            text(names::NETWORK, if *by_pipe { "pipe" } else { "tcp" }),
         ];
-        self.named(&mut attributes);
-        if let Some((host, port)) = &attempt.address {
+        self.target(target, &mut attributes);
+        if let Some((host, port)) = address {
             attributes.push(text(names::ADDRESS, host));
             attributes.extend(port.map(|port| whole(names::PORT, port.into())));
         }
-        attributes.extend(attempt.error.as_ref().map(|error| text(names::ERROR, error)));
-        let event = |(name, at): &(&'static str, SystemTime)| Event {
-            time_unix_nano: nanos(*at),
-            name: (*name).to_owned(),
-            ..Event::default()
-        };
+        failed(attempt.error.as_deref(), &mut attributes);
         Span {
-            trace_id: self.traced.trace.to_be_bytes().to_vec(),
+            trace_id: self.trace.to_be_bytes().to_vec(),
             span_id: attempt.span.to_be_bytes().to_vec(),
-            parent_span_id: self.traced.span.to_be_bytes().to_vec(),
-            name: self.name.as_ref().map_or_else(|| method.to_owned(), |name| format!("{method} {name}")),
+            parent_span_id: self.span.to_be_bytes().to_vec(),
+            name: self.named(target),
             kind: SpanKind::Client.into(),
             start_time_unix_nano: nanos(attempt.at),
             end_time_unix_nano: nanos(attempt.at + attempt.took.unwrap_or_default()),
@@ -220,30 +292,71 @@ impl Done {
             ..Span::default()
         }
     }
+
+    fn named(&self, target: Option<&str>) -> String {
+        let method = short(self.method.as_str());
+        target.map_or_else(|| method.clone(), |target| format!("{method} {target}"))
+    }
+
+    /// Adds what is called.
+    fn target(&self, target: Option<&str>, attributes: &mut Vec<KeyValue>) {
+        let Some(target) = target else { return };
+        if self.method == Method::ToolsCall {
+            attributes.push(text(names::OPERATION, names::EXECUTE_TOOL));
+            attributes.push(text(names::TOOL, target));
+        } else {
+            attributes.push(text(names::PROMPT, target));
+        }
+    }
 }
 
-/// Returns the span of a server's start: when it began and ended, the state that it ended in, and why.
-pub(super) fn start(
-    server: &str,
-    (begun, ended): (SystemTime, SystemTime),
-    (state, cause): (&str, Option<String>),
-) -> Option<Span> {
-    let traced = Traced::new(None, |_| true)?;
-    let error = (state != "connected").then_some(state);
-    let mut attributes = vec![text(names::SERVER, server)];
+/// Adds why it failed. A code of JSON-RPC is a number.
+fn failed(error: Option<&str>, attributes: &mut Vec<KeyValue>) {
     attributes.extend(error.map(|error| text(names::ERROR, error)));
-    let status = status(error).map(|status| Status { message: cause.unwrap_or_default(), ..status });
-    Some(Span {
-        trace_id: traced.trace.to_be_bytes().to_vec(),
-        span_id: traced.span.to_be_bytes().to_vec(),
-        name: names::START.to_owned(),
-        kind: SpanKind::Internal.into(),
-        start_time_unix_nano: nanos(begun),
-        end_time_unix_nano: nanos(ended),
-        attributes,
-        status,
-        ..Span::default()
-    })
+    attributes.extend(error.filter(|error| error.parse::<i64>().is_ok()).map(|code| text(names::STATUS, code)));
+}
+
+fn event(happened: &traced::Event) -> Event {
+    let waited = happened.waited.map(|waited| i64::try_from(waited.as_millis()).unwrap_or(i64::MAX));
+    Event {
+        time_unix_nano: nanos(happened.at),
+        name: happened.name.to_owned(),
+        attributes: waited.map(|waited| whole(names::WAITED, waited)).into_iter().collect(),
+        ..Event::default()
+    }
+}
+
+/// What the host did by itself, in a trace of its own.
+pub(super) struct Own<'a> {
+    pub(super) name: &'static str,
+    pub(super) server: &'a str,
+    pub(super) begun: SystemTime,
+    pub(super) ended: SystemTime,
+    /// A word for why it failed, if it did.
+    pub(super) error: Option<&'a str>,
+    /// Why it failed, for people.
+    pub(super) cause: Option<String>,
+}
+
+impl Own<'_> {
+    /// Returns its span; `None` if the system has no random bytes.
+    pub(super) fn span(self) -> Option<Span> {
+        let traced = Traced::new(None, |_| true)?;
+        let mut attributes = vec![text(names::SERVER, self.server)];
+        attributes.extend(self.error.map(|error| text(names::ERROR, error)));
+        let message = self.cause.unwrap_or_default();
+        Some(Span {
+            trace_id: traced.trace.to_be_bytes().to_vec(),
+            span_id: traced.span.to_be_bytes().to_vec(),
+            name: self.name.to_owned(),
+            kind: SpanKind::Internal.into(),
+            start_time_unix_nano: nanos(self.begun),
+            end_time_unix_nano: nanos(self.ended),
+            attributes,
+            status: status(self.error).map(|status| Status { message, ..status }),
+            ..Span::default()
+        })
+    }
 }
 
 fn status(error: Option<&str>) -> Option<Status> {

@@ -172,6 +172,13 @@ impl Roster {
         }
     }
 
+    /// Returns the door of a client's session, and for how long the session has lasted; `None` if there is none.
+    #[cfg(feature = "otel")]
+    pub(super) fn stay(&self, client: &Client) -> Option<(&'static str, Duration)> {
+        let (came, via) = client.presence().came()?;
+        Some((via.as_str(), Duration::from_millis(self.now().saturating_sub(came))))
+    }
+
     /// Records a request without a session, and returns its sender. `info` is the sender's `clientInfo`.
     pub(crate) fn seen(&self, principal: &Principal, info: Option<&Raw>, method: &Method, via: Via) -> Sender {
         let sender = |name: &Arc<str>| Sender { name: Some(name.clone()).filter(|name| !name.is_empty()), via };

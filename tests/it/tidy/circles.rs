@@ -112,7 +112,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
             &["http/headers.rs", "http/rarely.rs", "http/rules.rs", "http/threads.rs", "http/tls.rs", "http/wires.rs"],
             &["http/halved.rs", "http/outlet.rs", "http/receipt.rs", "http/replay.rs"],
             &["http/answer.rs", "http/body.rs", "http/session.rs", "http/stream.rs"],
-            &["http/chosen.rs", "http/metrics.rs"],
+            &["http/chosen.rs", "http/metrics.rs", "http/origin.rs"],
             &["http/console.rs", "http/get.rs", "http/post.rs", "http/sse.rs", "http/stateless.rs"],
             &["http/routes.rs"],
             &["http/connection.rs"],

@@ -126,9 +126,9 @@ function detail(tool) {
       ui.isReadOnly ? h("p", { class: "soft" }, "This session only reads. mcp-host open gives one that can call tools.") : kept.isAsked ? confirm(tool, kept) : h("div", { class: "buttons" },
         h("button", { type: "submit", class: "button primary" }, "Call"),
         kept.form.isJson ? kept.form.fields.length > 0 && button("As a form", () => kept.form.toFields(), { kind: "quiet" }) : kept.form.fields.length > 0 && button("As JSON", () => kept.form.toJson(), { kind: "quiet" }),
-        h("span", { class: "push" }),
-        h("button", { type: "button", class: "button quiet", onclick: () => copy(() => typed(tool.name, kept.form.draft()), "The command") }, icon("copy"), h("span", null, "Command")),
-        h("button", { type: "button", class: "button quiet", onclick: () => copy(() => request(tool.name, kept.form.draft()), "The request") }, icon("copy"), h("span", null, "JSON-RPC")))),
+        h("span", { class: "together" },
+          h("button", { type: "button", class: "button quiet", onclick: () => copy(() => typed(tool.name, kept.form.draft()), "The command") }, icon("copy"), h("span", null, "Command")),
+          h("button", { type: "button", class: "button quiet", onclick: () => copy(() => request(tool.name, kept.form.draft()), "The request") }, icon("copy"), h("span", null, "JSON-RPC"))))),
     mine.map((run) => run.view()),
     h("details", { class: "raw" }, h("summary", null, "Definition"), h("div", { class: "raw-body" }, h("p", null, copier("Copy", () => pretty(definition), "The definition")), long(pretty(definition), `definition ${tool.name}`))));
 }

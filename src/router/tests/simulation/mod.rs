@@ -27,6 +27,7 @@ mod greedy;
 mod guarded;
 mod server;
 mod tale;
+mod told;
 mod world;
 
 use std::panic::catch_unwind;
@@ -38,6 +39,8 @@ use world::Verdict;
 
 /// Worlds of every test run.
 const FEW: u64 = 200;
+/// How many events the feeds of all these worlds have at least.
+const TOLD: usize = 10_000;
 /// How often a seed that should fail is run.
 const REPLAYS: usize = 50;
 
@@ -109,6 +112,8 @@ fn every_world_holds() {
     eprintln!("calls kept, joined, over a rate, allowed by a person, and stops of unused servers: {met:?}");
     assert!(count < FEW || met.iter().all(|met| *met > count / 20), "too few to say anything of them: {met:?}");
     assert!(beats > count / 2, "too few heartbeats to say anything of them");
+    let told = told::so_far();
+    assert!(count < FEW || told >= TOLD, "the feeds of all worlds had {told} events");
     let told: String = failed
         .iter()
         .take(10)

@@ -17,6 +17,7 @@ use super::greedy;
 use super::guarded;
 use super::server::{Life, Shape};
 use super::tale::Tale;
+use super::told::Feed;
 use crate::config::{self, Config, OnLimit, Per, Rate, Sharing, Stdio, Transport};
 use crate::manager::Manager;
 use crate::protocol::{Message, Method, ProtocolVersion, Raw};
@@ -149,6 +150,7 @@ impl World {
 
     async fn turn(self: Arc<Self>) {
         let router = self.start();
+        let feed = Feed::open(&router);
         let chance = self.chance_of("persons", 0);
         let person = tokio::spawn(guarded::decide(self.clone(), router.clone()));
         let mut persons: Vec<_> = (0..2 + chance.below(5)).map(|number| Person::new(&self, &router, number)).collect();
@@ -185,6 +187,7 @@ impl World {
         if timeout(SHUTDOWN, over).await.is_err() {
             self.tale.fault(format!("the host is alive {SHUTDOWN:?} after its shutdown began"));
         }
+        feed.check(&self.tale);
         drop(router);
         // Gives ending requests a moment.
         tokio::time::sleep(Duration::from_secs(10)).await;

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod ways;
+
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -16,6 +18,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
 use serde_json::{Value, json};
 
+use crate::canaries;
 use crate::daemon::run;
 use crate::reload::program::{Daemon, mcp_host};
 use crate::secrets::echo::request;
@@ -62,6 +65,11 @@ fn collect(mut stream: TcpStream, sender: &Sender<Got>, answers: Answers) {
 
 fn daemon(home: &Path, otel: &Value, vars: &[(&str, &str)]) -> Daemon {
     let server = json!({ "command": env!("CARGO_BIN_EXE_mcp-host"), "args": ["__demo-server"], "env": { "S": "canary-env-plover" } });
+    daemon_of(home, &server, otel, vars)
+}
+
+/// Starts a daemon with that server as `echo`.
+fn daemon_of(home: &Path, server: &Value, otel: &Value, vars: &[(&str, &str)]) -> Daemon {
     let config = json!({ "mcpServers": { "echo": server }, "host": { "otel": otel } });
     std::fs::write(home.join("mcp.json"), config.to_string()).unwrap();
     let mut command = mcp_host(home, &["serve", "--config", "mcp.json", "--listen", "127.0.0.1:0"]);
@@ -73,30 +81,37 @@ fn daemon(home: &Path, otel: &Value, vars: &[(&str, &str)]) -> Daemon {
 
 /// Posts a call of a client without a session, with this trace.
 fn call(daemon: &Daemon, tool: &str, arguments: &Value, trace: Option<&str>) -> Value {
-    let mut meta = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": { "name": "a test", "version": "1" },
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    if let Some(trace) = trace {
-        meta["traceparent"] = trace.into();
-    }
-    let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
-    let body = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params }).to_string();
-    let mut stream = TcpStream::connect(format!("127.0.0.1:{}", daemon.port)).unwrap();
+    let meta = trace.map_or_else(|| json!({}), |trace| json!({ "traceparent": trace }));
+    call_with(&daemon.port, "", json!({ "name": tool, "arguments": arguments, "_meta": meta }))
+}
+
+/// Posts a call of a client without a session that can be asked, with these params and these headers.
+fn call_with(port: &str, headers: &str, mut params: Value) -> Value {
+    let name = params["name"].as_str().unwrap().to_owned();
+    params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
+    params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({ "name": "a test", "version": "1" });
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({ "elicitation": { "form": {} } });
+    let body = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params });
+    let heads = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {name}\r\n{headers}");
+    let (head, text) = post(port, &heads, &body);
+    let line = text.lines().find(|line| line.contains("\"id\":7")).unwrap_or_else(|| panic!("{head}{text}"));
+    serde_json::from_str(line.trim_start_matches("data:").trim()).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Posts a message. Returns the head and the body of the answer.
+fn post(port: &str, headers: &str, body: &Value) -> (String, String) {
+    let body = body.to_string();
+    let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
     let heads = format!(
-        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nConnection: close\r\nContent-Type: application/json\r\n\
-         Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\n\
-         Mcp-Name: {tool}\r\nContent-Length: {}\r\n\r\n",
-        daemon.port,
+        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\n{headers}Content-Length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all((heads + &body).as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    let text = answer.split_once("\r\n\r\n").unwrap().1;
-    let line = text.lines().find(|line| line.contains("\"id\":7")).unwrap_or_else(|| panic!("{answer}"));
-    serde_json::from_str(line.trim_start_matches("data:").trim()).unwrap_or_else(|error| panic!("{error}: {answer}"))
+    let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), text.to_owned())
 }
 
 fn spans_of(body: &[u8]) -> Vec<Span> {
@@ -157,7 +172,7 @@ fn client_door_and_attempt_share_a_trace() {
     let (door, attempt) = (of_trace[0], of_trace[1]);
     assert_eq!(
         (of_trace.len(), door.name.as_str(), attempt.name.as_str()),
-        (2, "tools/call echo__echo", "tools/call echo__echo")
+        (2, "tools/call echo__echo", "tools/call echo")
     );
     assert_eq!((hex(&door.parent_span_id), &attempt.parent_span_id), ("b7ad6b7169203331".to_owned(), &door.span_id));
     assert_eq!((door.kind, attempt.kind), (2, 3), "server and client");
@@ -169,16 +184,20 @@ fn client_door_and_attempt_share_a_trace() {
     {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": "echo__echo",
+        "jsonrpc.request.id": "7",
         "mcp.method.name": "tools/call",
         "mcp.protocol.version": "2026-07-28",
         "mcp_host.server": "echo",
         "network.transport": "tcp",
     }
     "#);
-    insta::assert_debug_snapshot!(attributes(&attempt.attributes), @r#"
+    let mut of_attempt = attributes(&attempt.attributes);
+    let id: u64 = of_attempt.remove("jsonrpc.request.id").unwrap().parse().unwrap();
+    assert_ne!(id, 7, "the server gets an id of ours");
+    insta::assert_debug_snapshot!(of_attempt, @r#"
     {
         "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": "echo__echo",
+        "gen_ai.tool.name": "echo",
         "mcp.method.name": "tools/call",
         "mcp.protocol.version": "2025-11-25",
         "mcp_host.attempt": "1",
@@ -203,7 +222,7 @@ fn client_door_and_attempt_share_a_trace() {
     let resource = attributes(&of.resource.as_ref().unwrap().attributes);
     assert_eq!((resource["service.name"].as_str(), resource["team"].as_str()), ("mcp-host", "a"));
     let names: Vec<&str> = of.scope_metrics[0].metrics.iter().map(|metric| metric.name.as_str()).collect();
-    assert_eq!(names, ["mcp.server.operation.duration", "mcp.client.operation.duration"]);
+    assert_eq!(names[..2], ["mcp.server.operation.duration", "mcp.client.operation.duration"]);
     assert!(metrics.1.contains("x-api-key: canary-header-plover"), "its own collector gets its headers");
     assert!(!format!("{request:?}").contains("plover"));
 }
@@ -255,6 +274,34 @@ fn a_collector_that_is_absent_busy_or_silent_holds_up_nothing() {
         // That is the patience of the test, far above the five seconds that are allowed.
         assert!(begun.elapsed() < Duration::from_secs(30));
     }
+}
+
+#[test]
+fn thirty_canaries_are_in_no_span_and_no_metric() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path();
+    let (origin, got) = collector(Answers::Ok);
+    let mut config = canaries::config();
+    // Its collector gets the header as a header, and nothing else gets it.
+    let headers = json!({ "x-key": "canary-own-plover" });
+    config["host"] = json!({ "otel": { "endpoint": origin, "headers": headers } });
+    std::fs::write(home.join("mcp.json"), config.to_string()).unwrap();
+    let mut daemon = Daemon::start(mcp_host(home, &["serve", "--config", "mcp.json", "--listen", "127.0.0.1:0"]));
+    daemon.hears("✓ echo");
+    canaries::call(home);
+    daemon.end();
+    let mut bodies = Vec::new();
+    while let Ok((path, _, body)) = got.recv_timeout(Duration::from_secs(1)) {
+        let text = match path.as_str() {
+            "/v1/traces" => format!("{:?}", spans_of(&body)),
+            _ => format!("{:?}", ExportMetricsServiceRequest::decode(&*body).unwrap()),
+        };
+        bodies.push(text);
+    }
+    let all = bodies.join("\n");
+    assert!(all.contains("tools/call echo__echo") && all.contains("mcp_host.server.start"), "{all}");
+    canaries::assert_none("spans and metrics", &all);
+    assert!(!all.contains("canary-own-plover"));
 }
 
 #[test]
