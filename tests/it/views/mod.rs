@@ -4,6 +4,7 @@
 
 mod choice;
 pub(crate) mod clients;
+mod trusted;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
