@@ -4,6 +4,7 @@
 
 mod ask;
 mod events;
+mod pairs;
 mod program;
 mod questions;
 mod ways;
