@@ -5,6 +5,7 @@
 mod asks;
 mod clients;
 mod needs;
+mod report;
 mod status;
 #[cfg(target_os = "linux")]
 mod terminal;
