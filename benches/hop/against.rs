@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::Settings;
 use crate::call::Work;
-use crate::hop::{Load, ROUND, Way};
+use crate::hop::{Load, ROUND, Way, many_rules};
 use crate::host::{Host, Link, PROGRAM, Servers};
 use crate::load;
 use crate::process::loopback;
@@ -140,6 +140,7 @@ async fn start(program: &Path, kind: Kind) -> Result<Host> {
     let (servers, host) = match kind {
         Kind::Hop { servers, .. } | Kind::Memory { servers } | Kind::Start { servers } => (servers, plain),
         Kind::Ten { .. } => (Servers { count: 10, ..one }, plain),
+        Kind::Rules { .. } => (one, many_rules()),
         Kind::Threads { servers, .. } => (servers, json!({ "threads": 2 })),
         Kind::Churn { .. } => (one, plain),
         Kind::Idle { sessions, .. } => (one, state::room(sessions)),
@@ -153,7 +154,9 @@ async fn compare(hosts: [&Host; 2], order: [usize; 2], kind: Kind, settings: &Se
     let mut pair = [0.0; 2];
     match kind {
         Kind::Hop { work, callers, calls, .. } => turns(open(hosts, work, callers).await?, calls, settings).await,
-        Kind::Ten { calls } => turns(open(hosts, Work::Echo(32), Callers::One).await?, calls, settings).await,
+        Kind::Ten { calls } | Kind::Rules { calls } => {
+            turns(open(hosts, Work::Echo(32), Callers::One).await?, calls, settings).await
+        }
         Kind::Threads { calls, .. } => {
             turns(open(hosts, Work::Echo(32), Callers::SixtyFour).await?, calls, settings).await
         }

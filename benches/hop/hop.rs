@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Settings;
 use crate::call::{Call, Work};
@@ -100,6 +100,20 @@ pub(crate) async fn ten(calls: usize, settings: &Settings) -> Result<Figured> {
     let few = Host::start(one).await?;
     let many = Host::start(Servers { count: 10, ..one }).await?;
     compare(&few, &many, rows::Callers::One, calls, settings).await
+}
+
+/// Measures how a hundred rules about other tools affect calls.
+pub(crate) async fn rules(calls: usize, settings: &Settings) -> Result<Figured> {
+    let one = Servers::one(Link::Http);
+    let without = Host::start(one).await?;
+    let with = Host::with(one, &many_rules()).await?;
+    compare(&without, &with, rows::Callers::One, calls, settings).await
+}
+
+/// Returns the settings of a host with a hundred rules that no call matches.
+pub(crate) fn many_rules() -> Value {
+    let rule = |number: usize| json!({ "name": format!("r{number}"), "verdict": "deny", "tools": [format!("other{number}__*")] });
+    json!({ "policy": { "rules": (0..100).map(rule).collect::<Vec<_>>() } })
 }
 
 /// Measures how a second thread affects calls to two servers.

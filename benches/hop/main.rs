@@ -119,8 +119,8 @@ impl Settings {
 
     fn wants(&self, row: &Row) -> bool {
         let asked = self.only.is_empty() || self.only.iter().any(|text| row.name.contains(text.as_str()));
-        let possible =
-            self.with_host() || !matches!(row.kind, Kind::Ten { .. } | Kind::Threads { .. } | Kind::Idle { .. });
+        let possible = self.with_host()
+            || !matches!(row.kind, Kind::Ten { .. } | Kind::Rules { .. } | Kind::Threads { .. } | Kind::Idle { .. });
         asked && possible
     }
 }
@@ -194,6 +194,7 @@ async fn measure(kind: Kind, settings: &Settings) -> Result<Outcome> {
             Outcome::Hop(hop::requests(servers, work, callers, calls, settings).await?)
         }
         Kind::Ten { calls } => Outcome::Hop(hop::ten(calls, settings).await?),
+        Kind::Rules { calls } => Outcome::Hop(hop::rules(calls, settings).await?),
         Kind::Threads { servers, calls } => Outcome::Hop(hop::threads(servers, calls, settings).await?),
         Kind::Churn { clients } => Outcome::Hop(hop::churn(clients, settings).await?),
         Kind::Idle { sessions, after } => state("KB each", state::idle(sessions, after, settings).await?),

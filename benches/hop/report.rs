@@ -43,7 +43,10 @@ pub(crate) fn print(outcomes: &[(&Row, Outcome)]) {
         println!(
             "\nhost/floor is of CPU, the median of the ratios of single rounds. In \"10 servers : 1\" the floor is the"
         );
-        println!("host itself with one server, in \"2 threads : 1\" the host itself on one thread.");
+        println!(
+            "host itself with one server, in \"100 rules : 0\" the host itself without rules, in \"2 threads : 1\" the host"
+        );
+        println!("itself on one thread.");
     }
     if states.len() > 1 {
         println!("\nStates: the gate is on the host's own figure\n");

@@ -19,6 +19,9 @@ pub(crate) enum Kind {
     Hop { servers: Servers, work: Work, callers: Callers, calls: usize },
     /// Small calls through a host with ten servers, and through one with a single server in the floor's column.
     Ten { calls: usize },
+    /// Small calls through a host with a hundred rules about other tools, and through one without rules in the floor's
+    /// column.
+    Rules { calls: usize },
     /// Small calls of sixty-four callers through a host on two threads, and through one on one thread in the floor's
     /// column.
     Threads { servers: Servers, calls: usize },
@@ -116,6 +119,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("list 100 h1", list(HUNDRED, 1000), Bound::Times(4.0), Bound::Times(0.8)),
     row("list 1000 of 10", list(THOUSAND, 150), Bound::Times(3.0), Bound::Free),
     row("10 servers : 1", Kind::Ten { calls: 2000 }, Bound::Times(1.2), Bound::Times(1.1)),
+    row("100 rules : 0", Kind::Rules { calls: 2000 }, Bound::Times(1.1), Bound::Times(1.02)),
     row("2 threads : 1 h2", Kind::Threads { servers: TWO_OVER_HTTP, calls: 16000 }, Bound::Free, Bound::Times(1.15)),
     row("2 threads : 1 s2", Kind::Threads { servers: TWO_CHILDREN, calls: 16000 }, Bound::Free, Bound::Times(1.15)),
     row("churn", Kind::Churn { clients: 300 }, Bound::Times(5.0), Bound::Times(0.8)),

@@ -124,6 +124,15 @@ pub(super) fn beside(file: &Path) -> Option<PathBuf> {
     Some(place::absolute(file).parent()?.join(NAME))
 }
 
+/// Reads the text of a lock for the fuzzers. Returns what is wrong with it if it is refused.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn read(text: &str) -> Result<Lock, Vec<super::Problem>> {
+    let mut report = Report::default();
+    let lock = parse(text, Path::new(NAME), &mut report);
+    let (problems, _) = report.finish();
+    lock.ok_or(problems)
+}
+
 /// Reads the text of a lock.
 fn parse(text: &str, file: &Path, report: &mut Report) -> Option<Lock> {
     let before = report.problems();

@@ -85,6 +85,8 @@ pub use self::keyring::{Keyring, Unread};
 pub(crate) use self::keys::Words;
 use self::keys::{keys, words};
 pub use self::load::{LoadRequest, load, parse_str};
+#[cfg(feature = "fuzzing")]
+pub(crate) use self::locked::read as read_lock;
 pub use self::locked::{Lock, Locked};
 pub use self::project::{Approved, NOT_APPROVED, Project};
 pub use self::rate::{OnLimit, Per, Rate, Rates};

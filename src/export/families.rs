@@ -12,6 +12,7 @@ use super::series::{Facts, Series};
 use crate::answered::{End, Kind};
 use crate::counts::{Buckets, Count, Door, Group, HostCount};
 use crate::manager::ServerGauges;
+use crate::policy::DEFAULT;
 use crate::upstream::StateName;
 
 /// One metric with all its series.
@@ -353,8 +354,10 @@ fn questions(facts: &Facts, out: &mut Series<'_>) -> fmt::Result {
 /// Writes the verdicts of the rules that the config has. A request that no rule matched has an empty `rule`.
 fn verdicts(facts: &Facts, out: &mut Series<'_>) -> fmt::Result {
     for (verdict, count) in facts.scrape.counts.verdicts() {
-        let rule = verdict.rule.as_deref().unwrap_or_default();
-        if rule.is_empty() || facts.scrape.rules.iter().any(|known| known == rule) {
+        let is_known = |rule: &str| facts.scrape.rules.iter().any(|known| known == rule);
+        // What happens by default is reported by a name of its own, which is no rule.
+        let rule = verdict.rule.as_deref().filter(|rule| *rule != DEFAULT || is_known(rule)).unwrap_or_default();
+        if rule.is_empty() || is_known(rule) {
             let enforced = if verdict.enforced { "true" } else { "false" };
             out.count(&[("rule", rule), ("verdict", verdict.verdict), ("enforced", enforced)], count)?;
         }

@@ -10,7 +10,7 @@ mod page;
 mod text;
 
 pub use bytes::{envelope, lines, raw, sse};
-pub use config::config;
+pub use config::{cases, config, lock};
 pub use door::http;
 pub use page::console;
 pub use text::{challenge, definition, expression, headers, redact, sealed};

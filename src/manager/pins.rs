@@ -244,6 +244,22 @@ impl Records {
 }
 
 impl Manager {
+    /// Keeps pins of all servers from now on, of those in this process, too.
+    #[cfg(test)]
+    pub(crate) fn keep_simulated_pins(&self) {
+        let is_simulated =
+            |server: &Arc<Server>| server.pinned.is_simulated.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.servers().iter().for_each(is_simulated);
+        self.keep_pins(None);
+    }
+
+    /// Reports whether the first listing of a server was judged.
+    #[cfg(test)]
+    pub(crate) fn has_seen(&self, server: &str) -> bool {
+        let Some(Records::Memory(books)) = self.0.pins.get().map(|keeper| &keeper.records) else { return false };
+        lock(books).get(server).is_some_and(Book::is_begun)
+    }
+
     /// Keeps pins of what servers list from now on, in the state directory if there is one.
     pub(crate) fn keep_pins(&self, state: Option<&Path>) {
         let keeper = Arc::new(Keeper::new(state));

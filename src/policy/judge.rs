@@ -17,7 +17,7 @@ use crate::expression::{Arguments, Budget, Expression, Reads, Values};
 /// The most mistakes in arguments that are told.
 const MOST: usize = 20;
 /// By this name what happens by default is reported.
-const DEFAULT: &str = "default";
+pub(crate) const DEFAULT: &str = "default";
 
 impl Rules {
     /// Judges one request. `rest` is what was settled of its subject and action.

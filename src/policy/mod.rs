@@ -24,6 +24,8 @@ pub(crate) use self::caller::Caller;
 pub use self::facts::CallFacts;
 pub(crate) use self::facts::{Facts, Kind, Subject};
 pub(crate) use self::in_force::{Held, InForce};
+#[cfg(feature = "server")]
+pub(crate) use self::judge::DEFAULT;
 #[cfg(all(test, feature = "policy"))]
 pub(crate) use self::rules::Rules;
 pub use self::trial::Trial;

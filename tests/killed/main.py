@@ -132,9 +132,6 @@ def approvals(binary, folder):
     world.must(6, "call", "it__first")
     world.must(0, "approve", "it", "--tool", "first", "--yes")
     world.keep()
-    pins = list((world.state / "pins").glob("*.json"))
-    if len(pins) != 1:
-        raise Fault(f"one file of approvals was expected: {pins}")
 
     def holds():
         world.must(0, "call", "it__first")
@@ -144,7 +141,72 @@ def approvals(binary, folder):
         world.must(0, "approve", "it", "--yes")
         world.must(0, "call", "it__second")
 
-    return every_point(world, beside(pins[0]), ("approve", "it", "--yes"), holds)
+    return every_point(world, beside(pins_of(world)), ("approve", "it", "--yes"), holds)
+
+
+def pins_of(world):
+    """The one file of approvals."""
+    pins = list((world.state / "pins").glob("*.json"))
+    if len(pins) != 1:
+        raise Fault(f"one file of approvals was expected: {pins}")
+    return pins[0]
+
+
+def sights(binary, folder):
+    """A server is seen for the first time: what it lists then counts as approved, and what it lists later does not."""
+    world = World(binary, folder, {"approval": "tofu"}, ["first"])
+    world.keep()
+    world.must(0, "tools")
+    pins = pins_of(world)
+
+    def holds():
+        world.must(0, "call", "it__first")
+        world.tools.write_text("first second")
+        world.must(6, "call", "it__second")
+        world.must(0, "call", "it__first")
+        world.must(0, "approve", "it", "--yes")
+        world.must(0, "call", "it__second")
+
+    return every_point(world, beside(pins), ("tools",), holds)
+
+
+def changes(binary, folder):
+    """A server lists something new: it is not approved, whether the host has recorded it or not."""
+    world = World(binary, folder, {"approval": "tofu"}, ["first"])
+    world.must(0, "tools")
+    world.tools.write_text("first second")
+    world.keep()
+
+    def holds():
+        world.must(0, "call", "it__first")
+        world.must(6, "call", "it__second")
+        # What was approved before is approved as well after something else was listed in its place.
+        world.tools.write_text("second")
+        world.must(6, "call", "it__second")
+        world.tools.write_text("first")
+        world.must(0, "call", "it__first")
+
+    return every_point(world, beside(pins_of(world)), ("tools",), holds)
+
+
+def revoked(binary, folder):
+    """The approval of one tool is taken back: it is approved as before, or not any more, and another stays approved."""
+    world = World(binary, folder, {"approval": "ask"}, ["first", "second"])
+    world.must(6, "call", "it__first")
+    world.must(0, "approve", "it", "--yes")
+    world.keep()
+    revoke = ("approve", "it", "--revoke", "--tool", "first")
+
+    def holds():
+        world.must(0, "call", "it__second")
+        code, said = world.run("call", "it__first")
+        if code not in (0, 6):
+            raise Fault(f"`call it__first` ended with {code}: {said.strip()}")
+        world.must(0, *revoke)
+        world.must(6, "call", "it__first")
+        world.must(0, "call", "it__second")
+
+    return every_point(world, beside(pins_of(world)), revoke, holds)
 
 
 def locks(binary, folder):
@@ -285,22 +347,31 @@ def linked(binary, folder):
 
 
 def together(binary, folder):
-    """Several programs approve tools of one server at once, and others are killed while they do."""
+    """Several programs approve tools of one server at once. Meanwhile others are killed while they do, and hosts record that
+    the server lists one tool more or less."""
     names = [f"tool{number}" for number in range(TOGETHER)]
     world = World(binary, folder, {"approval": "ask"}, [*names, "unlucky"])
     world.must(6, "call", "it__tool0")
     chance = random.Random(7)
-    victims, rounds = 0, 3
+    victims, hosts, rounds = 0, 0, 3
     world.keep()
     for _ in range(rounds):
         world.reset()
         works = {name: world.start("approve", "it", "--tool", name, "--yes") for name in names}
         while any(work.poll() is None for work in works.values()):
+            hosts += 1
+            listed = world.tools.with_name("listed")
+            listed.write_text("\n".join([*names, "unlucky", *(["fickle"] if hosts % 2 else [])]))
+            listed.rename(world.tools)
+            host = world.start("tools")
             victim = world.start("approve", "it", "--tool", "unlucky", "--yes")
             time.sleep(chance.uniform(0, 0.4))
             victim.kill()
             victim.communicate()
             victims += 1
+            said = host.communicate()[0]
+            if host.returncode != 0:
+                raise Fault(f"`tools` ended with {host.returncode}: {said.strip()}")
         for name, work in works.items():
             said = work.communicate()[0]
             if work.returncode != 0:
@@ -308,12 +379,15 @@ def together(binary, folder):
         world.files()
         for name in names:
             world.must(0, "call", f"it__{name}")
-    return f"{rounds * TOGETHER} approvals at once, {victims} kills"
+    return f"{rounds * TOGETHER} approvals at once, {victims} kills, {hosts} hosts beside them"
 
 
 def main(binary):
     checks = {
         "approvals survive a kill at each point": approvals,
+        "the first sight of a server survives a kill at each point": sights,
+        "a change of a server survives a kill at each point": changes,
+        "an approval that is taken back survives a kill at each point": revoked,
         "a lock survives a kill at each point": locks,
         "counts of a day survive a kill at each point": rates,
         "a config survives a kill at each point of `add`": added,

@@ -121,10 +121,13 @@ async fn a_request_that_attends_a_parked_call_hears_heartbeats() {
 }
 
 /// Many calls that are answered around the moments of heartbeats, some with progress of their own.
+/// `MCP_HOST_BEAT_CALLS=100000` makes that many.
 #[tokio::test(start_paused = true)]
+#[expect(clippy::print_stderr, reason = "a long run tells how it went")]
 async fn of_many_calls_none_hears_a_value_that_does_not_rise_nor_anything_after_its_answer() {
-    const ROUNDS: u64 = 5;
     const CALLS: u64 = 900;
+    let wanted = std::env::var("MCP_HOST_BEAT_CALLS").ok().map(|count| count.parse::<u64>().unwrap());
+    let rounds = wanted.map_or(5, |count| count.div_ceil(CALLS));
     let definition = Raw::from_value(&json!({ "name": "takes", "inputSchema": { "type": "object" } }));
     let server = InProcess::new("slow", "1").tool(definition, |invocation| {
         async move {
@@ -146,7 +149,7 @@ async fn of_many_calls_none_hears_a_value_that_does_not_rise_nor_anything_after_
     });
     let clients: Vec<_> = (0..8).map(|_| stage.legacy(ProtocolVersion::V2025_11_25, Profile::EMPTY)).collect();
     let (mut beats, mut legs) = (0, Vec::<Arc<Mailbox>>::new());
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let calls: Vec<_> = (round * CALLS..(round + 1) * CALLS)
             .map(|number| {
                 // A few milliseconds around 15, 30, and 45 s.
@@ -172,6 +175,7 @@ async fn of_many_calls_none_hears_a_value_that_does_not_rise_nor_anything_after_
     assert!(beats > 1000, "{beats}");
     sleep(BEAT * 10).await;
     assert!(legs.iter().all(|leg| heard(leg).is_empty()));
+    eprintln!("{} calls, {beats} heartbeats, none after an answer", legs.len());
 }
 
 #[tokio::test(start_paused = true)]

@@ -54,6 +54,48 @@ async fn a_call_over_the_rate_of_its_tool_is_refused_and_told_when() {
     assert_eq!(stage.answer(&ann, &call("echo")).await["isError"], Value::Null);
 }
 
+/// What a rate counts by.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    Tool,
+    Principal,
+    Server,
+    View,
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_rate_lets_as_many_calls_pass_as_it_says_and_not_one_more() {
+    for by in [By::Tool, By::Principal, By::Server, By::View] {
+        for limit in [1, 2, 10] {
+            let rate = Rate::new(limit, Per::Minute);
+            let stage = stage_of(|config| match by {
+                By::Tool => {
+                    let tools = std::mem::take(&mut config.servers[0].tools);
+                    config.servers[0].tools = tools.with("echo", rated(rate));
+                }
+                By::Principal => config.host.rates.principal = Some(rate),
+                By::Server => config.host.rates.server = Some(rate),
+                By::View => {
+                    config.host.rates.view = Some(rate);
+                    config.host.views.insert("review".to_owned(), View::default());
+                    config.host.default_view = "review".to_owned();
+                }
+            })
+            .await;
+            let ann = of(&stage, "ann");
+            let passes = async || details(&stage.answer(&ann, &call("echo")).await)["kind"] != "rate_limited";
+            for number in 1..=limit + 1 {
+                assert_eq!(passes().await, number <= limit, "{by:?} {limit}: call {number}");
+            }
+            let share = Duration::from_secs(60) / limit;
+            advance(share - Duration::from_millis(1)).await;
+            assert!(!passes().await, "{by:?} {limit}: a moment too early");
+            advance(Duration::from_millis(1)).await;
+            assert_eq!([passes().await, passes().await], [true, false], "{by:?} {limit}: one more, and no second one");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_thousand_sessions_of_one_principal_share_one_rate() {
     let stage = stage_of(|config| config.host.rates.principal = Some(Rate::new(10, Per::Minute))).await;

@@ -6,6 +6,7 @@ mod approvals;
 mod asks;
 mod clients;
 mod needs;
+mod report;
 mod status;
 #[cfg(target_os = "linux")]
 mod terminal;

@@ -119,6 +119,37 @@ async fn h85_a_team_locks_reviews_and_locks_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_check_of_a_lock_ends_with_a_code_of_its_own_for_each_end() {
+    let mut world = World::new(Way::Stdio).await;
+    let script = format!("[ -e \"$0/down\" ] && exit 7\n{SERVER}");
+    world.keep_config("tofu", &json!({ "args": ["-c", script, world.folder.path()] }));
+    let home = tempfile::tempdir().unwrap();
+    let check = ["check", "--locked"];
+    let code = |said: String| said.lines().next().unwrap().to_owned();
+    assert_eq!(code(world.run(home.path(), &check).await), "exit 2", "there is no lock");
+    assert_eq!(code(world.run(home.path(), &["lock"]).await), "exit 0");
+    assert_eq!(code(world.run(home.path(), &check).await), "exit 0");
+    world.list(&[other("more")]);
+    assert_eq!(code(world.run(home.path(), &check).await), "exit 6");
+    world.put("down", "");
+    let said = world.run(home.path(), &check).await;
+    assert!(said.starts_with("exit 4\n") && said.contains("did not start"), "{said}");
+    // What cannot be compared is not locked either, and the lock stays as it is.
+    let lock = std::fs::read_to_string(world.path("mcp-host.lock")).unwrap();
+    assert_eq!(code(world.run(home.path(), &["lock"]).await), "exit 4");
+    assert_eq!(std::fs::read_to_string(world.path("mcp-host.lock")).unwrap(), lock);
+    world.put("mcp-host.lock", "{");
+    assert_eq!(code(world.run(home.path(), &check).await), "exit 2", "the lock has a mistake");
+    // A server that wants a login from one day to the next.
+    world.way = Way::Http;
+    world.keep_config("tofu", &json!({}));
+    assert_eq!(code(world.run(home.path(), &["lock"]).await), "exit 0");
+    world.lists.lock().unwrap().is_closed = true;
+    let said = world.run(home.path(), &check).await;
+    assert!(said.starts_with("exit 3\n") && said.contains("login"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_check_reads_the_texts_that_lie_beside_the_lock() {
     let world = World::new(Way::Stdio).await;
     world.keep_config("tofu", &json!({}));

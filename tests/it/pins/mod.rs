@@ -11,7 +11,10 @@ use mcp_host::pins::{Class, What};
 use mcp_host::{Event, Host, StateName};
 use serde_json::{Value, json};
 
+#[cfg(target_os = "linux")]
+mod below;
 mod hints;
+mod hostile;
 mod lock;
 mod program;
 mod strict;
@@ -54,6 +57,8 @@ struct Lists {
     tools: String,
     prompts: String,
     calls: usize,
+    /// Whether it wants a login.
+    is_closed: bool,
 }
 
 /// A server that changes, and the state directory of the hosts that know it.
@@ -79,6 +84,9 @@ fn act() -> Value {
 fn answer(asked: &Asked, lists: &Mutex<Lists>) -> Told {
     let body: Value = serde_json::from_str(&asked.body).unwrap_or_default();
     let mut lists = lists.lock().unwrap();
+    if lists.is_closed {
+        return Told::Answer(401, vec![("www-authenticate", "Bearer".to_owned())], String::new());
+    }
     let list = |text: &str| serde_json::from_str::<Value>(&format!("[{text}]")).unwrap();
     let result = match body["method"].as_str() {
         Some("initialize") => json!({
@@ -100,7 +108,8 @@ fn answer(asked: &Asked, lists: &Mutex<Lists>) -> Told {
 
 impl World {
     async fn new(way: Way) -> Self {
-        let lists = Lists { tools: act().to_string(), prompts: r#"{"name":"say"}"#.to_owned(), calls: 0 };
+        let lists =
+            Lists { tools: act().to_string(), prompts: r#"{"name":"say"}"#.to_owned(), calls: 0, is_closed: false };
         let lists = Arc::new(Mutex::new(lists));
         let own = lists.clone();
         let site = Site::start(move |_| move |asked: &Asked| answer(asked, &own)).await;
@@ -169,7 +178,11 @@ impl World {
 
     /// Returns the content of the record.
     fn record(&self) -> String {
-        let files = fs::read_dir(self.path("state/pins")).into_iter().flatten().flatten();
+        self.record_in("state/pins")
+    }
+
+    fn record_in(&self, folder: &str) -> String {
+        let files = fs::read_dir(self.path(folder)).into_iter().flatten().flatten();
         let records = files.filter(|file| file.path().extension().is_some_and(|end| end == "json"));
         records.map(|file| fs::read_to_string(file.path()).unwrap()).collect()
     }

@@ -9,6 +9,7 @@ mod pairs;
 mod person;
 mod program;
 mod questions;
+mod strictest;
 mod ways;
 
 use std::net::SocketAddr;

@@ -18,6 +18,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("taskset -c 0 cargo bench", "it measures for minutes"),
     ("cargo test", "this is one of them"),
     ("MCP_HOST_SIM_SEEDS=10000 cargo test", ".ci/run"),
+    ("MCP_HOST_BEAT_CALLS=100000 cargo test", ".ci/run"),
     ("tests/", ".ci/run"),
     ("fuzz/run", ".ci/run"),
     ("mcp-host lock", "tests/it/pins locks, and changes what it locked"),

@@ -5,6 +5,7 @@
 mod audited;
 mod choice;
 pub(crate) mod clients;
+mod trusted;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::chance::Chance;
 use super::crowd::{mark_of, roots_of};
 use super::guarded;
+use super::pinned;
 use super::server::LATE;
 use super::tale::End;
 use super::world::World;
@@ -154,12 +155,15 @@ impl Person {
         }
     }
 
-    /// Makes one plain call at each server, at the very end: it must succeed.
+    /// Makes one plain call at each server, at the very end: it must succeed. What changes may be withheld.
     pub(super) async fn call_each(self: Arc<Self>, servers: &[String]) {
         for server in servers {
             let mark = self.call(Method::ToolsCall, "do", server, false).await;
             if !self.world.tale.was_answered(&mark) {
                 self.world.tale.fault(format!("{server} does not serve at the end"));
+            }
+            if self.world.has_pins() {
+                self.call(Method::ToolsCall, pinned::FICKLE, server, false).await;
             }
         }
     }
@@ -226,7 +230,10 @@ impl Person {
             }
         };
         match answer {
-            Ok(Some(Ok(_))) => self.world.tale.tell(&format!("client {} has a list", self.number)),
+            Ok(Some(Ok(list))) => {
+                pinned::check(&self.world, self.number, &list);
+                self.world.tale.tell(&format!("client {} has a list", self.number));
+            }
             Ok(None) if self.gone.is_cancelled() => {}
             // Sessionless clients of one principal with the same capabilities count as one, which may have too much in
             // flight.

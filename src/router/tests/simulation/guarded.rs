@@ -99,7 +99,9 @@ impl Person {
     /// on nothing that others do at the same moment.
     pub(super) async fn guarded(self: Arc<Self>, deed: u64, server: String) {
         let chance = self.world.chance_of("guarded", self.number * 100 + deed);
+        let changes = self.world.has_pins() && chance.one_in(3);
         let (tool, count) = match chance.below(5) {
+            _ if changes => (super::pinned::FICKLE, 1 + chance.below(4)),
             0 => ("guarded", 1),
             1 => ("witnessed", 1),
             2 => ("slow", 3),

@@ -11,7 +11,8 @@
 //! Servers die, forget, answer late, twice, or to nothing, ask, change their lists, and come back in another era. In a
 //! third of the worlds a greedy principal floods and never reads, and a modest client must not be refused for a minute
 //! (`greedy.rs`). In the others clients share a server that begins to ask (`crowd.rs`), some have a rate, rules ask
-//! people, and answers are kept and shared (`guarded.rs`); some servers are stopped while nobody uses them. Progress must
+//! people, and answers are kept and shared (`guarded.rs`); some servers are stopped while nobody uses them, and in half of
+//! these worlds some list another form of a tool (`pinned.rs`). Progress must
 //! rise, heartbeats included, and none may follow an answer. At the end each call is joined with the server's ledger,
 //! and every table must be empty. Tables whose order is visible are sorted for that reason.
 //!
@@ -25,6 +26,7 @@ mod client;
 mod crowd;
 mod greedy;
 mod guarded;
+mod pinned;
 mod server;
 mod tale;
 mod told;
@@ -55,7 +57,7 @@ fn run(seed: u64) -> Verdict {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         let faults = vec![format!("panicked: {}", text.unwrap_or_default())];
-        Verdict { hash: (0, 0), beats: 0, met: [0; 5], faults, lasted: Duration::ZERO, lines: Vec::new() }
+        Verdict { hash: (0, 0), beats: 0, met: [0; 7], faults, lasted: Duration::ZERO, lines: Vec::new() }
     })
 }
 
@@ -86,7 +88,7 @@ fn every_world_holds() {
     }
     let count = number("MCP_HOST_SIM_SEEDS").unwrap_or(FEW);
     let (failed, events, beats) = (Mutex::new(Vec::new()), AtomicU64::new(0), AtomicU64::new(0));
-    let met: [AtomicU64; 5] = Default::default();
+    let met: [AtomicU64; 7] = Default::default();
     let from = number("MCP_HOST_SIM_FROM").unwrap_or(0);
     let end = number("MCP_HOST_SIM_MINUTES").map(|minutes| Instant::now() + Duration::from_secs(60 * minutes));
     let ran = AtomicU64::new(0);
@@ -109,7 +111,10 @@ fn every_world_holds() {
     let beats = beats.into_inner();
     eprintln!("{count} worlds, {} events, {beats} heartbeats, {} failed", events.into_inner(), failed.len());
     let met = met.map(AtomicU64::into_inner);
-    eprintln!("calls kept, joined, over a rate, allowed by a person, and stops of unused servers: {met:?}");
+    eprintln!(
+        "calls kept, joined, over a rate, allowed by a person, stops of unused servers, calls withheld, and calls of what a \
+         person approved: {met:?}"
+    );
     assert!(count < FEW || met.iter().all(|met| *met > count / 20), "too few to say anything of them: {met:?}");
     assert!(beats > count / 2, "too few heartbeats to say anything of them");
     let told = told::so_far();

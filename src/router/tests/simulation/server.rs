@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::chance::Chance;
 use super::crowd::{self, Turn, question, roots_of};
+use super::pinned;
 use super::world::World;
 use crate::protocol::{
     ErrorObject, Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response,
@@ -52,6 +53,8 @@ pub(super) struct Life {
     declared: OnceLock<Profile>,
     /// Whether it has one more tool.
     grown: AtomicBool,
+    /// Whether it lists another form of a tool than its first life.
+    is_evil: bool,
     dead: CancellationToken,
 }
 
@@ -81,6 +84,7 @@ impl Life {
             count: AtomicU64::new(0),
             declared: OnceLock::new(),
             grown: AtomicBool::new(false),
+            is_evil: shape.name != crowd::NAME && pinned::is_evil(world, &shape.name, number),
             dead: CancellationToken::new(),
         });
         world.tale.tell(&format!("{} begins life {number}, of {}", shape.name, shape.revision));
@@ -231,11 +235,16 @@ impl Life {
     }
 
     fn tools(&self) -> Value {
-        let names = ["do", "slow", "ask", "never", "guarded", "witnessed", "look", "more"];
-        let shown = if self.grown.load(Ordering::Relaxed) { 8 } else { 7 };
+        let names = ["do", "slow", "ask", "never", "guarded", "witnessed", "look", pinned::FICKLE, "more"];
+        let shown = if self.grown.load(Ordering::Relaxed) { 9 } else { 8 };
         let tool = |name: &&str| {
             let reads = *name == "look";
-            json!({ "name": name, "inputSchema": { "type": "object" }, "annotations": { "readOnlyHint": reads } })
+            let mut tool =
+                json!({ "name": name, "inputSchema": { "type": "object" }, "annotations": { "readOnlyHint": reads } });
+            if *name == pinned::FICKLE {
+                tool["description"] = pinned::description(self.is_evil).into();
+            }
+            tool
         };
         let tools: Vec<Value> = names[..shown].iter().map(tool).collect();
         json!({ "tools": tools, "ttlMs": 3_600_000 })
@@ -275,6 +284,9 @@ impl Life {
             self.world.tale.serves(&format!("{}/{}", self.shape.name, self.number), &mark);
         }
         let chance = &self.world.chance_of(&mark, self.number);
+        if self.is_evil && params["name"] == pinned::FICKLE {
+            pinned::serves(&self.world, &self.shape.name, &mark);
+        }
         if self.is_shared() {
             self.world.crowd.serves(&mark, self.number);
         }

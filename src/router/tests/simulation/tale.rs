@@ -40,6 +40,10 @@ struct Inner {
     limited: u64,
     /// How often the host closed a server that it stops while nobody uses it.
     stops: u64,
+    /// The servers whose changed form a person approved.
+    approved: BTreeSet<String>,
+    /// Calls that were withheld until a person approves, and calls of what a person approved.
+    withheld: [u64; 2],
 }
 
 /// One request of a client.
@@ -173,12 +177,28 @@ impl Tale {
         self.lock().stops += 1;
     }
 
-    /// Returns how many calls got a kept answer, joined another one, were over a rate, and were allowed by a person; and
-    /// how often the host closed a server that it stops while nobody uses it.
-    pub(super) fn met(&self) -> [u64; 5] {
+    /// Records that a person approves the changed form of a server.
+    pub(super) fn approves(&self, server: &str) {
+        self.tell(&format!("a person approves what {server} lists"));
+        self.lock().approved.insert(server.to_owned());
+    }
+
+    /// Reports whether a person approved the changed form of a server, as a call or a list is about to show.
+    pub(super) fn has_approved(&self, server: &str) -> bool {
+        let mut inner = self.lock();
+        let is_approved = inner.approved.contains(server);
+        inner.withheld[1] += u64::from(is_approved);
+        is_approved
+    }
+
+    /// Returns how many calls got a kept answer, joined another one, were over a rate, and were allowed by a person; how
+    /// often the host closed a server that it stops while nobody uses it; and how many calls were withheld, and how often
+    /// what a person approved was seen or called.
+    pub(super) fn met(&self) -> [u64; 7] {
         let inner = self.lock();
-        let [sent, calls, kept] = inner.looks;
-        [kept, calls.saturating_sub(sent + kept), inner.limited, inner.allowed.len() as u64, inner.stops]
+        let ([sent, calls, kept], [withheld, approved]) = (inner.looks, inner.withheld);
+        let joined = calls.saturating_sub(sent + kept);
+        [kept, joined, inner.limited, inner.allowed.len() as u64, inner.stops, withheld, approved]
     }
 
     /// Reads the answer to a look-up: it must be that of this server and this question, and, where a life of the server
@@ -231,6 +251,7 @@ impl Tale {
                 self.fault(format!("{mark} got an error of {}", own["server"]));
             }
             self.lock().limited += u64::from(own["kind"] == "rate_limited");
+            self.lock().withheld[0] += u64::from(own["kind"] == "needs_approval");
             return End::Failed(own["kind"].as_str().unwrap_or_default().to_owned(), own["sent"] == true);
         }
         if let Some(key) = key {
@@ -276,7 +297,7 @@ impl Tale {
                 Some(End::Failed(kind, sent)) => {
                     let known = match kind.as_str() {
                         "outcome_unknown" | "timeout" | "malformed" => *sent,
-                        "unavailable" | "overloaded" | "rate_limited" | "denied" => !*sent,
+                        "unavailable" | "overloaded" | "rate_limited" | "denied" | "needs_approval" => !*sent,
                         _ => false,
                     };
                     if !known {

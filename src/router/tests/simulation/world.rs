@@ -15,6 +15,7 @@ use super::client::Person;
 use super::crowd::{self, Crowd};
 use super::greedy;
 use super::guarded;
+use super::pinned;
 use super::server::{Life, Shape};
 use super::tale::Tale;
 use super::told::Feed;
@@ -34,6 +35,8 @@ pub(super) struct World {
     /// How much harm may still happen.
     harm: AtomicI64,
     peace: AtomicBool,
+    /// The manager of its host, if that keeps pins.
+    pub(super) manager: Mutex<Option<Manager>>,
     /// The legs of requests that were answered, each with its mark: nothing may come on them any more.
     answered: Mutex<Vec<(String, Arc<Mailbox>)>>,
 }
@@ -48,9 +51,8 @@ pub(super) struct Verdict {
     pub(super) faults: Vec<String>,
     /// How many heartbeats clients got.
     pub(super) beats: u64,
-    /// How many calls got a kept answer, joined another one, were over a rate, and were allowed by a person; and how
-    /// often the host closed a server that it stops while nobody uses it.
-    pub(super) met: [u64; 5],
+    /// What happened how often: see [`Tale::met`].
+    pub(super) met: [u64; 7],
     /// How long it lasted, on its own clock.
     pub(super) lasted: Duration,
 }
@@ -119,12 +121,26 @@ impl World {
         let harm = i64::try_from(chance.below(8)).unwrap();
         let (tale, crowd) = (Tale::new(), Crowd::new(&Chance::of(seed, 2)));
         let (harm, peace) = (AtomicI64::new(harm), AtomicBool::new(false));
-        Arc::new(Self { seed, tale, servers, crowd, harm, peace, answered: Mutex::default() })
+        Arc::new(Self {
+            seed,
+            tale,
+            servers,
+            crowd,
+            harm,
+            peace,
+            manager: Mutex::default(),
+            answered: Mutex::default(),
+        })
     }
 
     /// Reports whether it has greedy clients.
     pub(super) fn has_greed(&self) -> bool {
         self.chance_of("greedy", 0).one_in(3)
+    }
+
+    /// Reports whether its host keeps pins.
+    pub(super) fn has_pins(&self) -> bool {
+        !self.has_greed() && self.chance_of("pins", 0).one_in(2)
     }
 
     /// Returns the randomness for this name and number.
@@ -152,7 +168,11 @@ impl World {
         let router = self.start();
         let feed = Feed::open(&router);
         let chance = self.chance_of("persons", 0);
-        let person = tokio::spawn(guarded::decide(self.clone(), router.clone()));
+        let mut person = JoinSet::new();
+        person.spawn(guarded::decide(self.clone(), router.clone()));
+        if self.has_pins() {
+            person.spawn(pinned::approve(self.clone(), router.clone()));
+        }
         let mut persons: Vec<_> = (0..2 + chance.below(5)).map(|number| Person::new(&self, &router, number)).collect();
         if self.has_greed() {
             persons.extend(greedy::persons(&self, &router));
@@ -173,7 +193,7 @@ impl World {
             crowd::settle(&self, &router, &self.crowd, &members).await;
         }
         tokio::time::sleep(SETTLED).await;
-        person.abort();
+        person.abort_all();
         guarded::check(&self, &router);
         self.check(&router, &persons);
         self.crowd.check(&self);
@@ -188,6 +208,7 @@ impl World {
             self.tale.fault(format!("the host is alive {SHUTDOWN:?} after its shutdown began"));
         }
         feed.check(&self.tale);
+        self.manager.lock().unwrap().take();
         drop(router);
         // Gives ending requests a moment.
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -240,6 +261,9 @@ impl World {
             config.host.rates.principal = Some(rate);
         }
         guarded::rules(&mut config);
+        if self.has_pins() {
+            pinned::settings(&mut config);
+        }
         let limits = &mut config.host.limits;
         limits.answer = Duration::from_secs(20);
         limits.session_idle = Duration::from_secs(60);
@@ -252,6 +276,10 @@ impl World {
         let (begun, chance) = (Instant::now(), Arc::new(move || numbers.unit()));
         let nature = Nature { chance, outside: Arc::new(move || begun.elapsed()), lineage: Arc::default() };
         let (manager, news) = Manager::start_in(nature, config, &starters, info.clone(), None, Default::default());
+        if self.has_pins() {
+            manager.keep_simulated_pins();
+            *self.manager.lock().unwrap() = Some(manager.clone());
+        }
         Router::start(manager, news, info)
     }
 
