@@ -114,7 +114,10 @@ class Site:
                 self.send_header("content-type", kind)
                 self.send_header("content-length", str(len(body or b"")))
                 self.end_headers()
-                self.wfile.write(body or b"")
+                if self.command == "GET":
+                    self.wfile.write(body or b"")
+
+            do_HEAD = do_GET
 
             def log_message(self, *_):
                 pass
@@ -247,7 +250,7 @@ def real_servers(binary, root, site, check):
 
 
 def own_packages(binary, root, site, check):
-    more = {"npm_config_registry": f"{site.url}/npm/", "PIP_INDEX_URL": f"{site.url}/pypi/", "PIP_FIND_LINKS": "", "npm_config_cache": str(root / "cache"), "npm_config_fetch_retries": "0"}
+    more = {"npm_config_registry": f"{site.url}/npm/", "PIP_INDEX_URL": f"{site.url}/pypi/", "PIP_FIND_LINKS": "", "npm_config_cache": str(root / "cache"), "npm_config_fetch_retries": "0", "UV_DEFAULT_INDEX": f"{site.url}/pypi/", "UV_NO_CACHE": "1"}
     home = Home(binary, root / "own", site, **more, PIP_NO_CACHE_DIR="1")
 
     def changed(kind):

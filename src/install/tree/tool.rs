@@ -61,7 +61,8 @@ impl Task<'_> {
 /// Finds the lines that tell the cause: those that the tool marks as errors, else the last one.
 fn cause(text: &str, status: &str) -> String {
     let marked = |line: &str| {
-        let rest = ["npm error ", "npm ERR! ", "ERROR: ", "error: "].iter().find_map(|mark| line.strip_prefix(mark))?;
+        let marks = ["npm error ", "npm ERR! ", "ERROR: ", "error: ", "cause: "];
+        let rest = marks.iter().find_map(|mark| line.trim_start().strip_prefix(mark))?;
         // These lines name a log, a code, or nothing.
         let is_empty = ["code ", "errno ", "A complete log", "Log files"].iter().any(|begin| rest.starts_with(begin));
         (!is_empty && !rest.trim().is_empty()).then(|| rest.trim().to_owned())
@@ -85,6 +86,7 @@ mod tests {
         for (text, expected) in [
             (npm, "sha512-a integrity checksum failed"),
             (pip, "Could not find a version that satisfies the requirement x==9"),
+            ("error: Failed to download `x`\n  cause: Hash mismatch\n", "Failed to download `x`; Hash mismatch"),
             ("one\ntwo\n\n", "two"),
             ("", "exit status: 1"),
         ] {
