@@ -126,7 +126,8 @@ async fn newer<'a>(
     let fresh: Vec<&Wanted> = wanted.iter().filter(|wanted| !before.contains(&wanted.key)).collect();
     let mut new = Package::new(old.kind, &old.name, version);
     new.registry.clone_from(&old.registry);
-    let (env, wants) = asked(&fresh, package.environment.iter().map(|named| named.name.as_str()), server, args)?;
+    let Fresh { env, wants } =
+        asked(&fresh, package.environment.iter().map(|named| named.name.as_str()), server, args)?;
     Ok(Some(Newer { server, old, new, at, env, wants }))
 }
 
@@ -141,13 +142,21 @@ async fn wanted_before(index: &Index, old: &Package) -> Vec<String> {
     keys(&manifest)
 }
 
+/// What only the newer version wants.
+struct Fresh {
+    /// Variables, and their values.
+    env: Vec<(String, String)>,
+    /// The rest, in words.
+    wants: Vec<String>,
+}
+
 /// Sorts what only the newer version wants: variables with their values, and the rest in words.
 fn asked<'a>(
     fresh: &[&Wanted],
     variables: impl Iterator<Item = &'a str>,
     server: &Server,
     args: &Update,
-) -> Result<(Vec<(String, String)>, Vec<String>), Failure> {
+) -> Result<Fresh, Failure> {
     let variables: Vec<&str> = variables.collect();
     let mut given: BTreeMap<&str, &str> = BTreeMap::new();
     for pair in &args.set {
@@ -186,7 +195,7 @@ fn asked<'a>(
         let errors = missing.iter().map(|(key, _)| format!("the new version wants {}", text::line(key)));
         return Err(Failure::several(Exit::Usage, errors).help(format!("mcp-host update NAME {}", set.join(" "))));
     }
-    Ok((env, wants))
+    Ok(Fresh { env, wants })
 }
 
 impl Newer<'_> {
