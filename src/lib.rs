@@ -71,6 +71,8 @@ mod threads;
 #[cfg_attr(not(feature = "otel"), allow(dead_code, reason = "only traces need it"))]
 mod traced;
 mod transport;
+#[cfg_attr(not(feature = "install"), allow(dead_code, reason = "only an install makes trees"))]
+mod trees;
 mod upstream;
 
 pub use config::Config;

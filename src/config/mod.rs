@@ -32,6 +32,7 @@ mod keyring;
 mod keys;
 mod load;
 mod locked;
+mod package;
 mod place;
 mod project;
 mod published;
@@ -88,6 +89,7 @@ pub use self::load::{LoadRequest, load, parse_str};
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::locked::read as read_lock;
 pub use self::locked::{Lock, Locked};
+pub use self::package::{Package, PackageKind};
 pub use self::project::{Approved, NOT_APPROVED, Project};
 pub use self::rate::{OnLimit, Per, Rate, Rates};
 pub use self::report::{Error, Excerpt, Note, Problem};
@@ -327,19 +329,22 @@ pub struct Stdio {
     pub forward_env: Vec<String>,
     /// Its working directory; `None` means ours.
     pub cwd: Option<PathBuf>,
+    /// The package that the command starts. If its tree is locked, the tree is started instead.
+    pub package: Option<Package>,
 }
 
 impl fmt::Debug for Stdio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // API keys are also passed as arguments, and a log line about a server must not reveal them.
         let args = format_args!("[{} arguments]", self.args.len());
-        let Self { command, args: _, env, forward_env, cwd } = self;
+        let Self { command, args: _, env, forward_env, cwd, package } = self;
         f.debug_struct("Stdio")
             .field("command", command)
             .field("args", &args)
             .field("env", env)
             .field("forward_env", forward_env)
             .field("cwd", cwd)
+            .field("package", package)
             .finish()
     }
 }

@@ -10,13 +10,13 @@ use super::report::{Lack, Place, Report};
 use super::secret::Secret;
 use super::shape::Flavor;
 use super::syntax::{Node, Origin, Value};
-use super::{Auth, Remote, Stdio, Transport};
+use super::{Auth, Package, Remote, Stdio, Transport};
 use super::{auth, expand, habits, helper, inherit, place, tls, vars};
 use crate::loopback::is_loopback;
 use crate::protocol::Theirs;
 
 /// Our own config keys for the transport.
-pub(super) const KEYS: [&str; 13] = [
+pub(super) const KEYS: [&str; 14] = [
     "args",
     "auth",
     "command",
@@ -27,6 +27,7 @@ pub(super) const KEYS: [&str; 13] = [
     "headersHelper",
     "inheritEnv",
     "insecureHttp",
+    "package",
     "tls",
     "type",
     "url",
@@ -43,7 +44,7 @@ pub(super) fn endpoint(entry: &Node) -> Option<&str> {
 }
 
 /// Keys that only apply to a server that is a process.
-const STDIO_KEYS: [&str; 13] = [
+const STDIO_KEYS: [&str; 14] = [
     "command",
     "cmd",
     "args",
@@ -57,6 +58,7 @@ const STDIO_KEYS: [&str; 13] = [
     "working_directory",
     "workingDirectory",
     "bearer_token",
+    "package",
 ];
 /// Keys that only apply to a server with a URL.
 const REMOTE_KEYS: [&str; 20] = [
@@ -229,6 +231,7 @@ impl Reader<'_> {
         let cwd = fields.take(&["cwd", "working_directory", "workingDirectory"], self.report);
         stdio.cwd = cwd.and_then(|field| field.text(self.report)).map(|path| self.scope.path(path));
         self.environment(fields, &mut stdio);
+        stdio.package = fields.take(&["package"], self.report).and_then(|field| Package::read(&field, self.report));
         Some(stdio)
     }
 

@@ -24,6 +24,7 @@ use crate::config::Remote;
 use crate::dial::{self, Client, Dialer};
 use crate::hex;
 use crate::keep;
+use crate::loopback::is_loopback;
 use crate::protocol::Theirs;
 
 /// The largest answer.
@@ -184,6 +185,31 @@ impl Index {
             return Err(self.wrong(format!("it is about version {}, not {version}", Theirs(&manifest.version))));
         }
         Ok((manifest, freshness))
+    }
+
+    /// Reads the `server.json` at a URL, which no registry has checked.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is wrong.
+    ///
+    /// # Cancel safety
+    /// A dropped future changes nothing.
+    pub async fn at(url: &Url) -> Result<Manifest, Error> {
+        let site = Self::new(&Registry { url: url.clone(), ..Registry::default() }, None)?;
+        if url.scheme() != "https" && !(url.scheme() == "http" && is_loopback(url)) {
+            return Err(site.wrong("only https URLs are read"));
+        }
+        match tokio::time::timeout(PATIENCE, site.ask(url)).await {
+            Ok(Ok((200, body))) => {
+                Manifest::parse(std::str::from_utf8(&body).map_err(|_| site.wrong("it is no UTF-8"))?)
+            }
+            Ok(Ok((300..=399, _))) => Err(site.wrong("it leads to another address, which is not followed")),
+            Ok(Ok((status, _))) => Err(site.wrong(format!("HTTP status {status}"))),
+            Ok(Err(error)) => Err(error),
+            Err(_) => {
+                Err(Error::Unreachable { registry: site.origin(), why: format!("no answer within {PATIENCE:?}") })
+            }
+        }
     }
 
     /// Returns the address of the registry as people are shown it.

@@ -6,6 +6,7 @@
 use serde_json::{Map, Value};
 
 use super::Error;
+use crate::config::PackageKind as Kind;
 use crate::protocol::Theirs;
 
 /// The entry of a server in a registry.
@@ -47,21 +48,6 @@ pub enum Status {
     Deprecated,
     /// It was taken back.
     Deleted,
-}
-
-/// The kind of a package.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// A package of npm.
-    Npm,
-    /// A package of PyPI.
-    Pypi,
-    /// A container image.
-    Oci,
-    /// A package of NuGet.
-    Nuget,
-    /// A bundle.
-    Mcpb,
 }
 
 /// A package that has the server.
@@ -217,24 +203,6 @@ impl Manifest {
     #[must_use]
     pub fn short_name(&self) -> &str {
         self.name.split_once('/').map_or(&self.name, |(_, name)| name)
-    }
-}
-
-impl Kind {
-    /// Returns the word for it.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Npm => "npm",
-            Self::Pypi => "pypi",
-            Self::Oci => "oci",
-            Self::Nuget => "nuget",
-            Self::Mcpb => "mcpb",
-        }
-    }
-
-    fn of(word: &str) -> Option<Self> {
-        [Self::Npm, Self::Pypi, Self::Oci, Self::Nuget, Self::Mcpb].into_iter().find(|kind| kind.word() == word)
     }
 }
 

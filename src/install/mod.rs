@@ -2,23 +2,29 @@
 //!
 //! In: the registry of the config, the name of a server, values for its inputs. Out: a [`Plan`]: a command and its
 //! variables, or a URL and its headers. `index.rs` asks the registry, `manifest.rs` reads what it answers, `inputs.rs`
-//! finds what a person has to say, and `runner.rs` makes the command.
+//! finds what a person has to say, `runner.rs` makes the command, and `tree/` locks and installs all that a package needs.
 //!
 //! **Invariant:** an entry of a registry is anybody's word. Which program starts is decided by the table of `runner.rs`
 //! alone, no shell reads anything, and no text of an entry is read as a reference to a variable or a secret. Start with
 //! [`Index`].
 
+mod bundle;
 mod index;
 mod inputs;
 mod manifest;
 mod runner;
 #[cfg(test)]
 mod tests;
+mod tree;
+mod variables;
 
+pub use self::bundle::Bundle;
 pub use self::index::{Found, Freshness, Index};
 pub use self::inputs::{Answers, Wanted};
-pub use self::manifest::{Argument, Input, Kind, Manifest, Named, Package, Remote, Status};
+pub use self::manifest::{Argument, Input, Manifest, Named, Package, Remote, Status};
 pub use self::runner::{Choice, Plan};
+pub use self::tree::{Installed, Lock, Maker, Scripts};
+pub use crate::config::PackageKind as Kind;
 
 use crate::protocol::Theirs;
 
@@ -61,6 +67,40 @@ pub enum Error {
     /// The server is there, but not in a form that can be started here.
     #[error("{0}")]
     Unsupported(String),
+    /// A tool that locks or installs packages has failed.
+    #[error("{tool} could not {what}: {why}")]
+    Tool {
+        /// The tool.
+        tool: &'static str,
+        /// What it was to do.
+        what: String,
+        /// What it said.
+        why: String,
+    },
+    /// There is no lock of a package, or not one that is taken.
+    #[error("the lock of {}: {why}", Theirs(spec))]
+    Lock {
+        /// The package.
+        spec: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A file is no bundle, or not one that is taken.
+    #[error("the bundle {}: {why}", Theirs(file))]
+    Bundle {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The tree of a package cannot be installed.
+    #[error("the tree of {}: {why}", Theirs(spec))]
+    Store {
+        /// The package.
+        spec: String,
+        /// What is wrong.
+        why: String,
+    },
     /// A value of the user does not fit its input.
     #[error("{}: {why}", Theirs(input))]
     Value {

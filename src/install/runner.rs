@@ -6,9 +6,12 @@
 use url::Url;
 
 use super::Error;
+use super::bundle::Bundle;
 use super::inputs::{Answers, Walk, Wanted};
-use super::manifest::{Argument, Kind, Manifest, Package, Remote};
+use super::manifest::{Argument, Manifest, Package, Remote};
+use super::variables::is_variable;
 use crate::config::edit::{self, NewServer};
+use crate::config::{Package as Pinned, PackageKind as Kind};
 use crate::loopback::is_loopback;
 use crate::protocol::Theirs;
 
@@ -19,6 +22,8 @@ pub enum Choice<'a> {
     Package(Kind, &'a Package),
     /// An endpoint.
     Remote(&'a Remote),
+    /// A bundle.
+    Bundle(&'a Bundle),
 }
 
 /// How a server is started or reached.
@@ -32,7 +37,7 @@ pub struct Plan {
 }
 
 /// The kinds in the order in which they are taken, if the user names none.
-const ORDER: [Kind; 4] = [Kind::Npm, Kind::Pypi, Kind::Oci, Kind::Nuget];
+const ORDER: [Kind; 5] = [Kind::Npm, Kind::Pypi, Kind::Oci, Kind::Nuget, Kind::Mcpb];
 
 impl Manifest {
     /// Chooses a form of the server: the named one, else a package of npm or PyPI, else an endpoint, else any package.
@@ -96,6 +101,7 @@ impl Choice<'_> {
         match self {
             Self::Package(kind, _) => kind.word(),
             Self::Remote(_) => "remote",
+            Self::Bundle(_) => Kind::Mcpb.word(),
         }
     }
 
@@ -124,6 +130,7 @@ impl Choice<'_> {
         match self {
             Self::Package(kind, package) => process(*kind, package, walk),
             Self::Remote(remote) => endpoint(remote, walk),
+            Self::Bundle(bundle) => bundle.walk(walk),
         }
     }
 }
@@ -175,19 +182,29 @@ fn process(kind: Kind, package: &Package, walk: &mut Walk<'_>) -> Result<NewServ
         Kind::Pypi => vec!["uvx".to_owned()],
         Kind::Oci => ["docker", "run", "-i", "--rm"].map(str::to_owned).to_vec(),
         Kind::Nuget => vec!["dnx".to_owned(), "--yes".to_owned()],
-        Kind::Mcpb => return Err(Error::Unsupported("bundles (.mcpb) cannot be installed yet".to_owned())),
+        Kind::Mcpb => return Err(Error::Unsupported("a bundle says what it starts once it is there".to_owned())),
     };
     command.extend(before);
     if kind == Kind::Oci {
         // The client of Docker reads the values of its own environment.
         command.extend(env.iter().flat_map(|(name, _)| ["-e".to_owned(), name.clone()]));
     }
+    let package = pinned(kind, package, &source);
     command.push(source);
     if kind == Kind::Nuget {
         command.push("--".to_owned());
     }
     command.extend(arguments);
-    Ok(NewServer { command, env, ..NewServer::default() })
+    Ok(NewServer { command, env, package, ..NewServer::default() })
+}
+
+/// Returns what the config says of the package; `None` for an image that its entry names by a hash.
+fn pinned(kind: Kind, package: &Package, source: &str) -> Option<Pinned> {
+    let (name, version) = match kind {
+        Kind::Oci => source.rsplit_once(':').filter(|_| !source.contains('@'))?,
+        _ => (package.identifier.as_str(), package.version.as_deref()?),
+    };
+    Some(Pinned::new(kind, name, version))
 }
 
 /// Returns the package in the words of its runner, with its exact version.
@@ -247,36 +264,6 @@ fn is_usual(kind: Kind, url: &str) -> bool {
     };
     let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
     host.is_some_and(|host| usual.contains(&host.as_str()))
-}
-
-/// Refuses variables by which an entry would decide what the runner starts, or from where it takes packages.
-fn is_variable(name: &str) -> Result<(), Error> {
-    let is_plain =
-        name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_ascii_digit());
-    if !is_plain {
-        let why = format!("{:?} is no name of a variable", Theirs(name));
-        return Err(wrong("packages.environmentVariables", why));
-    }
-    let upper = name.to_ascii_uppercase();
-    let begins = ["LD_", "DYLD_", "NPM_CONFIG_", "UV_", "PIP_", "PIPX_", "DOCKER_", "DOTNET_", "NUGET_"];
-    let whole = [
-        "BASH_ENV",
-        "ENV",
-        "HOME",
-        "NODE_OPTIONS",
-        "NODE_PATH",
-        "PATH",
-        "PYTHONHOME",
-        "PYTHONPATH",
-        "PYTHONSTARTUP",
-        "PYTHONUSERBASE",
-        "SHELL",
-    ];
-    if begins.iter().any(|begin| upper.starts_with(begin)) || whole.contains(&upper.as_str()) {
-        let why = format!("{name} decides which program starts, and is not taken from a registry");
-        return Err(wrong("packages.environmentVariables", why));
-    }
-    Ok(())
 }
 
 /// Makes the arguments of the runner that are known to be harmless; those that say what we say anyway are dropped.

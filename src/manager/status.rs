@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::{Manager, Server};
 use crate::config::{Fallback, ITSELF};
+use crate::counts::Count;
 use crate::name::ServerName;
 use crate::protocol::{ProtocolVersion, Raw, Theirs};
 use crate::registry::{Catalog, Entry, Kind};
@@ -113,6 +114,9 @@ pub struct ServerStatus {
     pub pids: Vec<u32>,
     /// How many of its messages were dropped: late responses, and notifications over the rate limit.
     pub dropped: u64,
+    /// How many lines it printed on standard output that were no messages.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub noise: usize,
 }
 
 /// The state of one server, cheap to make.
@@ -335,6 +339,7 @@ impl Manager {
             ready_after_ms: status.as_ref().and_then(|status| status.ready_after).map(milliseconds),
             pids: upstreams.iter().filter_map(|upstream| upstream.connection()?.pid()).collect(),
             dropped: upstreams.iter().filter_map(|upstream| Some(upstream.connection()?.dropped())).sum(),
+            noise: usize::try_from(server.counts().read(Count::DroppedNoise)).unwrap_or(usize::MAX),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::fmt;
 
 use crate::config::Stdio;
 use crate::redact;
+use crate::trees;
 
 /// Why a command cannot be started, and how to fix it. `Display` gives both.
 ///
@@ -42,6 +43,17 @@ impl Unstartable {
     /// Looks for the command where a server's start would look for it. Returns `None` if no problem is found.
     #[must_use]
     pub fn of(stdio: &Stdio) -> Option<Self> {
+        if trees::is_locked(stdio) {
+            // The tree is started, and not the command.
+            return match trees::look(stdio) {
+                Ok(ready) => Self::of(&ready),
+                Err(error) => Some(Self {
+                    command: shown(&stdio.command),
+                    reason: error.to_string(),
+                    help: error.help().to_owned(),
+                }),
+            };
+        }
         if let Some(cwd) = stdio.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
             return Some(Self {
                 command: shown(&stdio.command),

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -16,12 +15,15 @@ use super::listing::Listed;
 use super::resume::until;
 use super::state::{Action, Input, Policy, State};
 use super::tell::set_level;
-use super::{Change, Mark, Settings, StateName, Status, Upstream, World, listen, listing, open, probe, resume};
+use super::work::{Done, Work, done};
+use super::{Change, Mark, Settings, StateName, Status, Target, Upstream, World, listen, listing, open, probe, resume};
 use crate::auth::Notice;
+use crate::config;
 use crate::counts::Count;
 use crate::protocol::Method;
 use crate::registry::{Kind, Offer};
 use crate::transport::{Error, excerpt};
+use crate::trees;
 
 /// How long list changes are collected before the lists are read again.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -32,24 +34,14 @@ const OPENING: Duration = Duration::from_secs(1);
 /// How long a server may take to respond after the machine slept.
 const CHECK: Duration = Duration::from_secs(10);
 
-/// Work in progress, whose end the task awaits together with other events.
-enum Work {
-    /// The handshake and the first listing.
-    Shake(BoxFuture<'static, Result<Listed, Error>>),
-    /// A rereading of the lists.
-    Refresh(BoxFuture<'static, Result<Listed, Error>>),
-    /// The wait for a turn to retry.
-    Queue(BoxFuture<'static, Option<Pass>>),
-    /// The orderly close of the connection.
-    Close(BoxFuture<'static, ()>),
-}
-
 struct Life {
     upstream: Arc<Upstream>,
     world: World,
     policy: Policy,
     state: State,
     connection: Option<Arc<Connection>>,
+    /// What starts in place of the entry's command, since the locked tree was last looked at.
+    program: Option<config::Stdio>,
     work: Option<Work>,
     timer: Option<Instant>,
     /// The total time that the machine had slept when the timer was set.
@@ -86,6 +78,7 @@ pub(super) async fn live(upstream: Arc<Upstream>, world: World) {
         policy,
         state: State::Idle,
         connection: None,
+        program: None,
         work: None,
         timer: None,
         cause: None,
@@ -138,7 +131,7 @@ impl Life {
         tokio::select! {
             biased;
             () = self.upstream.stop.cancelled(), if !stopping => Some(Input::Stop),
-            done = work(&mut self.work) => self.done(done),
+            done = done(&mut self.work) => self.done(done),
             () = lost, if !stopping => {
                 let error = connection.as_ref().and_then(|connection| connection.lost());
                 if error.as_ref().is_some_and(|error| self.ask_another(error)) {
@@ -237,6 +230,11 @@ impl Life {
     fn done(&mut self, done: Done) -> Option<Input> {
         self.work = None;
         match done {
+            Done::Looked(Ok(program)) => {
+                self.program = Some(program);
+                Some(self.start())
+            }
+            Done::Looked(Err(error)) => Some(self.lost(Some(error))),
             Done::Shaken(Ok(listed)) => {
                 self.refreshes.done();
                 self.publish_offer(listed, true);
@@ -295,7 +293,7 @@ impl Life {
         }
         tracing::info!(server = &*self.upstream.settings.server, "it exited on the probe: retrying with `initialize`");
         self.abandon();
-        match open::connect(&self.upstream, &self.world, &self.tasks) {
+        match open::connect(&self.upstream, &self.world, &self.tasks, self.program.as_ref()) {
             Ok(connection) => {
                 self.connection = Some(connection);
                 (self.timer, self.awake) = (Some(Instant::now() + self.policy.start_timeout), self.world.vigil.mark());
@@ -351,8 +349,9 @@ impl Life {
                 }
                 Action::ClearTimer => self.timer = None,
                 Action::Open => {
-                    let opened = self.open();
-                    self.step(opened);
+                    if let Some(opened) = self.open() {
+                        self.step(opened);
+                    }
                 }
                 Action::Shake => self.shake(),
                 Action::Abandon => self.abandon(),
@@ -362,10 +361,21 @@ impl Life {
         }
     }
 
-    fn open(&mut self) -> Input {
+    /// Opens the transport. Returns `None` if a locked tree has to be looked at first.
+    fn open(&mut self) -> Option<Input> {
         self.cause = None;
         self.upstream.settings.announcer.counts().one(Count::Starts);
-        match open::connect(&self.upstream, &self.world, &self.tasks) {
+        match &self.upstream.settings.target {
+            Target::Stdio(stdio) if trees::is_locked(stdio) => {
+                self.work = Some(Work::Look(Box::pin(open::locked(stdio.clone()))));
+                None
+            }
+            _ => Some(self.start()),
+        }
+    }
+
+    fn start(&mut self) -> Input {
+        match open::connect(&self.upstream, &self.world, &self.tasks, self.program.as_ref()) {
             Ok(connection) => {
                 self.connection = Some(connection);
                 Input::Opened
@@ -548,26 +558,6 @@ impl Life {
         // The status is the truth; change events may be lost when nobody reads them.
         let _ = self.world.changes.try_send(change);
         self.world.generation.send_modify(|generation| *generation += 1);
-    }
-}
-
-enum Done {
-    Shaken(Result<Listed, Error>),
-    Refreshed(Result<Listed, Error>),
-    Admitted(Option<Pass>),
-    Closed,
-}
-
-async fn work(work: &mut Option<Work>) -> Done {
-    match work {
-        Some(Work::Shake(shake)) => Done::Shaken(shake.await),
-        Some(Work::Refresh(refresh)) => Done::Refreshed(refresh.await),
-        Some(Work::Queue(turn)) => Done::Admitted(turn.await),
-        Some(Work::Close(close)) => {
-            close.await;
-            Done::Closed
-        }
-        None => std::future::pending().await,
     }
 }
 

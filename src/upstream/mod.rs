@@ -43,6 +43,7 @@ mod tell;
 mod terms;
 mod watching;
 mod whose;
+mod work;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -283,8 +284,7 @@ pub(crate) struct Unavailable {
     pub(crate) cause: Option<String>,
 }
 
-/// What clients want from a server in addition to calls: a log level, and watched resources. The server is told again
-/// after each reconnect.
+/// A log level and watched resources, which clients want beside calls. Each reconnect tells the server again.
 #[derive(Debug, Default)]
 pub(crate) struct Demand {
     pub(crate) level: Option<&'static str>,

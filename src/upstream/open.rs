@@ -9,12 +9,30 @@ use tokio_util::task::TaskTracker;
 use super::connection::{Connection, Link, Parts, read_memory, read_pipe};
 use super::{Relay, Target, Upstream, World, renew};
 use crate::config;
+use crate::keep;
 use crate::lineage;
 use crate::protocol::meta;
 use crate::transport::{self, Error, Http, Ladder, Memory, Sse};
+use crate::trees;
 
-/// Opens the transport and starts its reader.
-pub(super) fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -> Result<Arc<Connection>, Error> {
+/// Returns the program that starts a server from its locked tree, after a look at each file of the tree.
+///
+/// # Cancel safety
+/// A dropped future leaves nothing behind.
+pub(super) async fn locked(stdio: config::Stdio) -> Result<config::Stdio, Error> {
+    let command = stdio.command.clone();
+    keep::done(move || trees::program(&stdio))
+        .await
+        .map_err(|error| Error::Spawn { command, reason: format!("{error}; {}", error.help()) })
+}
+
+/// Opens the transport and starts its reader. `program` is what starts in place of the entry's command.
+pub(super) fn connect(
+    upstream: &Upstream,
+    world: &World,
+    tasks: &TaskTracker,
+    program: Option<&config::Stdio>,
+) -> Result<Arc<Connection>, Error> {
     let settings = &upstream.settings;
     upstream.declares();
     let limits = &settings.limits;
@@ -44,7 +62,7 @@ pub(super) fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -
     match &settings.target {
         Target::Stdio(stdio) => {
             let sizes = transport::Limits { message: limits.message, queue: limits.server_queue, depth: limits.depth };
-            let mut stdio = stdio.clone();
+            let mut stdio = program.unwrap_or(stdio).clone();
             if let Some(chain) = world.nature.lineage.chain() {
                 // Added after the config's own variables, so that the config cannot override it by mistake.
                 stdio.env.push((lineage::VARIABLE.to_owned(), config::Secret::new(chain)));

@@ -74,6 +74,8 @@ fn no_arguments_show_the_next_steps() {
       search       Find servers in the registry
       show         Show what the registry has about a server: how it is started, and what it wants to know
       install      Add a server of the registry to the config; it is shown and asked for first, and started once
+      outdated     Show which servers of the config have newer versions in the registry
+      update       Take a newer version of a server; what changes is shown and asked for first
       approve      Show what is new or has changed at servers and in a project's config, and approve it
       lock         Start the servers, and lock what they list in mcp-host.lock, beside the config
       policy       Test the rules of the config (host.policy), or say why they allow, ask about, or deny a call

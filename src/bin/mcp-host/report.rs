@@ -128,6 +128,13 @@ impl Failure {
         self
     }
 
+    /// Puts words before each problem.
+    #[must_use]
+    pub(crate) fn before(mut self, words: &str) -> Self {
+        self.problems.iter_mut().for_each(|(error, _)| error.insert_str(0, words));
+        self
+    }
+
     /// Returns the first problem in words.
     pub(crate) fn first(&self) -> String {
         self.problems.first().map(|(error, _)| error.clone()).unwrap_or_default()

@@ -1,6 +1,7 @@
 //! What stands in an entry, in the words of the client whose file it is: how a new server is written, and which member
 //! turns a server off.
 
+use crate::config::Package;
 use crate::config::clients::{Address, Client};
 use crate::config::import::Entry;
 use crate::config::shape::Flavor;
@@ -30,6 +31,8 @@ pub struct NewServer {
     pub cwd: Option<String>,
     /// Whether it starts when a request needs it.
     pub lazy: bool,
+    /// The package that the command starts.
+    pub package: Option<Package>,
 }
 
 /// A transport.
@@ -104,6 +107,9 @@ impl NewServer {
         }
         if self.lazy {
             entry.text("start", "lazy");
+        }
+        if let Some(package) = self.package.as_ref().filter(|_| flavor == Flavor::Plain) {
+            entry.put("package", package.node());
         }
         if flavor == Flavor::Goose && client.is_some() {
             entry.number("timeout", GOOSE_TIMEOUT);

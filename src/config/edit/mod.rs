@@ -6,6 +6,7 @@
 //!
 //! **Invariant:** nothing here reads or writes a file, and no text leaves that was not proven. Start with [`edit`].
 
+mod change;
 mod entry;
 mod flow;
 mod json;
@@ -23,89 +24,17 @@ mod yaml;
 
 use std::path::Path as FilePath;
 
+pub use self::change::Change;
 pub use self::entry::{Kind, NewServer};
 use self::op::{Op, Path, Step, find, path_to};
 use self::render::Language;
 pub use self::undo::{Around, Done, What, revert, revert_all};
 use super::claude::Stand;
 use super::clients::Client;
-use super::import;
 use super::report::{Error, Place, Report};
 use super::shape::{self, Entry, Flavor, Shape};
 use super::syntax::{self, Node, Syntax, Value};
 use super::{LoadRequest, Server, Stdio, Transport, place};
-
-/// A change of one entry. A server is named by its name in the file, or by its alias.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
-    /// Adds a server.
-    Add {
-        /// Its name.
-        name: String,
-        /// What it is.
-        server: NewServer,
-    },
-    /// Adds a server that was read from another client's file.
-    Put {
-        /// Its name.
-        name: String,
-        /// What it is.
-        entry: import::Entry,
-    },
-    /// Gives a setting of the host this text.
-    Setting {
-        /// The way to it below `host`.
-        key: Vec<String>,
-        /// The text.
-        value: String,
-    },
-    /// Takes a server out.
-    Remove {
-        /// Its name.
-        name: String,
-    },
-    /// Gives a server another name.
-    Rename {
-        /// Its name.
-        name: String,
-        /// The other name.
-        to: String,
-    },
-    /// Turns a server on or off.
-    Switch {
-        /// Its name.
-        name: String,
-        /// Whether it is on from now on.
-        on: bool,
-    },
-}
-
-impl Change {
-    fn name(&self) -> &str {
-        match self {
-            Self::Add { name, .. }
-            | Self::Put { name, .. }
-            | Self::Remove { name }
-            | Self::Rename { name, .. }
-            | Self::Switch { name, .. } => name,
-            Self::Setting { key, .. } => key.last().map_or("host", String::as_str),
-        }
-    }
-
-    /// Returns what an edit has done that made this change; `name` is that of the touched server in the file.
-    #[must_use]
-    pub fn done(&self, name: &str) -> Done {
-        let what = match self {
-            Self::Add { .. } | Self::Put { .. } => What::Add,
-            Self::Setting { key, .. } => What::Setting(key.clone()),
-            Self::Remove { .. } => What::Remove,
-            Self::Rename { to, .. } => What::Rename(to.clone()),
-            Self::Switch { on: true, .. } => What::Enable,
-            Self::Switch { on: false, .. } => What::Disable,
-        };
-        Done { name: name.to_owned(), what }
-    }
-}
 
 /// A text after a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -211,6 +140,11 @@ pub fn edit(text: &str, file: &FilePath, request: &LoadRequest, change: &Change)
             (target.insert(name, entry.node().clone()), name.clone())
         }
         Change::Setting { key, value } => (setting::op(&file, key, value)?, change.name().to_owned()),
+        Change::Text { name, at, value } => {
+            let entry = file.entry(&shape, name)?;
+            let path = setting::inside(entry.node, file.path(entry)?, at);
+            (setting::op_at(&file, path, value, &at.join("."))?, entry.name.clone())
+        }
         Change::Remove { name } => {
             let entry = file.entry(&shape, name)?;
             (Op::Remove(file.path(entry)?), entry.name.clone())

@@ -1,13 +1,17 @@
-//! Texts among the settings of the host, such as `host.join`: given a value, and given back what they had.
+//! Texts in a config, such as `host.join`, or an argument of a server: given a value, and given back what they had.
 
 use super::op::{Op, Path, Step, find};
 use super::{File, Refused};
-use crate::config::syntax::{self, Value, Writer};
+use crate::config::syntax::{self, Node, Value, Writer};
 
 /// Returns the change that gives a setting this text.
 pub(super) fn op(file: &File<'_>, key: &[String], text: &str) -> Result<Op, Refused> {
-    let (path, value) = (way(key), Value::Text(text.to_owned()));
-    let shown = shown(key);
+    op_at(file, way(key), text, &shown(key))
+}
+
+/// Returns the change that gives a value this text; `shown` names it.
+pub(super) fn op_at(file: &File<'_>, path: Path, text: &str, shown: &str) -> Result<Op, Refused> {
+    let value = Value::Text(text.to_owned());
     let Some(root) = &file.root else {
         return Err(Refused::Elsewhere(format!("an empty file gets no `{shown}`: add a server first")));
     };
@@ -21,6 +25,9 @@ pub(super) fn op(file: &File<'_>, key: &[String], text: &str) -> Result<Op, Refu
     // What is missing on the way comes with it.
     let is_there = |count: &usize| find(root, &path[..*count]).is_some();
     let count = (0..path.len()).rev().find(is_there).unwrap_or(0);
+    if path[count..].iter().any(|step| matches!(step, Step::Index(_))) {
+        return Err(Refused::Elsewhere(format!("there is no `{shown}`")));
+    }
     let mut missing = path[count..].iter().filter_map(|step| match step {
         Step::Key(key) => Some(key.clone()),
         Step::Index(_) => None,
@@ -36,18 +43,46 @@ pub(super) fn op(file: &File<'_>, key: &[String], text: &str) -> Result<Op, Refu
     Ok(Op::Insert { into: path[..count].to_vec(), at: None, key: first, node, source: None })
 }
 
+/// The trees around an edit, or the entries in them.
+#[derive(Clone, Copy)]
+pub(super) struct Around<'a> {
+    pub(super) now: Option<&'a Node>,
+    pub(super) was: Option<&'a Node>,
+    pub(super) ours: Option<&'a Node>,
+}
+
 /// Returns the change that gives a setting back what it had; `None` if somebody has changed it since.
 pub(super) fn back(now: &File<'_>, was: &File<'_>, ours: &File<'_>, key: &[String]) -> Option<Op> {
     let path = way(key);
-    let value = |file: &File<'_>| Some(find(file.root.as_ref()?, &path)?.value.clone());
-    let (now, was) = (value(now), value(was));
-    if now != value(ours) {
+    let around = Around { now: now.root.as_ref(), was: was.root.as_ref(), ours: ours.root.as_ref() };
+    back_at(around, &path.clone(), path)
+}
+
+/// Returns the change that gives a value back what it had. `below` leads to it from the trees, `path` from the root.
+pub(super) fn back_at(around: Around<'_>, below: &[Step], path: Path) -> Option<Op> {
+    let value = |node: Option<&Node>| Some(find(node?, below)?.value.clone());
+    let (now, was) = (value(around.now), value(around.was));
+    if now != value(around.ours) {
         return None;
     }
     Some(match was {
         Some(was) => Op::Set(path, was),
         None => Op::Remove(path),
     })
+}
+
+/// Returns the way to a value inside of an entry, which stands at `path`. A number counts items where there is a list.
+pub(super) fn inside(entry: &Node, path: Path, at: &[String]) -> Path {
+    let (mut path, mut node) = (path, Some(entry));
+    for word in at {
+        let step = match (node.map(|node| &node.value), word.parse()) {
+            (Some(Value::List(_)), Ok(number)) => Step::Index(number),
+            _ => Step::Key(word.clone()),
+        };
+        node = node.and_then(|node| find(node, std::slice::from_ref(&step)));
+        path.push(step);
+    }
+    path
 }
 
 fn way(key: &[String]) -> Path {

@@ -36,6 +36,8 @@ pub enum What {
     Disable,
     /// It changed this setting below `host`.
     Setting(Vec<String>),
+    /// It changed this value of the entry.
+    Text(Vec<String>),
 }
 
 impl Done {
@@ -49,6 +51,7 @@ impl Done {
             What::Enable => (self.name.clone(), What::Disable),
             What::Disable => (self.name.clone(), What::Enable),
             What::Setting(key) => (self.name.clone(), What::Setting(key.clone())),
+            What::Text(at) => (self.name.clone(), What::Text(at.clone())),
         };
         Self { name, what }
     }
@@ -116,6 +119,14 @@ pub fn revert(
             let entry = now.entry(&shape, &name)?;
             let (was, ours) = (old.entry(&old_shape, &name)?, new.entry(&new_shape, &name)?);
             vec![switch_back(&now.path(entry)?, entry.node, was.node, ours.node).ok_or_else(changed)?]
+        }
+        What::Text(at) => {
+            let entry = now.entry(&shape, &name)?;
+            let (was, ours) = (old.entry(&old_shape, &name)?, new.entry(&new_shape, &name)?);
+            let path = setting::inside(entry.node, now.path(entry)?, at);
+            let below = setting::inside(entry.node, Path::new(), at);
+            let around = setting::Around { now: Some(entry.node), was: Some(was.node), ours: Some(ours.node) };
+            vec![setting::back_at(around, &below, path).ok_or_else(changed)?]
         }
         What::Setting(key) => {
             let since = || Refused::Elsewhere(format!("`host.{}` has changed since", key.join(".")));

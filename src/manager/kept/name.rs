@@ -77,6 +77,7 @@ pub(in crate::manager) fn identity(server: &config::Server) -> Option<Identity> 
         Transport::Stdio(stdio) => {
             parts.add("stdio", [&*stdio.command]);
             parts.add("args", stdio.args.iter().map(String::as_str));
+            parts.add("tree", stdio.package.iter().filter_map(|package| package.digest.as_deref()));
             parts.add("env", stdio.env.iter().flat_map(|(name, value)| [name.as_str(), value.expose()]));
             let mut passed: Vec<(String, String)> = std::env::vars_os()
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))

@@ -29,6 +29,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("mcp-host search", "tests/it/registry has a registry"),
     ("mcp-host show", "tests/it/registry"),
     ("mcp-host install", "tests/it/registry"),
+    ("mcp-host outdated", "tests/it/registry"),
+    ("mcp-host update", "tests/it/registry"),
     ("mcp-host migrate", "tests/it/edits has clients to migrate"),
     ("mcp-host clients", "tests/it/edits has clients to list"),
     ("claude mcp add", "another program; tests/interop has real clients"),

@@ -1,8 +1,10 @@
-//! Servers of a registry: `search`, `show` and `install`, at a registry of this test on loopback.
+//! Servers of a registry: `search`, `show`, `install` and `update`, at a registry of this test on loopback.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod bundle;
 mod hostile;
+mod tree;
 
 use std::path::PathBuf;
 
@@ -29,10 +31,16 @@ impl Home {
             "#!/bin/sh\nprintf '%s|' \"$@\" >> npx.log\nexec '{}' __demo-server\n",
             env!("CARGO_BIN_EXE_mcp-host")
         );
-        home.write("bin/npx", &script);
-        use std::os::unix::fs::PermissionsExt as _;
-        std::fs::set_permissions(home.file("bin/npx"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        home.program("bin/npx", &script);
+        // The npm of the machine would ask its registry.
+        home.program("bin/npm", "#!/bin/sh\nexit 1\n");
         home
+    }
+
+    fn program(&self, name: &str, script: &str) {
+        use std::os::unix::fs::PermissionsExt as _;
+        self.write(name, script);
+        std::fs::set_permissions(self.file(name), std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -124,6 +132,7 @@ fn answer(asked: &Asked, remote: &str) -> Told {
     match path {
         "/v0.1/servers" if query.contains("cursor=two") => list(&servers[2..], None),
         "/v0.1/servers" => list(&servers[..2], Some("two")),
+        "/files/server.json" => Told::json(200, &files()),
         "/v0.1/servers/io.github.ada%2Ffiles/versions/latest"
         | "/v0.1/servers/io.github.ada%2Ffiles/versions/1.2.3" => Told::json(200, &servers[0]),
         "/v0.1/servers/com.example%2Fremote/versions/latest" => Told::json(200, &servers[1]),
@@ -210,12 +219,12 @@ async fn a_package_is_shown_and_asked_for_before_anything_starts() {
         published 2026-01-02T03:04:05Z
         package npm @ada/files 1.2.3
         command npx -y @ada/files@1.2.3 '/srv/a b' --level info
-        it runs as you; its tree is not locked: the runner fetches this version, and what that needs
+        it runs as you; its tree is not locked: npm is not here; its runner fetches this version, and what that needs
         variable FILES_TOKEN from ${env:TEAM}
         variable FILES_MODE=plain
         config ~/mcp-host/config.json, as files
         error: nothing was fetched or written: there is no terminal to ask on
-        help: mcp-host install … --yes installs it
+        help: mcp-host install … --yes does it
         "#);
         assert_snapshot!(home.run(&[&words[..], &["--set", "level=loud", "--yes"]].concat()), @"
         exit 2
@@ -238,6 +247,7 @@ async fn a_package_is_shown_and_asked_for_before_anything_starts() {
         let written = json!({
             "command": "npx", "args": ["-y", "@ada/files@1.2.3", "/srv/a b", "--level", "info"],
             "env": { "FILES_TOKEN": "${env:TEAM}", "FILES_MODE": "plain" },
+            "package": { "type": "npm", "name": "@ada/files", "version": "1.2.3", "registry": "io.github.ada/files" },
         });
         assert_eq!(home.config()["mcpServers"]["notes"], written);
         assert!(home.run(&["undo"]).starts_with("exit 0\ntook back edit 1: added notes"));
@@ -271,13 +281,44 @@ async fn an_endpoint_is_installed_and_what_was_taken_back_is_not() {
         error: com.example/remote has no pypi that can be started here; it has: remote
         help: nothing was written; mcp-host add NAME (URL | -- COMMAND) adds it by hand
         ");
-        assert_snapshot!(home.run(&["install", "https://a.example/server.json"]), @"
+        assert_snapshot!(home.run(&["install", "https://a.example/mcp"]), @"
         exit 2
-        error: a URL or an install link cannot be installed
+        error: this URL is no server.json and no install link
         help: mcp-host add NAME URL adds an endpoint
         ");
         let again = home.run(&["install", "com.example/remote", "--yes"]);
         assert!(again.starts_with("exit 2\nerror: a server is called `remote` already"), "{again}");
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_at_a_url_and_an_install_link_are_shown_and_asked_for() {
+    let site = registry("https://remote.example/mcp").await;
+    let home = Home::at(&site.url);
+    tokio::task::block_in_place(|| {
+        let (before, url) = (home.text(), format!("{}/files/server.json", site.url));
+        let given = ["install", &url, "--set", "folder=/srv", "--set", "FILES_TOKEN=${env:TEAM}"];
+        let said = home.run(&given);
+        assert!(said.starts_with("exit 6\n") && home.text() == before && !home.file("npx.log").exists(), "{said}");
+        assert!(said.contains("warning: no registry has checked who wrote http://127.0.0.1:"), "{said}");
+        assert!(home.run(&[&given[..], &["--yes"]].concat()).contains("\ninstalled files: 3 tools, TIME, "));
+        let package = &home.config()["mcpServers"]["files"]["package"];
+        assert_eq!(*package, json!({ "type": "npm", "name": "@ada/files", "version": "1.2.3" }), "of no registry");
+        let missing = home.run(&["install", &format!("{}/server.json", site.url), "--yes"]);
+        assert!(missing.starts_with("exit 1\n") && missing.contains("HTTP status 404"), "{missing}");
+
+        let link = "goose://extension?cmd=npx&arg=-y&arg=notes%401.0.0&id=notes";
+        assert_snapshot!(home.run(&["install", link]), @r#"
+        exit 6
+        notes
+        command: "npx"
+        args: ["-y", "notes@1.0.0"]
+        error: nothing was written: there is no terminal to ask on
+        help: mcp-host install … --yes adds it without asking
+        "#);
+        assert!(home.run(&["install", link, "--yes"]).contains("added notes: 3 tools, "));
+        assert_eq!(home.config()["mcpServers"]["notes"], json!({ "command": "npx", "args": ["-y", "notes@1.0.0"] }));
+        assert!(home.run(&["install", link, "--as", "x"]).starts_with("exit 2\n"));
     });
 }
 

@@ -21,7 +21,7 @@ fn found(home: &Path, vars: &[(&str, &str)]) -> (Vec<String>, Value) {
     assert_eq!((output.status.code(), report["ok"].as_bool()), (Some(i32::from(fails)), Some(!fails)));
     // Hosts that other tests kill at the same time may have left something behind for a moment.
     let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["check"] != "D12");
-    let bad = checks.filter(|check| check["verdict"] != "ok");
+    let bad = checks.filter(|check| check["verdict"] != "ok" && check["verdict"] != "unchecked");
     let bad = bad.map(|check| format!("{} {}", check["check"].as_str().unwrap(), check["verdict"].as_str().unwrap()));
     (bad.collect(), report)
 }
@@ -73,6 +73,42 @@ fn d01_a_file_that_cannot_be_read() {
     let home = home(&json!({}));
     std::fs::write(home.path().join("mcp-host/config.json"), "{ \"mcpServers\": ").unwrap();
     only(home.path(), "D01 fail", "config.json");
+}
+
+#[test]
+fn without_a_config_no_check_of_its_contents_says_ok() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join("bin")).unwrap();
+    let (bad, report) = found(home.path(), &[]);
+    assert_eq!(bad, ["D01 fail"], "{report:#}");
+    let checks = report["checks"].as_array().unwrap().iter();
+    let unchecked =
+        checks.filter(|check| check["verdict"] == "unchecked").map(|check| check["check"].as_str().unwrap());
+    let wanted = ["D02", "D03", "D04", "D05", "D06", "D07", "D08", "D09", "D10", "D11", "D14", "D15"];
+    assert_eq!(unchecked.collect::<Vec<_>>(), wanted);
+    let mut command = mcp_host(home.path(), &["doctor"]);
+    let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    assert!(said.contains("\nD02  -     variables: no config\n"), "{said}");
+}
+
+#[test]
+fn d02_d03_an_entry_without_its_variable_still_has_its_command_looked_at() {
+    let home = home(&json!({
+        "lame": { "command": "no-such-command", "env": { "KEY": "${KEY_OF_THE_TEST}" } },
+        "vague": { "command": "${COMMAND_OF_THE_TEST}" },
+    }));
+    let (bad, report) = found(home.path(), &[]);
+    assert_eq!(bad, ["D02 fail", "D03 fail"], "{report:#}");
+    let of = |number: usize| report["checks"][number]["findings"].as_array().unwrap().len();
+    assert_eq!((of(1), of(2)), (2, 1), "{report:#}");
+}
+
+#[test]
+fn d05_a_server_that_prints_what_is_no_message() {
+    let mut noisy = scripted("2025-06-18", &json!([]));
+    let script = noisy["args"][1].as_str().unwrap_or_default().to_owned();
+    noisy["args"][1] = json!(format!("echo starting up; {script}"));
+    only(home(&json!({ "noisy": noisy })).path(), "D05 warn", "1 line");
 }
 
 #[test]

@@ -66,6 +66,6 @@ fn options_of_one_server_and_other_texts_are_refused() {
     let said = add(home.path(), &["--lazy"], "{}");
     assert!(said.contains("exit 2\nerror: `add -` takes the whole server from standard input"), "{said}");
     let said = add(home.path(), &[], "hello");
-    assert!(said.contains("exit 2\nerror: standard input has neither JSON nor a link"), "{said}");
+    assert!(said.contains("exit 2\nerror: the input has neither JSON nor a link"), "{said}");
     assert_eq!(written(home.path()), None);
 }

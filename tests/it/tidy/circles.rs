@@ -37,7 +37,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
             &["connection/"],
             // What is asked over a connection.
             &["listing.rs", "resume.rs"],
-            &["renew.rs", "tell.rs"],
+            &["renew.rs", "tell.rs", "work.rs"],
             &["drive.rs"],
             &["exchange.rs", "infer.rs", "open.rs"],
             &["listen.rs", "probe.rs"],

@@ -26,7 +26,7 @@ pub(crate) use self::feed::Top;
 pub(crate) use self::feed::{Calls, Level, Logs, Source};
 pub(crate) use self::metrics::Metrics;
 pub(crate) use self::open::Open;
-pub(crate) use self::registry::{Install, RegistryCommand, Search, Show};
+pub(crate) use self::registry::{Install, Outdated, RegistryCommand, Search, Show, Update};
 pub(crate) use self::serve::{Daemon, Serve, Stdio};
 #[cfg(feature = "package")]
 pub(crate) use self::setup::Package;

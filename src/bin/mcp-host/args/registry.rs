@@ -15,6 +15,10 @@ pub(crate) enum RegistryCommand {
     Show(Show),
     /// Add a server of the registry to the config; it is shown and asked for first, and started once
     Install(Install),
+    /// Show which servers of the config have newer versions in the registry
+    Outdated(Outdated),
+    /// Take a newer version of a server; what changes is shown and asked for first
+    Update(Update),
 }
 
 impl RegistryCommand {
@@ -23,6 +27,8 @@ impl RegistryCommand {
             Self::Search(args) => &args.common,
             Self::Show(args) => &args.common,
             Self::Install(args) => &args.common,
+            Self::Outdated(args) => &args.common,
+            Self::Update(args) => &args.common,
         }
     }
 }
@@ -53,9 +59,10 @@ pub(crate) struct Show {
 #[derive(Args, Debug)]
 #[command(mut_arg("project", super::edits::project), after_help = INSTALLED)]
 pub(crate) struct Install {
-    /// The server, as `mcp-host search` shows it; @VERSION for another than the latest
-    #[arg(value_name = "NAME[@VERSION]")]
-    pub(crate) name: String,
+    /// The server, as `mcp-host search` shows it, with @VERSION for another than the latest; a bundle (.mcpb); a server.json at
+    /// a URL; an install link; with --locked, a server of the config
+    #[arg(value_name = "NAME", required_unless_present = "locked")]
+    pub(crate) name: Option<String>,
     /// Its name in the config [default: the part of NAME after the slash]
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) alias: Option<String>,
@@ -71,6 +78,42 @@ pub(crate) struct Install {
     /// Do not start it, only write it
     #[arg(long)]
     pub(crate) no_check: bool,
+    /// Install the trees that the config has locked, exactly as its locks say
+    #[arg(long, conflicts_with_all = ["alias", "package", "set", "no_check"])]
+    pub(crate) locked: bool,
+    /// Let packages run install scripts, and build from source
+    #[arg(long)]
+    pub(crate) scripts: bool,
+    #[command(flatten)]
+    pub(crate) user: User,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
+#[command(mut_arg("project", super::edits::project), after_help = WHERE)]
+pub(crate) struct Outdated {
+    #[command(flatten)]
+    pub(crate) user: User,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
+#[command(mut_arg("project", super::edits::project), after_help = UPDATED)]
+pub(crate) struct Update {
+    /// The server, by its name in the config [default: all that are outdated]
+    #[arg(value_name = "NAME", add = crate::suggest::servers())]
+    pub(crate) name: Option<String>,
+    /// A value that only the newer version wants
+    #[arg(long, value_name = "KEY=VALUE", requires = "name")]
+    pub(crate) set: Vec<String>,
+    /// Update without asking
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Let packages run install scripts, and build from source
+    #[arg(long)]
+    pub(crate) scripts: bool,
     #[command(flatten)]
     pub(crate) user: User,
     #[command(flatten)]
@@ -84,6 +127,7 @@ pub(crate) enum Form {
     Pypi,
     Oci,
     Nuget,
+    Mcpb,
     Remote,
 }
 
@@ -94,6 +138,7 @@ impl Form {
             Self::Pypi => "pypi",
             Self::Oci => "oci",
             Self::Nuget => "nuget",
+            Self::Mcpb => "mcpb",
             Self::Remote => "remote",
         }
     }
@@ -101,10 +146,15 @@ impl Form {
 
 const WHERE: &str = "The registry is the official one, or that of host.registry in the config (docs/registry.md).";
 
+const UPDATED: &str = "\
+The new version is started once, with an empty home directory, and the definitions of its tools are compared with those of
+the old one. mcp-host undo brings the old version back.";
+
 const INSTALLED: &str = "\
 What would be started and written is shown first. Without a terminal to ask on, nothing is fetched, started, or written
 unless --yes is given. Secrets go to the keyring. mcp-host undo takes the entry out again.
 
 Examples:
   mcp-host install io.github.ada/files
-  mcp-host install io.github.ada/files@1.2.3 --as notes --set folder=/srv/notes --yes";
+  mcp-host install io.github.ada/files@1.2.3 --as notes --set folder=/srv/notes --yes
+  mcp-host install --locked";

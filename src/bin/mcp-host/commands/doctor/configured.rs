@@ -7,10 +7,10 @@ use std::process::Stdio as Pipe;
 use std::time::{Duration, SystemTime};
 
 use mcp_host::Unstartable;
-use mcp_host::config::{Config, LoadRequest, NOT_APPROVED, Transport};
+use mcp_host::config::{Config, LoadRequest, NOT_APPROVED, Server, Stdio, Transport};
 use tokio::process::Command;
 
-use super::finding::{COMMANDS, FILES, Finding, RUNTIMES, TLS, VARIABLES};
+use super::finding::{COMMANDS, FILES, Finding, RUNTIMES, STATE, TLS, VARIABLES};
 use crate::commands::service;
 use crate::report::Failure;
 use crate::text::quoted;
@@ -58,8 +58,12 @@ pub(super) fn variables(config: &Config, request: &LoadRequest) -> Vec<Finding> 
     let mut found = Vec::new();
     for server in config.servers.iter().filter(|server| server.disabled.is_none()) {
         for problem in server.unusable.iter().flat_map(|unusable| unusable.problems()) {
-            let is_variable = problem.message.contains("variable") || problem.message.contains("not set");
-            let check = if is_variable { VARIABLES } else { FILES };
+            let has = |word: &str| problem.message.contains(word);
+            let check = match (has("keyring"), has("variable") || has("not set")) {
+                (true, _) => STATE,
+                (false, true) => VARIABLES,
+                (false, false) => FILES,
+            };
             let help = problem.help.clone().unwrap_or_else(|| format!("mcp-host get {}", quoted(&server.name)));
             found.push(Finding::fail(check, problem.to_string(), help).of(&server.name));
         }
@@ -69,11 +73,22 @@ pub(super) fn variables(config: &Config, request: &LoadRequest) -> Vec<Finding> 
     found
 }
 
+/// Returns the processes to look at: also those of entries that lack something else than their command, such as a variable.
+fn processes(config: &Config) -> impl Iterator<Item = (&Server, &Stdio)> {
+    let is_whole = |stdio: &Stdio| {
+        let mut words = std::iter::once(&stdio.command).chain(&stdio.args);
+        !stdio.command.is_empty() && !words.any(|word| word.contains("${"))
+    };
+    config.servers.iter().filter(|server| server.disabled.is_none()).filter_map(move |server| match &server.transport {
+        Transport::Stdio(stdio) if server.unusable.is_none() || is_whole(stdio) => Some((server, stdio)),
+        _ => None,
+    })
+}
+
 /// Looks for the command of each server, here and in the service.
 pub(super) fn commands(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
-    for server in config.servers.iter().filter(|server| server.disabled.is_none() && server.unusable.is_none()) {
-        let Transport::Stdio(stdio) = &server.transport else { continue };
+    for (server, stdio) in processes(config) {
         if let Some(wrong) = Unstartable::of(stdio) {
             let what = format!("`{}` cannot start `{}`: {}", server.name, wrong.command, wrong.reason);
             found.push(Finding::fail(COMMANDS, what, wrong.help).of(&server.name));
@@ -90,8 +105,7 @@ pub(super) fn commands(config: &Config) -> Vec<Finding> {
 /// Asks each runtime for its version, once.
 pub(super) async fn runtimes(config: &Config) -> Vec<Finding> {
     let mut needed: BTreeMap<&'static [&'static str], Vec<(String, String)>> = BTreeMap::new();
-    for server in config.servers.iter().filter(|server| server.disabled.is_none() && server.unusable.is_none()) {
-        let Transport::Stdio(stdio) = &server.transport else { continue };
+    for (server, stdio) in processes(config) {
         if Unstartable::of(stdio).is_some() {
             continue;
         }

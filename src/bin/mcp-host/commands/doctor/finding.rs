@@ -16,7 +16,7 @@ pub(super) const CHECKS: [(&str, &str); 15] = [
     (SCHEMAS, "schemas"),
     (TOKENS, "tokens"),
     (ORPHANS, "processes left behind"),
-    (STATE, "state folder"),
+    (STATE, "state folder and keyring"),
     (PORT, "port and service"),
     (TWICE, "servers started twice"),
 ];
@@ -37,10 +37,16 @@ pub(super) const STATE: &str = "D13";
 pub(super) const PORT: &str = "D14";
 pub(super) const TWICE: &str = "D15";
 
+/// The checks that look at what the config says.
+pub(super) const OF_CONFIG: [&str; 12] =
+    [VARIABLES, COMMANDS, RUNTIMES, START, REVISION, LOGIN, TLS, NAMES, SCHEMAS, TOKENS, PORT, TWICE];
+
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Verdict {
+    /// There was nothing to look at.
+    Unchecked,
     Ok,
     Warn,
     Fail,
@@ -49,6 +55,7 @@ pub(super) enum Verdict {
 impl Verdict {
     pub(super) fn word(self) -> &'static str {
         match self {
+            Self::Unchecked => "-",
             Self::Ok => "ok",
             Self::Warn => "warn",
             Self::Fail => "fail",

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use self::finding::{CHECKS, Finding, Verdict};
+use self::finding::{CHECKS, Finding, OF_CONFIG, Verdict};
 use super::clients;
 use crate::args::{Common, Doctor};
 use crate::output::Output;
@@ -37,6 +37,7 @@ struct Row<'a> {
 
 pub(super) async fn run(args: &Doctor, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let mut found = Vec::new();
+    let mut is_config_there = true;
     match Plan::load(common, false, None) {
         Ok(mut plan) => {
             if let Some(name) = &args.server {
@@ -45,11 +46,14 @@ pub(super) async fn run(args: &Doctor, common: &Common, output: &Output) -> Resu
             }
             look(plan, common, &mut found, output).await?;
         }
-        Err(failure) => found.extend(configured::unread(&failure)),
+        Err(failure) => {
+            is_config_there = false;
+            found.extend(configured::unread(&failure));
+        }
     }
     found.extend(machine::state_folder());
     found.extend(machine::orphans().await);
-    tell(&found, output)
+    tell(&found, is_config_there, output)
 }
 
 /// Looks at all that a config which can be read leads to.
@@ -76,11 +80,15 @@ async fn look(plan: Plan, common: &Common, found: &mut Vec<Finding>, output: &Ou
     Ok(())
 }
 
-fn tell(found: &[Finding], output: &Output) -> Result<Exit, Failure> {
+fn tell(found: &[Finding], is_config_there: bool, output: &Output) -> Result<Exit, Failure> {
     let of = |check: &str| -> Vec<&Finding> { found.iter().filter(|finding| finding.check == check).collect() };
     let row = |(check, title): &(&'static str, &'static str)| {
         let findings = of(check);
-        let verdict = findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok);
+        let empty = match is_config_there || !OF_CONFIG.contains(check) {
+            true => Verdict::Ok,
+            false => Verdict::Unchecked,
+        };
+        let verdict = findings.iter().map(|finding| finding.verdict).max().unwrap_or(empty);
         Row { check, title, verdict, findings }
     };
     let rows: Vec<Row<'_>> = CHECKS.iter().map(row).collect();
@@ -91,8 +99,10 @@ fn tell(found: &[Finding], output: &Output) -> Result<Exit, Failure> {
         return Ok(exit);
     }
     for row in &rows {
-        if row.findings.is_empty() {
-            output.line(&format!("{}  ok    {}", row.check, row.title))?;
+        match (row.findings.is_empty(), row.verdict) {
+            (true, Verdict::Unchecked) => output.line(&format!("{}  -     {}: no config", row.check, row.title))?,
+            (true, _) => output.line(&format!("{}  ok    {}", row.check, row.title))?,
+            (false, _) => {}
         }
         for finding in &row.findings {
             let (word, what) = (finding.verdict.word(), text::line(&finding.what));

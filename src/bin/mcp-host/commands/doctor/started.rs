@@ -12,7 +12,7 @@ use crate::output::Output;
 use crate::report::Failure;
 use crate::servers::Plan;
 use crate::session::{Session, failure};
-use crate::text::quoted;
+use crate::text::{self, quoted};
 
 /// A start that takes longer than this makes clients wait.
 const SLOW: u64 = 10_000;
@@ -78,6 +78,12 @@ fn of_server(status: &ServerStatus, slow: u64, again: &str) -> Vec<Finding> {
     if let Some(took) = status.ready_after_ms.filter(|took| *took > slow) {
         let what = format!("`{name}` took {} s to start", took / 1000);
         found.push(Finding::warn(START, what, closer).of(name));
+    }
+    if status.noise > 0 {
+        let lines = text::count(status.noise, "line");
+        let what =
+            format!("`{name}` printed {lines} on standard output that are no messages: its log belongs on stderr");
+        found.push(Finding::warn(START, what, format!("mcp-host logs {}{again}", quoted(name))).of(name));
     }
     if let Some(revision) = status.revision.as_deref().filter(|revision| *revision <= OLD) {
         let what = format!("`{name}` speaks revision {revision}, the oldest one: update it");

@@ -36,7 +36,7 @@ pub(super) async fn run(args: &Add, common: &Common, output: &Output) -> Result<
     let target = Target::of_new(common, args.user.user)?;
     secrets::refer(args, &mut server, output)?;
     let change = Change::Add { name: args.name.clone(), server: server.clone() };
-    let mut preview = write::preview(&target, &change)?;
+    let mut preview = write::preview(&target, std::slice::from_ref(&change))?;
     if !args.secret.is_empty() {
         secrets::ask(args, output).await?;
         // It is read again, with what the keyring has now.
@@ -121,6 +121,7 @@ fn server(args: &Add) -> Result<NewServer, Failure> {
         headers: headers.collect::<Result<_, _>>()?,
         cwd,
         lazy: args.lazy,
+        package: None,
     })
 }
 

@@ -1,5 +1,6 @@
 //! Starts a new server once, before its entry is written.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use mcp_host::StateName;
@@ -22,6 +23,8 @@ pub(in crate::commands) struct Tried {
     pub(in crate::commands) tools: usize,
     pub(in crate::commands) ready_after_ms: Option<u64>,
     pub(in crate::commands) tokens: usize,
+    /// The definitions of its tools, by their names.
+    pub(in crate::commands) definitions: BTreeMap<String, String>,
     /// The login that is missing.
     pub(in crate::commands) wants: Option<Failure>,
 }
@@ -89,7 +92,9 @@ pub(in crate::commands) async fn start(
     let session = Box::pin(Session::look_alone(plan, String::new(), output)).await?;
     let status = session.status();
     let catalog = session.host.catalog();
-    let tokens = catalog.tools().iter().map(|tool| tool.definition().as_str().len()).sum::<usize>() / TOKEN;
+    let definition = |tool: &mcp_host::Entry| (tool.name().to_owned(), tool.definition().as_str().to_owned());
+    let definitions: BTreeMap<String, String> = catalog.tools().iter().map(definition).collect();
+    let tokens = definitions.values().map(String::len).sum::<usize>() / TOKEN;
     session.close().await;
     let Some(status) = status.into_iter().find(|server| server.name == name) else {
         return Err(wanted(Failure::new(Exit::Failed, format!("`{name}` is no server that can be started"))));
@@ -99,6 +104,7 @@ pub(in crate::commands) async fn start(
         tools: status.tools,
         ready_after_ms: status.ready_after_ms,
         tokens,
+        definitions,
         wants: None,
     };
     match failure(&status, "") {

@@ -3,7 +3,7 @@
 mod add;
 pub(super) mod attempt;
 pub(super) mod failures;
-mod pasted;
+pub(super) mod pasted;
 pub(super) mod secrets;
 mod show;
 pub(super) mod target;

@@ -44,18 +44,42 @@ pub(super) async fn run(args: &Add, common: &Common, output: &Output) -> Result<
     }
     let found = servers(&stdin().await?)?;
     let target = Target::of_new(common, args.user.user)?;
+    let how = How { yes: args.yes, no_check: args.no_check, plain: args.plain, command: "add -" };
+    Box::pin(take(found, &target, &how, output)).await
+}
+
+/// How servers are taken that somebody else wrote.
+pub(in crate::commands) struct How {
+    /// Without a question.
+    pub(in crate::commands) yes: bool,
+    /// Without a start.
+    pub(in crate::commands) no_check: bool,
+    /// Secrets in plain text, too.
+    pub(in crate::commands) plain: bool,
+    /// The command, for help.
+    pub(in crate::commands) command: &'static str,
+}
+
+/// Shows servers, asks, starts each once, and writes them.
+pub(in crate::commands) async fn take(
+    found: Vec<(String, Entry)>,
+    target: &Target,
+    args: &How,
+    output: &Output,
+) -> Result<Exit, Failure> {
     for (name, entry) in &found {
         output.talk(name);
         entry.shown().iter().for_each(|line| output.talk(&format!("  {line}")));
     }
-    if !args.yes && !is_wanted(output).await? {
+    if !args.yes && !is_wanted(args.command, output).await? {
         return Err(Failure::new(Exit::Denied, "nothing was written"));
     }
     // All are started before the first is written.
     let mut tried = Vec::new();
     for (name, entry) in &found {
         let change = Change::Put { name: name.clone(), entry: entry.clone() };
-        let (config, request) = attempt::approved(write::preview(&target, &change)?, &target, name)?;
+        let (config, request) =
+            attempt::approved(write::preview(target, std::slice::from_ref(&change))?, target, name)?;
         if !args.plain {
             secrets::refuse_plain(&NewServer::default(), name, &config)?;
         }
@@ -67,7 +91,7 @@ pub(super) async fn run(args: &Add, common: &Common, output: &Output) -> Result<
     let mut wants = None;
     for ((name, entry), tried) in found.into_iter().zip(tried) {
         let change = Change::Put { name: name.clone(), entry };
-        let (made, _) = write::make(&target, &change).await?;
+        let (made, _) = write::make(target, &change).await?;
         if output.json {
             let file = target.file.display().to_string();
             output.value(&Told { edit: made.id, server: &name, file, state: tried.state })?;
@@ -81,7 +105,7 @@ pub(super) async fn run(args: &Add, common: &Common, output: &Output) -> Result<
             output.remark(&format!("it stands in {}", write::shown(&target.file)));
             write::way_back(made.id, output);
         }
-        write::watch(&target, &change, output).await;
+        write::watch(target, &change, output).await;
         wants = wants.or(tried.wants);
     }
     wants.map_or(Ok(Exit::Ok), Err)
@@ -102,14 +126,14 @@ async fn stdin() -> Result<String, Failure> {
 }
 
 /// Asks. Standard input has been read to its end, so the terminal itself is asked.
-async fn is_wanted(output: &Output) -> Result<bool, Failure> {
+async fn is_wanted(command: &str, output: &Output) -> Result<bool, Failure> {
     const QUESTION: &str = "Start this once, and add it? [y/N]";
     if output.interactive() {
         return Ok(agreed(QUESTION, output).await);
     }
     let nobody = || {
         let error = "nothing was written: there is no terminal to ask on";
-        Failure::new(Exit::Denied, error).help("mcp-host add - --yes adds it without asking")
+        Failure::new(Exit::Denied, error).help(format!("mcp-host {command} --yes adds it without asking"))
     };
     if !io::stderr().is_terminal() {
         return Err(nobody());
@@ -127,11 +151,11 @@ const FORMS: &str =
     "give JSON such as {\"mcpServers\": {\"NAME\": {\"command\": \"…\"}}}, or an install link of Cursor or VS Code";
 
 fn wrong(what: &str) -> Failure {
-    Failure::new(Exit::Usage, format!("standard input has {what}")).help(FORMS)
+    Failure::new(Exit::Usage, format!("the input has {what}")).help(FORMS)
 }
 
-/// Reads the servers of a text.
-fn servers(text: &str) -> Result<Vec<(String, Entry)>, Failure> {
+/// Reads the servers of a text: JSON, or an install link.
+pub(in crate::commands) fn servers(text: &str) -> Result<Vec<(String, Entry)>, Failure> {
     let text = text.trim();
     if text.is_empty() {
         return Err(wrong("nothing"));
@@ -180,6 +204,9 @@ fn of_link(text: &str, may_lead: bool) -> Result<String, Failure> {
         let query = percent_encoding::percent_decode_str(link.query().unwrap_or_default()).decode_utf8_lossy();
         return named(object(&query)?, None);
     }
+    if link.scheme() == "goose" {
+        return of_goose(&link);
+    }
     if let Some(led) = pair("url").filter(|_| may_lead) {
         return of_link(&led, false);
     }
@@ -193,6 +220,31 @@ fn of_link(text: &str, may_lead: bool) -> Result<String, Failure> {
     let config = config.replace(' ', "+");
     let decoded = decode(&config).ok_or_else(|| wrong("a link without a server"))?;
     named(object(&decoded)?, Some(name))
+}
+
+/// Reads a link of Goose: a command with its arguments, or a URL.
+fn of_goose(link: &Url) -> Result<String, Failure> {
+    let all = |name: &str| -> Vec<String> {
+        link.query_pairs().filter(|(key, _)| key == name).map(|(_, value)| value.into_owned()).collect()
+    };
+    let first = |name: &str| all(name).into_iter().next().filter(|value| !value.is_empty());
+    let name = first("id").or_else(|| first("name"));
+    let mut entry = Map::new();
+    match (first("cmd"), first("url")) {
+        (Some(command), None) => {
+            entry.insert("command".to_owned(), json!(command));
+            entry.insert("args".to_owned(), json!(all("arg")));
+            // What Goose writes there is what a variable is for, not its value.
+            let names = all("env").into_iter().filter_map(|pair| Some(pair.split_once('=')?.0.to_owned()));
+            let env: Map<String, Value> = names.map(|name| (name.clone(), json!(format!("${{env:{name}}}")))).collect();
+            if !env.is_empty() {
+                entry.insert("env".to_owned(), Value::Object(env));
+            }
+        }
+        (None, Some(url)) => drop(entry.insert("url".to_owned(), json!(url))),
+        _ => return Err(wrong("a link without a server")),
+    }
+    named(entry, name)
 }
 
 fn decode(text: &str) -> Option<String> {
@@ -229,6 +281,8 @@ mod tests {
             inner.clone(),
             format!("https://insiders.vscode.dev/redirect/mcp/install?name=files&config={percent}"),
             format!("https://vscode.dev/redirect?url={outer}"),
+            format!("lmstudio://add_mcp?name=files&config={base64}"),
+            "goose://extension?cmd=npx&arg=-y&arg=x&id=files&name=Files".to_owned(),
         ] {
             assert_eq!(read(&text), files, "{text}");
         }
@@ -244,6 +298,8 @@ mod tests {
             "https://example.com/",
             "vscode:mcp/install?x",
             "cursor://a?name=x&config=%%",
+            "goose://extension?id=x",
+            "goose://extension?id=x&cmd=a&url=https://a.example/",
         ] {
             let failure = servers(text).unwrap_err();
             assert_eq!(failure.exit, Exit::Usage, "{text}");

@@ -25,7 +25,7 @@ pub(in crate::commands) struct Target {
 
 impl Target {
     /// Finds the file that has an entry.
-    pub(super) fn of_entry(common: &Common, is_of_user: bool, name: &str) -> Result<Self, Failure> {
+    pub(in crate::commands) fn of_entry(common: &Common, is_of_user: bool, name: &str) -> Result<Self, Failure> {
         let target = Self::find(common, is_of_user, Some(name))?;
         if !target.file.exists() {
             return Err(config::Error::NotFound { places: vec![target.file] }.into());

@@ -183,5 +183,6 @@ fn in_words(done: &Done) -> String {
         What::Enable => format!("enabled {name}"),
         What::Disable => format!("disabled {name}"),
         What::Setting(key) => format!("changed host.{}", text::line(&key.join("."))),
+        What::Text(_) => format!("changed {name}"),
     }
 }

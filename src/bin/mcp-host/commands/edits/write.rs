@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use mcp_host::approvals::Approvals;
-use mcp_host::config::edit::{Change, Edited, Refused, edit};
+use mcp_host::config::edit::{Change, Edited, Refused, edit, edit_all};
 use mcp_host::config::{self, Config, LoadRequest, Server};
-use mcp_host::edits::{Edits, Error, Made};
+use mcp_host::edits::{Edits, Error, FileChange, Made};
 use mcp_host::pins;
 use serde::Serialize;
 
@@ -73,10 +73,11 @@ pub(in crate::commands) fn edits() -> Result<Edits, Failure> {
 }
 
 /// Looks at what an edit would do. Writes nothing.
-pub(in crate::commands) fn preview(target: &Target, change: &Change) -> Result<Preview, Failure> {
+pub(in crate::commands) fn preview(target: &Target, changes: &[Change]) -> Result<Preview, Failure> {
     let seen = target.text()?;
-    let edited = edit(seen.as_deref().unwrap_or_default(), &target.file, &target.request, change)
+    let (text, done) = edit_all(seen.as_deref().unwrap_or_default(), &target.file, &target.request, changes)
         .map_err(|refused| failed(Error::Refused(refused), &target.file))?;
+    let edited = Edited { text, name: done.last().map(|done| done.name.clone()).unwrap_or_default() };
     let before = seen.as_ref().and_then(|seen| load(&target.request, &target.file, seen).ok());
     let after = load(&target.request, &target.file, &edited.text);
     // An edit may mend a config that cannot be read, but must not break one.
@@ -98,22 +99,32 @@ pub(in crate::commands) fn load(request: &LoadRequest, file: &Path, text: &str) 
     servers::load(&LoadRequest { texts, ..request.clone() })
 }
 
-/// Makes an edit, again if the file changes meanwhile.
+/// Makes one change, again if the file changes meanwhile.
 pub(in crate::commands) async fn make(target: &Target, change: &Change) -> Result<(Made, Preview), Failure> {
+    make_all(target, None, std::slice::from_ref(change)).await
+}
+
+/// Makes changes of one server as one edit, again if the file changes meanwhile. `command` names the edit in the journal.
+pub(in crate::commands) async fn make_all(
+    target: &Target,
+    command: Option<&str>,
+    changes: &[Change],
+) -> Result<(Made, Preview), Failure> {
     let edits = edits()?;
     let mut tries = 0;
     loop {
         tries += 1;
-        let preview = preview(target, change)?;
-        let (file, seen) = (target.file.clone(), preview.seen.clone());
-        match edits.make(file, seen, change.clone(), target.request.clone()).await {
+        let preview = preview(target, changes)?;
+        let (file, seen, request) = (target.file.clone(), preview.seen.clone(), target.request.clone());
+        match edits.make_all(command, vec![FileChange { file, seen, changes: changes.to_vec(), request }]).await {
             Ok(made) => {
-                let to = match change {
-                    Change::Rename { to, .. } => to,
+                let to = match changes.last() {
+                    Some(Change::Rename { to, .. }) => to,
                     _ => &made.name,
                 };
                 let was = preview.before.as_ref().and_then(|config| server(config, &made.name));
-                if matches!(change, Change::Add { .. } | Change::Put { .. }) || was.is_some_and(is_approved) {
+                let is_new = changes.iter().any(|change| matches!(change, Change::Add { .. } | Change::Put { .. }));
+                if is_new || was.is_some_and(is_approved) {
                     keep_approved(preview.after.as_ref(), to).await?;
                 }
                 return Ok((made, preview));
@@ -153,6 +164,7 @@ fn tell(target: &Target, change: &Change, made: &Made, output: &Output) -> Resul
     output.line(&match change {
         Change::Add { .. } | Change::Put { .. } => format!("added {name} to {file}"),
         Change::Setting { key, .. } => format!("changed host.{} in {file}", text::line(&key.join("."))),
+        Change::Text { .. } => format!("changed {name} in {file}"),
         Change::Remove { .. } => format!("removed {name} from {file}"),
         Change::Rename { to, .. } => format!("renamed {name} to {} in {file}", text::line(to)),
         Change::Switch { on: true, .. } => format!("enabled {name} in {file}"),

@@ -14,6 +14,14 @@ pub(super) fn failed(error: &Error) -> Failure {
         Error::Entry { .. } => Failure::new(Exit::Failed, text).help(
             "nothing was written; tell its publisher, or give the command yourself: mcp-host add NAME -- COMMAND",
         ),
+        Error::Tool { tool: "pip" | "uv", .. } => Failure::new(Exit::Failed, text)
+            .help("nothing was written; a package without a wheel is built from source with --scripts"),
+        Error::Tool { .. } => {
+            Failure::new(Exit::Failed, text).help("nothing was written; look at the network, and try again")
+        }
+        Error::Lock { .. } | Error::Store { .. } => Failure::new(Exit::Failed, text)
+            .help("nothing was written; mcp-host add NAME -- COMMAND adds it without a locked tree"),
+        Error::Bundle { .. } => Failure::new(Exit::Failed, text).help("nothing was unpacked or written"),
         Error::Unsupported(_) => Failure::new(Exit::Failed, text)
             .help("nothing was written; mcp-host add NAME (URL | -- COMMAND) adds it by hand"),
         _ => Failure::new(Exit::Failed, text).help("nothing was written; try again later, or name another registry"),

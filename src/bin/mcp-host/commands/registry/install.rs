@@ -1,19 +1,23 @@
 //! `mcp-host install`: shows what a server of the registry would be, asks, starts it once, and writes its entry.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use mcp_host::StateName;
 use mcp_host::config::edit::{Change, NewServer};
-use mcp_host::install::{Choice, Manifest, Status};
+use mcp_host::install::{Bundle, Choice, Index, Kind, Manifest, Status};
 use serde::Serialize;
+use url::Url;
 
 use super::failures::failed;
 use super::show::{command, head};
+use super::tree::Tree;
 use super::values::Values;
-use super::{named, open, tell_age};
+use super::{locked, named, open, tell_age};
 use crate::args::{Common, Install};
 use crate::commands::agreed;
 use crate::commands::edits::attempt::{self, Tried};
+use crate::commands::edits::pasted::{self, How};
 use crate::commands::edits::target::Target;
 use crate::commands::edits::write::{self, shown};
 use crate::output::Output;
@@ -30,143 +34,328 @@ struct Told<'a> {
     name: &'a str,
     version: &'a str,
     form: &'static str,
+    /// What its tree hashes to, if that is locked.
+    tree: Option<&'a str>,
     state: Option<StateName>,
     tools: Option<usize>,
     ready_after_ms: Option<u64>,
 }
 
 /// The first start of a package fetches it.
-const FETCH: Duration = Duration::from_secs(120);
+pub(super) const FETCH: Duration = Duration::from_secs(120);
+
+/// A server that is about to be installed.
+struct Newcomer<'a> {
+    about: About,
+    choice: Choice<'a>,
+    /// Its name in the config.
+    alias: String,
+    server: NewServer,
+    values: Values,
+    tree: Tree,
+}
+
+/// What there is to say about it.
+struct About {
+    name: String,
+    version: String,
+    /// The first lines of what is shown.
+    head: Vec<String>,
+    /// What its publisher says afterwards.
+    post_install: Option<String>,
+}
 
 pub(super) async fn run(args: &Install, common: &Common, output: &Output) -> Result<Exit, Failure> {
     write::refuse_below()?;
+    if args.locked {
+        return locked::run(args, common, output).await;
+    }
     let target = Target::of_new(common, args.user.user)?;
-    let (name, version) = of_registry(&args.name)?;
-    let index = open(&target.request)?;
-    let (manifest, freshness) = index.server(name, version).await.map_err(|error| failed(&error))?;
-    tell_age(freshness, &index, output);
+    let text = args.name.as_deref().unwrap_or_default();
+    match meant(text)? {
+        Meant::Entry(url) => {
+            let manifest = Index::at(&url).await.map_err(|error| failed(&error))?;
+            output.talk(&format!("warning: no registry has checked who wrote {}", text::line(text)));
+            Box::pin(entry(&manifest, None, args, &target, output)).await
+        }
+        Meant::Bundle(file) => {
+            let bundle = Bundle::open(file).await.map_err(|error| failed(&error))?;
+            Box::pin(unpacked(&bundle, args, &target, output)).await
+        }
+        Meant::Link => {
+            if args.alias.is_some() || args.package.is_some() || !args.set.is_empty() {
+                let error = "an install link has the whole entry: --as, --package and --set do not apply";
+                return Err(Failure::new(Exit::Usage, error).help("mcp-host rename NAME NEW renames it afterwards"));
+            }
+            let how = How { yes: args.yes, no_check: args.no_check, plain: false, command: "install …" };
+            Box::pin(pasted::take(pasted::servers(text)?, &target, &how, output)).await
+        }
+        Meant::Server(name, version) => {
+            let index = open(&target.request)?;
+            let (manifest, freshness) = index.server(name, version).await.map_err(|error| failed(&error))?;
+            tell_age(freshness, &index, output);
+            Box::pin(entry(&manifest, Some(&manifest.name), args, &target, output)).await
+        }
+    }
+}
+
+/// Installs the server of an entry. `registry` is its name in the registry, if that is where the entry comes from.
+async fn entry(
+    manifest: &Manifest,
+    registry: Option<&str>,
+    args: &Install,
+    target: &Target,
+    output: &Output,
+) -> Result<Exit, Failure> {
     if manifest.status == Status::Deleted {
         let why = manifest.status_message.as_ref().map(|why| format!(": {}", text::headline(why))).unwrap_or_default();
         let error = format!("{} {} was taken back{why}", text::line(&manifest.name), text::line(&manifest.version));
         return Err(Failure::new(Exit::Denied, error).help("nothing was written; mcp-host search WORDS finds others"));
     }
-    let alias = args.alias.as_deref().unwrap_or_else(|| manifest.short_name()).to_owned();
-    let choice = manifest.choose(args.package.map(|form| form.word())).map_err(|error| failed(&error))?;
-    let can_ask = !args.yes && output.interactive();
-    let values = Values::collect(&choice, &args.set, can_ask, output).await?;
-    let server = choice.plan(&values.referring(&alias)).map_err(|error| failed(&error))?.server;
-    let change = Change::Put { name: alias.clone(), entry: server.own_entry(&alias) };
-    // What cannot be written is said before anybody is asked.
-    let mut preview = write::preview(&target, &change)?;
-    let lines = plan(&manifest, &choice, &server, &values, &format!("{}, as {}", shown(&target.file), quoted(&alias)));
-    if output.json {
-        lines.iter().for_each(|line| output.talk(line))
-    } else {
-        output.lines(lines)?
-    }
-    confirm(args, output).await?;
-    values.keep(&alias).await?;
-    if !values.secret.is_empty() {
-        // It is read again, with what the keyring has now.
-        preview.after = None;
-    }
-    let (mut config, request) = attempt::approved(preview, &target, &alias)?;
-    for server in config.servers.iter_mut().filter(|server| server.name == alias) {
-        server.start_timeout = server.start_timeout.max(FETCH);
-    }
-    let tried = match args.no_check {
-        true => Tried::default(),
-        false => attempt::start(&alias, config, request, output).await.map_err(|failure| {
-            failure.more_help(vec!["nothing was written; --no-check writes it all the same".to_owned()])
-        })?,
+    let about = About {
+        name: manifest.name.clone(),
+        version: manifest.version.clone(),
+        head: head(manifest),
+        post_install: manifest.post_install.clone(),
     };
-    let (made, _) = write::make(&target, &change).await?;
-    let is_ready = tried.state == Some(StateName::Connected);
-    if output.json {
-        output.value(&Told {
-            edit: made.id,
-            server: &alias,
-            file: target.file.display().to_string(),
-            name: &manifest.name,
-            version: &manifest.version,
-            form: choice.word(),
-            state: tried.state,
-            tools: is_ready.then_some(tried.tools),
-            ready_after_ms: tried.ready_after_ms,
-        })?;
-    } else {
-        let name = text::line(&alias);
+    let choice = manifest.choose(args.package.map(|form| form.word())).map_err(|error| failed(&error))?;
+    if let Choice::Package(Kind::Mcpb, package) = choice {
+        let mut lines = about.head;
+        lines.push(format!("  {:<11}{}", "bundle", text::line(&package.identifier)));
+        lines.push(format!("  {:<11}{}", "sha256", text::line(package.sha256.as_deref().unwrap_or("none"))));
+        lines.push(format!("  {:<11}what it starts, and what it wants to know, is shown before that", ""));
+        lines.iter().for_each(|line| output.talk(line));
+        confirm(args.yes, "install …", "Fetch this bundle? [y/N]", output).await?;
+        let bundle = Bundle::fetch(package).await.map_err(|error| failed(&error))?;
+        return Box::pin(unpacked(&bundle, args, target, output)).await;
+    }
+    let newcomer = Newcomer::of(about, choice, manifest.short_name(), args, output).await?;
+    Box::pin(newcomer.install(registry, args, target, output)).await
+}
+
+/// Installs the server of a bundle.
+async fn unpacked(bundle: &Bundle, args: &Install, target: &Target, output: &Output) -> Result<Exit, Failure> {
+    let (count, bytes) = bundle.size;
+    let mut head = vec![
+        format!("{} {}", text::line(&bundle.name), text::line(&bundle.version)),
+        format!("  {}", text::headline(&bundle.description)),
+    ];
+    if let Some(author) = &bundle.author {
+        head.push(format!("  author     {} (nobody has checked that)", text::headline(author)));
+    }
+    if bundle.is_signed {
+        head.push("  signature  there is one; nobody has checked it".to_owned());
+    }
+    head.push(format!("  bundle     {}, {} KiB, {}", text::count(count, "file"), bytes / 1024, bundle.digest));
+    let about = About { name: bundle.name.clone(), version: bundle.version.clone(), head, post_install: None };
+    let mut newcomer = Newcomer::of(about, Choice::Bundle(bundle), &bundle.name, args, output).await?;
+    newcomer.tree = Tree::Bundle(Box::new(bundle.clone()));
+    Box::pin(newcomer.install(None, args, target, output)).await
+}
+
+impl<'a> Newcomer<'a> {
+    /// Collects what the server wants to know. `name` is the one that it gets unless the user says another.
+    async fn of(
+        about: About,
+        choice: Choice<'a>,
+        name: &str,
+        args: &Install,
+        output: &Output,
+    ) -> Result<Self, Failure> {
+        let alias = args.alias.as_deref().unwrap_or(name).to_owned();
+        let can_ask = !args.yes && output.interactive();
+        let values = Values::collect(&choice, &args.set, can_ask, output).await?;
+        let server = choice.plan(&values.referring(&alias)).map_err(|error| failed(&error))?.server;
+        let tree = Tree::of(server.package.as_ref(), args.scripts).await;
+        Ok(Self { about, choice, alias, server, values, tree })
+    }
+
+    /// Shows it, asks, and installs it.
+    async fn install(
+        mut self,
+        registry: Option<&str>,
+        args: &Install,
+        target: &Target,
+        output: &Output,
+    ) -> Result<Exit, Failure> {
+        if let Some(package) = &mut self.server.package {
+            package.registry = registry.map(str::to_owned);
+        }
+        // What cannot be written is said before anybody is asked.
+        write::preview(target, &[self.change()])?;
+        let lines = self.lines(&shown(&target.file));
+        if output.json {
+            lines.iter().for_each(|line| output.talk(line))
+        } else {
+            output.lines(lines)?
+        }
+        confirm(args.yes, "install …", "Install this? [y/N]", output).await?;
+        self.make(args, target, output).await
+    }
+}
+
+impl Newcomer<'_> {
+    fn change(&self) -> Change {
+        Change::Put { name: self.alias.clone(), entry: self.server.own_entry(&self.alias) }
+    }
+
+    /// Installs its tree, starts it once, and writes its entry.
+    async fn make(mut self, args: &Install, target: &Target, output: &Output) -> Result<Exit, Failure> {
+        let made = self.tree.make(self.server.package.as_mut(), output).await?;
+        self.values.keep(&self.alias).await?;
+        let change = self.change();
+        let preview = write::preview(target, std::slice::from_ref(&change))?;
+        let (mut config, request) = attempt::approved(preview, target, &self.alias)?;
+        for server in config.servers.iter_mut().filter(|server| server.name == self.alias) {
+            server.start_timeout = server.start_timeout.max(FETCH);
+        }
+        let tried = match args.no_check {
+            true => Tried::default(),
+            false => attempt::start(&self.alias, config, request, output).await.map_err(|failure| {
+                failure.more_help(vec!["nothing was written; --no-check writes it all the same".to_owned()])
+            })?,
+        };
+        let lock = made.as_ref().and_then(|made| made.lock.as_ref());
+        if let (Some(lock), Some(package)) = (lock, &self.server.package) {
+            lock.write(&target.file, package).await.map_err(|error| failed(&error))?;
+        }
+        let (edit, _) = write::make(target, &change).await?;
+        self.tell(edit.id, &tried, made.as_ref().map(|made| made.hash.as_str()), target, output)?;
+        if let Some(text) = &self.about.post_install {
+            output.talk(&format!("its publisher says: {}", text::headline(text)));
+        }
+        write::watch(target, &change, output).await;
+        match tried.wants {
+            Some(wants) => Err(wants),
+            None => Ok(Exit::Ok),
+        }
+    }
+
+    fn tell(
+        &self,
+        edit: u64,
+        tried: &Tried,
+        tree: Option<&str>,
+        target: &Target,
+        output: &Output,
+    ) -> Result<(), Failure> {
+        let is_ready = tried.state == Some(StateName::Connected);
+        if output.json {
+            return Ok(output.value(&Told {
+                edit,
+                server: &self.alias,
+                file: target.file.display().to_string(),
+                name: &self.about.name,
+                version: &self.about.version,
+                form: self.choice.word(),
+                tree,
+                state: tried.state,
+                tools: is_ready.then_some(tried.tools),
+                ready_after_ms: tried.ready_after_ms,
+            })?);
+        }
+        let name = text::line(&self.alias);
         output.line(&match (is_ready, &tried.wants) {
             (true, _) => format!("installed {name}: {}", tried.told()),
             (false, Some(_)) => format!("installed {name}: a login is missing"),
             (false, None) => format!("installed {name}: not started"),
         })?;
-        write::way_back(made.id, output);
+        write::way_back(edit, output);
+        Ok(())
     }
-    if let Some(text) = &manifest.post_install {
-        output.talk(&format!("its publisher says: {}", text::headline(text)));
-    }
-    write::watch(&target, &change, output).await;
-    match tried.wants {
-        Some(wants) => Err(wants),
-        None => Ok(Exit::Ok),
+
+    /// Says what would be started and written. Texts of the entry are escaped.
+    fn lines(&self, file: &str) -> Vec<String> {
+        let Self { about, choice, server, values, .. } = self;
+        let mut lines = about.head.clone();
+        let mut add = |key: &str, value: &str| lines.push(format!("  {key:<11}{}", text::line(value)));
+        match choice {
+            Choice::Package(kind, package) => {
+                let version = package.version.as_deref().unwrap_or_default();
+                add("package", &format!("{} {} {version}", kind.word(), package.identifier));
+                add("command", &command(&server.command));
+                add("", &self.tree.told(*kind));
+            }
+            Choice::Bundle(bundle) => {
+                // The name of its folder is long, and says nothing.
+                let folder = bundle.folder().display().to_string();
+                add("command", &command(&server.command).replace(&folder, "TREE"));
+                add("", &self.tree.told(Kind::Mcpb));
+            }
+            Choice::Remote(_) => {
+                add("endpoint", server.url.as_deref().unwrap_or_default());
+                add("", "the registry has not checked who owns this address");
+            }
+        }
+        for (name, value) in server.env.iter().chain(&server.headers) {
+            let key = if server.url.is_some() { "header" } else { "variable" };
+            // A reference to the keyring would be masked, as if it were the secret.
+            match (value.contains("${keyring:"), value.contains("${")) {
+                (true, _) => add(key, &format!("{name}, with a secret from the keyring")),
+                (false, true) => add(key, &format!("{name} from {value}")),
+                (false, false) => add(key, &format!("{name}={value}")),
+            }
+        }
+        if !values.secret.is_empty() {
+            let keys: Vec<&str> = values.secret.iter().map(String::as_str).collect();
+            add("secrets", &format!("{}: kept in the keyring", keys.join(", ")));
+        }
+        add("config", &format!("{file}, as {}", quoted(&self.alias)));
+        lines
     }
 }
 
-/// Reads the name of a server. What other programs call installable is told apart.
-fn of_registry(text: &str) -> Result<(&str, Option<&str>), Failure> {
+/// What a word stands for.
+enum Meant<'a> {
+    /// A server of the registry, and its version.
+    Server(&'a str, Option<&'a str>),
+    /// A `server.json` at a URL.
+    Entry(Url),
+    /// A bundle in a file.
+    Bundle(PathBuf),
+    /// An install link of a client.
+    Link,
+}
+
+/// Schemes of install links, and hosts of those that begin with https.
+const LINKS: [&str; 5] = ["cursor", "vscode", "vscode-insiders", "lmstudio", "goose"];
+const SITES: [&str; 5] = ["cursor.com", "www.cursor.com", "vscode.dev", "insiders.vscode.dev", "lmstudio.ai"];
+
+fn meant(text: &str) -> Result<Meant<'_>, Failure> {
     let usage = |error: &str, help: &str| Err(Failure::new(Exit::Usage, error).help(help));
-    if text.contains("://") || text.starts_with("vscode:") {
-        return usage("a URL or an install link cannot be installed", "mcp-host add NAME URL adds an endpoint");
-    }
     if [".mcpb", ".dxt"].iter().any(|end| text.to_ascii_lowercase().ends_with(end)) {
-        return usage("bundles cannot be installed", "unpack it, and give its command: mcp-host add NAME -- COMMAND");
+        return match text.contains("://") {
+            true => usage("a bundle is installed from a file", "download it, and give the file"),
+            false => Ok(Meant::Bundle(PathBuf::from(text))),
+        };
     }
-    Ok(named(text))
+    let (name, version) = named(text);
+    let Ok(url) = Url::parse(text) else { return Ok(Meant::Server(name, version)) };
+    if LINKS.contains(&url.scheme()) {
+        return Ok(Meant::Link);
+    }
+    if !matches!(url.scheme(), "http" | "https") {
+        return Ok(Meant::Server(name, version));
+    }
+    if SITES.contains(&url.host_str().unwrap_or_default()) && url.query().is_some() {
+        return Ok(Meant::Link);
+    }
+    match url.path().ends_with(".json") {
+        true => Ok(Meant::Entry(url)),
+        false => usage("this URL is no server.json and no install link", "mcp-host add NAME URL adds an endpoint"),
+    }
 }
 
-/// Says what would be started and written. Texts of the entry are escaped.
-fn plan(manifest: &Manifest, choice: &Choice<'_>, server: &NewServer, values: &Values, place: &str) -> Vec<String> {
-    let mut lines = head(manifest);
-    let mut add = |key: &str, value: &str| lines.push(format!("  {key:<11}{}", text::line(value)));
-    match choice {
-        Choice::Package(kind, package) => {
-            let version = package.version.as_deref().unwrap_or_default();
-            add("package", &format!("{} {} {version}", kind.word(), package.identifier));
-            add("command", &command(&server.command));
-            add("", "it runs as you; its tree is not locked: the runner fetches this version, and what that needs");
-        }
-        Choice::Remote(_) => {
-            add("endpoint", server.url.as_deref().unwrap_or_default());
-            add("", "the registry has not checked who owns this address");
-        }
-    }
-    for (name, value) in server.env.iter().chain(&server.headers) {
-        let key = if server.url.is_some() { "header" } else { "variable" };
-        // A reference to the keyring would be masked, as if it were the secret.
-        match (value.contains("${keyring:"), value.contains("${")) {
-            (true, _) => add(key, &format!("{name}, with a secret from the keyring")),
-            (false, true) => add(key, &format!("{name} from {value}")),
-            (false, false) => add(key, &format!("{name}={value}")),
-        }
-    }
-    if !values.secret.is_empty() {
-        let keys: Vec<&str> = values.secret.iter().map(String::as_str).collect();
-        add("secrets", &format!("{}: kept in the keyring", keys.join(", ")));
-    }
-    add("config", place);
-    lines
-}
-
-async fn confirm(args: &Install, output: &Output) -> Result<(), Failure> {
-    if args.yes {
+/// Asks the user, unless `--yes` was given. `command` is what would be typed with that.
+pub(super) async fn confirm(is_agreed: bool, command: &str, question: &str, output: &Output) -> Result<(), Failure> {
+    if is_agreed {
         return Ok(());
     }
     if !output.interactive() {
         let error = "nothing was fetched or written: there is no terminal to ask on";
-        return Err(Failure::new(Exit::Denied, error).help("mcp-host install … --yes installs it"));
+        return Err(Failure::new(Exit::Denied, error).help(format!("mcp-host {command} --yes does it")));
     }
-    match agreed("Install this? [y/N]", output).await {
+    match agreed(question, output).await {
         true => Ok(()),
         false => Err(Failure::new(Exit::Denied, "nothing was fetched or written")),
     }

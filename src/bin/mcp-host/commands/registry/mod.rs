@@ -2,8 +2,12 @@
 
 mod failures;
 mod install;
+mod locked;
+mod outdated;
 mod search;
 mod show;
+mod tree;
+mod update;
 mod values;
 
 use std::path::PathBuf;
@@ -23,6 +27,8 @@ pub(super) async fn run(command: &RegistryCommand, common: &Common, output: &Out
         RegistryCommand::Search(args) => search::run(args, common, output).await,
         RegistryCommand::Show(args) => show::run(args, common, output).await,
         RegistryCommand::Install(args) => Box::pin(install::run(args, common, output)).await,
+        RegistryCommand::Outdated(args) => Box::pin(outdated::run(args, common, output)).await,
+        RegistryCommand::Update(args) => Box::pin(update::run(args, common, output)).await,
     }
 }
 

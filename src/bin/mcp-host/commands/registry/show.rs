@@ -1,6 +1,6 @@
 //! `mcp-host show`: what the registry has about a server.
 
-use mcp_host::install::{Answers, Choice, Manifest, Status, Wanted};
+use mcp_host::install::{Answers, Choice, Kind, Manifest, Status, Wanted};
 use serde::Serialize;
 
 use super::failures::failed;
@@ -124,6 +124,9 @@ fn words(server: &Manifest) -> Vec<&str> {
 
 fn form(server: &Manifest, word: &str) -> Form {
     let read = server.choose(Some(word)).and_then(|choice| {
+        if let Choice::Package(Kind::Mcpb, package) = choice {
+            return Ok((package.identifier.clone(), Vec::new()));
+        }
         let wanted = choice.wanted()?;
         Ok((target(&choice, &wanted)?, wanted))
     });

@@ -1,0 +1,79 @@
+//! The tree that a server starts from: what is said of it before, and how it is made once the user has agreed.
+
+use mcp_host::config::Package;
+use mcp_host::install::{Bundle, Kind, Lock, Maker, Scripts};
+
+use super::failures::failed;
+use crate::output::Output;
+use crate::report::Failure;
+
+/// How the tree of a server is made here.
+pub(super) enum Tree {
+    /// A tool locks and installs what the package needs.
+    Locked(Maker, Scripts),
+    /// The bundle has all of it.
+    Bundle(Box<Bundle>),
+    /// There is none: the runner of the package fetches what it needs.
+    Unlocked,
+}
+
+/// A tree that was made.
+pub(super) struct Made {
+    /// Its lock, unless it is that of a bundle.
+    pub(super) lock: Option<Lock>,
+    /// What it hashes to.
+    pub(super) hash: String,
+}
+
+impl Tree {
+    /// Finds the tool that makes the tree. `run_scripts` is the user's word that packages may run their own programs.
+    pub(super) async fn of(package: Option<&Package>, run_scripts: bool) -> Self {
+        let scripts = if run_scripts { Scripts::Run } else { Scripts::Refused };
+        match package {
+            Some(package) => {
+                Maker::find(package.kind).await.map_or(Self::Unlocked, |maker| Self::Locked(maker, scripts))
+            }
+            None => Self::Unlocked,
+        }
+    }
+
+    pub(super) fn is_locked(&self) -> bool {
+        !matches!(self, Self::Unlocked)
+    }
+
+    /// Says what becomes of a package's tree.
+    pub(super) fn told(&self, kind: Kind) -> String {
+        match (self, kind) {
+            (Self::Locked(maker, scripts), _) => {
+                format!("it runs as you; its tree is locked: {}, started from there", maker.shown(*scripts))
+            }
+            (Self::Bundle(_), _) => "it runs as you; it is unpacked, and started from there".to_owned(),
+            (Self::Unlocked, Kind::Npm) => unlocked("npm is not here; its runner fetches"),
+            (Self::Unlocked, Kind::Pypi) => unlocked("neither uv nor pip is here; its runner fetches"),
+            (Self::Unlocked, _) => unlocked("the runner fetches"),
+        }
+    }
+
+    /// Makes the tree, and notes the digest of its lock in the package. Returns `None` where nothing is locked.
+    pub(super) async fn make(&self, package: Option<&mut Package>, output: &Output) -> Result<Option<Made>, Failure> {
+        match (self, package) {
+            (Self::Locked(maker, scripts), Some(package)) => {
+                let spec = package.spec();
+                output.remark(&format!("locking and installing all that {} needs", crate::text::line(&spec)));
+                let lock = maker.lock(package, *scripts).await.map_err(|error| failed(&error))?;
+                package.digest = Some(lock.digest());
+                let installed = maker.install(package, &lock, *scripts).await.map_err(|error| failed(&error))?;
+                Ok(Some(Made { lock: Some(lock), hash: installed.tree }))
+            }
+            (Self::Bundle(bundle), _) => {
+                let installed = bundle.unpack().await.map_err(|error| failed(&error))?;
+                Ok(Some(Made { lock: None, hash: installed.tree }))
+            }
+            (Self::Locked(..), None) | (Self::Unlocked, _) => Ok(None),
+        }
+    }
+}
+
+fn unlocked(why: &str) -> String {
+    format!("it runs as you; its tree is not locked: {why} this version, and what that needs")
+}

@@ -1,0 +1,46 @@
+//! What the task of a lease waits for beside events: one piece of work at a time.
+
+use futures_util::future::BoxFuture;
+
+use super::gate::Pass;
+use super::listing::Listed;
+use crate::config;
+use crate::transport::Error;
+
+/// Work in progress, whose end the task awaits together with other events.
+pub(super) enum Work {
+    /// A look at each file of the server's locked tree.
+    Look(BoxFuture<'static, Result<config::Stdio, Error>>),
+    /// The handshake and the first listing.
+    Shake(BoxFuture<'static, Result<Listed, Error>>),
+    /// A rereading of the lists.
+    Refresh(BoxFuture<'static, Result<Listed, Error>>),
+    /// The wait for a turn to retry.
+    Queue(BoxFuture<'static, Option<Pass>>),
+    /// The orderly close of the connection.
+    Close(BoxFuture<'static, ()>),
+}
+
+/// How a piece of work ended.
+pub(super) enum Done {
+    Looked(Result<config::Stdio, Error>),
+    Shaken(Result<Listed, Error>),
+    Refreshed(Result<Listed, Error>),
+    Admitted(Option<Pass>),
+    Closed,
+}
+
+/// Waits for the end of the work; forever if there is none.
+pub(super) async fn done(work: &mut Option<Work>) -> Done {
+    match work {
+        Some(Work::Look(look)) => Done::Looked(look.await),
+        Some(Work::Shake(shake)) => Done::Shaken(shake.await),
+        Some(Work::Refresh(refresh)) => Done::Refreshed(refresh.await),
+        Some(Work::Queue(turn)) => Done::Admitted(turn.await),
+        Some(Work::Close(close)) => {
+            close.await;
+            Done::Closed
+        }
+        None => std::future::pending().await,
+    }
+}

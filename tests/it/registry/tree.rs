@@ -1,0 +1,213 @@
+//! Locked trees: installed, started from, refused after a change, the same elsewhere, and updated. npm and Node.js are scripts of
+//! this test; `tests/install/run` has the real ones.
+
+use std::path::{Path, PathBuf};
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use super::{Home, entry};
+use crate::auth::site::{Asked, Site, Told};
+
+/// Takes the place of npm: notes how it is called, locks the version that it is asked for, and installs one script.
+const NPM: &str = r#"#!/bin/sh
+printf '%s|' "$@" >> "$HOME/npm.log"
+version=$(sed -n 's/.*"@ada\/notes": "\(.*\)".*/\1/p' package.json 2> /dev/null)
+case "$1" in
+--version) echo 11.0.0 ;;
+install)
+  printf '{"lockfileVersion":3,"packages":{"":{"dependencies":{"@ada/notes":"%s"}},"node_modules/@ada/notes":{"version":"%s","integrity":"sha512-AA=="}}}' "$version" "$version" > package-lock.json ;;
+ci)
+  mkdir -p node_modules/@ada/notes
+  echo '{"bin":{"notes":"cli.js"}}' > node_modules/@ada/notes/package.json
+  echo "// $version" > node_modules/@ada/notes/cli.js ;;
+esac
+"#;
+
+/// The latest version is `latest`; there is also 1.0.0.
+async fn registry(latest: &'static str) -> Site {
+    Site::start(move |_| move |asked: &Asked| answer(asked, latest)).await
+}
+
+fn answer(asked: &Asked, latest: &str) -> Told {
+    let version = match asked.path.strip_prefix("/v0.1/servers/io.github.ada%2Fnotes/versions/") {
+        Some("latest") => latest,
+        Some("1.0.0") => "1.0.0",
+        _ => return Told::json(404, &json!({})),
+    };
+    let mut variables = vec![json!({ "name": "NOTES_MODE", "default": "plain" })];
+    if version != "1.0.0" {
+        variables.push(json!({ "name": "NOTES_TEAM", "isRequired": true }));
+    }
+    let server = json!({
+        "name": "io.github.ada/notes", "description": "Notes.", "version": version,
+        "packages": [{
+            "registryType": "npm", "identifier": "@ada/notes", "version": version, "transport": { "type": "stdio" },
+            "packageArguments": [{ "type": "positional", "value": "/srv" }], "environmentVariables": variables,
+        }],
+    });
+    Told::json(200, &entry(&server, "active"))
+}
+
+impl Home {
+    /// A home with an npm that locks, and a Node.js that starts the demo server.
+    pub(super) fn with_npm(registry: &str) -> Self {
+        let home = Self::at(registry);
+        home.program("bin/npm", NPM);
+        let node = "#!/bin/sh\nprintf '%s|' \"$@\" >> \"$HOME/node.log\"\n";
+        home.program("bin/node", &format!("{node}exec '{}' __demo-server\n", env!("CARGO_BIN_EXE_mcp-host")));
+        home
+    }
+
+    /// Returns the only folder in a folder.
+    pub(super) fn only(&self, folder: &str) -> PathBuf {
+        let mut entries = std::fs::read_dir(self.file(folder)).unwrap();
+        let first = entries.next().unwrap().unwrap().path();
+        assert!(entries.next().is_none(), "{folder} has one entry");
+        first
+    }
+
+    fn script(&self) -> PathBuf {
+        self.only(".local/share/mcp-host/store/npm").join("tree/node_modules/@ada/notes/cli.js")
+    }
+}
+
+const INSTALL: [&str; 3] = ["install", "io.github.ada/notes@1.0.0", "--yes"];
+const CONNECT: [&str; 3] = ["check", "notes", "--connect"];
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().flatten() {
+        match entry.path() {
+            path if path.is_dir() => copy(&path, &to.join(entry.file_name())),
+            path => drop(std::fs::copy(path, to.join(entry.file_name())).unwrap()),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_is_locked_started_from_and_refused_after_a_change() {
+    let site = registry("1.0.0").await;
+    let home = Home::with_npm(&site.url);
+    tokio::task::block_in_place(|| {
+        let before = home.text();
+        let said = home.run(&INSTALL);
+        assert!(said.contains("its tree is locked: npm ci --ignore-scripts, started from there\n"), "{said}");
+        assert!(said.contains("\ninstalled notes: 3 tools, TIME, "), "{said}");
+        assert!(!home.file("npx.log").exists(), "the runner is not started");
+        let npm = std::fs::read_to_string(home.file("npm.log")).unwrap();
+        assert!(npm.contains("|ci|--ignore-scripts|") && npm.contains("|--ignore-scripts|--no-audit|"), "{npm}");
+        let package = &home.config()["mcpServers"]["notes"]["package"];
+        assert_eq!((&package["name"], &package["version"]), (&json!("@ada/notes"), &json!("1.0.0")));
+        let digest = package["digest"].as_str().unwrap().to_owned();
+        let lock = home.only("mcp-host/mcp-host.packages");
+        assert!(
+            lock.ends_with(format!("ada-notes-1.0.0-{}", &digest[7..23])) && lock.join("package-lock.json").is_file()
+        );
+        let script = home.script();
+        let node = std::fs::read_to_string(home.file("node.log")).unwrap();
+        assert_eq!(node, format!("{}|/srv|", script.display()), "with the arguments of the entry");
+
+        std::fs::write(&script, "// 1.0.1\n").unwrap();
+        assert_snapshot!(home.run(&CONNECT).replace(&digest[7..23], "DIGEST"), @"
+        exit 4
+        SERVER STATE REVISION TOOLS RESOURCES TEMPLATES PROMPTS TIME
+        notes failed - - - - - -
+        error: server `notes` did not start: cannot start `npx`: the installed tree of @ada/notes@1.0.0 is another one than its lock's: its files were changed since it was installed; mcp-host install --locked installs it from its lock
+        help: mcp-host check --connect notes -v
+        ");
+        assert_eq!(std::fs::read_to_string(home.file("node.log")).unwrap(), node, "nothing is started");
+        let said = home.run(&["install", "notes", "--locked"]);
+        assert!(said.starts_with("exit 0\nnotes: @ada/notes@1.0.0 installed, tree sha256:"), "{said}");
+        assert!(home.run(&["install", "--locked"]).contains(" is installed already, tree sha256:"));
+        assert!(home.run(&CONNECT).starts_with("exit 0\n"));
+
+        assert!(home.run(&["undo"]).starts_with("exit 0\n"));
+        assert_eq!(home.text(), before);
+        assert!(home.run(&["install", "--locked"]).ends_with("no server of this config has a locked tree"));
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_tree_is_installed_elsewhere_and_another_lock_is_refused() {
+    let site = registry("1.0.0").await;
+    let (home, other) = (Home::with_npm(&site.url), Home::with_npm(&site.url));
+    tokio::task::block_in_place(|| {
+        let said = home.run(&[&INSTALL[..], &["--json"]].concat());
+        let told = |said: &str| -> Value {
+            serde_json::from_str(said.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{said}")))
+                .unwrap()
+        };
+        let tree = told(&said)["tree"].clone();
+        copy(&home.file("mcp-host"), &other.file("mcp-host"));
+        assert_snapshot!(other.run(&["check", "notes"]), @"
+        exit 2
+        ~/mcp-host/config.json: 1 of 1 server cannot start
+
+        SERVER TRANSPORT STATE TARGET
+        notes stdio unusable npx -y @ada/notes@1.0.0 /srv
+        error: ~/mcp-host/config.json:14: server `notes`: cannot start `npx`: the locked tree of @ada/notes@1.0.0 is not installed here
+        help: mcp-host install --locked installs it from its lock
+        ");
+        assert!(other.run(&CONNECT).contains("the locked tree of @ada/notes@1.0.0 is not installed here"));
+        assert!(!other.file("node.log").exists() && !other.file("npx.log").exists(), "nothing is started");
+        assert_eq!(told(&other.run(&["install", "--locked", "--json"]))["tree"], tree);
+        assert!(other.run(&CONNECT).starts_with("exit 0\n"));
+
+        let lock = other.only("mcp-host/mcp-host.packages").join("package-lock.json");
+        let text = std::fs::read_to_string(&lock).unwrap();
+        std::fs::write(&lock, text.replace("AA==", "BB==")).unwrap();
+        let said = other.run(&["install", "notes", "--locked"]);
+        assert!(said.starts_with("exit 1\nerror: server `notes`: the lock of @ada/notes@1.0.0: ~/mcp-host/"), "{said}");
+        assert!(said.contains("/package-lock.json is not the one that the entry names\n"), "{said}");
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newer_version_is_shown_and_taken_and_given_back() {
+    let (first, second) = (registry("1.0.0").await, registry("2.0.0").await);
+    let home = Home::with_npm(&first.url);
+    tokio::task::block_in_place(|| {
+        assert!(home.run(&INSTALL).starts_with("exit 0\n"));
+        assert!(home.run(&["outdated"]).ends_with("all servers from the registry have its latest versions"));
+        let text = home.text().replace(&first.url, &second.url);
+        home.write("mcp-host/config.json", &text);
+        assert_snapshot!(home.run(&["outdated"]), @"
+        exit 0
+        SERVER PACKAGE HAS LATEST TREE
+        notes npm @ada/notes 1.0.0 2.0.0 locked
+        mcp-host update NAME takes the latest version
+        ");
+        assert_snapshot!(home.run(&["update", "notes", "--yes"]), @"
+        exit 2
+        error: server `notes`: the new version wants NOTES_TEAM
+        help: mcp-host update NAME --set NOTES_TEAM=…
+        ");
+        let update = ["update", "notes", "--set", "NOTES_TEAM=blue"];
+        assert_snapshot!(home.run(&update), @"
+        exit 6
+        notes 2.0.0
+        version 1.0.0 to 2.0.0
+        command npx -y @ada/notes@1.0.0 /srv, with @ada/notes@2.0.0 in place of @ada/notes@1.0.0
+        it runs as you; its tree is locked: npm ci --ignore-scripts, started from there
+        variable NOTES_TEAM, new
+        error: server `notes`: nothing was fetched or written: there is no terminal to ask on
+        help: mcp-host update … --yes does it
+        ");
+        assert_eq!(home.text(), text);
+        let said = home.run(&[&update[..], &["--yes"]].concat());
+        assert!(said.contains("\nits tools have the same definitions\nupdated notes: 1.0.0 to 2.0.0\n"), "{said}");
+        let entry = &home.config()["mcpServers"]["notes"];
+        assert_eq!(entry["args"], json!(["-y", "@ada/notes@2.0.0", "/srv"]));
+        assert_eq!((&entry["env"]["NOTES_TEAM"], &entry["package"]["version"]), (&json!("blue"), &json!("2.0.0")));
+        assert!(home.run(&CONNECT).starts_with("exit 0\n"));
+        assert!(
+            home.run(&["update"]).ends_with("nothing to update: the config has the latest versions of the registry")
+        );
+        assert!(home.run(&["undo"]).starts_with("exit 0\ntook back edit 2: update notes"));
+        assert_eq!(home.text(), text, "as before, to the byte");
+        assert!(home.run(&CONNECT).starts_with("exit 0\n"), "its tree is still there");
+        let logged = std::fs::read_to_string(home.file("node.log")).unwrap();
+        assert!(logged.ends_with(&format!("{}|/srv|", "cli.js")), "{logged}");
+    });
+}
