@@ -79,8 +79,9 @@ pub(super) fn unsubscribe(client: &Client, params: Option<&Raw>) -> Outcome {
 
 /// Returns the error for a client that already watches as many resources as it may.
 pub(super) fn too_many(method: &Method, limit: usize) -> ErrorObject {
-    let text =
-        format!("{method}: a client may watch {limit} resources at most (host.limits.subscriptions); unsubscribe from some first");
+    let text = format!(
+        "{method}: a client may watch {limit} resources at most (host.limits.subscriptions); unsubscribe from some first"
+    );
     ErrorObject::invalid_params(text)
 }
 

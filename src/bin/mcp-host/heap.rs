@@ -190,9 +190,8 @@ mod tests {
     #[test]
     fn a_start_that_was_little_work_is_dropped_at_the_first_rest() {
         let (mut code, begun) = (Code::default(), Instant::now());
-        let mut drops = |used: &[u64]| {
-            used.iter().filter(|used| code.is_at_rest(begun, Duration::from_millis(**used))).count()
-        };
+        let mut drops =
+            |used: &[u64]| used.iter().filter(|used| code.is_at_rest(begun, Duration::from_millis(**used))).count();
         assert_eq!(drops(&[6, 7, 7, 7, 7, 7, 7]), 0, "servers may still start");
         assert_eq!(drops(&[7, 7, 7, 7, 7, 7]), 1, "one rest");
         assert_eq!(drops(&[20, 20, 20]), 1, "the first calls do not wait for half a minute");
