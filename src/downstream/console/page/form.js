@@ -1,4 +1,5 @@
 // A form for the arguments of a tool or the answer to a question, made of a schema.
+/** @import { Field, Shape, Texts } from "./schema.js" */
 import { h } from "./h.js";
 import { branchTitle, defaults, fill, limits, resolved, shape, under, value } from "./schema.js";
 import { flat, line, pretty, said } from "./text.js";
@@ -16,8 +17,8 @@ export class Form {
     this.id = `form${count}`;
     this.schema = schema;
     this.submit = submit;
-    /** @type {Map<string, string>} */ this.drafts = new Map();
-    /** @type {Map<string, string>} */ this.problems = new Map();
+    /** @type {Texts} */ this.drafts = new Map();
+    /** @type {Texts} */ this.problems = new Map();
     this.isJson = shape(schema, schema).kind !== "object";
     this.text = "{}";
     if (isPrefilled) fill(schema, schema, defaults(schema, schema), this.drafts);
@@ -98,7 +99,7 @@ export class Form {
     redraw();
   }
 
-  /** @param {import("./schema.js").Field} field @param {string} parent @param {number} depth @returns {any} */
+  /** @param {Field} field @param {string} parent @param {number} depth @returns {any} */
   field({ name, schema, isNeeded }, parent, depth) {
     const pointer = under(parent, name);
     const of = shape(schema, this.schema, depth);
@@ -111,7 +112,7 @@ export class Form {
     return h("div", { key: pointer, class: "field" }, h("label", { for: this.name(pointer) }, label), this.input(of, pointer, isNeeded), about, this.problem(pointer));
   }
 
-  /** @param {import("./schema.js").Shape} of */
+  /** @param {Shape} of */
   about(of, pointer) {
     const description = typeof of.schema.description === "string" ? of.schema.description : "";
     return h("p", { class: "about", id: `${this.name(pointer)}.about` }, said(limits(of)), description && " · ", said(description.slice(0, 2000)));
@@ -128,7 +129,7 @@ export class Form {
     return { id: this.name(pointer), "aria-describedby": about, "aria-invalid": isWrong ? "true" : undefined, "aria-required": isNeeded ? "true" : undefined };
   }
 
-  /** @param {import("./schema.js").Shape} of */
+  /** @param {Shape} of */
   input(of, pointer, isNeeded) {
     const draft = this.drafts.get(pointer) ?? "";
     const names = this.naming(pointer, isNeeded);
@@ -155,7 +156,7 @@ export class Form {
     }
   }
 
-  /** @param {import("./schema.js").Shape} of @param {string} pointer @param {number} depth @returns {any} */
+  /** @param {Shape} of @param {string} pointer @param {number} depth @returns {any} */
   inside(of, pointer, depth) {
     if (of.kind === "object") return (of.fields ?? []).map((each) => this.field(each, pointer, depth + 1));
     if (of.kind === "many") {
@@ -177,7 +178,7 @@ export class Form {
     ];
   }
 
-  /** @param {import("./schema.js").Shape} of */
+  /** @param {Shape} of */
   list(of, pointer) {
     const length = Number(this.drafts.get(`${pointer}#`) ?? 0);
     const item = shape(of.item, this.schema, 1);

@@ -14,6 +14,7 @@ const MANY = 200;
  * @typedef {{ kind: "text" | "number" | "integer" | "boolean" | "choice" | "many" | "list" | "object" | "branch" | "json" | "const",
  *   schema: any, options?: Array<{ value: any, title: string }>, fields?: Array<Field>, branches?: any[], item?: any }} Shape
  * @typedef {{ name: string, schema: any, isNeeded: boolean }} Field
+ * @typedef {Map<string, string>} Texts
  */
 
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
@@ -135,7 +136,7 @@ export const under = (pointer, part) => `${pointer}/${String(part).replace(/~/g,
 
 /**
  * Reads what was typed. An empty field is left out; `undefined` means that there is nothing.
- * @param {Map<string, string>} drafts @param {Map<string, string>} problems @returns {any}
+ * @param {Texts} drafts @param {Texts} problems @returns {any}
  */
 export function value(schema, root, drafts, problems, pointer = "", isNeeded = true, depth = 0) {
   const of = shape(schema, root, depth);
@@ -177,7 +178,7 @@ export function value(schema, root, drafts, problems, pointer = "", isNeeded = t
   }
 }
 
-/** @param {Shape} of @param {Map<string, string>} drafts @param {Map<string, string>} problems */
+/** @param {Shape} of @param {Texts} drafts @param {Texts} problems */
 function object(of, root, drafts, problems, pointer, isNeeded, depth) {
   // An object that is not needed is there once one of its fields is.
   const isThere = isNeeded || [...drafts].some(([at, draft]) => at.startsWith(`${pointer}/`) && draft !== "");
@@ -190,7 +191,7 @@ function object(of, root, drafts, problems, pointer, isNeeded, depth) {
   return found;
 }
 
-/** @param {Shape} of @param {Map<string, string>} problems */
+/** @param {Shape} of @param {Texts} problems */
 function items({ schema }, all, problems, pointer, isNeeded) {
   if (all.length === 0 && !isNeeded) return undefined;
   if (typeof schema.minItems === "number" && all.length < schema.minItems) problems.set(pointer, `at least ${schema.minItems} items`);
@@ -198,7 +199,7 @@ function items({ schema }, all, problems, pointer, isNeeded) {
   return all;
 }
 
-/** @param {Shape} of @param {Map<string, string>} problems */
+/** @param {Shape} of @param {Texts} problems */
 function scalar({ kind, schema }, draft, problems, pointer) {
   const wrong = (what) => {
     problems.set(pointer, what);
@@ -232,7 +233,7 @@ function scalar({ kind, schema }, draft, problems, pointer) {
 
 /**
  * Fills drafts from a value: defaults of a question, or arguments typed as JSON.
- * @param {Map<string, string>} drafts
+ * @param {Texts} drafts
  */
 export function fill(schema, root, given, drafts, pointer = "", depth = 0) {
   if (given === undefined) return;

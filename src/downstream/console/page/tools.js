@@ -107,6 +107,11 @@ function ask(tool) {
   redraw();
 }
 
+/** @param {() => string} text */
+function copied(label, text, what) {
+  return h("button", { type: "button", class: "button quiet", onclick: () => copy(text, what) }, icon("copy"), h("span", null, label));
+}
+
 function detail(tool) {
   const kept = formOf(tool);
   const { definition, readOnly, destructive } = tool;
@@ -127,8 +132,8 @@ function detail(tool) {
         h("button", { type: "submit", class: "button primary" }, "Call"),
         kept.form.isJson ? kept.form.fields.length > 0 && button("As a form", () => kept.form.toFields(), { kind: "quiet" }) : kept.form.fields.length > 0 && button("As JSON", () => kept.form.toJson(), { kind: "quiet" }),
         h("span", { class: "together" },
-          h("button", { type: "button", class: "button quiet", onclick: () => copy(() => typed(tool.name, kept.form.draft()), "The command") }, icon("copy"), h("span", null, "Command")),
-          h("button", { type: "button", class: "button quiet", onclick: () => copy(() => request(tool.name, kept.form.draft()), "The request") }, icon("copy"), h("span", null, "JSON-RPC"))))),
+          copied("Command", () => typed(tool.name, kept.form.draft()), "The command"),
+          copied("JSON-RPC", () => request(tool.name, kept.form.draft()), "The request")))),
     mine.map((run) => run.view()),
     h("details", { class: "raw" }, h("summary", null, "Definition"), h("div", { class: "raw-body" }, h("p", null, copier("Copy", () => pretty(definition), "The definition")), long(pretty(definition), `definition ${tool.name}`))));
 }
