@@ -50,7 +50,7 @@ impl Unstartable {
                 Err(error) => Some(Self {
                     command: shown(&stdio.command),
                     reason: error.to_string(),
-                    help: error.help().to_owned(),
+                    help: error.help(stdio).to_owned(),
                 }),
             };
         }

@@ -76,9 +76,13 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// Returns what to do.
-    pub(crate) fn help(&self) -> &'static str {
+    /// Returns what to do about it at that entry.
+    pub(crate) fn help(&self, entry: &Stdio) -> &'static str {
+        let is_bundle = entry.package.as_ref().is_some_and(|package| package.kind == PackageKind::Mcpb);
         match self {
+            Self::Missing(_) | Self::Changed { .. } | Self::Unread { .. } if is_bundle => {
+                "mcp-host install FILE.mcpb installs it from its bundle"
+            }
             Self::Missing(_) | Self::Changed { .. } | Self::Unread { .. } => {
                 "mcp-host install --locked installs it from its lock"
             }

@@ -137,3 +137,13 @@ fn a_python_server_starts_without_the_packages_of_the_system() {
     assert_eq!(ready.args, ["-S", "-B", "-c", PYTHON, &tree, "notes.cli", "main", "notes", "--all"]);
     assert_eq!(ready.env[0], ("PYTHONPATH".to_owned(), Secret::new(tree)));
 }
+
+#[test]
+fn the_help_names_what_the_tree_was_made_of() {
+    let help = |kind| {
+        let package = Package { kind, ..installed().package };
+        Error::Missing(package.spec()).help(&Stdio { package: Some(package), ..installed().stdio })
+    };
+    assert_eq!(help(PackageKind::Npm), "mcp-host install --locked installs it from its lock");
+    assert_eq!(help(PackageKind::Mcpb), "mcp-host install FILE.mcpb installs it from its bundle");
+}

@@ -20,10 +20,13 @@ use crate::trees;
 /// # Cancel safety
 /// A dropped future leaves nothing behind.
 pub(super) async fn locked(stdio: config::Stdio) -> Result<config::Stdio, Error> {
-    let command = stdio.command.clone();
-    keep::done(move || trees::program(&stdio))
-        .await
-        .map_err(|error| Error::Spawn { command, reason: format!("{error}; {}", error.help()) })
+    let locked = move || {
+        trees::program(&stdio).map_err(|error| {
+            let reason = format!("{error}; {}", error.help(&stdio));
+            Error::Spawn { command: stdio.command.clone(), reason }
+        })
+    };
+    keep::done(locked).await
 }
 
 /// Opens the transport and starts its reader. `program` is what starts in place of the entry's command.
