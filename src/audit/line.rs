@@ -25,7 +25,7 @@ pub(super) struct Line {
     method: String,
     /// The server's own name for the tool or prompt, or the URI of the resource without its query.
     target: Option<String>,
-    /// The hash of the definition that was called, as `mcp-host lock` has it; null for what has no definition.
+    /// The hash of the called definition, as `mcp-host lock` writes it; null if there is no definition.
     pin: Option<String>,
     /// The view that the client uses.
     view: Option<String>,
