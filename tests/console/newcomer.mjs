@@ -106,7 +106,8 @@ export async function newcomer({ check, same, holds, harmless }, browser, progra
     await check("when the daemon ends, the page says so; when another one runs, it asks for a new link", async () => {
       const { port } = demo;
       await demo.stop();
-      await page.waitForSelector(".gone");
+      // While the daemon ends, the page may say that it is stopping.
+      await page.waitForSelector('.gone:has-text("Not running since")');
       holds(/^Not running since \d\d:\d\d\. mcp-host serve/.test(await page.textContent(".gone")), await page.textContent(".gone"));
       holds((await page.$$eval("tr.row", (all) => all.length)) === 2, "the servers are still shown, greyed");
       await demo.serve(port);

@@ -13,8 +13,8 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_mcp-host");
 
 /// Commands that are shown but not run here, each with where they are run.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("cargo install", "it builds for minutes; `.ci/run` builds the same program"),
-    ("cargo build", "`.ci/run` builds the same program, and the examples without optimization"),
+    ("cargo install", "it builds for minutes; `.ci/run` builds it in the profile `checks`"),
+    ("cargo build", "`.ci/run` builds it in the profile `checks`, and the examples without optimization"),
     ("taskset -c 0 cargo bench", "it measures for minutes"),
     ("cargo test", "this is one of them"),
     ("MCP_HOST_SIM_SEEDS=10000 cargo test", ".ci/run"),
