@@ -129,6 +129,9 @@ mod soak {
         pub(crate) cycles: PathBuf,
         /// Whether to run as often as promised, not just as long as time allows.
         pub(crate) whole: bool,
+        /// Whether the program was built without link-time optimization, which leaves code and tables in it that nothing
+        /// uses.
+        pub(crate) untrimmed: bool,
         /// How many minutes the stage `day` takes, if not its own.
         pub(crate) minutes: Option<u64>,
         /// The random seed; reported, so that a run can be repeated.
@@ -167,6 +170,7 @@ mod soak {
             host: PathBuf::new(),
             cycles: PathBuf::new(),
             whole: false,
+            untrimmed: false,
             minutes: None,
             seed: u64::from(std::process::id()),
         };
@@ -175,6 +179,7 @@ mod soak {
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--whole" => plan.whole = true,
+                "--untrimmed" => plan.untrimmed = true,
                 "--host" => plan.host = arguments.next().ok_or("--host needs a file")?.into(),
                 "--cycles" => plan.cycles = arguments.next().ok_or("--cycles needs a file")?.into(),
                 "--minutes" => {

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import mcp_types as types
+from anyio import BrokenResourceError
 from client import at
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
@@ -120,9 +121,14 @@ async def connect(world: World, target: str | dict, era: str, able: bool, home: 
     answers = {"sampling_callback": refuse, "elicitation_callback": refuse, "list_roots_callback": roots} if able else {}
     mode = {"legacy": "legacy", "any": "auto"}[era]
     with errors:
-        async with asyncio.timeout(240), Asked(server, mode=mode, read_timeout_seconds=70, **answers) as client:
-            client.told = (await roots(None)).model_dump(mode="json", by_alias=True, exclude_none=True) if able else None
-            yield client
+        try:
+            async with asyncio.timeout(240), Asked(server, mode=mode, read_timeout_seconds=70, **answers) as client:
+                client.told = (await roots(None)).model_dump(mode="json", by_alias=True, exclude_none=True) if able else None
+                yield client
+        except* BrokenResourceError:
+            # The SDK's HTTP+SSE reader fails on a message that arrives while it closes.
+            if not (isinstance(target, str) and target.endswith("/sse")):
+                raise
 
 
 async def ask(client: Asked, method: str, params: dict[str, Any]) -> dict[str, Any]:
