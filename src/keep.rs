@@ -239,6 +239,8 @@ thread_local! {
 
 /// Runs work that may wait for a disk or another process on a thread that may block.
 pub(crate) fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    // Boxed: the runtime's code for a task is compiled once for each type of work.
+    let work: Box<dyn FnOnce() -> T + Send> = Box::new(work);
     tokio::task::spawn_blocking(|| blocking(work))
 }
 

@@ -1,5 +1,6 @@
 //! Tasks (Tokio's, not MCP's) of the router that belong to no client's request, or outlive the request that began them.
 
+use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -14,6 +15,8 @@ impl Background {
     /// Spawns a task that is dropped when the router stops.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
+        // Boxed: the runtime's code for a task is compiled once for each type of future.
+        let task: BoxFuture<'static, ()> = Box::pin(task);
         self.tasks.spawn(async move {
             stop.run_until_cancelled(task).await;
         });
