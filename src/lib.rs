@@ -55,6 +55,7 @@ pub mod name;
 #[doc(hidden)]
 pub mod nearest;
 mod observe;
+mod oversized;
 pub mod pins;
 mod plain;
 pub mod policy;

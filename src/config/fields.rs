@@ -251,8 +251,13 @@ impl<'a> Field<'a> {
 
     /// Reads a size with its unit, and refuses zero.
     pub(super) fn positive_size(&self, report: &mut Report) -> Option<usize> {
-        let size = self.with_unit(units::size, "size", "write it with a unit: \"64KiB\", \"16MiB\"", report)?;
+        let size = self.size(report)?;
         self.positive(size, report)
+    }
+
+    /// Reads a size with its unit.
+    pub(super) fn size(&self, report: &mut Report) -> Option<usize> {
+        self.with_unit(units::size, "size", "write it with a unit: \"64KiB\", \"16MiB\"", report)
     }
 
     fn with_unit<T>(&self, read: fn(&str) -> Option<T>, what: &str, help: &str, report: &mut Report) -> Option<T> {

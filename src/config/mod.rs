@@ -76,8 +76,8 @@ pub(crate) use self::host::ALL_VIEW;
 pub(crate) use self::host::ClaimsRead;
 pub use self::host::{
     Action, AnswerCache, Approval, Audience, Audit, BearerClient, CatalogMode, CatalogSettings, Compact, Console,
-    Decision, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, Matcher, Metrics, Otel, Policy, PolicyMode,
-    Proof, ReadOnly, Registry, Rule, Sample, SecretKey, Secrets, StoreKind, View,
+    Decision, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, Matcher, Merge, Metrics, Otel, Policy,
+    PolicyMode, Proof, ReadOnly, Registry, Results, Rule, Sample, SecretKey, Secrets, StoreKind, View,
 };
 pub(crate) use self::inherit::passes as inherits;
 #[cfg(feature = "keyring")]

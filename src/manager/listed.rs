@@ -15,7 +15,7 @@ use super::{Manager, Principal, Server, lock};
 use crate::config::clients::tools_of;
 use crate::config::{CatalogMode, CatalogSettings, Compact, HostSettings, Layer as _, ToolSettings};
 use crate::protocol::Era;
-use crate::registry::own::{Form, is_always};
+use crate::registry::own::{Form, Shown, is_always};
 use crate::registry::tokens::estimate;
 use crate::registry::{Catalog, Entry, Kind, Ranker, hints};
 use crate::select::{Facts, matches};
@@ -30,6 +30,7 @@ pub(super) struct Listed {
     autos: Mutex<HashMap<(Principal, Chosen), Decided>>,
     made: Mutex<VecDeque<Made>>,
     ranker: OnceLock<Arc<dyn Ranker>>,
+    pub(super) found: super::twins::Found,
 }
 
 /// A catalog with another list, and what it was made of.
@@ -120,9 +121,10 @@ impl Manager {
     }
 
     /// Returns what the list requests of this client show.
-    pub(super) fn as_listed(&self, who: &Who, shown: Arc<Catalog>) -> Arc<Catalog> {
+    pub(super) fn as_listed(&self, who: &Who, shown: &Arc<Catalog>) -> Arc<Catalog> {
         let settings = self.settings();
-        if who.lists == Lists::Full && !settings.has_catalogs() {
+        let shown = self.twinned(shown);
+        if who.lists == Lists::Full && !settings.has_catalogs() && settings.results.limit == 0 {
             return shown;
         }
         let view = who.view.name.name(&settings);
@@ -134,10 +136,11 @@ impl Manager {
 
     /// Returns how a list differs from what servers wrote; `None` if it does not.
     pub(super) fn form(&self, settings: &HostSettings, view: &str, searches: bool) -> Option<Form> {
+        let reads_on = settings.results.limit > 0;
         match settings.catalog_of(view).compact {
-            _ if searches => Some(Form::Search { reads: self.trusts_any(settings, view) }),
-            Compact::Off => None,
-            compact => Some(Form::Compact(compact)),
+            _ if searches => Some(Form { shown: Shown::Search { reads: self.trusts_any(settings, view) }, reads_on }),
+            Compact::Off if !reads_on => None,
+            compact => Some(Form { shown: Shown::Compact(compact), reads_on }),
         }
     }
 

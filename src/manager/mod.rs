@@ -47,6 +47,7 @@ mod starts;
 mod status;
 mod supervisor;
 mod told;
+mod twins;
 mod unlearn;
 mod unused;
 mod view;

@@ -213,7 +213,7 @@ impl Manager {
         let Sight { shown: seen, callable } = self.sight(who);
         let shown = self.catalog(who, &seen);
         let callable = if callable == seen { shown.clone() } else { self.catalog(who, &callable) };
-        View { shown: self.as_listed(who, shown), callable }
+        View { shown: self.as_listed(who, &shown), callable }
     }
 
     fn catalog(&self, who: &Who, scope: &Scope) -> Arc<Catalog> {

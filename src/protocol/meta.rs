@@ -34,6 +34,8 @@ pub(crate) const HEARTBEAT: &str = "mcp-host/heartbeat";
 pub(crate) const CACHE: &str = "mcp-host/cache";
 /// In a result: the tool that `call_tool` called.
 pub(crate) const TOOL: &str = "mcp-host/tool";
+/// In a result that was cut: the id by which the rest is read, and how much it is.
+pub(crate) const CUT: &str = "mcp-host/cut";
 /// In a result: which tool answered in place of the called one, and why.
 pub(crate) const FALLBACK: &str = "mcp-host/fallback";
 /// The key that a server wants its question to have in `inputRequests`: the only key of ours that servers may send.

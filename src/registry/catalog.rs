@@ -337,13 +337,19 @@ impl Catalog {
     }
 
     /// Returns the same catalog with what `edit` makes of each server's tools, and with tools of the host.
-    pub(super) fn with_tools(&self, own: Option<Arc<Piece>>, edit: impl Fn(&Arc<Piece>) -> Arc<Piece>) -> Self {
+    pub(super) fn with_tools(
+        &self,
+        own: impl IntoIterator<Item = Arc<Piece>>,
+        edit: impl Fn(&Arc<Piece>) -> Arc<Piece>,
+    ) -> Self {
         let whole = self.list(Kind::Tools);
         let mut tools = whole.fresh();
-        for (part, piece) in self.servers.all().iter().zip(whole.pieces()) {
+        let parts = self.servers.all();
+        for (part, piece) in parts.iter().zip(whole.pieces()) {
             tools.push(part, edit(piece));
         }
-        own.into_iter().for_each(|own| tools.push_own(own));
+        let before = whole.pieces().iter().skip(parts.len()).map(&edit);
+        before.chain(own).for_each(|own| tools.push_own(own));
         let mut lists = self.lists.clone();
         lists[Kind::Tools as usize] = tools.finish();
         Self { lists, index: OnceLock::new(), ..self.clone() }

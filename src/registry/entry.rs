@@ -199,6 +199,11 @@ impl Entry {
         self.source().json.as_str()
     }
 
+    /// Returns the definition as its server wrote it.
+    pub(crate) fn source_json(&self) -> &Raw {
+        &self.source().json
+    }
+
     /// Returns a member of the definition.
     pub(crate) fn source_member(&self, name: &str) -> Option<Raw> {
         self.source().json.member(name)

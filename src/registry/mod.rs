@@ -44,6 +44,7 @@ mod text;
 mod through;
 pub(crate) mod tokens;
 mod tree;
+mod twins;
 
 use std::fmt;
 
@@ -72,6 +73,7 @@ pub(crate) use rewrite::{expose_content, expose_target};
 pub(crate) use ruled::Ruled;
 pub use search::Ranker;
 pub(crate) use shingles::Shingles;
+pub(crate) use twins::{Twin, Twins};
 
 /// The four kinds of lists.
 ///

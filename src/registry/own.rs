@@ -1,4 +1,4 @@
-//! The tools of the host that find and call the others, and lists that have these in place of the others.
+//! The tools of the host that find and call the others, and that read on in a result; lists that have these.
 //!
 //! **Invariant:** what a list leaves out is found and called as before: this changes what a list says, nothing else.
 
@@ -9,7 +9,7 @@ use super::edit::Edited;
 use super::lens::rewritten;
 use super::part::Part;
 use super::piece::Piece;
-use super::search::{READ, is_own};
+use super::search::{READ, READ_RESULT, is_own};
 use super::settle::settle;
 use super::{Caps, Catalog, Contribution, Entry, Kind, OfferBuilder, ParamHeaders, ServerNaming};
 
@@ -19,19 +19,27 @@ use crate::name::ServerName;
 use crate::protocol::Raw;
 
 /// The definitions, as a page of a list. They stand in every prompt, so they are short.
-const DEFINITIONS: &str = r#"{"tools":[{"name":"find_tools","description":"Finds tools of the servers behind this endpoint. Returns their names, arguments and purposes; call one with call_tool. Without arguments: the servers.","inputSchema":{"type":"object","properties":{"query":{"type":"string","description":"What the tool should do, in a few words"},"server":{"type":"string","description":"Only of this server; alone: all its names"},"names":{"type":"array","items":{"type":"string"},"description":"Describe these tools"},"limit":{"type":"integer","minimum":1,"maximum":20,"default":5},"detail":{"type":"string","enum":["brief","signature","schema"],"default":"signature"},"after":{"type":"string","description":"The last name of the page before"}}},"annotations":{"readOnlyHint":true,"openWorldHint":false}},{"name":"call_tool","description":"Calls a tool that find_tools found.","inputSchema":{"type":"object","properties":{"name":{"type":"string"},"arguments":{"type":"object"}},"required":["name"]},"execution":{"taskSupport":"optional"}},{"name":"call_read_tool","description":"Calls a tool that only reads.","inputSchema":{"type":"object","properties":{"name":{"type":"string"},"arguments":{"type":"object"}},"required":["name"]},"annotations":{"readOnlyHint":true},"execution":{"taskSupport":"optional"}}]}"#;
+const DEFINITIONS: &str = r#"{"tools":[{"name":"find_tools","description":"Finds tools of the servers behind this endpoint. Returns their names, arguments and purposes; call one with call_tool. Without arguments: the servers.","inputSchema":{"type":"object","properties":{"query":{"type":"string","description":"What the tool should do, in a few words"},"server":{"type":"string","description":"Only of this server; alone: all its names"},"names":{"type":"array","items":{"type":"string"},"description":"Describe these tools"},"limit":{"type":"integer","minimum":1,"maximum":20,"default":5},"detail":{"type":"string","enum":["brief","signature","schema"],"default":"signature"},"after":{"type":"string","description":"The last name of the page before"}}},"annotations":{"readOnlyHint":true,"openWorldHint":false}},{"name":"call_tool","description":"Calls a tool that find_tools found.","inputSchema":{"type":"object","properties":{"name":{"type":"string"},"arguments":{"type":"object"}},"required":["name"]},"execution":{"taskSupport":"optional"}},{"name":"call_read_tool","description":"Calls a tool that only reads.","inputSchema":{"type":"object","properties":{"name":{"type":"string"},"arguments":{"type":"object"}},"required":["name"]},"annotations":{"readOnlyHint":true},"execution":{"taskSupport":"optional"}},{"name":"read_result","description":"Reads on in a result that was cut. Give one of page, match and pointer.","inputSchema":{"type":"object","properties":{"id":{"type":"string"},"page":{"type":"integer","minimum":1,"default":1},"match":{"type":"string","description":"Only the lines that have this text"},"pointer":{"type":"string","description":"A JSON pointer into structuredContent"}},"required":["id"]},"annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}}]}"#;
 
 /// How a list differs from what servers wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// All tools, with less in their definitions.
+pub(crate) struct Form {
+    pub(crate) shown: Shown,
+    /// Whether the host has a tool that reads on in results.
+    pub(crate) reads_on: bool,
+}
+
+/// Which tools of servers a list has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// All, with less in their definitions.
     Compact(Compact),
-    /// The host's tools, and those that are always listed; whether any tool is trusted to only read.
+    /// Those that are always listed, beside the host's tools; whether any tool is trusted to only read.
     Search { reads: bool },
 }
 
-/// Returns the host's tools, ready to be listed.
-fn own(reads: bool) -> Arc<Piece> {
+/// Returns those of the host's tools that `is_kept` names, ready to be listed.
+fn own(is_kept: impl Fn(&str) -> bool) -> Option<Arc<Piece>> {
     static OWN: OnceLock<Arc<Piece>> = OnceLock::new();
     let all = OWN.get_or_init(|| {
         let mut builder = OfferBuilder::new(Caps::default(), ParamHeaders::Ignore);
@@ -44,26 +52,36 @@ fn own(reads: bool) -> Arc<Piece> {
         let part = Part::new(from, &Arc::new(Naming::default()));
         Arc::new(Piece::new(&part.origin, part.list(Kind::Tools), settle(&part, Kind::Tools, None), None))
     });
-    if reads {
-        return Arc::clone(all);
-    }
-    let kept = all.entries.iter().filter(|entry| entry.name() != READ).cloned();
-    Arc::new(Piece::of(kept.collect(), all.heads.clone(), all.problems.clone()))
+    let kept: Vec<Entry> = all.entries.iter().filter(|entry| is_kept(entry.name())).cloned().collect();
+    (!kept.is_empty()).then(|| Arc::new(Piece::of(kept, all.heads.clone(), all.problems.clone())))
 }
 
 impl Catalog {
     /// Returns the same catalog with another list of tools. In search form, `is_kept` says which of them stay.
     pub(crate) fn relisted(&self, form: Form, is_kept: impl Fn(&Entry) -> bool) -> Self {
-        match form {
-            Form::Compact(how) => self.with_tools(None, |piece| compact_piece(piece, how)),
-            Form::Search { reads } => self.with_tools(Some(own(reads)), |piece| {
-                let kept: Vec<Entry> =
-                    piece.entries.iter().filter(|entry| !is_own(entry.name()) && is_kept(entry)).cloned().collect();
-                match kept.len() == piece.entries.len() {
-                    true => Arc::clone(piece),
-                    false => Arc::new(Piece::of(kept, piece.heads.clone(), piece.problems.clone())),
-                }
-            }),
+        let reads_on = form.reads_on;
+        match form.shown {
+            Shown::Compact(how) => {
+                // A server's tool of this name is the one that a client calls.
+                let reads_on = reads_on && self.entry(Kind::Tools, READ_RESULT).is_none();
+                let own = own(|name| reads_on && name == READ_RESULT);
+                self.with_tools(own, |piece| compact_piece(piece, how))
+            }
+            Shown::Search { reads } => {
+                let own = own(|name| match name {
+                    READ => reads,
+                    READ_RESULT => reads_on,
+                    _ => true,
+                });
+                self.with_tools(own, |piece| {
+                    let kept: Vec<Entry> =
+                        piece.entries.iter().filter(|entry| !is_own(entry.name()) && is_kept(entry)).cloned().collect();
+                    match kept.len() == piece.entries.len() {
+                        true => Arc::clone(piece),
+                        false => Arc::new(Piece::of(kept, piece.heads.clone(), piece.problems.clone())),
+                    }
+                })
+            }
         }
     }
 }
@@ -97,9 +115,9 @@ mod tests {
 
     #[test]
     fn the_tools_of_the_host_are_600_tokens_at_most() {
-        let all = own(true);
+        let all = own(|_| true).expect("there are some");
         let tokens: usize = all.entries.iter().map(|entry| estimate(entry.definition().as_str())).sum();
-        assert!(all.entries.len() == 3 && own(false).entries.len() == 2 && tokens <= 600, "{tokens}");
+        assert!(all.entries.len() == 4 && tokens <= 600, "{tokens}");
         assert!(all.problems.texts.is_empty(), "{:?}", all.problems);
     }
 }

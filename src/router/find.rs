@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use super::answer::Failure;
 use super::background::Background;
 use super::client::Client;
+use super::oversized;
 use super::reach::Connector;
 use super::route::{Astray, Map, OwnTool, Route, Routed, Wanted, What};
 use super::search::FindTools;
@@ -16,7 +17,7 @@ use crate::config::Prefix;
 use crate::exposed::carries;
 use crate::manager::{Lists, Manager, Server};
 use crate::protocol::{ErrorObject, Method, Raw, Request, Theirs};
-use crate::registry::search::FIND;
+use crate::registry::search::{FIND, READ_RESULT};
 use crate::registry::{Catalog, Kind};
 
 /// Finds the server, or the host's own tool, that serves a request.
@@ -122,6 +123,9 @@ impl Routes {
     }
 
     fn find_in(&self, client: &Client, callable: &Catalog, what: What, name: &str) -> Result<Route, Astray> {
+        if what == What::Resource && oversized::is_result(name) && self.manager.settings().results.is_on() {
+            return Ok(Route::Own(oversized::own(true).clone()));
+        }
         let servers = self.manager.callable_by(&client.who);
         let found = Map { own: self.own_tools(client, callable, name), callable, servers: &servers }.find(what, name);
         // The name may carry the alias of a server that the client may not call. That such a server exists must not
@@ -134,6 +138,10 @@ impl Routes {
     fn own_tools(&self, client: &Client, callable: &Catalog, name: &str) -> &[Arc<dyn OwnTool>] {
         if let Some(own) = self.own.get() {
             return own;
+        }
+        if name == READ_RESULT && self.manager.settings().results.limit > 0 {
+            let is_ours = self.manager.is_searching(&client.who) || callable.entry(Kind::Tools, name).is_none();
+            return if is_ours { std::slice::from_ref(oversized::own(false)) } else { &[] };
         }
         let may = name == FIND && (client.who.lists != Lists::Full || self.manager.may_search());
         let is_ours = may && (self.manager.is_searching(&client.who) || callable.entry(Kind::Tools, FIND).is_none());

@@ -54,10 +54,12 @@ mod level;
 mod limit;
 mod list;
 mod mailbox;
+mod merged;
 mod missed;
 mod modern;
 mod news;
 mod observed;
+mod oversized;
 mod own;
 mod park;
 mod parked;
@@ -154,6 +156,8 @@ struct Inner {
     fallbacks: Fallbacks,
     tasks: Arc<Tasks>,
     listings: Listings,
+    /// The results that clients did not get at once.
+    oversized: Arc<oversized::Store>,
     /// The change streams (`subscriptions/listen`) of clients without a session.
     listens: Arc<Listens>,
     /// Limits the bytes that wait for all clients together.
@@ -246,7 +250,7 @@ impl Router {
         leg: &Arc<Mailbox>,
         end: fn(&Finish, &Client, &Method, Answered) -> T,
     ) -> impl Future<Output = Option<T>> + Send + use<T> {
-        let routed = search::unwrap(&self.0.manager, client, routed);
+        let routed = merged::unwrap(&self.0.manager, client, routed);
         let (request, now) = (&routed.request, Instant::now());
         self.0.clients.roster().note(client, &request.method, now);
         let limits = leg.limits();
@@ -257,17 +261,17 @@ impl Router {
         let method = request.method.clone();
         async move {
             let finish = &router.0.finish;
-            let through = routed.through.clone();
-            let via = through.as_ref().map(|_| "search");
+            let after = oversized::After::of(&router.0.manager, &routed);
+            let via = after.via();
             let (observer, asked) = ((&*router.0.observer, &router.0.manager), (&routed.request, now));
             let observed = match observed::begin_by(observer, &client, asked, &leg, via) {
                 Ok(observed) => observed,
                 Err(refused) => return Some(end(finish, &client, &method, Err(refused.into()))),
             };
             let answered = router.answer_to(&client, routed, &method, begun, &leg).await;
-            let answered = match through {
-                Some(through) => answered.map(|answered| through.marked(answered)),
-                None => answered,
+            let answered = match answered {
+                Some(answered) => Some(after.done(&router, &client, answered).await),
+                None => None,
             };
             observed.finish(answered.as_ref());
             answered.map(|answered| end(finish, &client, &method, answered))
@@ -427,6 +431,7 @@ impl Router {
             }
         };
         match route {
+            Route::Own(_) if wanted.method == Method::ResourcesSubscribe => Err(oversized::never_changes()),
             Route::Own(tool) => tool.call(self, client, wanted.params).await,
             Route::One(one) => self.to_one(client, one, wanted, leg).await,
             Route::Every if wanted.method == Method::SetLevel => {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Router;
 use super::client::Client;
 use super::route::{One, OwnTool, Routed};
-use super::through::Through;
+use super::through::{By, Through};
 use crate::answered::Answered;
 use crate::manager::{Lists, Manager};
 use crate::protocol::{Method, Raw, Theirs};
@@ -50,7 +50,7 @@ fn inner(params: &Raw, arguments: Option<Raw>, reads: bool) -> (Raw, Through) {
     let own = if reads { READ } else { CALL };
     let refuse = |text: String| {
         let refused = Some(failed(&text));
-        (params.clone(), Through { tool: own.to_owned(), reads, refused })
+        (params.clone(), Through { tool: own.to_owned(), reads, refused, by: By::Search })
     };
     let arguments = arguments.unwrap_or_else(Raw::empty_object);
     let [name, given] = match arguments.distinct(["name", "arguments"]) {
@@ -71,7 +71,7 @@ fn inner(params: &Raw, arguments: Option<Raw>, reads: bool) -> (Raw, Through) {
         }
         _ => outer.with_member("arguments", b"{}"),
     };
-    (outer, Through { tool: name.into_owned(), reads, refused: None })
+    (outer, Through { tool: name.into_owned(), reads, refused: None, by: By::Search })
 }
 
 /// Returns the answer, if the tool may change something and must not.
@@ -85,7 +85,7 @@ pub(super) fn changes(through: &Through, manager: &Manager, client: &Client, one
 
 /// Returns the answer for a name that no tool has.
 pub(super) async fn unknown(through: &Through, manager: &Manager, client: &Client) -> Raw {
-    let index = index(client.view(manager).callable).await;
+    let index = index(manager.twinned(&client.view(manager).callable)).await;
     let near: Vec<String> = index.nearest(&through.tool).into_iter().map(|name| format!("`{name}`")).collect();
     let help = match near.split_last() {
         None => String::new(),
@@ -125,7 +125,8 @@ impl OwnTool for FindTools {
     fn call<'a>(&'a self, router: &'a Router, client: &'a Arc<Client>, params: Raw) -> BoxFuture<'a, Answered> {
         Box::pin(async move {
             let Router(inner) = router;
-            let catalog = client.settled_view(&inner.manager, &inner.background).await.callable;
+            let view = client.settled_view(&inner.manager, &inner.background).await;
+            let catalog = inner.manager.twinned(&view.callable);
             let wish = match Wish::read(&params) {
                 Ok(wish) => wish,
                 Err(text) => return Ok(failed(&text)),
@@ -302,7 +303,7 @@ fn answer(text: &str, structured: &Value) -> Raw {
     Raw::from_value(&json!({ "content": [{ "type": "text", "text": text }], "structuredContent": structured }))
 }
 
-fn failed(text: &str) -> Raw {
+pub(super) fn failed(text: &str) -> Raw {
     Raw::from_value(&json!({ "content": [{ "type": "text", "text": text }], "isError": true }))
 }
 

@@ -108,6 +108,7 @@ impl Router {
             fallbacks,
             tasks,
             listings,
+            oversized: Arc::default(),
             listens,
             queues,
             finish,

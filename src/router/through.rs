@@ -1,9 +1,28 @@
-//! What a call keeps that came by `call_tool`: which tool it calls, and how its result says so.
+//! What a call keeps that came by a tool of the host: which tool it calls, and how its result says so.
 
 use crate::answered::Answered;
 use crate::protocol::{Raw, meta};
 
-/// A call that came by `call_tool` or `call_read_tool`.
+/// What a call came by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// `call_tool` or `call_read_tool`.
+    Search,
+    /// A tool that stands for those of several servers.
+    Group,
+}
+
+impl By {
+    /// Returns the word for it in the audit log.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Search => "search",
+            Self::Group => "group",
+        }
+    }
+}
+
+/// A call that came by a tool of the host.
 #[derive(Clone, Debug)]
 pub(super) struct Through {
     /// The tool that is called.
@@ -12,6 +31,7 @@ pub(super) struct Through {
     pub(super) reads: bool,
     /// The answer, if nothing can be called.
     pub(super) refused: Option<Raw>,
+    pub(super) by: By,
 }
 
 impl Through {

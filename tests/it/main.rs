@@ -44,6 +44,8 @@ mod known;
 mod limits;
 #[cfg(all(unix, feature = "cli"))]
 mod links;
+#[cfg(all(unix, feature = "cli", feature = "policy"))]
+mod merged;
 #[cfg(all(unix, feature = "cli"))]
 mod metrics;
 #[cfg(feature = "cli")]
@@ -52,6 +54,8 @@ mod mistakes;
 mod offers;
 #[cfg(all(unix, feature = "cli", feature = "otel"))]
 mod otel;
+#[cfg(all(unix, feature = "cli"))]
+mod oversized;
 #[cfg(all(unix, feature = "cli"))]
 mod pins;
 #[cfg(all(unix, feature = "cli", feature = "policy"))]

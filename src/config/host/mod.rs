@@ -10,11 +10,13 @@ mod console;
 mod join;
 mod layers;
 mod limits;
+mod merge;
 mod metrics;
 mod oauth;
 mod otel;
 mod policy;
 mod registry;
+mod results;
 mod secrets;
 mod threads;
 mod views;
@@ -35,6 +37,7 @@ pub use self::console::Console;
 pub use self::join::Join;
 use self::layers::Layers;
 pub use self::limits::Limits;
+pub use self::merge::Merge;
 pub use self::metrics::Metrics;
 pub use self::oauth::HostOAuth;
 pub use self::otel::{Otel, Sample};
@@ -42,6 +45,7 @@ pub use self::otel::{Otel, Sample};
 pub(crate) use self::policy::ClaimsRead;
 pub use self::policy::{Action, Decision, Matcher, Policy, PolicyMode, Proof, Rule};
 pub use self::registry::Registry;
+pub use self::results::Results;
 pub use self::secrets::{SecretKey, Secrets, StoreKind};
 pub(crate) use self::views::ALL as ALL_VIEW;
 pub use self::views::{Audience, ReadOnly, View};
@@ -56,7 +60,7 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 33] = [
+const KEYS: [&str; 35] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
@@ -74,6 +78,7 @@ const KEYS: [&str; 33] = [
     "limits",
     "listen",
     "lock",
+    "merge",
     "metrics",
     "naming",
     "otel",
@@ -81,6 +86,7 @@ const KEYS: [&str; 33] = [
     "policy",
     "rates",
     "registry",
+    "results",
     "secrets",
     "sse",
     "startupWait",
@@ -165,8 +171,12 @@ pub struct HostSettings {
     pub rates: Rates,
     /// How much is kept of the answers that calls may be given again.
     pub cache: AnswerCache,
+    /// How much of a tool's result a client gets at once.
+    pub results: Results,
     /// How the tools are listed that clients may see.
     pub catalog: CatalogSettings,
+    /// Groups of servers whose equal tools are listed once, by name.
+    pub merge: BTreeMap<String, Merge>,
     /// The views, by name. The view `all` exists even if it is not among them.
     pub views: BTreeMap<String, View>,
     /// The view of clients that choose none.
@@ -210,7 +220,9 @@ impl Default for HostSettings {
             registry: Registry::default(),
             rates: Rates::default(),
             cache: AnswerCache::default(),
+            results: Results::default(),
             catalog: CatalogSettings::default(),
+            merge: BTreeMap::new(),
             views: BTreeMap::new(),
             default_view: ALL_VIEW.to_owned(),
             policy: Policy::default(),
@@ -337,10 +349,14 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     if let Some(field) = fields.take(&["cache"], report) {
         settings.cache.read(&field, report);
     }
+    if let Some(field) = fields.take(&["results"], report) {
+        settings.results.read(&field, report);
+    }
     if let Some(field) = fields.take(&["limits"], report) {
         settings.limits.read(&field, report);
     }
     catalog::fill(settings, &mut fields, report);
+    merge::fill(settings, &mut fields, report);
     views::fill(settings, &mut fields, report);
     views::check_clients(settings, node, report);
     policy::fill(settings, &mut fields, report);

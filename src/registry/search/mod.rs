@@ -24,9 +24,12 @@ pub(crate) const CALL: &str = "call_tool";
 /// Calls a tool that only reads.
 pub(crate) const READ: &str = "call_read_tool";
 
+/// Reads the rest of a result that was cut.
+pub(crate) const READ_RESULT: &str = "read_result";
+
 /// Reports whether a name is that of a tool of the host.
 pub(crate) fn is_own(name: &str) -> bool {
-    matches!(name, FIND | CALL | READ)
+    matches!(name, FIND | CALL | READ | READ_RESULT)
 }
 
 /// How much a word counts in each field, and how far the length of the field matters.

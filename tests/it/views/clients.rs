@@ -60,9 +60,25 @@ impl Client {
         revision: &'static str,
         (at, capabilities): (&str, Value),
     ) -> Self {
+        Self::with_headers(host, to, transport, revision, (at, capabilities, "")).await
+    }
+
+    /// Connects a client over HTTP that proves who it is.
+    pub(crate) async fn proving(host: &Host, to: SocketAddr, revision: &'static str, token: &str) -> Self {
+        let headers = format!("authorization: Bearer {token}\r\n");
+        Self::with_headers(host, to, Transport::Http, revision, ("", json!({}), &headers)).await
+    }
+
+    async fn with_headers(
+        host: &Host,
+        to: SocketAddr,
+        transport: Transport,
+        revision: &'static str,
+        (at, capabilities, headers): (&str, Value, &str),
+    ) -> Self {
         let mut heard = String::new();
         let way = match transport {
-            Transport::Http => Way::Http { to, path: format!("/mcp{at}"), headers: String::new() },
+            Transport::Http => Way::Http { to, path: format!("/mcp{at}"), headers: headers.to_owned() },
             Transport::Sse => {
                 let (reader, mut writer) = TcpStream::connect(to).await.unwrap().into_split();
                 let head = format!("GET /sse{at} HTTP/1.1\r\nhost: {to}\r\naccept: text/event-stream\r\n\r\n");
@@ -163,7 +179,7 @@ impl Client {
                 heard.push_str(&answer);
                 let session = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
                 if let Some(session) = session {
-                    *headers = format!("mcp-session-id: {session}\r\n");
+                    *headers += &format!("mcp-session-id: {session}\r\n");
                 }
                 of(&answer, id).unwrap_or_else(|| panic!("{body}: {answer}"))
             }

@@ -80,7 +80,7 @@ impl Desk {
             // If an address was given, only the daemon there will do.
             Err(AskError::NotRunning { .. } | AskError::Unsupported) if listen.is_none() => {
                 output.remark("note: no mcp-host is running, so this command uses the config");
-                return daemon.here(server, common, output).await;
+                return Box::pin(daemon.here(server, common, output)).await;
             }
             Err(error) => return Err(daemon.silent(&error)),
         };
@@ -95,7 +95,7 @@ impl Desk {
             let files = files.join(", ");
             output
                 .remark(&format!("note: the running mcp-host has no server `{server}`, so this command uses {files}"));
-            return daemon.here(Some(server), common, output).await;
+            return Box::pin(daemon.here(Some(server), common, output)).await;
         }
         if !common.config.is_empty() {
             output

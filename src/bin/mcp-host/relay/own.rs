@@ -44,7 +44,7 @@ async fn serve(mut plan: Plan, door: UnixStream, asked: u64, output: &Output) {
     }
     let follow = plan.again();
     let started = async { Ok::<_, Failure>(plan.builder()?.start().await?) };
-    let host = match started.await {
+    let host = match Box::pin(started).await {
         Ok(host) => host,
         // The relay sees that the socket is closed.
         Err(failure) => {

@@ -1,0 +1,178 @@
+//! Holds the results that were cut, for a while (`host.results.keep`, `host.results.store`).
+//!
+//! **Invariants:** a result is given to its owner alone: the principal and the view that got its head. What one principal
+//! has takes `store` bytes at most, and all together take [`OWNERS`] times as many; the oldest goes first.
+
+use std::collections::VecDeque;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::pages::Part;
+use crate::hex;
+use crate::lock::lock;
+use crate::protocol::Raw;
+
+/// Something that can be read on.
+#[derive(Debug)]
+pub(crate) enum Held {
+    /// The text of a result, and its structured content.
+    Text { text: Part, structured: Option<Raw> },
+    /// An image, audio, or blob: base64.
+    Blob { data: String, mime: Option<String> },
+}
+
+impl Held {
+    pub(super) fn text(text: String, structured: Option<Raw>, page: usize) -> Self {
+        // A part of a larger body would keep all of it.
+        let structured = structured.map(|raw| raw.detached());
+        Self::Text { text: Part::new(text, page), structured }
+    }
+
+    pub(super) fn blob(data: String, mime: Option<String>) -> Self {
+        Self::Blob { data, mime }
+    }
+
+    /// Returns how many bytes can be read.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Text { text, .. } => text.text().len(),
+            Self::Blob { data, .. } => data.len(),
+        }
+    }
+
+    /// Returns how many bytes it takes.
+    fn takes(&self) -> usize {
+        match self {
+            Self::Text { structured: Some(structured), .. } => self.bytes() + structured.as_bytes().len(),
+            _ => self.bytes(),
+        }
+    }
+
+    pub(super) fn pages(&self) -> usize {
+        match self {
+            Self::Text { text, .. } => text.pages(),
+            Self::Blob { .. } => 1,
+        }
+    }
+}
+
+/// Why a result cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// It was kept, and is gone.
+    Expired,
+    /// The owner never had it.
+    Unknown,
+}
+
+/// The results that are kept. `P` says who an owner's bytes count for, and `V` what else an owner is.
+#[derive(Debug)]
+pub(crate) struct Store<P, V>(Mutex<Kept<P, V>>);
+
+#[derive(Debug)]
+struct Kept<P, V> {
+    /// The oldest first.
+    entries: VecDeque<Entry<P, V>>,
+    /// The ids of those that are gone.
+    gone: VecDeque<(String, P, V)>,
+}
+
+#[derive(Debug)]
+struct Entry<P, V> {
+    id: String,
+    owner: (P, V),
+    ends: Instant,
+    held: Arc<Held>,
+}
+
+/// How often `store` all principals may have together.
+const OWNERS: usize = 8;
+/// How many ids are remembered of results that are gone.
+const GONE: usize = 1024;
+/// How much an entry takes beside its bytes.
+const ENTRY: usize = 256;
+
+impl<P, V> Default for Store<P, V> {
+    fn default() -> Self {
+        Self(Mutex::new(Kept { entries: VecDeque::new(), gone: VecDeque::new() }))
+    }
+}
+
+impl<P: Clone + Eq + Hash, V: Clone + Eq> Store<P, V> {
+    /// Keeps a result, and returns its id; `None` if it is larger than everything that may be kept.
+    pub(crate) fn put(&self, owner: (P, V), held: Held, keep: Duration, most: usize) -> Option<String> {
+        let takes = held.takes() + ENTRY;
+        if takes > most {
+            return None;
+        }
+        let mut bytes = [0; 10];
+        getrandom::fill(&mut bytes).ok()?;
+        let (id, now) = (hex::encode(&bytes), Instant::now());
+        let mut kept = lock(&self.0);
+        kept.sweep(now);
+        while kept.bytes(|entry| entry.owner.0 == owner.0) + takes > most {
+            kept.drop_first(|entry| entry.owner.0 == owner.0);
+        }
+        while kept.bytes(|_| true) + takes > most.saturating_mul(OWNERS) {
+            kept.drop_first(|_| true);
+        }
+        kept.entries.push_back(Entry { id: id.clone(), owner, ends: now + keep, held: Arc::new(held) });
+        Some(id)
+    }
+
+    /// Returns a result of this owner.
+    pub(crate) fn get(&self, owner: &(P, V), id: &str) -> Result<Arc<Held>, Lost> {
+        let mut kept = lock(&self.0);
+        kept.sweep(Instant::now());
+        let found = kept.entries.iter().find(|entry| entry.id == id && entry.owner == *owner);
+        if let Some(entry) = found {
+            return Ok(entry.held.clone());
+        }
+        let was =
+            kept.gone.iter().any(|(gone, principal, view)| gone == id && (principal, view) == (&owner.0, &owner.1));
+        Err(if was { Lost::Expired } else { Lost::Unknown })
+    }
+
+    /// Drops what is too old.
+    pub(crate) fn sweep(&self) {
+        lock(&self.0).sweep(Instant::now());
+    }
+
+    /// Returns how many results are kept, and how many bytes they take.
+    #[cfg(test)]
+    pub(super) fn usage(&self) -> (usize, usize) {
+        let kept = lock(&self.0);
+        (kept.entries.len(), kept.bytes(|_| true))
+    }
+}
+
+impl<P: Clone + Eq, V: Clone + Eq> Kept<P, V> {
+    fn bytes(&self, is_it: impl Fn(&Entry<P, V>) -> bool) -> usize {
+        self.entries.iter().filter(|entry| is_it(entry)).map(|entry| entry.held.takes() + ENTRY).sum()
+    }
+
+    fn drop_first(&mut self, is_it: impl Fn(&Entry<P, V>) -> bool) {
+        let Some(at) = self.entries.iter().position(is_it) else { return };
+        if let Some(entry) = self.entries.remove(at) {
+            self.note(entry);
+        }
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        while let Some(at) = self.entries.iter().position(|entry| entry.ends <= now) {
+            if let Some(entry) = self.entries.remove(at) {
+                self.note(entry);
+            }
+        }
+    }
+
+    fn note(&mut self, Entry { id, owner: (principal, view), .. }: Entry<P, V>) {
+        if self.gone.len() == GONE {
+            self.gone.pop_front();
+        }
+        self.gone.push_back((id, principal, view));
+    }
+}

@@ -1,0 +1,59 @@
+//! Calls of tools that stand for those of several servers (`host.merge`).
+//!
+//! A call becomes the call of the server that its argument names, before anything looks at it. So it takes every step of a
+//! call by name. Its result tells in `mcp-host/tool` what was called.
+
+use super::client::Client;
+use super::route::Routed;
+use super::search;
+use super::through::{By, Through};
+use crate::manager::Manager;
+use crate::protocol::{Method, Raw, Theirs, object};
+use crate::registry::Twin;
+
+/// Turns a call of a tool of the host, which calls another one, into the call that is meant; leaves every other request as
+/// it is.
+pub(super) fn unwrap(manager: &Manager, client: &Client, routed: Routed) -> Routed {
+    let routed = search::unwrap(manager, client, routed);
+    if routed.request.method != Method::ToolsCall || !manager.merges() {
+        return routed;
+    }
+    let Some(params) = &routed.request.params else { return routed };
+    let Some(name) = params.text("name") else { return routed };
+    let twins = manager.twins(&client.view(manager).callable);
+    let Some(twin) = twins.get(&name) else { return routed };
+    // A duplicate member is refused where every call is read.
+    let Ok([_, arguments]) = params.distinct(["name", "arguments"]) else { return routed };
+    let (reads, by) = match &routed.through {
+        Some(through) => (through.reads, through.by),
+        None => (false, By::Group),
+    };
+    let (params, tool, refused) = match inner(&name, twin, arguments) {
+        Ok((tool, arguments)) => {
+            let params = params.with_member("name", Raw::from_value(tool).as_bytes());
+            (params.with_member("arguments", arguments.as_bytes()), tool.to_owned(), None)
+        }
+        Err(text) => (params.clone(), name.clone(), Some(search::failed(&text))),
+    };
+    let mut routed = routed;
+    (routed.request.params, routed.route) = (Some(params), None);
+    routed.through = Some(Box::new(Through { tool, reads, refused, by }));
+    routed
+}
+
+/// Returns the tool that is meant, and its arguments.
+fn inner<'a>(name: &str, twin: &'a Twin, arguments: Option<Raw>) -> Result<(&'a str, Raw), String> {
+    let (arguments, argument) = (arguments.unwrap_or_else(Raw::empty_object), twin.argument.as_str());
+    let all = || twin.members.iter().map(|(alias, _)| alias.as_str()).collect::<Vec<_>>().join(", ");
+    let given = arguments.text(argument);
+    let given = given.ok_or_else(|| format!("{}: `{argument}` is missing; it is one of {}", Theirs(name), all()))?;
+    let member = twin.members.iter().find(|(alias, _)| *alias == given);
+    let (_, tool) = member.ok_or_else(|| {
+        format!("{}: `{argument}` is {}, which is not one of {}", Theirs(name), Theirs(&given), all())
+    })?;
+    let members = object(arguments.as_value()).unwrap_or_default();
+    if members.iter().filter(|(key, _)| key == argument).count() > 1 {
+        return Err(format!("{}: the arguments hold `{argument}` twice", Theirs(name)));
+    }
+    Ok((tool, arguments.without_member(argument)))
+}
