@@ -261,7 +261,7 @@ impl Router {
         let method = request.method.clone();
         async move {
             let finish = &router.0.finish;
-            let after = oversized::After::of(&router.0.manager, &routed);
+            let after = oversized::After::of(&router.0.manager, &client, &routed);
             let via = after.via();
             let (observer, asked) = ((&*router.0.observer, &router.0.manager), (&routed.request, now));
             let observed = match observed::begin_by(observer, &client, asked, &leg, via) {

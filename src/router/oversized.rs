@@ -38,8 +38,11 @@ pub(super) struct After {
 }
 
 impl After {
-    pub(super) fn of(manager: &Manager, routed: &Routed) -> Self {
-        let cuts = routed.request.method == Method::ToolsCall && manager.settings().results.is_on();
+    pub(super) fn of(manager: &Manager, client: &Client, routed: &Routed) -> Self {
+        // Another host cuts results as its own config says; a command of ours shows the whole.
+        let is_ours = || client.named().0 == Some(env!("CARGO_PKG_NAME"));
+        let is_call = routed.request.method == Method::ToolsCall;
+        let cuts = is_call && manager.settings().results.is_on() && !is_ours();
         let params = routed.request.params.as_ref().filter(|_| cuts);
         Self { through: routed.through.clone(), tool: params.and_then(|params| params.text("name")).map(Into::into) }
     }
