@@ -129,17 +129,6 @@ pub struct StateChange {
     pub at: SystemTime,
 }
 
-/// What became of a login.
-#[cfg(feature = "otel")]
-#[derive(Clone, Debug)]
-pub(crate) struct LoginChange {
-    /// The server's name in the config.
-    pub(crate) server: String,
-    /// `needed`, `begun`, `done`, `failed`, or `out`.
-    pub(crate) what: &'static str,
-    pub(crate) at: SystemTime,
-}
-
 /// One server of the config.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -339,7 +328,7 @@ struct Inner {
     world: World,
     events: broadcast::Sender<StateChange>,
     #[cfg(feature = "otel")]
-    logins: broadcast::Sender<LoginChange>,
+    logins: broadcast::Sender<crate::auth::LoginEnd>,
     /// What servers tell users: logs and stderr.
     spoken: Listeners,
     tasks: TaskTracker,
@@ -468,6 +457,7 @@ impl Manager {
         manager.0.tasks.spawn(manager.0.starts.clone().run(manager.0.stop.clone()));
         for server in manager.servers().iter() {
             manager.start_eager(server);
+        manager.follow_logins();
             manager.close_unused(server);
         }
         (manager, news)
