@@ -197,6 +197,8 @@ cells! {
         Heartbeats,
         DroppedNotification,
         DroppedAnswer,
+        /// Log messages.
+        DroppedLog,
         /// Lines that are no messages.
         DroppedNoise,
         ElicitationAnswered,
