@@ -412,7 +412,7 @@ impl Forwarder {
         let eras = (client.revision().is_modern(), on.version.is_modern());
         let (params, token) = outgoing(forward, course.answers.as_ref(), eras, id);
         #[cfg(feature = "otel")]
-        let (params, trail) = super::trail::begin(params, toward, forward, (on.version, id));
+        let (params, trail) = super::trail::begin(params, toward, forward, connection, (on.version, id));
         toward.set_token(token);
         course.is_sent();
         let mut exchange = connection.open(id, &forward.method, Some(&params), &on.terms);

@@ -23,6 +23,8 @@ use crate::traced::{self, Attempt, Late, Sent, Traced};
 
 /// The most characters of a name or an id in a span.
 const NAME: usize = 256;
+/// The most bytes of arguments, and of a result.
+const VALUE: usize = 4096;
 
 /// Is told of calls.
 #[derive(Debug)]
@@ -155,8 +157,8 @@ impl Pending for Traveler {
             session: self.session,
             server: ended.at.map(|at| at.server.clone()),
             error,
-            arguments: self.arguments.map(|arguments| masked(&arguments, &scrubber)),
-            result: ended.result.filter(|_| self.takes_result).map(|result| masked(result, &scrubber)),
+            arguments: self.arguments.map(|arguments| masked(&arguments, &scrubber, VALUE)),
+            result: ended.result.filter(|_| self.takes_result).map(|result| masked(result, &scrubber, VALUE)),
             uri,
         });
         let (of_late, queue) = (called.clone(), self.queue.clone());
@@ -261,7 +263,7 @@ impl Called {
 
     /// Returns the span of one request to a server.
     fn attempt(&self, attempt: &Attempt) -> Span {
-        let Sent { server, id, revision, by_pipe, address, .. } = &attempt.sent;
+        let Sent { server, id, revision, by_pipe, address, session } = &attempt.sent;
         // A name without one at the door is no part of spans.
         let target = self.name.as_ref().and(self.attempted.as_deref());
         let mut attributes = vec![
@@ -272,6 +274,7 @@ impl Called {
             whole(names::ATTEMPT, i64::try_from(attempt.number).unwrap_or(i64::MAX)),
             text(names::NETWORK, if *by_pipe { "pipe" } else { "tcp" }),
         ];
+        attributes.extend(session.as_deref().map(|session| text(names::SESSION, session)));
         self.target(target, &mut attributes);
         if let Some((host, port)) = address {
             attributes.push(text(names::ADDRESS, host));
