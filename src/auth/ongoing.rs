@@ -29,9 +29,11 @@ pub(crate) struct LoginEnd {
     pub(crate) is_done: bool,
 }
 
+type Tell = dyn Fn(LoginNews<'_>) + Send + Sync;
+
 /// Is told of logins.
 #[derive(Default)]
-pub(super) struct Told(OnceLock<Box<dyn Fn(LoginNews<'_>) + Send + Sync>>);
+pub(super) struct Told(OnceLock<Box<Tell>>);
 
 impl Told {
     /// Sets who is told. Only the first call has an effect.

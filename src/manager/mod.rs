@@ -98,6 +98,7 @@ use crate::counts::ServerCounts;
 use crate::exposed::{Naming, UriMode};
 use crate::lineage::HostId;
 use crate::lock::lock;
+use crate::observe::Whose;
 use crate::protocol::Raw;
 use crate::redact::{Learned, Scrubber};
 #[cfg(any(feature = "validate", test))]
@@ -141,6 +142,8 @@ pub(crate) struct Server {
     pub(crate) label: Arc<str>,
     /// Removes the server's secrets from logs and messages about it.
     pub(crate) scrubber: Arc<Scrubber>,
+    /// Both, for those who tell of its calls.
+    pub(crate) whose: Arc<Whose>,
     naming: Arc<ServerNaming>,
     target: Option<Target>,
     /// Whether its config has credentials for it.
@@ -210,6 +213,7 @@ impl Server {
         };
         static IDS: AtomicUsize = AtomicUsize::new(0);
         let eras = eras::Eras::of(&config, known, matches!(target, Some(Target::Memory(_))));
+        let (label, scrubber) = (Arc::<str>::from(config.alias.as_str()), Arc::new(scrubber));
         let slots = (config.max_concurrent > 0).then(|| Slots::new(config.max_concurrent));
         Self {
             id: IDS.fetch_add(1, Ordering::Relaxed),
@@ -217,8 +221,9 @@ impl Server {
             tool_slots: ToolSlots::default(),
             pool: Pool::of(&config),
             uris: if config.prefix == config::Prefix::Never { UriMode::Passthrough } else { resources },
-            label: config.alias.as_str().into(),
-            scrubber: scrubber.into(),
+            whose: Arc::new(Whose { server: label.clone(), scrubber: scrubber.clone() }),
+            label,
+            scrubber,
             brings_credentials: config.brings_credentials(),
             pinned: pinned::Pinned::new(host, &config),
             config,
@@ -452,12 +457,12 @@ impl Manager {
         }));
         manager.note_rules();
         manager.follow_limits();
+        manager.follow_logins();
         manager.0.tasks.spawn(supervisor::run(manager.clone(), changed));
         manager.0.tasks.spawn(manager.0.world.vigil.clone().keep(manager.0.stop.clone()));
         manager.0.tasks.spawn(manager.0.starts.clone().run(manager.0.stop.clone()));
         for server in manager.servers().iter() {
             manager.start_eager(server);
-        manager.follow_logins();
             manager.close_unused(server);
         }
         (manager, news)

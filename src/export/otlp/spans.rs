@@ -15,7 +15,7 @@ use super::names;
 use super::shared::Shared;
 use crate::answered::{End, Failed, Kind};
 use crate::counts::{Counts, HostCount};
-use crate::observe::{Begun, Ended, Listener, Pending, is_call};
+use crate::observe::{Begun, Ended, Listener, Pending, Wants, is_call};
 use crate::protocol::{Method, Raw, TraceParent};
 use crate::record::masked;
 use crate::redact::without_query;
@@ -56,8 +56,8 @@ impl Tracer {
 }
 
 impl Listener for Tracer {
-    fn wants(&self, method: &Method) -> bool {
-        is_call(method)
+    fn wants(&self, method: &Method) -> Wants {
+        Wants::whole_if(is_call(method))
     }
 
     fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed> {
