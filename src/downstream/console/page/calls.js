@@ -35,7 +35,7 @@ export function view() {
   const names = [...state.servers.keys()];
   return h("div", { class: "fill" },
     h("div", { class: "bar" }, filter("calls", "filter calls"), names.length > 1 && select("calls", "server", "Server", names),
-      toggle("calls", "failed", "failed only"), h("span", { class: "push" }), button(chosen.paused ? "Go on" : "Pause", pause, { kind: "quiet" })),
+      toggle("calls", "failed", "failed only"), h("span", { class: "push" }), (chosen.paused || all.length > 0) && button(chosen.paused ? "Go on" : "Pause", pause, { kind: "quiet" })),
     mine.length > 0 && h("ul", { class: "mine", "aria-label": "Calls of this page" }, mine.map((run) => h("li", { key: run.id }, outcome("running"), h("a", { href: address("tools", run.tool.name) }, mono(said(run.tool.name))),
       h("span", { class: "soft number" }, took(ui.now - run.began)), run.questions.length > 0 && h("span", { class: "asks" }, "asks you something"), button("Cancel", () => run.cancel(), { about: run.tool.name })))),
     all.length === 0 ? nothing() : rows.show(all.length, (from, to, above, below) => h("table", { class: "calls", "aria-rowcount": all.length + 1 },

@@ -34,7 +34,7 @@ export function view() {
     h("div", { class: "bar" }, filter("lines", "filter lines"), names.length > 1 && select("lines", "server", "Server", names),
       select("lines", "source", "Source", SOURCES),
       select("lines", "level", "Level", LEVELS.slice(1, 5).map((each) => [each, `${each} and above`])),
-      h("span", { class: "push" }), button(isFollowed ? "Stay here" : "Follow", () => {
+      h("span", { class: "push" }), all.length > 0 && button(isFollowed ? "Stay here" : "Follow", () => {
         isFollowed = !isFollowed;
         redraw();
       }, { kind: "quiet" })),
