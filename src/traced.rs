@@ -8,8 +8,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
+use crate::hex;
 use crate::lock::lock;
 use crate::protocol::TraceParent;
 
@@ -17,6 +19,8 @@ use crate::protocol::TraceParent;
 const ATTEMPTS: usize = 16;
 /// The most events of one attempt.
 const EVENTS: usize = 16;
+/// How many bytes of the hash of a session's id are told.
+const HASHED: usize = 16;
 /// The events of progress: the first one and the last one are kept.
 const FIRST: &str = "progress first";
 const LAST: &str = "progress last";
@@ -88,6 +92,8 @@ pub(crate) struct Sent {
     pub(crate) by_pipe: bool,
     /// Host and port of the server's URL.
     pub(crate) address: Option<(String, Option<u16>)>,
+    /// A hash of the id of the session with the server, if it gave one.
+    pub(crate) session: Option<String>,
 }
 
 /// Something that happened in an attempt.
@@ -219,6 +225,11 @@ impl Attempt {
     }
 }
 
+/// Returns a hash of the id of a session, as spans tell it: whoever has the id itself can use the session.
+pub(crate) fn hashed(id: &[u8]) -> String {
+    hex::encode(&Sha256::digest(id)[..HASHED])
+}
+
 /// Returns a random number that is not zero, which means no id.
 fn random() -> Option<u64> {
     let mut bytes = [0; 8];
@@ -232,7 +243,7 @@ mod tests {
 
     fn sent() -> Sent {
         let (server, revision) = ("a".into(), "2025-11-25".into());
-        Sent { server, id: 1, revision, by_pipe: true, address: None }
+        Sent { server, id: 1, revision, by_pipe: true, address: None, session: None }
     }
 
     fn none() -> Late {

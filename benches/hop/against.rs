@@ -117,7 +117,7 @@ async fn measure(programs: &[PathBuf; 2], kind: Kind, settings: &Settings) -> Re
         }
         let [Some(theirs), Some(ours)] = started else { unreachable!("both are started") };
         #[cfg(unix)]
-        let _watch = match settings.is_watched() {
+        let watch = match settings.is_watched() {
             true => Some(Watch::start(&ours).await.context("--watched")?),
             false => None,
         };
@@ -127,6 +127,8 @@ async fn measure(programs: &[PathBuf; 2], kind: Kind, settings: &Settings) -> Re
                 None => all.push((unit, pairs)),
             }
         }
+        #[cfg(unix)]
+        watch.map(Watch::end).transpose().context("--watched")?;
         theirs.process.stop().await?;
         ours.process.stop().await?;
     }

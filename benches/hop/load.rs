@@ -71,6 +71,12 @@ impl Callers {
         Ok(took)
     }
 
+    /// Makes one call: each caller does in its turn.
+    pub(crate) async fn one(&mut self, turn: usize) -> Result<Duration> {
+        let callers = self.0.len();
+        self.0[turn % callers].call().await
+    }
+
     /// Calls repeatedly until `stop` is set, and returns the number of calls.
     pub(crate) async fn until(mut self, stop: Arc<AtomicBool>) -> Result<usize> {
         let mut running = JoinSet::new();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinSet;
@@ -18,7 +18,7 @@ const SCRAPE: Duration = Duration::from_secs(5);
 /// Watches until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    _tasks: JoinSet<Result<()>>,
+    tasks: JoinSet<Result<()>>,
 }
 
 impl Watch {
@@ -43,7 +43,18 @@ impl Watch {
                 scrape(port).await?;
             }
         });
-        Ok(Self { _tasks: tasks })
+        Ok(Self { tasks })
+    }
+
+    /// Ends the watch.
+    ///
+    /// # Errors
+    /// When it has ended before.
+    pub(crate) fn end(mut self) -> Result<()> {
+        match self.tasks.try_join_next() {
+            Some(ended) => ended?.context("the watch ended early").and_then(|()| bail!("the feed ended early")),
+            None => Ok(()),
+        }
     }
 }
 

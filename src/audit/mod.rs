@@ -25,7 +25,7 @@ use crate::config;
 use crate::counts::{Counts, HostCount};
 use crate::keep;
 use crate::lock::lock;
-use crate::observe::{Begun, Ended, Listener, Pending, is_call};
+use crate::observe::{Begun, Ended, Listener, Pending, Wants, is_call};
 use crate::protocol::Method;
 
 /// How many calls may be in flight or have a line that waits to be written.
@@ -94,8 +94,8 @@ impl Audit {
 }
 
 impl Listener for Audit {
-    fn wants(&self, method: &Method) -> bool {
-        is_call(method)
+    fn wants(&self, method: &Method) -> Wants {
+        Wants::whole_if(is_call(method))
     }
 
     /// Takes the place for the line of a call that begins now.

@@ -14,6 +14,7 @@ use url::Url;
 
 use super::discovery::Issuer;
 use super::dpop::Proof;
+use super::ongoing::Ongoing;
 use super::registration::Client;
 use super::{Error, error, jwt, place};
 
@@ -29,6 +30,7 @@ pub(super) struct Attempt {
     pub(super) scopes: Vec<String>,
     pub(super) proof: Option<Arc<Proof>>,
     begun: Instant,
+    ongoing: Ongoing,
 }
 
 impl fmt::Debug for Attempt {
@@ -71,7 +73,29 @@ impl Attempt {
         let proof = if issuer.dpop { Some(Arc::new(Proof::generate()?)) } else { None };
         let verifier = verifier.into_secret();
         let begun = Instant::now();
-        Ok(Self { page, state, verifier, issuer, client, redirect, resource, scopes, proof, begun })
+        Ok(Self {
+            page,
+            state,
+            verifier,
+            issuer,
+            client,
+            redirect,
+            resource,
+            scopes,
+            proof,
+            begun,
+            ongoing: Ongoing::default(),
+        })
+    }
+
+    /// Lets `ongoing` tell what becomes of it.
+    pub(super) fn tells(self, ongoing: Ongoing) -> Self {
+        Self { ongoing, ..self }
+    }
+
+    /// Ends it.
+    pub(super) fn end(self, is_done: bool) {
+        self.ongoing.end(is_done);
     }
 
     /// Returns the authorization code from `back`, the URL to which the browser was sent back. `limit` is how long a

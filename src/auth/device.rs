@@ -14,6 +14,7 @@ use super::authorizer::Authorizer;
 use super::desk::{DeviceAuthorization, Polled};
 use super::discovery::Issuer;
 use super::dpop::Proof;
+use super::ongoing::Ongoing;
 use super::registration::{Client, Way};
 use super::token::{Origin, Reply};
 use super::{Error, Kept, place};
@@ -49,6 +50,7 @@ pub struct DeviceLogin {
     resource: String,
     scopes: Vec<String>,
     proof: Option<Arc<Proof>>,
+    ongoing: Ongoing,
 }
 
 impl fmt::Debug for DeviceLogin {
@@ -98,7 +100,14 @@ impl DeviceLogin {
     ///
     /// # Cancel safety
     /// Dropping the future ends the login.
-    pub async fn finish(self) -> Result<Kept, Error> {
+    pub async fn finish(mut self) -> Result<Kept, Error> {
+        let ongoing = std::mem::take(&mut self.ongoing);
+        let done = self.poll().await;
+        ongoing.end(done.is_ok());
+        done
+    }
+
+    async fn poll(&self) -> Result<Kept, Error> {
         let (issuer, client, resource) = (&self.issuer, &self.client, self.resource.as_str());
         let desk = self.authorizer.desk(issuer, client, resource, self.proof.clone()).await?;
         let asking = until(self.code.pace, self.code.end, || desk.device_code(&self.code.device));
@@ -132,7 +141,9 @@ impl Authorizer {
         let code = Code::new(desk.device(&scopes).await?, self.keys.limits.login)?;
         let proof = if issuer.dpop { Some(Arc::new(Proof::generate()?)) } else { None };
         self.try_anew().await;
-        Ok(DeviceLogin { authorizer: self.clone(), code, issuer, client, resource: resource.id, scopes, proof })
+        let (authorizer, resource) = (self.clone(), resource.id);
+        let ongoing = Ongoing::begin(&self.keys.told, &self.server);
+        Ok(DeviceLogin { authorizer, code, issuer, client, resource, scopes, proof, ongoing })
     }
 }
 

@@ -108,7 +108,10 @@ impl Authorizer {
         let mut news = News::of(Some(self));
         let back = tokio::select! {
             back = timeout(limit, redirect.hit()) => back,
-            () = news.came() => return Ok(()),
+            () = news.came() => {
+                attempt.end(true);
+                return Ok(());
+            }
             () = declined.cancelled() => return Err(Error::Declined("it was declined".to_owned())),
         };
         drop(redirect);

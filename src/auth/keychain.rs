@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Url;
 
+use super::ongoing::{LoginNews, Told};
 use super::store::{MemoryStore, SecretStore, StoreError, Vault};
 use super::token::Entry;
 use crate::config::{self, Secret};
@@ -71,6 +72,8 @@ pub(crate) struct Keychain {
     pub(super) limits: Arc<config::Limits>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
+    /// Who is told what becomes of logins.
+    pub(super) told: Arc<Told>,
 }
 
 impl std::fmt::Debug for Keychain {
@@ -106,7 +109,13 @@ impl Keychain {
             limits: Arc::new(limits),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
+            told: Arc::default(),
         }
+    }
+
+    /// Sets who is told what becomes of logins. Only the first call has an effect.
+    pub(crate) fn tell_logins(&self, tell: impl Fn(LoginNews<'_>) + Send + Sync + 'static) {
+        self.told.set(tell);
     }
 
     /// Returns the HTTP clients that all servers share.

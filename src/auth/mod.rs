@@ -30,6 +30,7 @@ mod keys;
 mod lock;
 mod login;
 mod obtain;
+mod ongoing;
 mod place;
 mod progress;
 #[cfg(feature = "server")]
@@ -54,6 +55,9 @@ pub(crate) use keychain::Keychain;
 #[cfg(feature = "server")]
 pub(crate) use keys::IssuerKeys;
 pub use login::{Holding, Login};
+#[cfg(feature = "otel")]
+pub(crate) use ongoing::LoginEnd;
+pub(crate) use ongoing::LoginNews;
 #[cfg(feature = "server")]
 pub(crate) use place::well_known;
 pub(crate) use progress::Notice;

@@ -13,6 +13,7 @@ use super::authorizer::Authorizer;
 use super::desk::{Desk, Signer};
 use super::discovery::{self, Issuer, Resource};
 use super::dpop::Proof;
+use super::ongoing::Ongoing;
 use super::progress::{Hint, Notice, Progress, Under};
 use super::registration::{self, Client, Method, Way};
 use super::token::{Entry, Held, Origin, Reply};
@@ -149,7 +150,8 @@ impl Authorizer {
         let (resource, issuer) = self.chosen(hint).await?;
         let client = self.identity(&issuer, Way::Redirect(redirect)).await?;
         let scopes = self.wanted(hint, &resource, &issuer);
-        Attempt::new(issuer, client, redirect.clone(), resource.id, scopes)
+        let attempt = Attempt::new(issuer, client, redirect.clone(), resource.id, scopes)?;
+        Ok(attempt.tells(Ongoing::begin(&self.keys.told, &self.server)))
     }
 
     /// Returns the resource and the issuer for a user's login.
@@ -187,6 +189,12 @@ impl Authorizer {
 
     /// Exchanges the code in the browser's redirect for a token, and stores and uses it.
     pub(super) async fn finish(&self, attempt: Attempt, back: &str) -> Result<(), Error> {
+        let done = self.exchange(&attempt, back).await;
+        attempt.end(done.is_ok());
+        done
+    }
+
+    async fn exchange(&self, attempt: &Attempt, back: &str) -> Result<(), Error> {
         let code = attempt.code(back, self.keys.limits.login)?;
         let desk = self.desk(&attempt.issuer, &attempt.client, &attempt.resource, attempt.proof.clone()).await?;
         let reply = desk.code(code, attempt.verifier.clone(), &attempt.redirect).await?;

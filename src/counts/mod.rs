@@ -19,7 +19,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 pub(crate) use self::histogram::{Buckets, DURATIONS, Histogram, OVERHEADS};
-pub(crate) use self::tally::{Over, Tally};
+pub(crate) use self::tally::{Awaited, Over, Tally, Waits};
 use self::tools::Tools;
 pub(crate) use self::tools::{ToolCounts, ToolGlobs};
 use crate::answered::{End, Kind};
@@ -197,6 +197,8 @@ cells! {
         Heartbeats,
         DroppedNotification,
         DroppedAnswer,
+        /// Log messages.
+        DroppedLog,
         /// Lines that are no messages.
         DroppedNoise,
         ElicitationAnswered,

@@ -21,9 +21,35 @@ pub(crate) struct Tally {
     begun: OnceLock<Begun>,
     server: OnceLock<Arc<ServerCounts>>,
     tool: OnceLock<Arc<ToolCounts>>,
-    /// For how long it waited for a server, a person, or its turn, in nanoseconds.
-    away: AtomicU64,
+    /// For how long it waited for others, in nanoseconds: of [`Awaited`], each.
+    away: [AtomicU64; 3],
     is_over: AtomicBool,
+}
+
+/// What a request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// A server: its answer, its start, its lists.
+    Server,
+    /// Its turn: a slot, or a rate.
+    Turn,
+    /// A person.
+    Person,
+}
+
+/// For how long a request has waited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Waits {
+    pub(crate) server: Duration,
+    pub(crate) turn: Duration,
+    pub(crate) person: Duration,
+}
+
+impl Waits {
+    /// Returns how long these are together.
+    pub(crate) fn all(&self) -> Duration {
+        self.server + self.turn + self.person
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +82,11 @@ impl Tally {
         self.begun.get().is_some_and(|begun| begun.is_call)
     }
 
+    /// Returns the bytes of its params.
+    pub(crate) fn bytes_in(&self) -> usize {
+        self.begun.get().map_or(0, |begun| begun.bytes_in)
+    }
+
     /// Returns when the request began.
     pub(crate) fn begun(&self) -> Option<Instant> {
         self.begun.get().map(|begun| begun.at)
@@ -77,19 +108,21 @@ impl Tally {
         }
     }
 
-    /// Notes that the request waited for a server, a person, or its turn.
-    pub(crate) fn was_away(&self, time: Duration) {
-        self.away.fetch_add(nanos(time), Ordering::Relaxed);
+    /// Notes that the request waited for that.
+    pub(crate) fn was_away(&self, awaited: Awaited, time: Duration) {
+        self.away[awaited as usize].fetch_add(nanos(time), Ordering::Relaxed);
     }
 
     /// Returns for how long the request has waited so far.
-    pub(crate) fn away_so_far(&self) -> Duration {
-        Duration::from_nanos(self.away.load(Ordering::Relaxed))
+    pub(crate) fn waits(&self) -> Waits {
+        let [server, turn, person] =
+            self.away.each_ref().map(|waited| Duration::from_nanos(waited.load(Ordering::Relaxed)));
+        Waits { server, turn, person }
     }
 
     /// Notes such a wait, from now until the returned value is dropped.
-    pub(crate) fn away(&self) -> Away<'_> {
-        Away { tally: self, since: Instant::now() }
+    pub(crate) fn away(&self, awaited: Awaited) -> Away<'_> {
+        Away { tally: self, awaited, since: Instant::now() }
     }
 
     /// Counts the request, unless that is done.
@@ -116,7 +149,7 @@ impl Tally {
         // A request that was cut off may have been in the middle of a wait.
         let is_whole = over.end != End::Cancelled && over.kind != Some(Kind::ShuttingDown);
         if is_known && group.is_hop() && is_whole {
-            counts.0.overhead.0.add(took.saturating_sub(self.away_so_far()));
+            counts.0.overhead.0.add(took.saturating_sub(self.waits().all()));
         }
     }
 }
@@ -125,6 +158,7 @@ impl Tally {
 #[derive(Debug)]
 pub(crate) struct Away<'a> {
     tally: &'a Tally,
+    awaited: Awaited,
     since: Instant,
 }
 
@@ -137,7 +171,7 @@ impl Away<'_> {
 
 impl Drop for Away<'_> {
     fn drop(&mut self) {
-        self.tally.was_away(self.since.elapsed());
+        self.tally.was_away(self.awaited, self.since.elapsed());
     }
 }
 
@@ -157,7 +191,7 @@ mod tests {
         let server = counts.of("a");
         tally.goes_to(&server);
         tally.goes_to(&counts.of("b"));
-        let wait = tally.away();
+        let wait = tally.away(Awaited::Server);
         tokio::time::advance(Duration::from_millis(30)).await;
         drop(wait);
         tokio::time::advance(Duration::from_micros(60)).await;
@@ -165,6 +199,8 @@ mod tests {
         tally.close(&counts, &over(End::Error, None));
         assert_eq!((server.calls(Group::ToolsCall, End::Ok), server.calls(Group::ToolsCall, End::Error)), (1, 0));
         assert_eq!((server.read(Count::RequestBytes), server.read(Count::ResponseBytes)), (3, 7));
+        let server_alone = Waits { server: Duration::from_millis(30), ..Waits::default() };
+        assert_eq!(tally.waits(), server_alone);
         assert_eq!(server.durations(Group::ToolsCall).unwrap().sum, 0.030_06);
         assert_eq!(counts.overhead().sum, 0.000_06);
         assert_eq!(counts.none().durations(Group::ToolsCall), None);

@@ -6,16 +6,15 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
 use super::call::{Progress, RunningCall, Step};
 use crate::protocol::{Message, Request};
-use crate::router::{Client, Router};
+use crate::router::{Client, Mailbox, Router};
 
 /// Calls that are driven together. Dropping this cancels them.
 #[derive(Default)]
 pub(super) struct Calls(FuturesUnordered<Step>);
 
 impl Calls {
-    /// Starts a call.
-    pub(super) fn begin(&self, router: &Router, client: &Arc<Client>, request: Request) {
-        let leg = client.leg(router.limits());
+    /// Starts a call. `leg` gets the messages that come before its answer.
+    pub(super) fn begin(&self, router: &Router, client: &Arc<Client>, request: Request, leg: Arc<Mailbox>) {
         let id = request.id.clone();
         let answer = Box::pin(router.request(client, request, &leg));
         self.0.push(RunningCall::new(id, leg, answer).step());

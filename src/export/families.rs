@@ -148,6 +148,7 @@ pub(super) const FAMILIES: &[Family] = &[
             &[
                 ("notification", Count::DroppedNotification),
                 ("answer", Count::DroppedAnswer),
+                ("log", Count::DroppedLog),
                 ("noise", Count::DroppedNoise),
             ],
         )

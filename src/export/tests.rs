@@ -10,7 +10,7 @@ use super::MOST;
 use super::scrape::Scrape;
 use super::write::write;
 use crate::answered::{End, Kind};
-use crate::counts::{Count, Counts, Door, HostCount, Over, ServerCounts, Tally, Verdict};
+use crate::counts::{Awaited, Count, Counts, Door, HostCount, Over, ServerCounts, Tally, Verdict};
 use crate::manager::{ConfigStatus, ServerGauges};
 use crate::protocol::Method;
 use crate::router::Gauges;
@@ -54,7 +54,7 @@ fn call(counts: &Counts, server: &Arc<ServerCounts>, tool: &str, end: End, kind:
     tally.goes_to(server);
     tally.calls(counts, &tool.into(), Some(tool));
     let at = now + Duration::from_millis(3);
-    tally.was_away(Duration::from_micros(2900));
+    tally.was_away(Awaited::Server, Duration::from_micros(2900));
     tally.close(counts, &Over { end, kind, bytes_out: 200, at });
 }
 

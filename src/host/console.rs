@@ -93,11 +93,8 @@ impl Host {
         rest: impl Future<Output = Result<(), String>> + Send + 'static,
         life: Duration,
     ) {
-        let manager = self.0.manager.clone();
         self.0.router.background().spawn(async move {
-            let done = timeout(life, rest).await;
-            manager.remember_login(&server, if matches!(done, Ok(Ok(()))) { "done" } else { "failed" });
-            match done {
+            match timeout(life, rest).await {
                 Ok(Ok(())) => tracing::info!(server, "signed in at the page"),
                 Ok(Err(error)) => tracing::warn!(server, "the login at the page failed: {error}"),
                 Err(_) => tracing::info!(server, "nobody finished the login that was begun at the page"),

@@ -12,7 +12,7 @@ use tokio::sync::broadcast;
 
 use crate::answered::{Failed, Kind};
 use crate::config::Words as _;
-use crate::observe::{Begun, Ended, Listener, Pending};
+use crate::observe::{Begun, Ended, Listener, Pending, Wants};
 use crate::policy::Decision;
 use crate::protocol::Method;
 
@@ -93,10 +93,10 @@ impl Decisions {
 }
 
 impl Listener for Decisions {
-    fn wants(&self, method: &Method) -> bool {
+    fn wants(&self, method: &Method) -> Wants {
         let is_heard = self.0.get().is_some_and(|listeners| listeners.receiver_count() > 0);
-        is_heard
-            && matches!(
+        let is_judged = || {
+            matches!(
                 method,
                 Method::ToolsCall
                     | Method::PromptsGet
@@ -104,6 +104,8 @@ impl Listener for Decisions {
                     | Method::ResourcesSubscribe
                     | Method::Complete
             )
+        };
+        Wants::whole_if(is_heard && is_judged())
     }
 
     fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed> {
@@ -160,7 +162,7 @@ mod tests {
 
     use super::*;
     use crate::counts::Tally;
-    use crate::observe::Observer;
+    use crate::observe::{Observer, Passing};
 
     #[test]
     fn a_request_of_which_nobody_wants_to_know_is_not_observed() {
@@ -169,7 +171,9 @@ mod tests {
         let observed = || {
             let mut is_observed = false;
             let tally = Tally::default();
-            let begun = observer.begin(&Method::ToolsCall, &tally, || {
+            let passing = Passing::default();
+            let noted = || unreachable!("nobody wants ends");
+            let begun = observer.begin(&Method::ToolsCall, (&tally, &passing), noted, || {
                 is_observed = true;
                 let subject = Arc::default();
                 let (method, at) = (&Method::ToolsCall, std::time::SystemTime::UNIX_EPOCH);

@@ -15,8 +15,7 @@ impl Host {
     /// # Errors
     /// When there is no such server, it takes no tokens, or its authorization server cannot be found.
     pub async fn login(&self, server: &str, redirect: &url::Url) -> Result<auth::Login, Error> {
-        let begun = self.authorizer_of(server)?.begin(redirect).await.map_err(|error| no_token(server, &error));
-        begun.inspect(|_| self.0.manager.remember_login(server, "begun"))
+        self.authorizer_of(server)?.begin(redirect).await.map_err(|error| no_token(server, &error))
     }
 
     /// Begins a login to a server by device code (RFC 8628), for users whose browser cannot be redirected to this
@@ -26,8 +25,7 @@ impl Host {
     /// When there is no such server, it takes no tokens, or its authorization server cannot be found or offers no
     /// device codes.
     pub async fn device_login(&self, server: &str) -> Result<auth::DeviceLogin, Error> {
-        let begun = self.authorizer_of(server)?.begin_by_code().await.map_err(|error| no_token(server, &error));
-        begun.inspect(|_| self.0.manager.remember_login(server, "begun"))
+        self.authorizer_of(server)?.begin_by_code().await.map_err(|error| no_token(server, &error))
     }
 
     /// Returns where the access token from a new login to a server would be kept.

@@ -23,13 +23,11 @@ pub(super) struct Logins(Mutex<Begun>);
 #[derive(Default)]
 struct Begun {
     last: u64,
-    /// Each with the server's name.
-    by_browser: BTreeMap<u64, (String, auth::Login)>,
+    by_browser: BTreeMap<u64, auth::Login>,
     by_code: BTreeMap<u64, Waiting>,
 }
 
 struct Waiting {
-    server: String,
     end: Instant,
     /// The rest of the login; `None` while a poll runs it.
     finish: Option<BoxFuture<'static, Result<auth::Kept, auth::Error>>>,
@@ -75,21 +73,15 @@ impl Host {
         let (page, issuer) = (login.authorize_url().to_string(), login.issuer().to_owned());
         let by_code = login.could_be_by_code();
         let begun = &mut *lock(&self.0.logins.0);
-        let number = put(&mut begun.last, &mut begun.by_browser, (server.to_owned(), login));
+        let number = put(&mut begun.last, &mut begun.by_browser, login);
         Ok(SignInReply::Begun(LoginBegun::new(number, page, issuer, by_code)))
     }
 
     async fn finish(&self, number: u64, url: &str) -> Result<SignInReply, Refused> {
         let begun = lock(&self.0.logins.0).by_browser.remove(&number);
-        let (server, login) = begun.ok_or_else(|| Refused::because(OVER))?;
+        let login = begun.ok_or_else(|| Refused::because(OVER))?;
         let done = login.finish(url).await;
-        self.ended(&server, done.is_ok());
         done.map(SignInReply::signed_in).map_err(|error| failed(&error))
-    }
-
-    /// Tells how a login has ended.
-    pub(super) fn ended(&self, server: &str, is_done: bool) {
-        self.0.manager.remember_login(server, if is_done { "done" } else { "failed" });
     }
 
     /// Begins a login by code, and returns the page and code to show to the user.
@@ -104,11 +96,7 @@ impl Host {
             expires_in: (login.expires_in() + Duration::from_millis(999)).as_secs(),
         };
         let now = Instant::now();
-        let waiting = Waiting {
-            server: server.to_owned(),
-            end: now + login.expires_in(),
-            finish: Some(Box::pin(login.finish())),
-        };
+        let waiting = Waiting { end: now + login.expires_in(), finish: Some(Box::pin(login.finish())) };
         let begun = &mut *lock(&self.0.logins.0);
         begun.by_code.retain(|_, waiting| waiting.end > now);
         shown.login = put(&mut begun.last, &mut begun.by_code, waiting);
@@ -130,11 +118,8 @@ impl Host {
             }
             return Ok(SignInReply::pending());
         };
-        let over = begun.by_code.remove(&number);
+        begun.by_code.remove(&number);
         drop(begun);
-        if let Some(Waiting { server, .. }) = over {
-            self.ended(&server, done.is_ok());
-        }
         done.map(SignInReply::signed_in).map_err(|error| failed(&error))
     }
 

@@ -99,6 +99,7 @@ use crate::counts::ServerCounts;
 use crate::exposed::{Naming, UriMode};
 use crate::lineage::HostId;
 use crate::lock::lock;
+use crate::observe::Whose;
 use crate::protocol::Raw;
 use crate::redact::{Learned, Scrubber};
 #[cfg(any(feature = "validate", test))]
@@ -130,17 +131,6 @@ pub struct StateChange {
     pub at: SystemTime,
 }
 
-/// What became of a login.
-#[cfg(feature = "otel")]
-#[derive(Clone, Debug)]
-pub(crate) struct LoginChange {
-    /// The server's name in the config.
-    pub(crate) server: String,
-    /// `needed`, `begun`, `done`, `failed`, or `out`.
-    pub(crate) what: &'static str,
-    pub(crate) at: SystemTime,
-}
-
 /// One server of the config.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -153,6 +143,8 @@ pub(crate) struct Server {
     pub(crate) label: Arc<str>,
     /// Removes the server's secrets from logs and messages about it.
     pub(crate) scrubber: Arc<Scrubber>,
+    /// Both, for those who tell of its calls.
+    pub(crate) whose: Arc<Whose>,
     naming: Arc<ServerNaming>,
     target: Option<Target>,
     /// Whether its config has credentials for it.
@@ -222,6 +214,7 @@ impl Server {
         };
         static IDS: AtomicUsize = AtomicUsize::new(0);
         let eras = eras::Eras::of(&config, known, matches!(target, Some(Target::Memory(_))));
+        let (label, scrubber) = (Arc::<str>::from(config.alias.as_str()), Arc::new(scrubber));
         let slots = (config.max_concurrent > 0).then(|| Slots::new(config.max_concurrent));
         Self {
             id: IDS.fetch_add(1, Ordering::Relaxed),
@@ -229,8 +222,9 @@ impl Server {
             tool_slots: ToolSlots::default(),
             pool: Pool::of(&config),
             uris: if config.prefix == config::Prefix::Never { UriMode::Passthrough } else { resources },
-            label: config.alias.as_str().into(),
-            scrubber: scrubber.into(),
+            whose: Arc::new(Whose { server: label.clone(), scrubber: scrubber.clone() }),
+            label,
+            scrubber,
             brings_credentials: config.brings_credentials(),
             pinned: pinned::Pinned::new(host, &config),
             config,
@@ -340,7 +334,7 @@ struct Inner {
     world: World,
     events: broadcast::Sender<StateChange>,
     #[cfg(feature = "otel")]
-    logins: broadcast::Sender<LoginChange>,
+    logins: broadcast::Sender<crate::auth::LoginEnd>,
     /// What servers tell users: logs and stderr.
     spoken: Listeners,
     tasks: TaskTracker,
@@ -464,6 +458,7 @@ impl Manager {
         }));
         manager.note_rules();
         manager.follow_limits();
+        manager.follow_logins();
         manager.0.tasks.spawn(supervisor::run(manager.clone(), changed));
         manager.0.tasks.spawn(manager.0.world.vigil.clone().keep(manager.0.stop.clone()));
         manager.0.tasks.spawn(manager.0.starts.clone().run(manager.0.stop.clone()));

@@ -1,15 +1,17 @@
 //! What the manager tells listeners and the record of the last minutes (`record`): changes of states, of the config, and
 //! of definitions.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::broadcast;
 
-#[cfg(feature = "otel")]
-use super::LoginChange;
 use super::{DefinitionNews, Manager, Reload, StateChange};
+#[cfg(feature = "otel")]
+use crate::auth::LoginEnd;
+use crate::auth::LoginNews;
 use crate::counts::{Count, HostCount};
 use crate::record::{Change, Level, Part, Record, Said, Source};
 use crate::transport::Spoken;
@@ -32,9 +34,9 @@ impl Manager {
         self.0.events.subscribe()
     }
 
-    /// Subscribes to what becomes of logins, from now on.
+    /// Subscribes to ends of logins, from now on.
     #[cfg(feature = "otel")]
-    pub(crate) fn logins(&self) -> broadcast::Receiver<LoginChange> {
+    pub(crate) fn logins(&self) -> broadcast::Receiver<LoginEnd> {
         self.0.logins.subscribe()
     }
 
@@ -87,9 +89,33 @@ impl Manager {
     /// Remembers what became of a login: `needed`, `begun`, `done`, `failed`, or `out`.
     pub(crate) fn remember_login(&self, server: &str, what: &'static str) {
         self.happened(Part::Logins, &json!({ "server": server, "what": what }));
-        // There may be no listener.
+    }
+
+    /// Remembers all logins from now on, as they begin and end.
+    pub(super) fn follow_logins(&self) {
+        let inner = Arc::downgrade(&self.0);
+        self.0.keys.tell_logins(move |news| {
+            if let Some(inner) = inner.upgrade() {
+                Self(inner).login_goes_on(news);
+            }
+        });
+    }
+
+    fn login_goes_on(&self, LoginNews { server, begun, end }: LoginNews<'_>) {
+        let what = match end {
+            None => "begun",
+            Some(true) => "done",
+            Some(false) => "failed",
+        };
+        self.remember_login(server, what);
         #[cfg(feature = "otel")]
-        let _ = self.0.logins.send(LoginChange { server: server.to_owned(), what, at: SystemTime::now() });
+        if let Some(is_done) = end {
+            let (server, ended) = (server.to_owned(), SystemTime::now());
+            // There may be no listener.
+            let _ = self.0.logins.send(LoginEnd { server, begun, ended, is_done });
+        }
+        #[cfg(not(feature = "otel"))]
+        let _ = begun;
     }
 
     fn happened(&self, part: Part, members: &impl Serialize) {

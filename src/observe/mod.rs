@@ -5,6 +5,7 @@
 //! **Invariant:** each listener that was told of a call's beginning is told of its end exactly once, even if the call's
 //! future is dropped.
 
+mod passing;
 mod subject;
 
 use std::fmt;
@@ -15,10 +16,11 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
+pub(crate) use self::passing::{Noted, Passed, Passing, Whose};
 pub(crate) use self::subject::{At, Hears, Judged, Subject};
 pub(crate) use crate::answered::End;
 use crate::answered::{Answered, Failed, Kind, NoResult};
-use crate::counts::{Counts, Over, Tally};
+use crate::counts::{Counts, Over, Tally, Waits};
 use crate::lock::lock;
 use crate::protocol::{Method, Raw, RequestId};
 #[cfg(feature = "otel")]
@@ -26,14 +28,17 @@ use crate::traced::Origin;
 
 /// Is told of calls as they begin and end.
 pub(crate) trait Listener: fmt::Debug + Send + Sync {
-    /// Reports whether it wants to be told of requests of that method.
-    fn wants(&self, method: &Method) -> bool;
+    /// Says what it wants to be told of a request of that method that begins now.
+    fn wants(&self, method: &Method) -> Wants;
 
     /// Takes the notice that a call begins. The returned value is told of the call's end.
     ///
     /// # Errors
     /// When the call must not be made.
     fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed>;
+
+    /// Takes the notice that a call has ended of which it wanted to know the end alone.
+    fn passed(&self, _: &mut Option<Passed>) {}
 
     /// Stores what it was told, since the host is shutting down.
     fn finish(&self) -> BoxFuture<'_, ()>;
@@ -42,6 +47,23 @@ pub(crate) trait Listener: fmt::Debug + Send + Sync {
     #[cfg(feature = "otel")]
     fn traces(&self) -> bool {
         false
+    }
+}
+
+/// What a listener wants to be told of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wants {
+    Nothing,
+    /// How it has ended, and nothing before. That costs the request next to nothing.
+    End,
+    /// Its beginning and its end.
+    Whole,
+}
+
+impl Wants {
+    /// Returns `Whole` if that holds, else `Nothing`.
+    pub(crate) fn whole_if(holds: bool) -> Self {
+        if holds { Self::Whole } else { Self::Nothing }
     }
 }
 
@@ -112,8 +134,8 @@ pub(crate) struct Ended<'a> {
     /// The size of the answer in bytes.
     pub(crate) bytes_out: usize,
     pub(crate) took: Duration,
-    /// For how much of that time it waited for a server, a person, or its turn.
-    pub(crate) away: Duration,
+    /// For how much of that time it waited for others.
+    pub(crate) waits: Waits,
     /// The result, if there is one.
     pub(crate) result: Option<&'a Raw>,
     /// The server and target, if the call was routed.
@@ -159,28 +181,33 @@ impl Observer {
     }
 
     /// Tells the listeners that a call begins, which `tally` counts. `about` describes the call, and runs only if a
-    /// listener wants to be told.
+    /// listener wants to be told. `noted` is for one that wants to be told of the end alone, with what becomes known in `passing`.
     ///
     /// # Errors
     /// When a listener forbids the call.
     pub(crate) fn begin<'a, 'b>(
         &'a self,
         method: &Method,
-        tally: &'a Tally,
+        (tally, passing): (&'a Tally, &'a Passing),
+        noted: impl FnOnce() -> Noted,
         about: impl FnOnce() -> Begun<'b>,
     ) -> Result<Observed<'a>, Failed> {
-        let mut observed = Observed { observer: self, tally: Some(tally), is_total: true, told: None };
-        let mut wanting = self.listeners().iter().filter(|listener| listener.wants(method)).peekable();
-        if wanting.peek().is_none() {
-            return Ok(observed);
-        }
-        let call = about();
-        let bytes_in = call.params.map_or(0, |params| params.as_bytes().len());
-        let subject = call.subject.clone();
-        let told = Told { bytes_in, subject, first: None, more: Vec::new() };
-        let told = observed.told.insert(Box::new(told));
-        for listener in wanting {
-            match listener.begin(&call) {
+        let mut observed = Observed { observer: self, tally: Some(tally), is_total: true, told: None, passing: None };
+        let (mut noted, mut about, mut call) = (Some(noted), Some(about), None);
+        for listener in self.listeners() {
+            match listener.wants(method) {
+                Wants::Nothing => continue,
+                Wants::End => {
+                    passing.begin();
+                    observed.passing = noted.take().map(|noted| (passing, noted()));
+                    continue;
+                }
+                Wants::Whole => {}
+            }
+            call = call.or_else(|| about.take().map(|about| about()));
+            let Some(call) = &call else { continue };
+            let told = observed.told.get_or_insert_with(|| Box::new(Told::of(call)));
+            match listener.begin(call) {
                 Ok(pending) if told.first.is_none() => told.first = Some(pending),
                 Ok(pending) => told.more.push(pending),
                 Err(failed) => {
@@ -193,8 +220,10 @@ impl Observer {
     }
 
     /// Counts a call whose end is not that of its request.
-    pub(crate) fn ended(&self, tally: &Tally, answered: &Answered) {
-        tally.close(&self.counts, &over(Some(answered), true, Instant::now()));
+    pub(crate) fn ended(&self, tally: &Tally, passing: &Passing, answered: &Answered) {
+        let over = over(Some(answered), true, Instant::now());
+        tally.close(&self.counts, &over);
+        passing.ended(&over);
     }
 
     /// Reports whether a listener makes spans.
@@ -243,6 +272,8 @@ pub(crate) struct Observed<'a> {
     is_total: bool,
     /// `None` if no listener wants the call: boxed, because every call's future has room for it.
     told: Option<Box<Told>>,
+    /// What is known of the call, for a listener that is told of its end alone; `None` if there is none.
+    passing: Option<(&'a Passing, Noted)>,
 }
 
 /// What is kept of a call for its listeners until it ends.
@@ -277,6 +308,10 @@ impl Observed<'_> {
         // Lists and pings have no outcome but an answer, and a list is long.
         let over = over(answered, told.is_some() || tally.is_call(), Instant::now());
         tally.close(&self.observer.counts, &over);
+        if let Some((passing, noted)) = self.passing.take() {
+            let mut passed = Some(passing.passed(noted, tally, over));
+            self.observer.listeners().iter().for_each(|listener| listener.passed(&mut passed));
+        }
         if let Some(told) = told {
             told.end(answered, &over, tally);
         }
@@ -307,6 +342,11 @@ fn over(answered: Option<&Answered>, reads: bool, at: Instant) -> Over {
 }
 
 impl Told {
+    fn of(call: &Begun<'_>) -> Self {
+        let bytes_in = call.params.map_or(0, |params| params.as_bytes().len());
+        Self { bytes_in, subject: call.subject.clone(), first: None, more: Vec::new() }
+    }
+
     fn end(self, answered: Option<&Answered>, over_now: &Over, tally: &Tally) {
         // The subject may be kept longer than the answer.
         let early = lock(&self.subject.ended).take();
@@ -321,7 +361,7 @@ impl Told {
         };
         let Over { end, kind, bytes_out, at: over_at } = *over;
         let took = over_at.saturating_duration_since(tally.begun().unwrap_or(over_now.at));
-        let (away, result) = (tally.away_so_far(), answered.and_then(|answered| answered.as_ref().ok()));
+        let (waits, result) = (tally.waits(), answered.and_then(|answered| answered.as_ref().ok()));
         let (bytes_in, at) = (self.bytes_in, self.subject.at.get());
         let cached = self.subject.is_kept.load(Ordering::Relaxed);
         let (judged, asked) = (self.subject.judged.get(), self.subject.asked.get().copied());
@@ -334,7 +374,7 @@ impl Told {
             bytes_in,
             bytes_out,
             took,
-            away,
+            waits,
             result,
             at,
             cached,
@@ -362,8 +402,8 @@ mod tests {
     struct Ear(&'static str, Ends, bool);
 
     impl Listener for Ear {
-        fn wants(&self, method: &Method) -> bool {
-            *method == Method::ToolsCall
+        fn wants(&self, method: &Method) -> Wants {
+            Wants::whole_if(*method == Method::ToolsCall)
         }
 
         fn begin(&self, _: &Begun<'_>) -> Result<Box<dyn Pending>, Failed> {
@@ -398,28 +438,39 @@ mod tests {
 
     fn begin<'a>(observer: &'a Observer, method: &Method) -> Result<Observed<'a>, Failed> {
         let params = Raw::trusted(r#"{"name":"x"}"#.into());
-        let (subject, tally) = (Arc::default(), begun(method));
-        observer.begin(method, tally, || Begun {
-            principal: "p",
-            client: None,
-            door: None,
-            at: SystemTime::UNIX_EPOCH,
+        let subject = Arc::default();
+        observer.begin(
             method,
-            params: Some(&params),
-            subject,
-            via: None,
-            revision: None,
-            id: None,
-            #[cfg(feature = "otel")]
-            origin: None,
-        })
+            begun(method),
+            || unreachable!("nobody wants ends"),
+            || Begun {
+                principal: "p",
+                client: None,
+                door: None,
+                at: SystemTime::UNIX_EPOCH,
+                method,
+                params: Some(&params),
+                subject,
+                via: None,
+                revision: None,
+                id: None,
+                #[cfg(feature = "otel")]
+                origin: None,
+            },
+        )
     }
 
     /// Makes the tally of a request that begins.
-    fn begun(method: &Method) -> &'static Tally {
+    fn begun(method: &Method) -> (&'static Tally, &'static Passing) {
         let tally: &Tally = Box::leak(Box::default());
         tally.begin(method, is_call(method), 12, Instant::now());
-        tally
+        (tally, Box::leak(Box::default()))
+    }
+
+    /// Begins a call of which nobody wants to know.
+    fn unheard<'a>(observer: &'a Observer, method: &Method, of: (&'a Tally, &'a Passing)) -> Observed<'a> {
+        let noted = || unreachable!("nobody wants to know how it ends");
+        observer.begin(method, of, noted, || unreachable!("nobody wants to know")).unwrap()
     }
 
     fn answers() -> Vec<Option<Answered>> {
@@ -474,14 +525,14 @@ mod tests {
         let observer = Observer::default();
         for answered in answers() {
             let tally = begun(&Method::ToolsCall);
-            let call = observer.begin(&Method::ToolsCall, tally, || unreachable!("nobody wants to know")).unwrap();
+            let call = unheard(&observer, &Method::ToolsCall, tally);
             call.finish(answered.as_ref());
         }
         assert_eq!(observer.counts(), [4, 1, 1, 1]);
         let none = observer.counted().none();
         assert_eq!(End::ALL.map(|end| none.calls(Group::ToolsCall, end)), [1; 7]);
         let list = begun(&Method::ToolsList);
-        let call = observer.begin(&Method::ToolsList, list, || unreachable!("nobody wants to know")).unwrap();
+        let call = unheard(&observer, &Method::ToolsList, list);
         call.finish(answers()[1].as_ref());
         assert_eq!(none.calls(Group::List, End::Ok), 1, "what a list holds says nothing about the request");
     }

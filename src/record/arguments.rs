@@ -72,14 +72,7 @@ impl Told {
     /// Reads the value, unless that is done.
     pub(super) fn read(&mut self, scrubber: &Scrubber) {
         let Self::Whole(raw) = self else { return };
-        let told = |is_masked: bool| {
-            let value = match raw.as_bytes().len() {
-                large if large > LARGE => Value::String(format!("{} KiB", large / 1024)),
-                _ => serde_json::from_str::<Value>(raw.as_str())
-                    .map_or(Value::Null, |value| Walk { left: MOST, is_masked, scrubber }.of(&value, 0)),
-            };
-            serde_json::value::to_raw_value(&value).unwrap_or_else(|_| RawValue::NULL.to_owned())
-        };
+        let told = |is_masked: bool| walked(raw, Walk { left: MOST, is_masked, scrubber });
         *self = Self::Read { shape: told(false), masked: told(true) };
     }
 
@@ -93,12 +86,19 @@ impl Told {
     }
 }
 
-/// Returns a value masked, as text.
+/// Returns a value masked, as a text of `most` bytes at most.
 #[cfg(feature = "otel")]
-pub(crate) fn masked(value: &Raw, scrubber: &Scrubber) -> String {
-    let mut told = Told::Whole(value.clone());
-    told.read(scrubber);
-    told.told(Arguments::Masked).map(|value| value.get().to_owned()).unwrap_or_default()
+pub(crate) fn masked(value: &Raw, scrubber: &Scrubber, most: usize) -> String {
+    walked(value, Walk { left: most, is_masked: true, scrubber }).get().to_owned()
+}
+
+/// Returns what is told of a value.
+fn walked(raw: &Raw, mut walk: Walk<'_>) -> Box<RawValue> {
+    let value = match raw.as_bytes().len() {
+        large if large > LARGE => Value::String(format!("{} KiB", large / 1024)),
+        _ => serde_json::from_str::<Value>(raw.as_str()).map_or(Value::Null, |value| walk.of(&value, 0)),
+    };
+    serde_json::value::to_raw_value(&value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
 /// One way through a value, with the bytes that are left for what is told.

@@ -1,10 +1,10 @@
 //! The last calls: who called what, when, and how it ended. With what only while a feed asks for that (`arguments.rs`).
 //!
 //! **Invariant:** one allocation keeps a call, and its end is written into it. A call that runs longer than its place in
-//! the ring lasts is kept until it ends. Of more than [`BUSY`] calls that begin in one second the rest have no events:
-//! they are counted by server, and one event tells the counts.
+//! the ring lasts is kept until it ends. Calls without events are kept elsewhere (`passed.rs`), and added here when somebody
+//! asks for the past.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -13,23 +13,21 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::arguments::{Arguments, Told};
+use super::passed::{Brief, USUAL};
 use crate::answered::Kind;
+use crate::counts::Waits;
 use crate::lock::lock;
 use crate::observe::{At, Begun, End, Ended, Subject};
 use crate::plain::{excerpt, plain};
 use crate::protocol::{Method, Raw, trace_of};
 use crate::redact::without_query;
 
-/// How many calls that begin in one second have events.
-const BUSY: u32 = 50;
 /// How many bytes of a name are shown.
 const NAME: usize = 1024;
 /// How many bytes of the message of a progress notification are shown.
 const MESSAGE: usize = 120;
 /// How many milliseconds are between two events of progress of one call.
 const PROGRESS: u64 = 250;
-/// How many calls are kept unless a limit is set.
-const USUAL: usize = 1000;
 
 /// One call.
 #[derive(Debug)]
@@ -45,8 +43,6 @@ pub(crate) struct Call {
     bytes_in: usize,
     /// Has its server and target once it is routed.
     subject: Arc<Subject>,
-    /// Whether it has events of its own.
-    pub(super) has_events: bool,
     /// The id of the trace that the client sent with it.
     trace: Option<Box<str>>,
     /// Its arguments and its result, as far as they are told; `None` if no feed asks for them.
@@ -70,8 +66,8 @@ pub(super) struct Progress {
 #[derive(Debug)]
 struct Ending {
     took: Duration,
-    /// The part of that time that was the host's; `None` if it went to no server.
-    host: Option<Duration>,
+    /// For how much of that time it waited for others; `None` if it went to no server.
+    waits: Option<Waits>,
     outcome: End,
     kind: Option<Kind>,
     rule: Option<Arc<str>>,
@@ -122,6 +118,10 @@ struct ShownEnd<'a> {
     ms: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     host_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    person_ms: Option<f64>,
     bytes_out: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<&'a RawValue>,
@@ -151,6 +151,32 @@ pub(crate) struct Running {
 }
 
 impl Call {
+    /// Makes one that has ended.
+    fn ended(id: u64, brief: Brief) -> Self {
+        let ((took, waits), (bytes_in, bytes_out)) = (brief.times(), brief.bytes());
+        let (via, rule) = (brief.via(), brief.rule());
+        let Brief { at, method, client, door, aim, end: outcome, kind, is_cached, .. } = brief;
+        let waits = aim.is_some().then_some(waits);
+        let subject = Arc::<Subject>::default();
+        if let Some((whose, target)) = &aim {
+            subject.is(&whose.server, target, &whose.scrubber);
+        }
+        Self {
+            id,
+            at,
+            method,
+            client,
+            door,
+            via,
+            bytes_in,
+            subject,
+            trace: None,
+            told: Mutex::new(None),
+            progressed: AtomicU64::new(0),
+            end: Ending { took, waits, outcome, kind, rule, bytes_out, is_cached }.into(),
+        }
+    }
+
     /// Notes how it ended.
     pub(super) fn end(&self, ended: &Ended<'_>) {
         if let Some(told) = &mut *lock(&self.told) {
@@ -161,7 +187,7 @@ impl Call {
         }
         let _ = self.end.set(Ending {
             took: ended.took,
-            host: ended.at.map(|_| ended.took.saturating_sub(ended.away)),
+            waits: ended.at.map(|_| ended.waits),
             outcome: ended.end,
             kind: ended.kind,
             rule: ended.judged.and_then(|judged| judged.rule.clone()),
@@ -183,10 +209,6 @@ impl Call {
     /// Returns the alias of the server that it went to.
     pub(crate) fn server(&self) -> Option<&str> {
         self.subject.at().map(|at| &*at.server)
-    }
-
-    fn has_failed(&self) -> bool {
-        self.end.get().is_some_and(|end| matches!(end.outcome, End::ToolError | End::Error | End::HostError))
     }
 
     /// Returns the server's own name for what was called, without secrets and without the query of a URI.
@@ -258,7 +280,9 @@ impl Call {
                 kind: end.kind.map(Kind::word),
                 rule: end.rule.as_deref(),
                 ms: milliseconds(end.took),
-                host_ms: end.host.map(milliseconds),
+                host_ms: end.waits.map(|waits| milliseconds(end.took.saturating_sub(waits.all()))),
+                queue_ms: end.waits.and_then(|waits| some(waits.turn)),
+                person_ms: end.waits.and_then(|waits| some(waits.person)),
                 bytes_out: end.bytes_out,
                 result: told(1),
                 cached: end.is_cached,
@@ -303,19 +327,15 @@ impl Phase<'_> {
     }
 }
 
+/// Returns the time in milliseconds; `None` if it is nothing.
+fn some(time: Duration) -> Option<f64> {
+    Some(milliseconds(time)).filter(|ms| *ms > 0.0)
+}
+
 /// Returns the time in milliseconds, with tenths.
 fn milliseconds(time: Duration) -> f64 {
     let tenths = u32::try_from(time.as_micros() / 100).unwrap_or(u32::MAX);
     f64::from(tenths) / 10.0
-}
-
-/// How many calls of one server had no events.
-#[derive(Debug)]
-pub(super) struct Counted {
-    /// The server's alias; empty for calls that went to no server.
-    pub(super) server: Arc<str>,
-    pub(super) calls: u64,
-    pub(super) failed: u64,
 }
 
 /// The last calls.
@@ -323,20 +343,15 @@ pub(super) struct Counted {
 pub(super) struct Calls {
     most: usize,
     last: u64,
-    /// The oldest first, with numbers that follow one another.
+    /// The oldest first.
     ring: VecDeque<Arc<Call>>,
     /// Calls that still run, though newer ones have taken their places.
     long: Vec<Arc<Call>>,
-    /// The current second, and how many calls have begun in it.
-    second: (u64, u32),
-    /// Calls without events that have ended: all, and those that failed, by server.
-    over: BTreeMap<Arc<str>, (u64, u64)>,
 }
 
 impl Default for Calls {
     fn default() -> Self {
-        let (ring, long, over) = Default::default();
-        Self { most: USUAL, last: 0, ring, long, second: (0, 0), over }
+        Self { most: USUAL, last: 0, ring: VecDeque::new(), long: Vec::new() }
     }
 }
 
@@ -358,10 +373,6 @@ impl Calls {
 
     /// Adds a call. Its arguments are kept if `tells`.
     pub(super) fn begin(&mut self, call: &Begun<'_>, at: u64, tells: bool) -> Arc<Call> {
-        if self.second.0 != at / 1000 {
-            self.second = (at / 1000, 0);
-        }
-        self.second.1 = self.second.1.saturating_add(1);
         self.last += 1;
         let told = tells.then(|| Box::new([Told::arguments(call.method, call.params), Told::Nothing]));
         let call = Arc::new(Call {
@@ -373,7 +384,6 @@ impl Calls {
             via: call.via,
             bytes_in: call.params.map_or(0, |params| params.as_bytes().len()),
             subject: call.subject.clone(),
-            has_events: self.second.1 <= BUSY,
             trace: call.params.and_then(trace_of).map(Into::into),
             told: Mutex::new(told),
             progressed: AtomicU64::new(0),
@@ -384,25 +394,21 @@ impl Calls {
         call
     }
 
-    pub(super) fn end(&mut self, call: &Arc<Call>) {
-        if self.ring.front().is_none_or(|oldest| call.id < oldest.id) {
-            self.long.retain(|long| long.id != call.id);
+    /// Adds calls that have ended, and of whose beginnings nobody was told.
+    pub(super) fn adopt(&mut self, briefs: VecDeque<Brief>) {
+        if briefs.is_empty() {
+            return;
         }
-        if !call.has_events {
-            let server = call.subject.at().map_or_else(|| "".into(), |at| at.server.clone());
-            let (calls, failed) = self.over.entry(server).or_default();
-            *calls += 1;
-            *failed += u64::from(call.has_failed());
+        for brief in briefs {
+            self.last += 1;
+            self.ring.push_back(Arc::new(Call::ended(self.last, brief)));
         }
+        self.ring.make_contiguous().sort_by_key(|call| call.ended_at());
+        self.make_room(0);
     }
 
-    /// Returns the counts of the calls without events that have ended, once their second is over.
-    pub(super) fn left_out(&mut self, now: u64) -> Option<Arc<[Counted]>> {
-        if self.over.is_empty() || self.second.0 == now / 1000 {
-            return None;
-        }
-        let over = std::mem::take(&mut self.over).into_iter();
-        Some(over.map(|(server, (calls, failed))| Counted { server, calls, failed }).collect())
+    pub(super) fn end(&mut self, call: &Arc<Call>) {
+        self.long.retain(|long| long.id != call.id);
     }
 
     /// Forgets the arguments and results of all calls.

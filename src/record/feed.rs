@@ -11,8 +11,9 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::arguments::Arguments;
-use super::calls::{Call, Counted, Phase, Progress};
+use super::calls::{Call, Phase, Progress};
 use super::lines::Line;
+use super::passed::Counted;
 use super::{At, EVENTS, Record, unix_ms};
 
 /// What a feed is about.
@@ -145,7 +146,7 @@ impl Event {
     fn is_wanted(&self, wanted: &Wanted) -> bool {
         let is_of = || match &self.what {
             What::Begun(call) | What::Progress(call, _) | What::Ended(call) => wanted.is_of(call.server()),
-            What::Counts(counts) => counts.iter().any(|counted| wanted.is_of(Some(&counted.server))),
+            What::Counts(counts) => counts.iter().any(|counted| wanted.is_of(Some(counted.server()))),
             What::Line(line) => wanted.is_of(line.server.as_deref()),
             What::State(state) => wanted.is_of(Some(&state.server)),
             What::Other(..) => true,
@@ -168,10 +169,11 @@ impl Event {
             What::Progress(running, progress) => call(out, running, &Phase::Progress(progress)),
             What::Ended(ended) => call(out, ended, &Phase::End),
             What::Counts(counts) => {
-                let of = counts.iter().filter(|counted| wanted.is_of(Some(&counted.server)));
+                let of = counts.iter().filter(|counted| wanted.is_of(Some(counted.server())));
                 let counts: Vec<_> = of
-                    .map(|Counted { server, calls, failed }| {
-                        serde_json::json!({ "server": named(server), "calls": calls, "failed": failed })
+                    .map(|counted| {
+                        let Counted { calls, failed, .. } = counted;
+                        serde_json::json!({ "server": named(counted.server()), "calls": calls, "failed": failed })
                     })
                     .collect();
                 let shown =
@@ -251,10 +253,12 @@ impl Watcher {
     /// Returns the last calls and lines, at most `most` of each, as events that this feed would have got, and the number
     /// of the newest event.
     pub(crate) fn past(&self, most: usize, wanted: &Wanted) -> (u64, VecDeque<Event>) {
-        let kept = self.0.kept();
+        let mut kept = self.0.kept();
         let mut past = VecDeque::new();
         if wanted.has(Part::Calls) {
+            // Calls that begin from now on are events.
             self.0.look(SystemTime::now());
+            kept.calls.adopt(self.0.briefs().take());
             let mut calls = kept.calls.last(most, |call| wanted.is_of(call.server()));
             calls.sort_by_key(|call| call.ended_at());
             let seq = kept.events.last;
@@ -270,7 +274,7 @@ impl Watcher {
     /// Adds an event that counts the calls without events, if there were some in an earlier second. Calls go on to be kept.
     pub(crate) fn settle(&self, now: SystemTime) {
         self.0.look(now);
-        self.0.kept().settle(unix_ms(now));
+        self.0.settle(unix_ms(now));
     }
 
     /// Waits until there is an event after the one with that number.

@@ -2,10 +2,10 @@
 //!
 //! In: calls as they begin and end (`observe/mod.rs`), lines, and changes, each with its time. Out: events, read by the
 //! feeds of the status socket. **Invariant:** nothing here waits, and each table has a cap. A call is its names, sizes,
-//! times, and outcome, and it is kept only while somebody looks at calls, and ten minutes longer. Its arguments and its
+//! times, and outcome. While somebody looks at calls, and ten minutes longer, each is also an event. Its arguments and its
 //! result are kept only while a feed asks for them (`arguments.rs`). A feed has no queue of its own: it reads the same
 //! [`EVENTS`] as all others, so a feed that reads nothing costs no memory and no call. Start at `Record::line` and
-//! `Record::begin`; `calls.rs` has the calls, `lines.rs` the lines, `window.rs` what servers did in the last
+//! `Record::begin`; `calls.rs` has the calls, `passed.rs` those at which nobody looked, `lines.rs` the lines, `window.rs` what servers did in the last
 //! minutes, `feed.rs` the events and how feeds read them.
 
 mod arguments;
@@ -14,6 +14,7 @@ mod feed;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod lines;
+mod passed;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -40,6 +41,7 @@ use self::feed::{Events, State, What};
 use self::lines::Line;
 use self::lines::Lines;
 pub(crate) use self::lines::{Level, Said, Source};
+use self::passed::LastPassed;
 use self::window::Timelines;
 #[cfg(feature = "server")]
 use self::window::Windows;
@@ -50,16 +52,20 @@ use crate::counts::Counts;
 #[cfg(feature = "server")]
 use crate::counts::ServerCounts;
 use crate::lock::lock;
-use crate::observe::{Begun, Ended, Hears, Listener, Pending, is_call};
+use crate::observe::{Begun, Ended, Hears, Listener, Passed, Pending, Wants, is_call};
 use crate::protocol::{Method, Raw};
 
 /// The most events that are kept for feeds that come back or fall behind.
 const EVENTS: usize = 4096;
+/// How many calls that begin in one second have events.
+const BUSY: u64 = 50;
+/// Separates the second from that number.
+const PLACES: u64 = 64;
 /// The most feeds at once at the status socket, and the most by the page.
 const FEEDS: usize = 16;
 const FEEDS_OF_PAGE: usize = 8;
-/// How long calls are kept after somebody has last looked at them. To keep all of them, always, would cost each call a
-/// twentieth of its time.
+/// How long calls have events after somebody has last looked at them. All of them, always, would cost each call a
+/// twentieth of its time; to keep the last ones in brief (`passed.rs`) does not.
 const LOOKED: Duration = Duration::from_secs(600);
 
 /// What a host remembers.
@@ -71,16 +77,23 @@ struct Inner {
     /// Whether somebody can ask for it, so that anything is kept.
     is_on: AtomicBool,
     kept: Mutex<Kept>,
+    /// The last calls without events.
+    passed: Mutex<LastPassed>,
     /// The number of feeds: at the status socket, and by the page.
     watchers: [AtomicUsize; 2],
     /// The number of feeds that ask for arguments and results.
     tellers: AtomicUsize,
     #[cfg(feature = "server")]
     windows: Mutex<Windows>,
-    /// Until when calls are kept, in milliseconds since 1970; 0 if they are not.
-    calls_until: AtomicU64,
+    /// Until when calls have events, in milliseconds since 1970; 0 if they have none.
+    calls_told_until: AtomicU64,
+    /// The current second, and how many calls with events have begun in it.
+    busy: AtomicU64,
     news: Notify,
     counts: Counts,
+    /// The wall clock of a test.
+    #[cfg(test)]
+    clock: Mutex<Option<SystemTime>>,
 }
 
 #[derive(Default)]
@@ -127,6 +140,7 @@ impl Record {
 
     /// Sets how many calls are kept, and how many bytes of lines of each server.
     pub(crate) fn limit(&self, calls: usize, lines: usize) {
+        self.briefs().limit(calls);
         let mut kept = self.kept();
         kept.calls.limit(calls);
         kept.lines.limit(lines);
@@ -220,17 +234,19 @@ impl Record {
         lines.iter().map(write).collect()
     }
 
-    /// Keeps calls for the next [`LOOKED`]: somebody looks at them now.
+    /// Gives calls events for the next [`LOOKED`]: somebody looks at them now.
     fn look(&self, now: SystemTime) {
-        self.0.calls_until.fetch_max(unix_ms(now + LOOKED), Ordering::Relaxed);
+        if self.0.calls_told_until.fetch_max(unix_ms(now + LOOKED), Ordering::Relaxed) == 0 {
+            self.briefs().forget_counts();
+        }
     }
 
-    /// Reports whether calls are kept.
-    fn keeps_calls(&self) -> bool {
-        let until = self.0.calls_until.load(Ordering::Relaxed);
-        if until > 0 && until <= unix_ms(SystemTime::now()) {
+    /// Reports whether calls have events.
+    fn tells_calls(&self) -> bool {
+        let until = self.0.calls_told_until.load(Ordering::Relaxed);
+        if until > 0 && until <= unix_ms(self.now()) {
             // Somebody may look at this moment, and that counts.
-            let _ = self.0.calls_until.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.0.calls_told_until.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
             return false;
         }
         until > 0
@@ -238,6 +254,38 @@ impl Record {
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         lock(&self.0.kept)
+    }
+
+    fn briefs(&self) -> MutexGuard<'_, LastPassed> {
+        lock(&self.0.passed)
+    }
+
+    /// Adds an event that says how many calls had none of their own, if there were some in an earlier second.
+    fn settle(&self, at: u64) {
+        let counted = self.briefs().counted(at);
+        if !counted.is_empty() {
+            self.kept().events.push(at, What::Counts(counted.into()));
+            self.tell();
+        }
+    }
+
+    /// Takes the place of one call that begins now among those of this second that have events.
+    fn has_place(&self) -> bool {
+        let second = unix_ms(self.now()) / 1000;
+        let place = |busy: u64| match (busy / PLACES == second, busy % PLACES) {
+            (true, BUSY) => None,
+            (true, _) => Some(busy + 1),
+            (false, _) => Some(second * PLACES + 1),
+        };
+        self.0.busy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, place).is_ok()
+    }
+
+    fn now(&self) -> SystemTime {
+        #[cfg(test)]
+        if let Some(now) = *lock(&self.0.clock) {
+            return now;
+        }
+        SystemTime::now()
     }
 
     /// Wakes the feeds, if there are any.
@@ -254,36 +302,39 @@ impl Kept {
             self.events.push(at, What::Line(line));
         }
     }
-
-    /// Adds an event that says how many calls had none of their own, if there are any.
-    fn settle(&mut self, at: u64) {
-        if let Some(counts) = self.calls.left_out(at) {
-            self.events.push(at, What::Counts(counts));
-        }
-    }
 }
 
 impl Listener for Record {
-    fn wants(&self, method: &Method) -> bool {
-        self.keeps_calls() && is_call(method)
+    fn wants(&self, method: &Method) -> Wants {
+        match method {
+            method if !self.is_on() || !is_call(method) => Wants::Nothing,
+            _ if self.tells_calls() && self.has_place() => Wants::Whole,
+            _ => Wants::End,
+        }
     }
 
     fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed> {
         let at = unix_ms(call.at);
+        self.settle(at);
+        let tells = self.0.tellers.load(Ordering::Relaxed) > 0;
+        let subject = &call.subject;
         let call = {
             let mut kept = self.kept();
-            kept.settle(at);
-            let tells = self.0.tellers.load(Ordering::Relaxed) > 0;
-            let (subject, call) = (&call.subject, kept.calls.begin(call, at, tells));
-            if call.has_events {
-                let hearing = Hearing { call: Arc::downgrade(&call), record: Arc::downgrade(&self.0) };
-                subject.hears(Arc::new(hearing));
-                kept.events.push(at, What::Begun(call.clone()));
-            }
+            let call = kept.calls.begin(call, at, tells);
+            kept.events.push(at, What::Begun(call.clone()));
             call
         };
+        subject.hears(Arc::new(Hearing { call: Arc::downgrade(&call), record: Arc::downgrade(&self.0) }));
         self.tell();
         Ok(Box::new(Recorded { call, record: self.clone() }))
+    }
+
+    fn passed(&self, call: &mut Option<Passed>) {
+        let Some(call) = call.take() else { return };
+        let counts = self.0.calls_told_until.load(Ordering::Relaxed) > 0;
+        // What falls out is dropped when others can have the lock again.
+        let oldest = self.briefs().push(call, counts, || self.now());
+        drop(oldest);
     }
 
     fn finish(&self) -> BoxFuture<'_, ()> {
@@ -329,9 +380,7 @@ impl Pending for Recorded {
         {
             let mut kept = record.kept();
             kept.calls.end(&call);
-            if call.has_events {
-                kept.events.push(call.ended_at(), What::Ended(call));
-            }
+            kept.events.push(call.ended_at(), What::Ended(call));
         }
         record.tell();
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::feed::Wanted;
 use super::*;
 use crate::counts::Tally;
-use crate::observe::{Observed, Observer, Subject};
+use crate::observe::{Noted, Observed, Observer, Passing, Subject, Whose};
 use crate::protocol::{ErrorObject, Raw};
 use crate::redact::{Learned, Scrubber};
 
@@ -44,9 +44,12 @@ fn begin<'a>(observer: &'a Observer, at: SystemTime, server: &str, tool: &str) -
         #[cfg(feature = "otel")]
         origin: None,
     };
-    let tally: &Tally = Box::leak(Box::default());
-    tally.begin(method, true, 0, tokio::time::Instant::now());
-    observer.begin(method, tally, begun).unwrap()
+    let (tally, passing): (&Tally, &Passing) = (Box::leak(Box::default()), Box::leak(Box::default()));
+    tally.begin(method, true, params.as_bytes().len(), tokio::time::Instant::now());
+    let noted = || Noted { method: method.clone(), client: Some("an agent".into()), door: Some("http"), via: None };
+    let observed = observer.begin(method, (tally, passing), noted, begun).unwrap();
+    passing.is(&Arc::new(Whose { server: server.into(), scrubber: Arc::default() }), &tool.into());
+    observed
 }
 
 fn answered() -> crate::answered::Answered {
@@ -132,19 +135,88 @@ fn nothing_is_kept_before_somebody_can_ask() {
 }
 
 #[test]
-fn calls_are_kept_while_somebody_looks_and_ten_minutes_longer() {
+fn calls_are_events_while_somebody_looks_and_ten_minutes_longer() {
     let (record, observer) = (Record::default(), Observer::default());
     record.open();
     observer.tell(vec![Arc::new(record.clone())]);
     let push = || begin(&observer, second(1), "git", "push").finish(Some(&answered()));
-    let kept = || record.kept().calls.last(10, |_| true).len();
+    let events = || record.kept().events.last();
     push();
     record.look(SystemTime::now() - LOOKED);
     push();
-    assert_eq!(kept(), 0);
+    assert_eq!(events(), 0);
     let _ = record.watch(At::Socket, Arguments::None).unwrap().past(0, &all());
     push();
-    assert_eq!(kept(), 1);
+    assert_eq!(events(), 2);
+}
+
+#[test]
+fn the_last_calls_are_kept_though_nobody_looks() {
+    let (record, observer) = (Record::default(), Observer::default());
+    record.open();
+    record.limit(3, 1000);
+    observer.tell(vec![Arc::new(record.clone())]);
+    let push = |tool: &str, answered| begin(&observer, second(1), "git", tool).finish(Some(&answered));
+    ["a", "b", "c"].into_iter().for_each(|tool| push(tool, answered()));
+    push("d", Err(ErrorObject::new(-1, "no").into()));
+    let running = begin(&observer, second(1), "hub", "long");
+    let watcher = record.watch(At::Socket, Arguments::None).unwrap();
+    let calls = Wanted { parts: Some(vec![Part::Calls]), ..all() };
+    let (seq, past) = watcher.past(10, &calls);
+    let now = unix_ms(SystemTime::now());
+    let mut shown = written(past, &calls);
+    for event in &mut shown {
+        let members = event.as_object_mut().unwrap();
+        let at = members.remove("at").unwrap().as_u64().unwrap();
+        assert!(at <= now && now - at < 60_000, "{at} is not a moment before {now}");
+        assert!(members.remove("hostMs").unwrap().as_f64() <= members.remove("ms").unwrap().as_f64());
+    }
+    let expected = |id: u64, tool: &str, outcome: &str, bytes: u64| {
+        json!({
+            "type": "call", "seq": 0, "id": id, "phase": "end", "server": "git", "tool": tool, "method": "tools/call",
+            "client": "an agent", "door": "http", "bytesIn": 46, "outcome": outcome, "bytesOut": bytes,
+        })
+    };
+    assert_eq!(shown, [expected(1, "b", "ok", 25), expected(2, "c", "ok", 25), expected(3, "d", "error", 2)]);
+    // One that began before anybody looked has no event of its own: it is counted.
+    running.finish(None);
+    push("e", answered());
+    let later = SystemTime::now() + Duration::from_secs(2);
+    watcher.settle(later);
+    watcher.settle(later);
+    let told: Vec<_> = after(&watcher, seq, &calls)
+        .iter()
+        .map(|event| format!("{} {} {}", event["tool"], event["phase"], event["counts"]).replace('"', ""))
+        .collect();
+    assert_eq!(told, ["null counts [{calls:1,failed:0,server:hub}]", "e begin null", "e end null"]);
+    // All of them are the past of the next feed, the last three.
+    let (_, past) = record.watch(At::Page, Arguments::None).unwrap().past(10, &calls);
+    let tools: Vec<_> = written(past, &calls).iter().map(|event| event["tool"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(tools.len(), 3);
+    assert!(tools.contains(&"e".to_owned()) && tools.contains(&"long".to_owned()), "{tools:?}");
+}
+
+#[test]
+fn a_long_target_is_kept_short_and_without_secrets() {
+    let (record, observer) = (Record::default(), Observer::default());
+    record.open();
+    observer.tell(vec![Arc::new(record.clone())]);
+    let mut knows = Scrubber::default();
+    knows.know("tr0ub4dor");
+    let whose = Arc::new(Whose { server: "git".into(), scrubber: Arc::new(knows) });
+    let (tally, passing) = (Tally::default(), Passing::default());
+    let method = &Method::ResourcesRead;
+    tally.begin(method, true, 0, tokio::time::Instant::now());
+    let noted = || Noted { method: method.clone(), client: None, door: None, via: None };
+    let call = observer.begin(method, (&tally, &passing), noted, || unreachable!("nobody looks")).unwrap();
+    let target = format!("file:///tr0ub4dor/{}", "long/".repeat(10_000));
+    passing.is(&whose, &target.into());
+    call.finish(Some(&answered()));
+    let watcher = record.watch(At::Socket, Arguments::None).unwrap();
+    let calls = Wanted { parts: Some(vec![Part::Calls]), ..all() };
+    let shown = written(watcher.past(1, &calls).1, &calls);
+    let tool = shown[0]["tool"].as_str().unwrap();
+    assert!(tool.starts_with("file:///***/long/") && tool.len() <= 1024 + 4, "{tool}");
 }
 
 #[test]
@@ -168,6 +240,8 @@ fn limit_calls_the_oldest_go_and_running_ones_stay() {
 #[test]
 fn of_many_calls_in_a_second_most_are_counted() {
     let (record, observer) = record();
+    let is_now = |second| *lock(&record.0.clock) = Some(second);
+    is_now(second(1));
     for _ in 0..60 {
         begin(&observer, second(1), "git", "push").finish(Some(&Err(ErrorObject::new(-1, "no").into())));
     }
@@ -179,6 +253,7 @@ fn of_many_calls_in_a_second_most_are_counted() {
     let counts = json!([{ "server": "git", "calls": 10, "failed": 10 }]);
     let event = json!({ "type": "call", "seq": 101, "at": 2000, "phase": "counts", "counts": counts });
     assert_eq!(after(&watcher, 100, &all()), [event]);
+    is_now(second(2));
     begin(&observer, second(2), "git", "push").finish(Some(&answered()));
     assert_eq!(after(&watcher, 101, &all()).len(), 2);
     assert_eq!(watcher.past(1000, &all()).1.len(), 61, "the record has all of them");
@@ -259,6 +334,7 @@ fn a_feed_that_resumes_loses_and_doubles_nothing() {
     let watcher = record.watch(At::Socket, Arguments::None).unwrap();
     let mut seen: Vec<u64> = Vec::new();
     for round in 0..3000 {
+        *lock(&record.0.clock) = Some(second(round));
         say(&record, "a", "line", second(round));
         begin(&observer, second(round), "git", "push").finish(Some(&answered()));
         // It reads seldom, a few at a time, and each time as a feed that resumes.
@@ -354,6 +430,8 @@ fn progress_is_told_seldom_and_without_secrets() {
     let method = &Method::ToolsCall;
     let tally: &Tally = Box::leak(Box::default());
     tally.begin(method, true, 0, tokio::time::Instant::now());
+    let passing = Passing::default();
+    let noted = || unreachable!("somebody looks");
     let (at, params) = (
         second(7),
         Raw::from_value(&json!({
@@ -375,7 +453,7 @@ fn progress_is_told_seldom_and_without_secrets() {
         #[cfg(feature = "otel")]
         origin: None,
     };
-    let call = observer.begin(method, tally, begun).unwrap();
+    let call = observer.begin(method, (tally, &passing), noted, begun).unwrap();
     let step = |params: Value| subject.progress(&Raw::from_value(&params));
     step(json!({ "progress": 1 }));
     let watcher = record.watch(At::Socket, Arguments::None).unwrap();

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::forward::Forward;
 use super::heart::Wait;
 use super::toward::Toward;
+use crate::counts::Awaited;
 
 /// Waits for `work`, and sends heartbeats meanwhile.
 ///
@@ -32,7 +33,12 @@ pub(super) async fn beating<T>(
     }
     let leg = toward.mailbox().cloned();
     // What waits on a parked call is not in the host.
-    let away = leg.as_ref().map(|leg| leg.tally().away());
+    let awaited = match wait {
+        Wait::Server => Awaited::Server,
+        Wait::Person | Wait::Permission => Awaited::Person,
+        Wait::Turn => Awaited::Turn,
+    };
+    let away = leg.as_ref().map(|leg| leg.tally().away(awaited));
     let done = beat_until(toward, forward, wait, work).await;
     if let (Wait::Turn, Some(away)) = (wait, &away) {
         let waited = away.so_far();

@@ -48,7 +48,7 @@ use super::valid::{check_arguments, check_result};
 use super::verdict::{Bench, Verdict};
 use crate::answered::{Answered, NoResult, reworded};
 use crate::config;
-use crate::counts::Count;
+use crate::counts::{Awaited, Count};
 use crate::manager::{Asked, Manager, Server, Slot, Slots, Ticket, Writing};
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw};
 use crate::registry::Entry;
@@ -198,7 +198,7 @@ impl Forwarder {
                 if let Some(to_ask) = to_ask {
                     self.permissions.still(client, forward, to_ask, self.parked.permit_of(call))?;
                 }
-                let _away = leg.tally().away();
+                let _away = leg.tally().away(Awaited::Server);
                 let leg = (leg, toward.take_progress());
                 return Box::pin(self.parked.resume(client, (call, round), forward, leg)).await.map(Some);
             }
@@ -302,7 +302,7 @@ impl Forwarder {
         let (parked, guard, attending) = self.parked.begin(client, &forward, over)?;
         let task = run_parked(self.clone(), client.clone(), (forward, course), parked.clone(), guard);
         self.parked.background.spawn_whole(task);
-        let _away = leg.tally().away();
+        let _away = leg.tally().away(Awaited::Server);
         self.parked.attend(&parked, 0, attending).await
     }
 
@@ -412,7 +412,7 @@ impl Forwarder {
         let eras = (client.revision().is_modern(), on.version.is_modern());
         let (params, token) = outgoing(forward, course.answers.as_ref(), eras, id);
         #[cfg(feature = "otel")]
-        let (params, trail) = super::trail::begin(params, toward, forward, (on.version, id));
+        let (params, trail) = super::trail::begin(params, toward, forward, connection, (on.version, id));
         toward.set_token(token);
         course.is_sent();
         let mut exchange = connection.open(id, &forward.method, Some(&params), &on.terms);
@@ -424,11 +424,17 @@ impl Forwarder {
         let most = forward.max_call_time();
         let mut running = Running { toward, server, upstream, connection, answered: None, clocks, most, vigil };
         let outcome = running.wait(id, &mut exchange).await;
-        course.end = running.clocks.end();
+        let clocks = running.clocks;
+        course.end = clocks.end();
         #[cfg(feature = "otel")]
         super::trail::end(trail, &outcome);
         if let Some(leg) = toward.mailbox() {
-            leg.tally().was_away(now.elapsed());
+            let over = Instant::now();
+            let person = clocks.person(over);
+            leg.tally().was_away(Awaited::Server, over.duration_since(now).saturating_sub(person));
+            if !person.is_zero() {
+                leg.tally().was_away(Awaited::Person, person);
+            }
         }
         Ok(Round { id, exchange, outcome: outcome? })
     }

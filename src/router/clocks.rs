@@ -22,6 +22,8 @@ pub(super) struct Clocks {
     patience: Duration,
     end: Instant,
     turn: Turn,
+    /// How long persons took to answer.
+    person: Duration,
 }
 
 /// Whose turn it is to act, and until when (`due`).
@@ -59,7 +61,15 @@ pub(super) enum Late {
 
 impl Clocks {
     pub(super) fn start(now: Instant, idle: Duration, patience: Duration, end: Instant) -> Self {
-        Self { idle, patience, end, turn: Turn::Server { due: (now + idle).min(end) } }
+        Self { idle, patience, end, turn: Turn::Server { due: (now + idle).min(end) }, person: Duration::ZERO }
+    }
+
+    /// Returns for how long it was a person's turn until now.
+    pub(super) fn person(&self, now: Instant) -> Duration {
+        match self.turn {
+            Turn::Server { .. } => self.person,
+            Turn::Person { since, .. } => self.person + now.saturating_duration_since(since),
+        }
     }
 
     /// Returns the next deadline.
@@ -105,7 +115,9 @@ impl Clocks {
 
     /// Gives the turn back to the server, and moves `end` by the time that the person took.
     fn resume(&mut self, now: Instant, since: Instant) {
-        self.end += now.saturating_duration_since(since);
+        let took = now.saturating_duration_since(since);
+        self.person += took;
+        self.end += took;
         self.turn = Turn::Server { due: (now + self.idle).min(self.end) };
     }
 

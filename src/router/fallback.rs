@@ -92,7 +92,7 @@ impl Fallbacks {
         let Some(why) = given.why(&answered) else { return answered };
         let Some(second) = self.second(client, &given, leg).await else { return answered };
         // From here on there are two calls, each with its own end.
-        self.observer.ended(leg.tally(), &answered);
+        self.observer.ended(leg.tally(), leg.passing(), &answered);
         leg.tally_anew();
         if let Some(subject) = leg.subject() {
             subject.ended(&answered);

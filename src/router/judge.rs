@@ -173,7 +173,9 @@ fn note(manager: &Manager, leg: Option<&Mailbox>, verdict: &Verdict) {
     };
     let Judged { verdict, rule, enforced } = judged.clone();
     manager.record().counts().judged(counts::Verdict { rule, verdict, enforced });
-    if let Some(subject) = leg.and_then(Mailbox::subject) {
+    let Some(leg) = leg else { return };
+    leg.passing().judged(judged.rule.as_ref());
+    if let Some(subject) = leg.subject() {
         subject.judged(judged);
     }
 }

@@ -18,7 +18,7 @@ use super::presence::Sender;
 use crate::config::Limits;
 use crate::counts::Tally;
 use crate::lock::lock;
-use crate::observe::Subject;
+use crate::observe::{Passing, Subject};
 use crate::protocol::{Message, Method};
 use crate::queues::{Account, Share};
 #[cfg(feature = "otel")]
@@ -49,11 +49,13 @@ struct OfRequest {
     /// The server and target that it goes to, if an observer (`observe/mod.rs`) wants to know.
     subject: Mutex<Option<Arc<Subject>>>,
     tally: Tally,
+    /// What is noted of it for one who is told of its end alone.
+    passing: Passing,
     /// Where it comes from, if its door noted that for a span.
     #[cfg(feature = "otel")]
     origin: OnceLock<Box<Origin>>,
-    /// Counts the request that the host makes for it.
-    second: OnceLock<Box<Tally>>,
+    /// Counts the request that the host makes for it, and what is noted of that.
+    second: OnceLock<Box<(Tally, Passing)>>,
     /// The mailbox of the batch that it is part of. All messages go there.
     batch: Option<Arc<Mailbox>>,
 }
@@ -167,12 +169,18 @@ impl Mailbox {
     /// Returns what counts its request or, if there is one, the request that the host makes for it.
     pub(super) fn tally(&self) -> &Tally {
         let request = self.request();
-        request.second.get().map_or(&request.tally, |second| second)
+        request.second.get().map_or(&request.tally, |second| &second.0)
+    }
+
+    /// Returns what is noted of that request.
+    pub(super) fn passing(&self) -> &Passing {
+        let request = self.request();
+        request.second.get().map_or(&request.passing, |second| &second.1)
     }
 
     /// Counts another request from now on, which the host makes for the client's.
     pub(super) fn tally_anew(&self) -> &Tally {
-        self.request().second.get_or_init(Box::default)
+        &self.request().second.get_or_init(Box::default).0
     }
 
     /// Notes where its request comes from. Only the first call has an effect.

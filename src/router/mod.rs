@@ -116,6 +116,7 @@ pub use roster::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStat
 
 use crate::answered::{Answered, NoResult};
 use crate::config;
+use crate::counts::Awaited;
 #[cfg(feature = "server")]
 pub(crate) use crate::manager::Claims;
 use crate::manager::Manager;
@@ -411,7 +412,7 @@ impl Router {
             Some(route) => route,
             None => {
                 // The lists of servers that still start.
-                let _away = leg.tally().away();
+                let _away = leg.tally().away(Awaited::Server);
                 match (self.0.routes.find(client, wanted.what, &wanted.name).await, &wanted.through) {
                     (Ok(Route::One(one)), Some(through)) => {
                         if let Some(refused) = search::changes(through, &self.0.manager, client, &one) {

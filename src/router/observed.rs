@@ -11,7 +11,7 @@ use super::finish::Finish;
 use super::presence::Via;
 use crate::answered::{Answered, Failed};
 use crate::manager::{Manager, Server};
-use crate::observe::{Begun, Observed, Observer, Subject, is_call};
+use crate::observe::{Begun, Noted, Observed, Observer, Subject, is_call};
 use crate::protocol::{Outcome, Request};
 use crate::registry::Entry;
 
@@ -59,15 +59,16 @@ fn begin_with<'a>(
     let params = request.params.as_ref();
     let (tally, bytes) = (leg.tally(), params.map_or(0, |params| params.as_bytes().len()));
     tally.begin(&request.method, is_call(&request.method), bytes, now);
-    observer.begin(&request.method, tally, || {
-        let (name, door) = match leg.sender() {
-            Some(sender) => (sender.name.clone(), Some(sender.via)),
-            None => (client.named.name().cloned(), client.presence().came().map(|(_, via)| via)),
-        };
+    let noted = || {
+        let (client, door) = who(client, leg);
+        Noted { method: request.method.clone(), client, door, via }
+    };
+    observer.begin(&request.method, (tally, leg.passing()), noted, || {
+        let (name, door) = who(client, leg);
         Begun {
             principal: client.principal().as_str(),
             client: name,
-            door: door.map(Via::as_str),
+            door,
             at: SystemTime::now(),
             method: &request.method,
             params,
@@ -80,6 +81,15 @@ fn begin_with<'a>(
             origin: leg.origin(),
         }
     })
+}
+
+/// Returns the name that the sender of a request gave for itself, and the door that it came through.
+fn who(client: &Client, leg: &Mailbox) -> (Option<Arc<str>>, Option<&'static str>) {
+    let (name, door) = match leg.sender() {
+        Some(sender) => (sender.name.clone(), Some(sender.via)),
+        None => (client.named.name().cloned(), client.presence().came().map(|(_, via)| via)),
+    };
+    (name, door.map(Via::as_str))
 }
 
 /// Serves a request that counts toward no limit on requests in flight, but is observed like all others. Returns the
@@ -111,6 +121,7 @@ impl Mailbox {
     /// an observer that wants to know.
     pub(super) fn concerns(&self, server: &Server, target: &Arc<str>, listed: Option<&Entry>) {
         self.tally().goes_to(server.counts());
+        self.passing().is(&server.whose, target);
         if let Some(subject) = self.subject() {
             subject.is(&server.label, target, &server.scrubber);
             if let Some(entry) = listed {
@@ -121,6 +132,7 @@ impl Mailbox {
 
     /// Records that its request gets an answer that was given before.
     pub(super) fn was_kept(&self) {
+        self.passing().was_kept();
         if let Some(subject) = self.subject() {
             subject.was_kept();
         }

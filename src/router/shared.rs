@@ -22,7 +22,7 @@ use super::heart::Wait;
 use super::joined::{Ended, Lead, Seat};
 use super::toward::Toward;
 use crate::answered::{Answered, Kind, NoResult};
-use crate::counts::Count;
+use crate::counts::{Awaited, Count};
 use crate::manager::Ticket;
 use crate::protocol::{Message, Method, Notification, Raw};
 
@@ -60,7 +60,7 @@ impl Forwarder {
             self.parked.background.spawn(Box::pin(self.clone().lead(shared, lead)));
         }
         let ended = {
-            let _away = leg.tally().away();
+            let _away = leg.tally().away(Awaited::Server);
             wait(forward, toward, &mut seat).await
         };
         match ended {

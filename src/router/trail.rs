@@ -9,6 +9,7 @@ use crate::answered::End;
 use crate::config::Transport;
 use crate::protocol::{Outcome, ProtocolVersion, Raw};
 use crate::traced::{Sent, Traced};
+use crate::upstream::Connection;
 
 /// Begins an attempt of a call, if that is traced: the request with this id. Returns the params with its place in the
 /// trace.
@@ -16,6 +17,7 @@ pub(super) fn begin(
     params: Raw,
     toward: &Toward<'_>,
     forward: &Forward,
+    connection: &Connection,
     (version, id): (ProtocolVersion, u64),
 ) -> (Raw, Option<Arc<Traced>>) {
     let Some(traced) = toward.traced() else { return (params, None) };
@@ -26,7 +28,7 @@ pub(super) fn begin(
         }
     };
     let (server, revision) = (forward.server.label.clone(), version.as_str().into());
-    let sent = Sent { server, id, revision, by_pipe, address };
+    let sent = Sent { server, id, revision, by_pipe, address, session: connection.session() };
     let Some(sent) = traced.attempt(sent) else { return (params, Some(traced)) };
     let value = format!("\"00-{:032x}-{:016x}-{:02x}\"", sent.trace, sent.span, sent.flags);
     let meta = params.member("_meta").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);

@@ -268,6 +268,12 @@ impl Http {
         self.posted.store(Arc::new(headers));
     }
 
+    /// Returns the id that the server gave this session.
+    #[cfg(feature = "otel")]
+    pub(crate) fn session(&self) -> Option<Arc<HeaderValue>> {
+        self.session.load_full()
+    }
+
     /// Whether the server gave this session an id.
     pub(crate) fn has_session(&self) -> bool {
         self.session.load().is_some()

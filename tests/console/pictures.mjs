@@ -36,7 +36,7 @@ for (const [world, [config, items]] of Object.entries(worlds)) {
   await host.serve();
   await host.settled();
   const names = (await host.servers()).filter(({ state, alias }) => state === "connected" && alias !== "files").map(({ alias }) => `${alias}__echo`);
-  // The daemon keeps calls from the first feed on, so a page watches while they are made.
+  // A page that watches from the beginning knows what each server did meanwhile.
   const watcher = await (await browser.tab()).open(await host.link());
   const work = names.length > 0 ? await load(host, names, world === "fifty" ? 200 : 5) : null;
   if (work) {

@@ -23,7 +23,7 @@ export async function decided({ check, same, holds, harmless }, browser, program
       await tab.go("approve");
       await page.waitForSelector(".question");
       same(JSON.parse(await page.textContent(".question pre")), { path: "<b>notes.txt</b>" }, "arguments");
-      holds((await page.textContent(".question")).includes("Held back by writes"), await page.textContent(".question"));
+      holds((await page.textContent(".question")).includes("Held back by the rule writes"), await page.textContent(".question"));
       same(await tab.axe(), [], "violations");
       await page.click(".question >> text=Allow once");
       await tab.go("tools", "notes__write");

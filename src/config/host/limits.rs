@@ -112,7 +112,7 @@ keys! {
         rules: positive_count -> usize = 1000,
         /// The size of all lists of servers that are kept for the next start (`STATE/offers`).
         offers: positive_size -> usize = 32 * MIB,
-        /// The number of calls that are kept for `mcp-host calls` while somebody looks; their arguments never are.
+        /// The number of calls that are kept for `mcp-host calls`; their arguments never are.
         calls: positive_count -> usize = 1000,
         /// The size of the lines of one server that are remembered for `mcp-host logs`.
         lines: positive_size -> usize = 256 * 1024,

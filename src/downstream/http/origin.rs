@@ -2,17 +2,12 @@
 //! and its id. Nothing is read unless spans are made.
 
 use http::HeaderMap;
-use sha2::{Digest as _, Sha256};
 
-use super::session::Session;
-use crate::hex;
+use super::session::{Key, Session};
 use crate::observe::Observer;
 use crate::protocol::{RequestId, TraceParent};
 use crate::router::Mailbox;
-use crate::traced::Origin;
-
-/// How many bytes of the hash of a session's id are told.
-const TOLD: usize = 16;
+use crate::traced::{Origin, hashed};
 
 /// Notes it in the mailbox of the request.
 pub(super) fn note(
@@ -21,10 +16,18 @@ pub(super) fn note(
     (session, id): (Option<&Session>, &RequestId),
     leg: &Mailbox,
 ) {
-    if observer.traces() {
-        let parent = headers.get("traceparent").and_then(|value| value.to_str().ok()).and_then(TraceParent::parse);
-        // Whoever has the id itself can use the session.
-        let hashed = |session: &Session| hex::encode(&Sha256::digest(session.key.to_string())[..TOLD]);
-        leg.comes_from(Origin { parent, session: session.map(hashed), id: Some(id.to_string()) });
+    if let Some(origin) = of(observer, headers, session.map(|session| &session.key), id) {
+        leg.comes_from(origin);
     }
+}
+
+/// Returns it; `None` if no spans are made.
+pub(super) fn of(observer: &Observer, headers: &HeaderMap, session: Option<&Key>, id: &RequestId) -> Option<Origin> {
+    if !observer.traces() {
+        return None;
+    }
+    let parent = headers.get("traceparent").and_then(|value| value.to_str().ok()).and_then(TraceParent::parse);
+    // Whoever has the id itself can use the session.
+    let hashed = |key: &Key| hashed(key.to_string().as_bytes());
+    Some(Origin { parent, session: session.map(hashed), id: Some(id.to_string()) })
 }

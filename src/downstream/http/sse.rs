@@ -28,11 +28,13 @@ use super::wires::HttpWire;
 use super::{Asker, Door, body, chosen, headers};
 use crate::downstream::authentication::Proven;
 use crate::downstream::calls::Calls;
-use crate::downstream::classify::{self, Eras, Header, Route};
+use crate::downstream::classify::{self, Eras, Route};
 use crate::lock::lock;
 use crate::protocol::{ErrorObject, Frame, Message, Method, ProtocolVersion, Request, Response, batch, code};
 use crate::queues::Account;
 use crate::router::{Claims, Client, Identity, Principal, Via};
+#[cfg(feature = "otel")]
+use crate::traced::Origin;
 
 /// How long a client may take from its GET to `initialize`.
 const HELLO: Duration = Duration::from_secs(60);
@@ -49,12 +51,15 @@ pub(super) struct Table(Mutex<HashMap<Key, Arc<SseEntry>>>);
 /// The part of a session that POST requests use. The table holds it.
 #[derive(Debug)]
 struct SseEntry {
+    /// Its id, of which spans tell a hash.
+    #[cfg(feature = "otel")]
+    key: Key,
     /// The owner. When the proof expires, no new request starts, and the stream ends once the running ones are
     /// answered.
     proven: Proven,
     /// Who the session belongs to, and the view that it uses.
     identity: Identity,
-    said: mpsc::Sender<(usize, Message)>,
+    said: mpsc::Sender<Said>,
     /// The bytes that wait in `said`.
     bytes: AtomicUsize,
     /// The router's client, once `initialize` was answered.
@@ -64,12 +69,23 @@ struct SseEntry {
     end: CancellationToken,
 }
 
+/// A message of the client on its way to the session's stream.
+#[derive(Debug)]
+struct Said {
+    /// The bytes that it takes.
+    size: usize,
+    message: Message,
+    /// Where it comes from, if spans are made.
+    #[cfg(feature = "otel")]
+    origin: Option<Box<Origin>>,
+}
+
 /// A session, owned by its stream's response body.
 struct SseSession {
     door: Arc<Door>,
     key: Key,
     entry: Arc<SseEntry>,
-    said: mpsc::Receiver<(usize, Message)>,
+    said: mpsc::Receiver<Said>,
     calls: Calls,
     outlet: Outlet,
     /// The pieces of the event being written.
@@ -103,6 +119,8 @@ pub(super) fn get(
     let account = door.router.queues().account();
     let outlet = wire.outlet(&account);
     let entry = Arc::new(SseEntry {
+        #[cfg(feature = "otel")]
+        key: key.clone(),
         proven: proven.clone(),
         identity: identity.clone(),
         said: sender,
@@ -154,7 +172,7 @@ pub(super) async fn post(
         Ok(message) => message,
         Err(malformed) => {
             let items = batch(&bytes).ok_or(malformed)?;
-            return entry.put_all(&items, headers::version(&head.headers), door.router.limits().client_queue);
+            return entry.put_all(door, &head.headers, &items);
         }
     };
     let id = match &message {
@@ -165,8 +183,24 @@ pub(super) async fn post(
     let route = classify::route(message, headers::version(&head.headers), Eras::Legacy);
     let route = route.map_err(|error| Refusal::judged(error).about(id))?;
     let Route::Session(message) = route else { return Ok(answer::accepted()) };
-    entry.put(bytes.len(), message, door.router.limits().client_queue)?;
+    entry.put(said(door, (&head.headers, &entry), bytes.len(), message), door.router.limits().client_queue)?;
     Ok(answer::accepted())
+}
+
+/// Makes a message that came with these headers ready for the stream of its session.
+#[cfg_attr(not(feature = "otel"), allow(unused_variables, reason = "only spans say where a request comes from"))]
+fn said(door: &Door, (headers, entry): (&HeaderMap, &SseEntry), size: usize, message: Message) -> Said {
+    #[cfg(feature = "otel")]
+    let origin = match &message {
+        Message::Request(request) => super::origin::of(door.router.observer(), headers, Some(&entry.key), &request.id),
+        Message::Notification(_) | Message::Response(_) => None,
+    };
+    Said {
+        size,
+        message,
+        #[cfg(feature = "otel")]
+        origin: origin.map(Box::new),
+    }
 }
 
 fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
@@ -232,33 +266,34 @@ fn gone() -> Refusal {
 
 impl SseEntry {
     /// Hands the messages of a batch to the session's stream, one by one (2025-03-26).
-    fn put_all(&self, items: &[Bytes], version: Header<'_>, room: usize) -> Result<HttpResponse, Refusal> {
+    fn put_all(&self, door: &Door, headers: &HeaderMap, items: &[Bytes]) -> Result<HttpResponse, Refusal> {
         let is_fine = |client: &&Arc<Client>| client.revision() == ProtocolVersion::V2025_03_26;
         if self.client.get().filter(is_fine).is_none() {
             return Err(Refusal::judged(classify::no_batches()));
         }
-        let messages = classify::batch(items, version).map_err(Refusal::judged)?;
+        let messages = classify::batch(items, headers::version(headers)).map_err(Refusal::judged)?;
         // The stream cannot report the error for a malformed message, so the whole batch is refused before any of it
         // runs.
         let messages = messages.into_iter().collect::<Result<Vec<_>, _>>()?;
         for (message, size) in messages.into_iter().zip(items.iter().map(Bytes::len)) {
-            self.put(size, message, room)?;
+            self.put(said(door, (headers, self), size, message), door.router.limits().client_queue)?;
         }
         Ok(answer::accepted())
     }
 
-    /// Hands a message of `size` bytes to the session's stream, unless more than `room` bytes would wait.
-    fn put(&self, size: usize, message: Message, room: usize) -> Result<(), Refusal> {
+    /// Hands a message to the session's stream, unless more than `room` bytes would wait.
+    fn put(&self, said: Said, room: usize) -> Result<(), Refusal> {
         // Responses and cancellations help running requests to finish, so they pass even when the proof has expired.
-        let begins = matches!(message, Message::Request(_));
+        let begins = matches!(said.message, Message::Request(_));
         if self.end.is_cancelled() || (begins && self.proven.is_over()) {
             return Err(gone());
         }
+        let size = said.size;
         let before = self.bytes.fetch_add(size, Ordering::Relaxed);
         let put = if (before > 0 && before + size > room) || self.account.is_behind(room, BEHIND) {
             Err(Refusal::busy("the stream of this session is not read"))
         } else {
-            self.said.try_send((size, message)).map_err(|error| match error {
+            self.said.try_send(said).map_err(|error| match error {
                 mpsc::error::TrySendError::Full(_) => Refusal::busy("the stream of this session is not read"),
                 mpsc::error::TrySendError::Closed(_) => gone(),
             })
@@ -290,9 +325,9 @@ impl SseSession {
                 () = &mut self.over => {}
                 () = tokio::time::sleep_until(self.opened + HELLO), if client.is_none() => return None,
                 said = self.said.recv() => {
-                    let (size, message) = said?;
-                    self.entry.bytes.fetch_sub(size, Ordering::Relaxed);
-                    self.take(message);
+                    let said = said?;
+                    self.entry.bytes.fetch_sub(said.size, Ordering::Relaxed);
+                    self.take(said);
                 }
                 message = mail(client), if !over => match message {
                     Some(message) => self.write(message.frame()),
@@ -307,14 +342,21 @@ impl SseSession {
         }
     }
 
-    fn take(&mut self, message: Message) {
-        match (message, self.entry.client.get()) {
+    fn take(&mut self, said: Said) {
+        match (said.message, self.entry.client.get()) {
             (Message::Request(request), Some(_)) if request.method == Method::Initialize => {
                 let reason = "second `initialize`: this stream already has a session";
                 let outcome = Err(ErrorObject::new(code::INVALID_REQUEST, reason));
                 self.write(Response { id: Some(request.id), outcome }.frame());
             }
-            (Message::Request(request), Some(client)) => self.calls.begin(&self.door.router, client, request),
+            (Message::Request(request), Some(client)) => {
+                let leg = client.leg(self.door.router.limits());
+                #[cfg(feature = "otel")]
+                if let Some(origin) = said.origin {
+                    leg.comes_from(*origin);
+                }
+                self.calls.begin(&self.door.router, client, request, leg);
+            }
             (Message::Request(request), None) => self.first(request),
             (Message::Notification(notice), Some(client)) => self.door.router.notify(client, notice),
             (Message::Response(response), Some(client)) => client.answer(response),

@@ -30,9 +30,10 @@ use self::metrics::Durations;
 use self::send::Sender;
 use self::shared::Shared;
 use self::spans::{Done, Own, Tracer, text};
+use crate::auth::LoginEnd;
 use crate::config::Otel;
 use crate::counts::HostCount;
-use crate::manager::{LoginChange, Manager, StateChange};
+use crate::manager::{Manager, StateChange};
 use crate::observe::Listener;
 
 /// How many calls may wait for the task.
@@ -40,8 +41,6 @@ const QUEUE: usize = 4096;
 /// How many spans one request has at most, and how long they are collected.
 const BATCH: usize = 512;
 const TOGETHER: Duration = Duration::from_secs(1);
-/// How many logins may be under way; beyond that, the oldest have no span.
-const LOGINS: usize = 64;
 /// How often metrics are sent.
 const METRICS: Duration = Duration::from_secs(60);
 
@@ -62,7 +61,6 @@ pub(crate) fn start(otel: &Otel, manager: &Manager) -> Result<Option<Arc<dyn Lis
         target: target.clone(),
         spans: Vec::new(),
         starts: Vec::new(),
-        logins: Vec::new(),
         stop: stop.clone(),
     };
     let task = tokio::spawn(exporter.run(queue, news));
@@ -79,8 +77,6 @@ struct Exporter {
     spans: Vec<Span>,
     /// Servers that start, and since when.
     starts: Vec<(String, SystemTime)>,
-    /// Logins that have begun, and when.
-    logins: Vec<(String, SystemTime)>,
     stop: CancellationToken,
 }
 
@@ -88,7 +84,7 @@ impl Exporter {
     async fn run(
         mut self,
         mut queue: mpsc::Receiver<Done>,
-        (mut states, mut logins): (broadcast::Receiver<StateChange>, broadcast::Receiver<LoginChange>),
+        (mut states, mut logins): (broadcast::Receiver<StateChange>, broadcast::Receiver<LoginEnd>),
     ) {
         let (mut flush, mut measure) = (ticks(TOGETHER), ticks(METRICS));
         let mut done = Vec::with_capacity(BATCH);
@@ -155,26 +151,11 @@ impl Exporter {
         }
     }
 
-    /// Notes what became of a login: it has a span of its own.
-    fn logged_in(&mut self, login: LoginChange) {
-        let LoginChange { server, what, at } = login;
-        let begun = self.logins.iter().position(|(known, _)| *known == server);
-        let begun = begun.map(|begun| self.logins.remove(begun).1);
-        match (what, begun) {
-            ("begun", _) => {
-                if self.logins.len() == LOGINS {
-                    self.logins.remove(0);
-                }
-                self.logins.push((server, at));
-            }
-            ("done" | "failed", Some(begun)) => {
-                let error = (what == "failed").then_some("login_failed");
-                self.own(Own { name: names::LOGIN, server: &server, begun, ended: at, error, cause: None });
-            }
-            // A login that is needed or forgotten meanwhile ends none that is under way.
-            (_, Some(begun)) => self.logins.push((server, begun)),
-            (_, None) => {}
-        }
+    /// Notes that a login has ended: it has a span of its own.
+    fn logged_in(&mut self, login: LoginEnd) {
+        let LoginEnd { server, begun, ended, is_done } = login;
+        let error = (!is_done).then_some("login_failed");
+        self.own(Own { name: names::LOGIN, server: &server, begun, ended, error, cause: None });
     }
 
     /// Adds the span of what the host did by itself.

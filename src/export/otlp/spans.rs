@@ -15,7 +15,7 @@ use super::names;
 use super::shared::Shared;
 use crate::answered::{End, Failed, Kind};
 use crate::counts::{Counts, HostCount};
-use crate::observe::{Begun, Ended, Listener, Pending, is_call};
+use crate::observe::{Begun, Ended, Listener, Pending, Wants, is_call};
 use crate::protocol::{Method, Raw, TraceParent};
 use crate::record::masked;
 use crate::redact::without_query;
@@ -23,6 +23,8 @@ use crate::traced::{self, Attempt, Late, Sent, Traced};
 
 /// The most characters of a name or an id in a span.
 const NAME: usize = 256;
+/// The most bytes of arguments, and of a result.
+const VALUE: usize = 4096;
 
 /// Is told of calls.
 #[derive(Debug)]
@@ -54,8 +56,8 @@ impl Tracer {
 }
 
 impl Listener for Tracer {
-    fn wants(&self, method: &Method) -> bool {
-        is_call(method)
+    fn wants(&self, method: &Method) -> Wants {
+        Wants::whole_if(is_call(method))
     }
 
     fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed> {
@@ -155,8 +157,8 @@ impl Pending for Traveler {
             session: self.session,
             server: ended.at.map(|at| at.server.clone()),
             error,
-            arguments: self.arguments.map(|arguments| masked(&arguments, &scrubber)),
-            result: ended.result.filter(|_| self.takes_result).map(|result| masked(result, &scrubber)),
+            arguments: self.arguments.map(|arguments| masked(&arguments, &scrubber, VALUE)),
+            result: ended.result.filter(|_| self.takes_result).map(|result| masked(result, &scrubber, VALUE)),
             uri,
         });
         let (of_late, queue) = (called.clone(), self.queue.clone());
@@ -261,7 +263,7 @@ impl Called {
 
     /// Returns the span of one request to a server.
     fn attempt(&self, attempt: &Attempt) -> Span {
-        let Sent { server, id, revision, by_pipe, address, .. } = &attempt.sent;
+        let Sent { server, id, revision, by_pipe, address, session } = &attempt.sent;
         // A name without one at the door is no part of spans.
         let target = self.name.as_ref().and(self.attempted.as_deref());
         let mut attributes = vec![
@@ -272,6 +274,7 @@ impl Called {
             whole(names::ATTEMPT, i64::try_from(attempt.number).unwrap_or(i64::MAX)),
             text(names::NETWORK, if *by_pipe { "pipe" } else { "tcp" }),
         ];
+        attributes.extend(session.as_deref().map(|session| text(names::SESSION, session)));
         self.target(target, &mut attributes);
         if let Some((host, port)) = address {
             attributes.push(text(names::ADDRESS, host));

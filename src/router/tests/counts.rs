@@ -15,7 +15,7 @@ use super::support::*;
 use crate::answered::{End, Failed, Kind};
 use crate::config::{Fallback, FallbackOn, Metrics, OnLimit, Per, Rate, ToolSettings};
 use crate::counts::{Count, Counts, Group};
-use crate::observe::{Begun, Ended, Listener, Pending, is_call};
+use crate::observe::{Begun, Ended, Listener, Pending, Wants, is_call};
 use crate::protocol::{Method, Profile, ProtocolVersion, Raw, Response};
 use crate::router::Client;
 
@@ -194,8 +194,8 @@ type Table = BTreeMap<(String, &'static str, &'static str), u64>;
 struct Open(Ear, Group);
 
 impl Listener for Ear {
-    fn wants(&self, method: &Method) -> bool {
-        is_call(method)
+    fn wants(&self, method: &Method) -> Wants {
+        Wants::whole_if(is_call(method))
     }
 
     fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed> {

@@ -33,6 +33,7 @@ mod news;
 mod observed;
 mod own;
 mod parked;
+mod passing;
 mod pool;
 mod races;
 mod rates;

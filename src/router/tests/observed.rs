@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::support::{FORM, Stage, call, request, stage};
 use crate::answered::Failed;
-use crate::observe::{At, Begun, End, Ended, Listener, Pending};
+use crate::observe::{At, Begun, End, Ended, Listener, Pending, Wants};
 use crate::protocol::{Method, Profile, ProtocolVersion, Raw, Request, RequestId};
 
 /// A request and its end: its method, how it ended, and its target at the server.
@@ -24,8 +24,8 @@ struct Ear(Arc<Mutex<Vec<Heard>>>);
 struct Open(Ear, String);
 
 impl Listener for Ear {
-    fn wants(&self, _: &Method) -> bool {
-        true
+    fn wants(&self, _: &Method) -> Wants {
+        Wants::Whole
     }
 
     fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed> {

@@ -270,6 +270,15 @@ impl Connection {
         self.instead.get().unwrap_or(&self.parts.link)
     }
 
+    /// Returns a hash of the id that the server gave the session, if it did, for spans.
+    #[cfg(feature = "otel")]
+    pub(crate) fn session(&self) -> Option<String> {
+        match self.link() {
+            Link::Http(http) => http.session().map(|id| crate::traced::hashed(id.as_bytes())),
+            _ => None,
+        }
+    }
+
     /// Switches to another link before any request is in flight; works once.
     pub(super) fn change_link(&self, link: Link) {
         let _ = self.instead.set(link);

@@ -84,7 +84,9 @@ impl Connection {
         match message {
             Message::Response(response) => self.receive_response(response),
             Message::Notification(notice) if self.is_too_much(&notice.method) => {
-                self.drop_one("too many notifications", Count::DroppedNotification)
+                let is_log = notice.method == Method::LogMessage;
+                let count = if is_log { Count::DroppedLog } else { Count::DroppedNotification };
+                self.drop_one("too many notifications", count)
             }
             Message::Notification(notice) => self.receive_notification(origin, notice),
             Message::Request(request) => self.receive_request(origin, request),

@@ -6,9 +6,11 @@ use serde_json::{Value, json};
 
 use super::support::{Lease, Peer, initialized};
 use crate::config::Era::Legacy;
+use crate::counts::Count;
 use crate::protocol::meta::RELATED_TASK;
 use crate::protocol::{Method, Raw};
 use crate::registry::Kind;
+use crate::upstream::ask::Asker as _;
 use crate::upstream::{Exchange, Item, Owner, Relayed, Terms};
 
 /// A lease and its server with these capabilities, past the handshake.
@@ -288,11 +290,17 @@ async fn h50_a_flood_of_notifications_is_cut_and_an_answer_is_not() {
             }
         }
     }
+    peer.say(
+        &json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": "info", "data": "x" } }),
+    )
+    .await;
     tokio::time::sleep(Duration::from_millis(1)).await;
     while lease.news.try_recv().is_ok() {
         passed += 1;
     }
-    assert_eq!((u64::from(passed), connection.dropped()), (1000, 999));
+    assert_eq!((u64::from(passed), connection.dropped()), (1000, 1000));
+    let counted = [Count::DroppedNotification, Count::DroppedLog].map(|what| connection.counts().read(what));
+    assert_eq!(counted, [999, 1]);
     peer.result(&id, &json!({ "n": 1 })).await;
     assert_eq!(mine.outcome().await.unwrap().unwrap().as_str(), r#"{"n":1}"#);
     // A second later it is heard again.

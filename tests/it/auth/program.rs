@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::process::{Child, Command};
 use tokio::sync::Notify;
 
@@ -142,6 +142,41 @@ async fn h97_a_login_from_a_shell_says_no_token_and_no_code_anywhere() {
     assert_eq!((issuer.count("POST /revoke"), issuing.reused.load(Ordering::SeqCst)), (1, 0));
     let canary: Vec<_> = said.all().into_iter().filter(|line| line.contains("canary")).collect();
     assert_eq!(canary, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_login_is_told_to_begin_and_to_end() {
+    let (_issuing, _issuer, site) = protected().await;
+    let (home, said) = (tempfile::tempdir().unwrap(), Said::default());
+    let home = home.path();
+    let _daemon = daemon(home, &site, &said).await;
+    let listening = said.line(|line| line.starts_with("listening on ")).await;
+    let port = listening.rsplit(':').next().unwrap().trim_end_matches("/mcp").to_owned();
+    said.line(|line| line.contains("mcp-host login a")).await;
+    let mut feed = UnixStream::connect(home.join(format!("mcp-host/{port}.sock"))).await.unwrap();
+    feed.write_all(b"{\"feed\":{\"parts\":[\"logins\"]}}\n").await.unwrap();
+    let mut events = BufReader::new(feed).lines();
+    // One whose browser comes back with another state, and one that succeeds.
+    for spoils in [true, false] {
+        let begun = Said::default();
+        let mut login = spawn(mcp_host(home, &["login", "a", "--no-browser"]), &begun);
+        let page = begun.line(|line| line.starts_with("http://") && line.contains("/authorize?")).await;
+        let page = if spoils { page.replace("&state=", "&state=x") } else { page };
+        come_back(&page).await;
+        let ended = tokio::time::timeout(PATIENCE, login.wait()).await.unwrap().unwrap();
+        assert_eq!(ended.success(), !spoils);
+    }
+    let mut told = Vec::new();
+    while told.last().is_none_or(|last| *last != "done") {
+        let line = tokio::time::timeout(PATIENCE, events.next_line()).await.unwrap().unwrap().unwrap();
+        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+        if event["type"] == "login" {
+            assert_eq!(event["login"]["server"], "a", "{line}");
+            told.push(event["login"]["what"].as_str().unwrap().to_owned());
+        }
+    }
+    told.retain(|what| what != "needed");
+    assert_eq!(told, ["begun", "failed", "begun", "done"]);
 }
 
 /// A browser that writes a file with the number of its arguments, and the arguments.

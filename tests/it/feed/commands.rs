@@ -102,7 +102,6 @@ fn calls_show_who_called_what_and_how_it_ended() {
     assert_snapshot!(run(home, &["calls"]), @"
     exit 0
     no calls so far
-    they are kept from now on, until ten minutes after somebody last looked
     ");
     let mut follow = Following::start(home, &["calls", "-f", "--json"]);
     follow.until("snapshot");
@@ -132,6 +131,30 @@ fn calls_show_who_called_what_and_how_it_ended() {
     followed.lines().for_each(|line| drop(event(line)));
     drop(daemon);
     assert_eq!(follow.0.wait().unwrap().code(), Some(4), "the daemon has stopped");
+}
+
+#[test]
+fn calls_show_what_was_called_before_anybody_looked() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path();
+    let _daemon = host(home);
+    call(home);
+    run(home, &["call", "echo__countdown", "from=-1", "--no-check"]);
+    let shown = "
+    exit 0
+    TIME SERVER CALL CLIENT TOOK OUTCOME
+    CLOCK echo echo mcp-host TIME ok
+    CLOCK echo countdown mcp-host TIME error";
+    let lines = |text: &str| text.trim().lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>();
+    assert_eq!(lines(&timeless(&run(home, &["calls"]))), lines(shown));
+    // Whoever looks next sees the same, and what came meanwhile.
+    call(home);
+    let now = timeless(&run(home, &["calls"]));
+    assert_eq!(lines(&now), [lines(shown), vec!["CLOCK echo echo mcp-host TIME ok".to_owned()]].concat());
+    let json = run(home, &["calls", "--json"]);
+    let calls: Vec<_> = json.lines().skip(1).map(event).filter(|event| event["type"] == "call").collect();
+    let told: Vec<_> = calls.iter().map(|call| (call["id"].as_u64(), call["door"].as_str())).collect();
+    assert_eq!(told, [(Some(1), Some("stdio")), (Some(2), Some("stdio")), (Some(3), Some("stdio"))]);
 }
 
 #[test]

@@ -24,18 +24,18 @@ use crate::reload::program::{Daemon, mcp_host};
 use crate::secrets::echo::request;
 
 /// What the collector got: the path, the headers, and the body.
-type Got = (String, String, Vec<u8>);
+pub(crate) type Got = (String, String, Vec<u8>);
 
 /// How the collector answers.
 #[derive(Clone, Copy)]
-enum Answers {
+pub(crate) enum Answers {
     Ok,
     TooMany,
     Never,
 }
 
 /// Starts a collector. It ends with the test.
-fn collector(answers: Answers) -> (String, Receiver<Got>) {
+pub(crate) fn collector(answers: Answers) -> (String, Receiver<Got>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
     let (sender, got) = channel();
@@ -120,7 +120,7 @@ fn spans_of(body: &[u8]) -> Vec<Span> {
 }
 
 /// Reads spans until there are as many as a test waits for.
-fn spans(got: &Receiver<Got>, is_enough: impl Fn(&[Span]) -> bool) -> Vec<Span> {
+pub(crate) fn spans(got: &Receiver<Got>, is_enough: impl Fn(&[Span]) -> bool) -> Vec<Span> {
     let mut all = Vec::new();
     while !is_enough(&all) {
         let (path, head, body) = got.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("only {all:#?}"));
@@ -132,7 +132,7 @@ fn spans(got: &Receiver<Got>, is_enough: impl Fn(&[Span]) -> bool) -> Vec<Span> 
     all
 }
 
-fn attributes(all: &[KeyValue]) -> BTreeMap<&str, String> {
+pub(crate) fn attributes(all: &[KeyValue]) -> BTreeMap<&str, String> {
     let shown = |attribute: &KeyValue| match attribute.value.as_ref().and_then(|value| value.value.as_ref()) {
         Some(Any::StringValue(text)) => text.clone(),
         Some(Any::IntValue(number)) => number.to_string(),

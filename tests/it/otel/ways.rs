@@ -1,5 +1,7 @@
 //! Spans of calls that wait, fail, go on without their request, or belong to a session.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -136,11 +138,11 @@ fn a_session_is_told_by_a_hash_and_has_a_duration() {
         .collect();
     assert!(sessions.len() == 2 && sessions[0] == sessions[1] && sessions[0].len() == 32, "{sessions:?}");
     assert!(!format!("{all:?}").contains(&id), "the id itself opens the session");
-    let mut gone = std::net::TcpStream::connect(format!("127.0.0.1:{}", daemon.port)).unwrap();
+    let mut gone = TcpStream::connect(format!("127.0.0.1:{}", daemon.port)).unwrap();
     let request =
         format!("DELETE /mcp HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nConnection: close\r\n{headers}\r\n", daemon.port);
-    std::io::Write::write_all(&mut gone, request.as_bytes()).unwrap();
-    std::io::Read::read_to_end(&mut gone, &mut Vec::new()).unwrap();
+    gone.write_all(request.as_bytes()).unwrap();
+    gone.read_to_end(&mut Vec::new()).unwrap();
     daemon.end();
     let metrics = got.iter_until(|(path, ..)| path == "/v1/metrics");
     let request = ExportMetricsServiceRequest::decode(&*metrics.2).unwrap();
@@ -148,6 +150,134 @@ fn a_session_is_told_by_a_hash_and_has_a_duration() {
     let of_http =
         lasted.iter().find(|(of, _)| of["mcp.protocol.version"] == "2025-06-18" && of["network.transport"] == "tcp");
     assert!(of_http.is_some_and(|(_, count)| *count == 1), "{lasted:?}");
+}
+
+/// The stream of a client over HTTP with SSE.
+struct Stream {
+    lines: BufReader<TcpStream>,
+    /// Where the client posts.
+    endpoint: String,
+    port: String,
+}
+
+impl Stream {
+    fn open(port: &str) -> Self {
+        let mut socket = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+        let head = format!("GET /sse HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept: text/event-stream\r\n\r\n");
+        socket.write_all(head.as_bytes()).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut stream = Self { lines: BufReader::new(socket), endpoint: String::new(), port: port.to_owned() };
+        stream.endpoint = stream.line("data: /messages");
+        stream
+    }
+
+    /// Returns the next line that begins so, without `data: `.
+    fn line(&mut self, begins: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(self.lines.read_line(&mut line).unwrap() > 0, "the stream has ended");
+            if line.starts_with(begins) {
+                return line.trim_start_matches("data: ").trim_end().to_owned();
+            }
+        }
+    }
+
+    fn post(&self, headers: &str, body: &Value) {
+        let (body, Self { endpoint, port, .. }) = (body.to_string(), self);
+        let mut socket = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+        let head = format!(
+            "POST {endpoint} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\n{headers}Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        socket.write_all((head + &body).as_bytes()).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 202"), "{answer}");
+    }
+
+    /// Posts a request, and waits for its answer.
+    fn ask(&mut self, headers: &str, body: &Value) {
+        self.post(headers, body);
+        let answer = self.line("data: {");
+        assert!(answer.contains("\"result\""), "{answer}");
+    }
+}
+
+#[test]
+fn a_header_is_the_parent_over_http_with_sse_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut daemon, got) = start(folder.path(), &demo(), Answers::Ok);
+    let mut stream = Stream::open(&daemon.port);
+    let params =
+        json!({ "protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    stream.ask("", &json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }));
+    let call = |id: u64| {
+        let params = json!({ "name": "echo__echo", "arguments": { "text": "x" } });
+        json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
+    };
+    stream.ask(&format!("traceparent: 00-{TRACE}-{PARENT}-01\r\n"), &call(2));
+    stream.ask("", &call(3));
+    // A batch has one header for all of it.
+    let other = "1".repeat(32);
+    stream.post(&format!("traceparent: 00-{other}-{PARENT}-01\r\n"), &json!([call(4), call(5)]));
+    (0..2).for_each(|_| drop(stream.line("data: {")));
+    let doors = |spans: &[Span]| spans.iter().filter(|span| span.kind == 2).count();
+    let all = spans(&got, |spans| doors(spans) >= 4);
+    let told: Vec<_> = ["2", "3", "4", "5"]
+        .iter()
+        .map(|id| {
+            let is_it = |span: &&Span| span.kind == 2 && attributes(&span.attributes)["jsonrpc.request.id"] == *id;
+            let span = all.iter().find(is_it).unwrap_or_else(|| panic!("{all:#?}"));
+            let of = attributes(&span.attributes);
+            assert!(of["mcp.session.id"].len() == 32 && !stream.endpoint.contains(&of["mcp.session.id"]), "{of:?}");
+            (hex(&span.trace_id), hex(&span.parent_span_id))
+        })
+        .collect();
+    let with = |trace: &str| (trace.to_owned(), PARENT.to_owned());
+    assert_eq!((&told[0], &told[2], &told[3]), (&with(TRACE), &with(&other), &with(&other)));
+    assert_eq!(told[1].1, "", "a root");
+    daemon.end();
+}
+
+#[test]
+fn the_session_with_a_server_is_told_by_a_hash() {
+    let (below, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut server = crate::daemon::daemon(below.path(), &json!({ "mcpServers": { "echo": demo() } }));
+    server.hears("✓ echo");
+    let entry = json!({ "url": format!("http://127.0.0.1:{}/mcp", server.port), "era": "legacy" });
+    let (mut daemon, got) = start(folder.path(), &entry, Answers::Ok);
+    for _ in 0..2 {
+        let answer = call(&daemon, "echo__echo__echo", &json!({ "text": "x" }), None);
+        assert!(answer["result"].is_object(), "{answer}");
+    }
+    let all = spans(&got, |spans| spans.iter().filter(|span| span.kind == 3).count() >= 2);
+    let attempts = all.iter().filter(|span| span.kind == 3).map(|span| attributes(&span.attributes));
+    let told: Vec<_> = attempts.map(|of| (of["mcp.session.id"].clone(), of["server.port"].clone())).collect();
+    assert_eq!((told[0].0.len(), &told[0], &told[0].1), (32, &told[1], &server.port));
+    daemon.end();
+    server.end();
+}
+
+#[test]
+fn arguments_and_results_are_told_masked_if_the_config_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let (origin, got) = collector(Answers::Ok);
+    let mut daemon = daemon_of(folder.path(), &demo(), &json!({ "endpoint": origin, "arguments": true }), &[]);
+    let list: Vec<String> = (0..90).map(|number| format!("{number} {}", "x".repeat(90))).collect();
+    let arguments = json!({ "text": "y".repeat(130), "token": "canary-token-plover", "list": list });
+    let answer = call(&daemon, "echo__echo", &arguments, None);
+    assert!(answer.to_string().contains("yyy"), "{answer}");
+    let all = spans(&got, |spans| spans.iter().any(|span| span.kind == 2));
+    let door = all.iter().find(|span| span.kind == 2).unwrap();
+    let of = attributes(&door.attributes);
+    let (arguments, result) = (&of["gen_ai.tool.call.arguments"], &of["gen_ai.tool.call.result"]);
+    assert!(arguments.contains("\"token\":\"***\"") && arguments.contains(" more"), "{arguments}");
+    assert!((2048..=4096 + 64).contains(&arguments.len()), "{} bytes", arguments.len());
+    for told in [arguments, result] {
+        assert!(told.contains(&format!("{}…", "y".repeat(120))) && !told.contains("plover"), "{told}");
+    }
+    daemon.end();
 }
 
 #[test]

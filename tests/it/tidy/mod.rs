@@ -22,7 +22,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("answered", 0, &["protocol"]),
     ("redact", 0, &[]),
     ("counts", 0, &["protocol", "answered", "glob", "lock"]),
-    ("traced", 0, &["protocol", "lock"]),
+    ("traced", 0, &["protocol", "lock", "hex"]),
     ("observe", 0, &["protocol", "answered", "counts", "traced", "redact", "lock"]),
     ("plain", 0, &["protocol"]),
     ("record", 0, &["observe", "answered", "protocol", "redact", "lock", "plain", "counts"]),

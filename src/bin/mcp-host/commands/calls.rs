@@ -49,7 +49,6 @@ pub(super) async fn run(args: &Calls, common: &Common, output: &Output) -> Resul
         let running: Vec<Call> = running.into_iter().filter(|_| !args.failed).collect();
         if ended.is_empty() && running.is_empty() {
             output.remark(if args.failed { "no call has failed so far" } else { "no calls so far" });
-            output.remark(KEPT);
         } else {
             ended.iter().chain(&running).for_each(|call| table.row(cells(call)));
             output.table(table)?;
@@ -75,9 +74,6 @@ pub(super) async fn run(args: &Calls, common: &Common, output: &Output) -> Resul
         }
     }
 }
-
-/// Why there may be none.
-const KEPT: &str = "they are kept from now on, until ten minutes after somebody last looked";
 
 const CALLS: [Column; 6] = [
     Column::stays("TIME"),

@@ -4,7 +4,7 @@ import * as approve from "./approve.js";
 import * as calls from "./calls.js";
 import * as config from "./config.js";
 import * as connect from "./connect.js";
-import { draw, h } from "./h.js";
+import { dim, draw, h, mono, soft } from "./h.js";
 import * as lines from "./lines.js";
 import { button, command, copy, empty, icon } from "./parts.js";
 import { runs } from "./run.js";
@@ -115,7 +115,7 @@ function drawPage() {
 
 function closed() {
   const { message = "", help } = ui.closed ?? {};
-  return h("main", { class: "closed" }, h("h1", null, "mcp-host"), h("p", { class: "lead" }, said(sentence(message))), help ? h("p", null, said(sentence(help))) : [h("p", { class: "soft" }, "Type this in a terminal. It opens a new page:"), command("mcp-host open")]);
+  return h("main", { class: "closed" }, h("h1", null, "mcp-host"), h("p", { class: "lead" }, said(sentence(message))), help ? h("p", null, said(sentence(help))) : [soft("Type this in a terminal. It opens a new page:"), command("mcp-host open")]);
 }
 
 function page() {
@@ -154,12 +154,13 @@ function head() {
   const all = [...state.servers.values()];
   const byState = STATES.map((each) => /** @type {[string, number]} */ ([each, all.filter((server) => server.state === each).length])).filter(([, count]) => count > 0);
   const sums = tools.sums();
+  const isUp = state.ready && ui.phase !== "down";
   return [
     h("a", { class: "brand", href: address("servers") }, logo(), h("span", null, "mcp-host")),
-    url && h("span", { class: "url" }, h("code", null, url.replace(/^http:\/\//, "")), h("button", { type: "button", class: "button quiet small", "aria-label": "Copy the address of the endpoint", title: "Copy", onclick: () => copy(() => url, "The address") }, icon("copy"))),
-    state.ready && h("span", { class: "sum" }, counted(all.length, "server"), all.length > 0 && `: ${byState.map(([word, count]) => `${count} ${word}`).join(", ")}`),
-    sums.count > 0 && h("span", { class: "sum wide", title: "what all definitions take of a model's context" }, counted(sums.count, "tool"), sums.tokens > 0 && h("span", { class: "soft" }, ` ${tokens(sums.tokens)} tokens`)),
-    state.ready && h("span", { class: "sum wide number" }, `${rate()} calls/s`),
+    url && h("span", { class: "url" }, mono(url.replace(/^http:\/\//, "")), h("button", { type: "button", class: "button quiet small", "aria-label": "Copy the address of the endpoint", title: "Copy", onclick: () => copy(() => url, "The address") }, icon("copy"))),
+    isUp && h("span", { class: "sum" }, counted(all.length, "server"), all.length > 0 && `: ${byState.map(([word, count]) => `${count} ${word}`).join(", ")}`),
+    isUp && sums.count > 0 && h("span", { class: "sum wide", title: "what all definitions take of a model's context" }, counted(sums.count, "tool"), sums.tokens > 0 && dim(` ${tokens(sums.tokens)} tokens`)),
+    isUp && h("span", { class: "sum wide number" }, `${rate()} calls/s`),
     ui.isReadOnly && h("span", { class: "read-only" }, "read-only"),
     h("span", { class: "push" }),
     button("?", () => {
@@ -194,7 +195,7 @@ function waiting() {
   const run = runs.find((each) => each.questions.length > 0);
   const name = run?.tool.name;
   if (!run || (ui.view === "tools" && ui.item === name)) return null;
-  return h("div", { key: "waiting", class: "notice asks" }, h("span", null, h("code", null, said(name)), " asks you something."), h("a", { class: "button", href: address("tools", name) }, "Look"));
+  return h("div", { key: "waiting", class: "notice asks" }, h("span", null, mono(said(name)), " asks you something."), h("a", { class: "button", href: address("tools", name) }, "Look"));
 }
 
 function help() {

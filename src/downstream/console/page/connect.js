@@ -1,5 +1,5 @@
 // How each client is connected: its entry, with the address of this daemon.
-import { h } from "./h.js";
+import { h, mono, soft } from "./h.js";
 import { choices, command, copier } from "./parts.js";
 import { state } from "./state.js";
 import { redraw } from "./ui.js";
@@ -36,8 +36,8 @@ export function view() {
   const text = entry(url);
   const isCommand = file === "a command";
   return h("div", { class: "narrow-page" },
-    h("p", null, "One entry in each client is enough. It gets the tools of all servers, under names such as ", h("code", null, "SERVER__TOOL"), "."),
-    h("div", { class: "endpoint" }, h("span", { class: "caption" }, "Endpoint"), h("code", null, url), copier("Copy", () => url, "The address")),
+    h("p", null, "One entry in each client is enough. It gets the tools of all servers, under names such as ", mono("SERVER__TOOL"), "."),
+    h("div", { class: "endpoint" }, h("span", { class: "caption" }, "Endpoint"), mono(url), copier("Copy", () => url, "The address")),
     h("div", { class: "clients", role: "group", "aria-label": "Client" }, CLIENTS.map(([each]) => h("button", { type: "button", key: each, class: "sort", "aria-pressed": String(each === name), onclick: () => {
       chosen.client = each;
       redraw();
@@ -45,7 +45,7 @@ export function view() {
     h("section", { class: "panel snippet", "aria-label": name },
       h("div", { class: "snippet-head" }, h("h2", null, name), !isCommand && h("code", { class: "soft" }, file), h("span", { class: "push" }), copier("Copy", () => text, isCommand ? "The command" : "The entry")),
       h("pre", null, text),
-      h("p", { class: "soft" }, name === "Claude Desktop" ? "It starts mcp-host, which joins this daemon. If it does not find the program, give its full path." : isCommand ? "Type it in a terminal." : "Merge it into the file. Most clients read it when they start."),
+      soft(name === "Claude Desktop" ? "It starts mcp-host, which joins this daemon. If it does not find the program, give its full path." : isCommand ? "Type it in a terminal." : "Merge it into the file. Most clients read it when they start."),
       h("p", null, "Or let mcp-host do it: ", command(`mcp-host link ${id(name)}`))),
-    h("p", { class: "soft" }, "A client that only starts programs runs ", h("code", null, "mcp-host stdio"), ", which joins this daemon. If the daemon wants tokens (", h("code", null, "host.auth"), "), ", h("code", null, "mcp-host token NAME"), " makes one for a client."));
+    soft("Other clients: ", mono("mcp-host clients"), " lists those that ", mono("mcp-host link"), " knows. A client that only starts programs runs ", mono("mcp-host stdio"), ", which joins this daemon. If the daemon wants tokens (", mono("host.auth"), "), ", mono("mcp-host token NAME"), " makes one for a client."));
 }

@@ -1,6 +1,6 @@
 // A form for the arguments of a tool or the answer to a question, made of a schema.
 /** @import { Field, Shape, Texts } from "./schema.js" */
-import { h } from "./h.js";
+import { h, mono } from "./h.js";
 import { branchTitle, defaults, fill, limits, resolved, shape, under, value } from "./schema.js";
 import { flat, line, pretty, said } from "./text.js";
 import { button } from "./parts.js";
@@ -103,7 +103,7 @@ export class Form {
   field({ name, schema, isNeeded }, parent, depth) {
     const pointer = under(parent, name);
     const of = shape(schema, this.schema, depth);
-    const title = of.schema.title && of.schema.title !== name ? [line(of.schema.title, 80), " ", h("code", { class: "soft" }, said(name))] : h("code", null, said(name));
+    const title = of.schema.title && of.schema.title !== name ? [line(of.schema.title, 80), " ", h("code", { class: "soft" }, said(name))] : mono(said(name));
     const label = [title, isNeeded ? h("span", { class: "needed" }, "needed") : null];
     const about = this.about(of, pointer);
     if (["object", "many", "list", "branch"].includes(of.kind)) {

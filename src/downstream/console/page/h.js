@@ -29,6 +29,15 @@ export function h(tag, props, ...kids) {
   return { tag, key, props: rest, kids: flat(kids, []) };
 }
 
+/** A name, or a part of a code. @param {...Child} kids */
+export const mono = (...kids) => h("code", null, ...kids);
+
+/** A part that is less important. @param {...Child} kids */
+export const dim = (...kids) => h("span", { class: "soft" }, ...kids);
+
+/** A paragraph that is. @param {...Child} kids */
+export const soft = (...kids) => h("p", { class: "soft" }, ...kids);
+
 /** @param {any[]} kids @param {Array<Node_ | string>} into */
 function flat(kids, into) {
   for (const kid of kids) {

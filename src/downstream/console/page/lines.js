@@ -1,5 +1,5 @@
 // What servers write: standard error, log messages, changes of state; and lines of the host.
-import { h } from "./h.js";
+import { dim, h, soft } from "./h.js";
 import { Window, button, choices, empty, filter, select } from "./parts.js";
 import { state } from "./state.js";
 import { clock, line, said } from "./text.js";
@@ -34,17 +34,17 @@ export function view() {
     h("div", { class: "bar" }, filter("lines", "filter lines"), names.length > 1 && select("lines", "server", "Server", names),
       select("lines", "source", "Source", SOURCES),
       select("lines", "level", "Level", LEVELS.slice(1, 5).map((each) => [each, `${each} and above`])),
-      h("span", { class: "push" }), button(isFollowed ? "Stay here" : "Follow", () => {
+      h("span", { class: "push" }), all.length > 0 && button(isFollowed ? "Stay here" : "Follow", () => {
         isFollowed = !isFollowed;
         redraw();
       }, { kind: "quiet" })),
-    all.length === 0 ? empty(state.lines.length > 0 ? "No line is like that." : "No lines yet.", h("p", { class: "soft" }, "What servers write on standard error, their log messages, and changes of their states appear here.")) :
+    all.length === 0 ? empty(state.lines.length > 0 ? "No line is like that." : "No lines yet.", soft("What servers write on standard error, their log messages, and changes of their states appear here.")) :
       rows.show(all.length, (from, to, above, below) => [
         h("div", { key: "above", style: { height: `${above}px` } }),
         h("ol", { key: "lines", class: "lines" }, all.slice(from, to).map(row)),
         h("div", { key: "below", style: { height: `${below}px` } }),
       ]),
-    opened && h("div", { class: "whole", role: "region", "aria-label": "The whole line" }, h("div", { class: "buttons" }, h("span", { class: "soft" }, `${clock(opened.at)} ${opened.source} ${opened.level}`), h("span", { class: "push" }), button("Close", () => {
+    opened && h("div", { class: "whole", role: "region", "aria-label": "The whole line" }, h("div", { class: "buttons" }, dim(`${clock(opened.at)} ${opened.source} ${opened.level}`), h("span", { class: "push" }), button("Close", () => {
       opened = null;
       redraw();
     }, { kind: "quiet" })), h("pre", { class: "said" }, said(opened.text))));

@@ -1,5 +1,5 @@
 // Small pieces that several views show.
-import { h } from "./h.js";
+import { h, mono } from "./h.js";
 import { flat, said, took } from "./text.js";
 import { redraw, tell, ui } from "./ui.js";
 
@@ -71,7 +71,7 @@ export const copier = (label, text, what) =>
 
 /** Shows a command to type, with a button that copies it. */
 export const command = (command) =>
-  h("span", { class: "command" }, h("code", null, command), h("button", {
+  h("span", { class: "command" }, mono(command), h("button", {
     type: "button", class: "button quiet small", "aria-label": `Copy ${command}`, title: "Copy", onclick: () => copy(() => command, "The command"),
   }, icon("copy")));
 

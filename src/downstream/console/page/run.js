@@ -1,7 +1,7 @@
 // One call that the page makes: its arguments, its progress, its questions, and its result.
 import { post, stream } from "./api.js";
 import { Form } from "./form.js";
-import { h } from "./h.js";
+import { dim, h, mono, soft } from "./h.js";
 import { button, copier, long, outcome } from "./parts.js";
 import { news } from "./state.js";
 import { bytes, flat, pretty, said, took, weight } from "./text.js";
@@ -115,7 +115,7 @@ export class Run {
     const ms = end ? end.ms : ui.now - this.began;
     return h("section", { key: this.id, id: `run.${this.id}`, tabindex: "-1", class: `run ${end ? "" : "is-running"}`, "aria-label": `Call of ${flat(tool.name)}` },
       h("div", { class: "run-head" }, outcome(end ? end.outcome : "running", end?.kind), h("span", { class: "number soft" }, took(ms)),
-        !end && button("Cancel", () => this.cancel(), { kind: "quiet" }), end?.result && h("span", { class: "soft" }, bytes(weight(end.result))),
+        !end && button("Cancel", () => this.cancel(), { kind: "quiet" }), end?.result && dim(bytes(weight(end.result))),
         end?.result && button(this.isRaw ? "As text" : "As JSON", () => {
           this.isRaw = !this.isRaw;
           redraw();
@@ -123,8 +123,8 @@ export class Run {
       progress && !end && this.bar(),
       this.questions.map((each) => this.question(each)),
       this.logs.length > 0 && h("details", { class: "logs" }, h("summary", null, `Log messages: ${this.logs.length}`),
-        h("ol", { class: "plain-lines" }, this.logs.map((each, index) => h("li", { key: index }, h("span", { class: "soft" }, said(each.level), each.logger ? [" ", said(each.logger)] : null), " ",
-          h("code", null, said(typeof each.data === "string" ? each.data.slice(0, 4000) : JSON.stringify(each.data)?.slice(0, 4000))))))),
+        h("ol", { class: "plain-lines" }, this.logs.map((each, index) => h("li", { key: index }, dim(said(each.level), each.logger ? [" ", said(each.logger)] : null), " ",
+          mono(said(typeof each.data === "string" ? each.data.slice(0, 4000) : JSON.stringify(each.data)?.slice(0, 4000))))))),
       end && this.result());
   }
 
@@ -143,7 +143,7 @@ export class Run {
     const { message, url, mode } = event.params ?? {};
     const isLink = mode === "url" && typeof url === "string";
     return h("div", { key: `question ${event.question}`, id: `question${event.question}.${this.id}`, tabindex: "-1", class: `question ${isOurs ? "ours" : "theirs"}`, role: "group", "aria-label": `A question of ${isOurs ? "mcp-host" : flat(event.server)}` },
-      h("p", { class: "asker" }, isOurs ? "mcp-host asks:" : [h("code", null, said(event.server)), " asks you. mcp-host does not know what it does with the answer."]),
+      h("p", { class: "asker" }, isOurs ? "mcp-host asks:" : [mono(said(event.server)), " asks you. mcp-host does not know what it does with the answer."]),
       message !== undefined && (isOurs ? h("p", null, said(message)) : h("blockquote", null, long(String(message), `question ${this.id} ${event.question}`))),
       isLink && link(url),
       form?.view(),
@@ -158,20 +158,20 @@ export class Run {
     const { error, result, isOurs, kind } = this.end;
     if (error) {
       const ours = isOurs || kind !== undefined;
-      return h("div", { class: `failure ${ours ? "ours" : "theirs"}` }, h("p", { class: "asker" }, ours ? "mcp-host says:" : [h("code", null, said(this.server ?? "the server")), " answers with an error:"]),
+      return h("div", { class: `failure ${ours ? "ours" : "theirs"}` }, h("p", { class: "asker" }, ours ? "mcp-host says:" : [mono(said(this.server ?? "the server")), " answers with an error:"]),
         long(String(error.message ?? ""), `error ${this.id}`),
         kind === "auth_required" && this.server && h("p", null, h("a", { href: address("servers", this.server) }, "Sign in to it")),
       kind === "needs_approval" && h("p", null, h("a", { href: address("approve") }, "Look at what changed")),
-      error.code !== undefined && h("p", { class: "soft" }, `code ${error.code}`), error.data !== undefined && long(pretty(error.data), `data ${this.id}`));
+      error.code !== undefined && soft(`code ${error.code}`), error.data !== undefined && long(pretty(error.data), `data ${this.id}`));
     }
-    if (!result) return h("p", { class: "soft" }, "No result.");
+    if (!result) return soft("No result.");
     if (this.isRaw) return h("div", { class: "result" }, long(pretty(result), `raw ${this.id}`));
     const content = Array.isArray(result.content) ? result.content : [];
     const texts = content.map((each, index) => block(each, `${this.id} ${index}`, index));
     const isRepeated = content.length === 1 && content[0]?.type === "text" && sameJson(content[0].text, result.structuredContent);
     return h("div", { class: `result ${result.isError ? "failure" : ""}` }, isRepeated ? null : texts,
       result.structuredContent !== undefined && h("div", { key: "structured" }, h("p", { class: "caption" }, "structured content"), long(pretty(result.structuredContent), `structured ${this.id}`)),
-      content.length === 0 && result.structuredContent === undefined && h("p", { class: "soft" }, "The result is empty."));
+      content.length === 0 && result.structuredContent === undefined && soft("The result is empty."));
   }
 }
 
@@ -188,7 +188,7 @@ function sameJson(text, value) {
 function link(url) {
   const parsed = URL.parse(url);
   const isLink = parsed && /^https?:$/.test(parsed.protocol);
-  return h("p", { class: "leave" }, isLink ? [h("a", { href: parsed.href, target: "_blank", rel: "noopener noreferrer" }, "Open the page of ", h("strong", null, said(parsed.host))), h("br", null)] : "not a link: ", h("code", null, said(url.slice(0, 2000))));
+  return h("p", { class: "leave" }, isLink ? [h("a", { href: parsed.href, target: "_blank", rel: "noopener noreferrer" }, "Open the page of ", h("strong", null, said(parsed.host))), h("br", null)] : "not a link: ", mono(said(url.slice(0, 2000))));
 }
 
 /** One piece of content. @param {any} each */
@@ -203,9 +203,9 @@ function block(each, key, index) {
       return h("div", { key: index }, caption([each.type, " ", said(each.mimeType), ", ", bytes(size), ". The page shows no pictures of others. "]), copier("Copy as Base64", () => String(each.data ?? ""), "The data"));
     }
     case "resource_link":
-      return h("div", { key: index }, caption(["resource ", said(each.name)]), h("code", null, said(String(each.uri ?? "").slice(0, 2000))));
+      return h("div", { key: index }, caption(["resource ", said(each.name)]), mono(said(String(each.uri ?? "").slice(0, 2000))));
     case "resource":
-      return h("div", { key: index }, caption(["resource ", said(String(each.resource?.uri ?? "").slice(0, 2000))]), typeof each.resource?.text === "string" ? long(each.resource.text, key) : h("p", { class: "soft" }, bytes(Math.floor((String(each.resource?.blob ?? "").length * 3) / 4))));
+      return h("div", { key: index }, caption(["resource ", said(String(each.resource?.uri ?? "").slice(0, 2000))]), typeof each.resource?.text === "string" ? long(each.resource.text, key) : soft(bytes(Math.floor((String(each.resource?.blob ?? "").length * 3) / 4))));
     default:
       return h("div", { key: index }, long(pretty(each), key));
   }

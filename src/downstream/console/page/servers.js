@@ -1,6 +1,6 @@
 // The servers: how each is, why one is not connected, and what can be done about it.
 import { get, post } from "./api.js";
-import { h } from "./h.js";
+import { dim, h, mono, soft } from "./h.js";
 import { button, choices, command, duration, empty, filter, icon, mark, outcome, spark, tone } from "./parts.js";
 import { isBad, measured, state } from "./state.js";
 import { tools } from "./tools.js";
@@ -73,11 +73,11 @@ function row(server, of) {
   return h("tr", { key: server.name, class: `row ${isOpen ? "is-open" : ""} ${isUp ? "" : "has-why"}`, onclick: (event) => {
     if (!event.target.closest("button, a") && String(getSelection()) === "") toggle();
   } },
-    h("th", { scope: "row" }, h("button", { type: "button", class: "name", "aria-expanded": String(isOpen), onclick: toggle, "data-row": server.name }, icon(isOpen ? "down" : "right"), h("code", null, said(server.name)))),
+    h("th", { scope: "row" }, h("button", { type: "button", class: "name", "aria-expanded": String(isOpen), onclick: toggle, "data-row": server.name }, icon(isOpen ? "down" : "right"), mono(said(server.name)))),
     h("td", null, mark(server.state)),
     isUp ? [
       h("td", { class: "wide soft" }, where),
-      h("td", { class: "wide number" }, of.p50 === undefined ? h("span", { class: "soft" }, "–") : `${took(of.p50)} / ${took(of.p95)}`),
+      h("td", { class: "wide number" }, of.p50 === undefined ? dim("–") : `${took(of.p50)} / ${took(of.p95)}`),
       h("td", { class: "wide" }, spark(of.slices, of.failed)),
       h("td", { class: "wide number" }, offers(server)),
     ] : h("td", { class: `wide why ${tone(server.state)}`, colspan: 4 }, line(why, 400)),
@@ -85,9 +85,9 @@ function row(server, of) {
 }
 
 function offers(server) {
-  if (!server.tools && !server.prompts && !server.resources) return h("span", { class: "soft" }, "–");
+  if (!server.tools && !server.prompts && !server.resources) return dim("–");
   const size = server.tokens ?? tools().reduce((sum, tool) => sum + (tool.server === server.name ? (tool.tokens ?? 0) : 0), 0);
-  return [counted(server.tools ?? 0, "tool"), size > 0 && h("span", { class: "soft" }, `  ${tokens(size)}`)];
+  return [counted(server.tools ?? 0, "tool"), size > 0 && dim(`  ${tokens(size)}`)];
 }
 
 /** What a person does next about it. */
@@ -139,15 +139,15 @@ function detail(server, of) {
     more?.login && signing(server, more.login),
     why && h("div", { class: `reason ${tone(server.state)}` }, h("p", null, said(why)), (server.stderr ?? []).length > 0 && [
       h("p", { class: "caption" }, "Its last lines on standard error:"), h("pre", { class: "said" }, said(server.stderr.join("\n")))],
-      (server.notInherited ?? []).length > 0 && h("p", { class: "soft" }, "It did not get these variables of the host: ", h("code", null, said(server.notInherited.join(" "))), ". Programs like it may need them: ", h("code", null, "inheritEnv"))),
+      (server.notInherited ?? []).length > 0 && soft("It did not get these variables of the host: ", mono(said(server.notInherited.join(" "))), ". Programs like it may need them: ", mono("inheritEnv"))),
     band(server),
     h("dl", { class: "facts-list" }, facts(server, of, more).map(([name, value]) => h("div", { key: name, class: ["starts", "entry", "last error"].includes(name) ? "whole-row" : undefined }, h("dt", null, name), h("dd", null, value)))),
     (server.problems ?? []).length > 0 && h("div", { class: "note" }, h("p", { class: "caption" }, "Definitions that mcp-host repaired or left out:"), h("ul", null, server.problems.slice(0, 20).map((each, at) => h("li", { key: at }, line(each, 400))))),
     (server.changed ?? []).length > 0 && h("p", { class: "note" }, `${counted(server.changed.length, "definition")} changed since they were approved. `, h("a", { href: address("approve") }, "Look at them")),
     h("div", { class: "pair" },
       h("section", { "aria-label": "Tools by use" }, h("h2", null, "Tools by use"), byUse(server, calls)),
-      h("section", { "aria-label": "Last calls" }, h("h2", null, "Last calls"), calls.length === 0 ? h("p", { class: "soft" }, "None since this page watches.") : h("ul", { class: "short-list" }, calls.slice(-6).reverse().map((call) => h("li", { key: call.id }, outcome(call.end.outcome, call.end.kind), h("code", null, line(call.tool ?? call.method, 60)), duration(call.end.ms), h("span", { class: "soft number" }, clock(call.at))))))),
-    h("section", { "aria-label": "Last lines" }, h("h2", null, "Last lines"), lines.length === 0 ? h("p", { class: "soft" }, "It has written none.") : h("ol", { class: "plain-lines" }, lines.slice(-8).map((each, at) => h("li", { key: at }, h("span", { class: "soft number" }, clock(each.at)), " ", h("code", null, line(each.text, 500)))))),
+      h("section", { "aria-label": "Last calls" }, h("h2", null, "Last calls"), calls.length === 0 ? soft("None yet.") : h("ul", { class: "short-list" }, calls.slice(-6).reverse().map((call) => h("li", { key: call.id }, outcome(call.end.outcome, call.end.kind), mono(line(call.tool ?? call.method, 60)), duration(call.end.ms), h("span", { class: "soft number" }, clock(call.at))))))),
+    h("section", { "aria-label": "Last lines" }, h("h2", null, "Last lines"), lines.length === 0 ? soft("It has written none.") : h("ol", { class: "plain-lines" }, lines.slice(-8).map((each, at) => h("li", { key: at }, h("span", { class: "soft number" }, clock(each.at)), " ", mono(line(each.text, 500)))))),
     h("div", { class: "buttons" },
       h("a", { class: "button", href: address("tools"), onclick: () => (choices("tools").server = server.name) }, "Its tools"),
       h("a", { class: "button", href: address("calls"), onclick: () => (choices("calls").server = server.name) }, "Its calls"),
@@ -159,7 +159,7 @@ function detail(server, of) {
 function deeds(server, more) {
   const asks = choices("servers");
   if (asks.asked === `${server.name} disable`) {
-    return [h("span", { class: "soft" }, "Its tools go away for all clients."), button("Disable it", () => {
+    return [dim("Its tools go away for all clients."), button("Disable it", () => {
       asks.asked = undefined;
       edit(server, "disable");
     }, { kind: "primary" }), button("Not now", () => {
@@ -181,7 +181,7 @@ function signing(server, { page, issuer, code, byCode }) {
   if (server.state === "connected") return null;
   const isLink = /^https?:\/\//.test(page);
   return h("div", { class: "question ours", role: "group", "aria-label": "Sign in" }, h("p", null, "Sign in at ", h("strong", null, said(issuer)), ". This page shows when it is done."),
-    isLink ? h("p", { class: "leave" }, h("a", { class: "button primary", href: page, target: "_blank", rel: "noopener noreferrer" }, "Open the sign-in page")) : h("code", null, said(page)),
+    isLink ? h("p", { class: "leave" }, h("a", { class: "button primary", href: page, target: "_blank", rel: "noopener noreferrer" }, "Open the sign-in page")) : mono(said(page)),
     code ? h("p", null, "Enter this code there: ", h("code", { class: "lead" }, said(code))) : byCode && h("p", null, "Is your browser on another machine? ", button("Use a code", () => signIn(server, true), { kind: "quiet" })));
 }
 
@@ -200,10 +200,10 @@ function facts(server, of, more) {
   add("failed, 5 min", of.bad > 0 && String(of.bad));
   add("losses", server.restarts > 0 && String(server.restarts));
   add("ready after", server.readyAfterMs !== undefined && took(server.readyAfterMs));
-  add("offers", (server.tools || server.prompts || server.resources || server.resourceTemplates) && [counted(server.tools ?? 0, "tool"), counted(server.prompts ?? 0, "prompt"), counted((server.resources ?? 0) + (server.resourceTemplates ?? 0), "resource")].join(", "));
-  add("last error", server.lastError && !reason(server) && [line(server.lastError, 300), h("span", { class: "soft" }, ` ${ago(ui.now - (server.lastErrorAt ?? ui.now))} ago`)]);
-  add("starts", more?.target && h("code", null, line(more.target, 500)));
-  add("entry", more?.source && h("code", null, line(more.source, 500)));
+  add("offers", [[server.tools, "tool"], [server.prompts, "prompt"], [(server.resources ?? 0) + (server.resourceTemplates ?? 0), "resource"]].filter(([count]) => count).map(([count, word]) => counted(count, word)).join(", "));
+  add("last error", server.lastError && !reason(server) && [line(server.lastError, 300), dim(` ${ago(ui.now - (server.lastErrorAt ?? ui.now))} ago`)]);
+  add("starts", more?.target && mono(line(more.target, 500)));
+  add("entry", more?.source && mono(line(more.source, 500)));
   return all.filter(([, value]) => value);
 }
 
@@ -225,9 +225,9 @@ function byUse(server, calls) {
     uses.set(call.tool, use);
   }
   const all = [...uses].sort((one, other) => other[1].calls - one[1].calls).slice(0, 6);
-  if (all.length === 0) return h("p", { class: "soft" }, "None since this page watches.");
+  if (all.length === 0) return soft("None yet.");
   const most = all[0][1].calls;
-  return h("ul", { class: "uses" }, all.map(([name, use]) => h("li", { key: name }, h("code", null, line(name, 60)), h("span", { class: "use", "aria-hidden": "true" }, h("span", { class: "done", style: { width: `${(use.calls / most) * 100}%` } })), h("span", { class: "number" }, counted(use.calls, "call"), use.bad > 0 && h("span", { class: "bad" }, `, ${use.bad} failed`)))));
+  return h("ul", { class: "uses" }, all.map(([name, use]) => h("li", { key: name }, mono(line(name, 60)), h("span", { class: "use", "aria-hidden": "true" }, h("span", { class: "done", style: { width: `${(use.calls / most) * 100}%` } })), h("span", { class: "number" }, counted(use.calls, "call"), use.bad > 0 && h("span", { class: "bad" }, `, ${use.bad} failed`)))));
 }
 
 /** The states over time; a part tells its cause when it has the focus. */

@@ -1,7 +1,7 @@
 // The tools: what there is, what each takes, and a form to call it by.
 import { get } from "./api.js";
 import { Form } from "./form.js";
-import { h } from "./h.js";
+import { h, mono, soft } from "./h.js";
 import { Window, button, choices, copier, copy, empty, filter, icon, long, select } from "./parts.js";
 import { asking, call, runs } from "./run.js";
 import { state } from "./state.js";
@@ -64,21 +64,21 @@ export function view() {
         h("ul", { key: "list", class: "tool-list" }, all.slice(from, to).map(row)),
         h("div", { key: "below", style: { height: `${below}px` } }),
       ])),
-    h("div", { class: "side-item" }, open ? detail(open) : ui.item && listed.of >= 0 ? missing() : listed.tools.length > 0 && empty("Choose a tool.", h("p", { class: "soft" }, "Arrow keys or j and k go through the list, Enter opens one."))));
+    h("div", { class: "side-item" }, open ? detail(open) : ui.item && listed.of >= 0 ? missing() : listed.tools.length > 0 && empty("Choose a tool.", soft("Arrow keys or j and k go through the list, Enter opens one."))));
 }
 
 function nothing() {
   if (listed.of < 0) return empty("Tools are read …");
   if (listed.tools.length > 0) return empty("No tool has these words.");
-  return empty("No tools yet.", h("p", { class: "soft" }, "Tools appear here as soon as a server is connected."));
+  return empty("No tools yet.", soft("Tools appear here as soon as a server is connected."));
 }
 
-const missing = () => empty("This tool is not there now.", h("p", null, h("code", null, said(ui.item))), h("p", { class: "soft" }, "Its server may be down, or it has changed its list."));
+const missing = () => empty("This tool is not there now.", h("p", null, mono(said(ui.item))), soft("Its server may be down, or it has changed its list."));
 
 function row(tool) {
   const isOpen = tool.name === ui.item;
   return h("li", { key: tool.name }, h("a", { class: `tool-row ${isOpen ? "is-open" : ""}`, href: address("tools", tool.name), "aria-current": isOpen ? "true" : undefined, "data-row": tool.name, onclick: (event) => event.detail === 0 && (ui.next = "form.panel :is(input, select, textarea, button)") },
-    h("span", { class: "tool-name" }, h("code", null, said(tool.name)), !tool.readOnly && h("span", { class: "dot", title: "may change things" }, "changes")),
+    h("span", { class: "tool-name" }, mono(said(tool.name)), !tool.readOnly && h("span", { class: "dot", title: "may change things" }, "changes")),
     h("span", { class: "tool-about" }, line(tool.definition?.description ?? tool.definition?.title ?? "", 120))));
 }
 
@@ -127,8 +127,8 @@ function detail(tool) {
       event.preventDefault();
       ask(tool);
     } },
-      kept.form.fields.length === 0 && !kept.form.isJson ? h("p", { class: "soft" }, "It takes no arguments.") : kept.form.view(),
-      ui.isReadOnly ? h("p", { class: "soft" }, "This session only reads. mcp-host open gives one that can call tools.") : kept.isAsked ? confirm(tool, kept) : h("div", { class: "buttons" },
+      kept.form.fields.length === 0 && !kept.form.isJson ? soft("It takes no arguments.") : kept.form.view(),
+      ui.isReadOnly ? soft("This session only reads. mcp-host open gives one that can call tools.") : kept.isAsked ? confirm(tool, kept) : h("div", { class: "buttons" },
         h("button", { type: "submit", class: "button primary" }, "Call"),
         kept.form.isJson ? kept.form.fields.length > 0 && button("As a form", () => kept.form.toFields(), { kind: "quiet" }) : kept.form.fields.length > 0 && button("As JSON", () => kept.form.toJson(), { kind: "quiet" }),
         h("span", { class: "together" },

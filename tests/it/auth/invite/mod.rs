@@ -2,6 +2,8 @@
 //! open a page, and from those that cannot (`docs/hazards.md` H74).
 
 mod clients;
+#[cfg(all(unix, feature = "cli", feature = "otel"))]
+mod spans;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
