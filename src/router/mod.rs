@@ -453,6 +453,7 @@ impl Router {
             }
             Method::ResourcesRead => calls.read_resource(client, Forward::new(one, wanted, limits), &name, leg).await,
             Method::ResourcesSubscribe => {
+                leg.concerns(&one.server, &one.target, None);
                 let resource = (&*one.server, &*one.target, name.as_str());
                 judge::judge_subscription(&self.0.manager, client, resource, Some(leg))?;
                 calls.connector.subscribe(client, &one, &name, leg).await
