@@ -49,7 +49,7 @@ impl Manager {
             }
             Records::Memory(books) => {
                 let (books, mut neighbours) = (lock(books), Neighbours::default());
-                let book = |server: &Arc<Server>| books.get(&server.config.name);
+                let book = |server: &Arc<Server>| books.book(&server.config);
                 for (server, book) in servers.iter().filter_map(|server| Some((server, book(server)?))) {
                     book.tools().for_each(|tool| neighbours.add(server.config.alias.as_str(), &tool));
                 }
@@ -132,7 +132,7 @@ impl Manager {
                 Records::Disk(pins) => pins.approve(&server.config, &own).await?,
                 Records::Memory(books) => {
                     let forms: Vec<_> = own.into_iter().map(|one| (one.what, one.name, one.pin)).collect();
-                    lock(books).get_mut(&server.config.name).map_or(0, |book| book.approve(&forms))
+                    lock(books).approve(&server.config, &forms)
                 }
             };
         }
