@@ -204,10 +204,6 @@ fn event(message: &Value) -> String {
 pub(super) fn answer(asked: &Asked, folder: &Path, era: Era, kept: &Mutex<Kept>) -> Told {
     let body: Value = serde_json::from_str(&asked.body).unwrap_or_default();
     let mut kept = kept.lock().unwrap();
-    let headers = |kind: &str, session: u32| {
-        let kind = ("content-type", kind.to_owned());
-        if era == Era::Legacy { vec![kind, ("mcp-session-id", session.to_string())] } else { vec![kind] }
-    };
     let done = |result: &str| format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, body["id"]);
     let method = body["method"].as_str().unwrap_or_default();
     let is_old = asked.headers.get("mcp-session-id").is_some_and(|id| *id != kept.session.to_string());
@@ -229,7 +225,7 @@ pub(super) fn answer(asked: &Asked, folder: &Path, era: Era, kept: &Mutex<Kept>)
             for file in fs::read_dir(folder.join("next")).unwrap().flatten() {
                 fs::copy(file.path(), folder.join("now").join(file.file_name())).unwrap();
             }
-            return flipped(&read(folder, "how"), era, &mut kept, (&headers, done(DONE)));
+            return flipped(&read(folder, "how"), era, &mut kept, done(DONE));
         }
         "prompts/get" if body["params"]["name"] == "stay" => DONE.to_owned(),
         "tools/call" | "prompts/get" => {
@@ -239,7 +235,16 @@ pub(super) fn answer(asked: &Asked, folder: &Path, era: Era, kept: &Mutex<Kept>)
         }
         _ => return Told::Answer(202, Vec::new(), String::new()),
     };
-    Told::Answer(200, headers("application/json", kept.session), done(&result))
+    said("application/json", era, kept.session, done(&result))
+}
+
+/// Answers in a session, if the era has some.
+fn said(kind: &str, era: Era, session: u32, text: String) -> Told {
+    let mut headers = vec![("content-type", kind.to_owned())];
+    if era == Era::Legacy {
+        headers.push(("mcp-session-id", session.to_string()));
+    }
+    Told::Answer(200, headers, text)
 }
 
 /// Opens a change stream, and grants all of it.
@@ -254,18 +259,14 @@ fn listened(body: &Value, kept: &mut Kept) -> Told {
 }
 
 /// Answers the call that changes what is listed: says so where the era has a place for it, or ends the session.
-fn flipped(
-    how: &str,
-    era: Era,
-    kept: &mut Kept,
-    (headers, done): (&dyn Fn(&str, u32) -> Vec<(&'static str, String)>, String),
-) -> Told {
+fn flipped(how: &str, era: Era, kept: &mut Kept, done: String) -> Told {
     let news = ["tools", "prompts", "resources"]
         .map(|kind| json!({ "jsonrpc": "2.0", "method": format!("notifications/{kind}/list_changed"), "params": {} }));
+    let session = kept.session;
     match (how, era) {
         ("loud", Era::Legacy) => {
             let text = news.iter().map(event).collect::<String>() + &format!("data: {done}\n\n");
-            Told::Answer(200, headers("text/event-stream", kept.session), text)
+            return said("text/event-stream", era, session, text);
         }
         ("loud", Era::Modern) => {
             for (id, stream) in &kept.streams {
@@ -276,12 +277,9 @@ fn flipped(
                     let _ = stream.try_send(event(&one));
                 }
             }
-            Told::Answer(200, headers("application/json", 0), done)
         }
-        (_, Era::Legacy) => {
-            kept.session += 1;
-            Told::Answer(200, headers("application/json", kept.session - 1), done)
-        }
-        (_, Era::Modern) => Told::Answer(200, headers("application/json", 0), done),
+        (_, Era::Legacy) => kept.session += 1,
+        (_, Era::Modern) => {}
     }
+    said("application/json", era, session, done)
 }
