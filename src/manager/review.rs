@@ -31,6 +31,16 @@ impl Manager {
         None
     }
 
+    /// Notes that no person decides at this host.
+    pub(crate) fn leave_unattended(&self) {
+        let _ = self.0.unattended.set(());
+    }
+
+    /// Reports whether no person decides at this host.
+    pub(crate) fn is_unattended(&self) -> bool {
+        self.0.unattended.get().is_some()
+    }
+
     /// Returns the certificates of servers that are trusted on first use.
     #[cfg(feature = "server")]
     pub(crate) fn certificates(&self) -> Certificates {
