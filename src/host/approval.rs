@@ -8,6 +8,10 @@ impl Host {
     /// Returns the definitions that differ from what was approved, and those of new servers under
     /// [`Approval::Ask`](crate::config::Approval::Ask), server by server.
     ///
+    /// A server is known by its name and by how it is reached: its command, arguments and names of variables, or its URL.
+    /// What was approved is kept in the [state directory](crate::HostBuilder::state_directory). Without one the host knows
+    /// servers in the same way, and forgets what was approved when it ends: then the next first sight counts.
+    ///
     /// ```no_run
     /// # async fn approve(host: &mcp_host::Host) -> Result<(), mcp_host::Error> {
     /// let waiting = host.waiting_for_approval().await?;

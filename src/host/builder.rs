@@ -57,6 +57,7 @@ pub struct HostBuilder {
     /// What [`HostBuilder::enter`] found: the loaded config, and the hosts above this one among the parent processes.
     entered: Option<(Config, Lineage)>,
     waits: bool,
+    unattended: bool,
 }
 
 impl std::fmt::Debug for HostBuilder {
@@ -125,8 +126,8 @@ impl HostBuilder {
         self
     }
 
-    /// Keeps state in this directory for the next start: what was learned about servers, and access tokens in encrypted
-    /// files. By default the host keeps nothing.
+    /// Keeps state in this directory for the next start: what was learned about servers, what the user approved of them, and
+    /// access tokens in encrypted files. By default the host keeps nothing.
     pub fn state_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.state = Some(path.into());
         self
@@ -136,6 +137,14 @@ impl HostBuilder {
     /// themselves. Meant for a program that looks once and exits.
     pub fn live_lists(mut self) -> Self {
         self.waits = true;
+        self
+    }
+
+    /// Says that no person decides at this host: nobody is asked at a page or a socket, and nobody calls
+    /// [`Host::decide`]. A request that a rule wants a person to allow (`proof: "person"`) is then refused at once; by
+    /// default it waits for `host.limits.answer`.
+    pub fn unattended(mut self) -> Self {
+        self.unattended = true;
         self
     }
 
@@ -253,6 +262,9 @@ impl HostBuilder {
             audit.count_in(manager.record().counts());
         }
         manager.keep_pins(self.state.as_deref());
+        if self.unattended {
+            manager.leave_unattended();
+        }
         if let Some(policy) = self.policy {
             manager.judge_by(policy);
         }

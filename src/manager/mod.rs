@@ -372,6 +372,8 @@ struct Inner {
     /// Where the endpoint listens that serves the page.
     #[cfg(feature = "server")]
     page: OnceLock<std::net::SocketAddr>,
+    /// Set if no person decides at this host.
+    unattended: OnceLock<()>,
     stop: tokio_util::sync::CancellationToken,
 }
 
@@ -454,6 +456,7 @@ impl Manager {
             looks: Mutex::default(),
             #[cfg(feature = "server")]
             page: OnceLock::new(),
+            unattended: OnceLock::new(),
             stop: tokio_util::sync::CancellationToken::new(),
         }));
         manager.note_rules();

@@ -5,7 +5,7 @@
 //! strict, a definition passes only by a pin in the table of its server: what is not judged yet, or cannot be, is
 //! withheld.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ use super::{Manager, Server, Who, lock};
 use crate::config::Approval;
 use crate::exposed::exposed_name;
 use crate::keep::{self, Mark};
-use crate::pins::{Book, Class, Error, Judged, Listing, Notice, Pins, Wary, What, is_suspicious, now};
+use crate::pins::{Book, Class, Error, Judged, Listing, Memory, Notice, Pins, Wary, What, is_suspicious};
 use crate::registry::{Kind, Neighbours, Offer};
 
 /// How long to collect the listings of several servers before they are judged.
@@ -82,7 +82,7 @@ type Due = BTreeMap<usize, (Arc<Server>, Vec<Listed>)>;
 pub(super) enum Records {
     Disk(Pins),
     /// The embedding program gave no state directory.
-    Memory(Mutex<HashMap<String, Book>>),
+    Memory(Mutex<Memory>),
 }
 
 /// How many [`DefinitionNews`] a slow reader may lag behind.
@@ -214,9 +214,8 @@ impl Records {
                 done.map(|(judged, book, mark)| (judged, book, Some(mark)))
             }
             Self::Memory(books) => {
-                let mut books = lock(books);
-                let book = books.entry(server.config.name.clone()).or_default();
-                Ok((book.judge(listing, strictness, now(), None), book.clone(), None))
+                let (judged, book) = lock(books).judge(&server.config, listing, strictness);
+                Ok((judged, book, None))
             }
         }
     }
@@ -224,7 +223,7 @@ impl Records {
     fn read(&self, server: &Server) -> Result<(Book, Option<Mark>), Error> {
         match self {
             Self::Disk(pins) => pins.read(&server.config).map(|(book, mark)| (book, Some(mark))),
-            Self::Memory(books) => Ok((lock(books).get(&server.config.name).cloned().unwrap_or_default(), None)),
+            Self::Memory(books) => Ok((lock(books).book(&server.config).cloned().unwrap_or_default(), None)),
         }
     }
 
@@ -257,7 +256,9 @@ impl Manager {
     #[cfg(test)]
     pub(crate) fn has_seen(&self, server: &str) -> bool {
         let Some(Records::Memory(books)) = self.0.pins.get().map(|keeper| &keeper.records) else { return false };
-        lock(books).get(server).is_some_and(Book::is_begun)
+        let servers = self.servers();
+        let server = servers.iter().find(|one| one.config.name == server);
+        server.is_some_and(|server| lock(books).has_begun(&server.config))
     }
 
     /// Keeps pins of what servers list from now on, in the state directory if there is one.

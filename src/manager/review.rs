@@ -31,6 +31,16 @@ impl Manager {
         None
     }
 
+    /// Notes that no person decides at this host.
+    pub(crate) fn leave_unattended(&self) {
+        let _ = self.0.unattended.set(());
+    }
+
+    /// Reports whether no person decides at this host.
+    pub(crate) fn is_unattended(&self) -> bool {
+        self.0.unattended.get().is_some()
+    }
+
     /// Returns the certificates of servers that are trusted on first use.
     #[cfg(feature = "server")]
     pub(crate) fn certificates(&self) -> Certificates {
@@ -49,7 +59,7 @@ impl Manager {
             }
             Records::Memory(books) => {
                 let (books, mut neighbours) = (lock(books), Neighbours::default());
-                let book = |server: &Arc<Server>| books.get(&server.config.name);
+                let book = |server: &Arc<Server>| books.book(&server.config);
                 for (server, book) in servers.iter().filter_map(|server| Some((server, book(server)?))) {
                     book.tools().for_each(|tool| neighbours.add(server.config.alias.as_str(), &tool));
                 }
@@ -132,7 +142,7 @@ impl Manager {
                 Records::Disk(pins) => pins.approve(&server.config, &own).await?,
                 Records::Memory(books) => {
                     let forms: Vec<_> = own.into_iter().map(|one| (one.what, one.name, one.pin)).collect();
-                    lock(books).get_mut(&server.config.name).map_or(0, |book| book.approve(&forms))
+                    lock(books).approve(&server.config, &forms)
                 }
             };
         }

@@ -9,6 +9,7 @@
 mod book;
 mod identity;
 mod locks;
+mod memory;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use book::{Book, Form, Judged, Listing, Notice, Said, Wary, classes};
 pub(crate) use locks::Allowed;
 pub use locks::{Stated, Unlocked, compare, lock, text_in, texts};
+pub(crate) use memory::Memory;
 
 use crate::config::{Approval, Server};
 use crate::glob;

@@ -235,6 +235,12 @@ impl Catalog {
         }
     }
 
+    /// Reports whether the view shows a resource of a server, listed or not.
+    #[must_use]
+    pub(crate) fn shows_resource(&self, target: &Target) -> bool {
+        self.lens.as_ref().is_none_or(|lens| self.shows(lens, target))
+    }
+
     fn resource_anywhere(&self, uri: &str) -> Resolution {
         if let Some(entry) = self.entry(Kind::Resources, uri) {
             return found(entry);

@@ -263,6 +263,14 @@ impl Asks {
         self.table().open.remove(&id);
     }
 
+    /// Drops the questions and decisions of a session that is over: none of them can count any more.
+    pub(super) fn end_session(&self, session: Owner) {
+        let mut table = self.table();
+        let is_left = |scope: &Scope| scope.session != Some(session);
+        table.open.retain(|_, entry| is_left(&entry.scope));
+        table.granted.retain(|scope, _| is_left(scope));
+    }
+
     /// Drops all questions and decisions.
     pub(super) fn clear(&self) {
         let mut table = self.table();
@@ -355,6 +363,17 @@ mod tests {
         assert!(asks.is_granted(&scope(1, "r")) && !asks.is_granted(&scope(2, "r")));
         tokio::time::advance(Duration::from_secs(61)).await;
         assert!(!asks.is_granted(&scope(1, "r")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn questions_and_decisions_of_a_session_end_with_it() {
+        let asks = Asks::default();
+        let ids = [1, 2].map(|session| open(&asks, scope(session, "r"), "d"));
+        let granted = [1, 2].map(|session| open(&asks, scope(session, "q"), "d"));
+        assert!(granted.iter().all(|id| asks.decide(*id, Decided::Remember)));
+        asks.end_session(Owner(1));
+        assert_eq!(ids.map(|id| asks.decide(id, Decided::Once)), [false, true]);
+        assert_eq!([1, 2].map(|session| asks.is_granted(&scope(session, "q"))), [false, true]);
     }
 
     #[tokio::test(start_paused = true)]

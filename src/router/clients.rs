@@ -66,6 +66,7 @@ impl Clients {
     pub(crate) fn close(&self, client: &Arc<Client>) {
         if self.lock().remove(&client.owner()).is_some() {
             self.roster.farewell(client);
+            self.asks.end_session(client.owner());
             #[cfg(feature = "otel")]
             if let Some((door, took)) = self.roster.stay(client) {
                 self.manager.record().counts().session(door, client.revision().as_str(), took);

@@ -18,7 +18,7 @@ use crate::manager::{Manager, Server};
 use crate::observe::Judged;
 use crate::policy::{Facts, Subject, Verdict};
 use crate::protocol::{Method, Raw};
-use crate::registry::{Catalog, Ruled};
+use crate::registry::{Catalog, Ruled, Target};
 
 /// What a person has to be asked before a request is sent.
 #[derive(Clone, Debug)]
@@ -72,25 +72,46 @@ pub(super) fn judge_subscription(
     (server, raw, exposed): (&Server, &str, &str),
     leg: Option<&Mailbox>,
 ) -> Result<(), NoResult> {
-    if !manager.has_rules() {
-        return Ok(());
-    }
-    let catalog = client.view(manager).callable;
-    let subject = Subject::resource(exposed, raw, server.config.alias.as_str());
-    let Some(ruled) = catalog.judged(Action::Subscribe, &subject) else { return Ok(()) };
-    let action = Action::Subscribe;
-    let verdict = manager.as_caller(&client.who, |caller| {
-        ruled.judge(&Facts { subject, action, caller, client: ("", None), arguments: None })
-    });
-    // Without rules, they were changed just now.
-    let Some(verdict) = verdict else { return Ok(()) };
-    let verdict = verdict.map_err(|_| Failure::denied(None).of(server))?;
+    let Some(verdict) = of_subscription(manager, client, (server, raw, exposed))? else { return Ok(()) };
     note(manager, leg, &verdict);
     match (verdict.decision, verdict.enforced) {
         (Decision::Allow, _) | (_, false) => Ok(()),
         (Decision::Deny, true) => Err(denied(&verdict).of(server)),
         (Decision::Ask, true) => Err(Failure::not_permitted(&rule_of(&verdict), CANNOT_ASK).of(server)),
     }
+}
+
+/// Returns what rules say of a subscription to a resource; `None` if there are none for it.
+fn of_subscription(
+    manager: &Manager,
+    client: &Client,
+    (server, raw, exposed): (&Server, &str, &str),
+) -> Result<Option<Verdict>, NoResult> {
+    if !manager.has_rules() {
+        return Ok(None);
+    }
+    let catalog = client.view(manager).callable;
+    let subject = Subject::resource(exposed, raw, server.config.alias.as_str());
+    let Some(ruled) = catalog.judged(Action::Subscribe, &subject) else { return Ok(None) };
+    let action = Action::Subscribe;
+    let verdict = manager.as_caller(&client.who, |caller| {
+        ruled.judge(&Facts { subject, action, caller, client: ("", None), arguments: None })
+    });
+    // Without rules, they were changed just now.
+    verdict.transpose().map_err(|_| Failure::denied(None).of(server))
+}
+
+/// Reports whether a client may go on to watch a resource, by the view and the rules of now. Nothing is recorded, because it
+/// is no request.
+pub(super) fn may_watch(
+    manager: &Manager,
+    client: &Client,
+    (server, raw, exposed): (&Server, &Arc<str>, &str),
+) -> bool {
+    let target = Target { server: server.id, alias: server.config.alias.clone(), name: raw.clone(), uris: server.uris };
+    let is_shown = client.view(manager).callable.shows_resource(&target);
+    let verdict = of_subscription(manager, client, (server, raw, exposed));
+    is_shown && verdict.is_ok_and(|said| said.is_none_or(|said| !said.enforced || said.decision == Decision::Allow))
 }
 
 /// Why nobody is asked about a request.

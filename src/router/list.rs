@@ -69,6 +69,7 @@ impl Listings {
             let hints = self.manager.freshness(&client.who_now(), Some(kind));
             self.finish.completed(&page, Some(hints))
         } else {
+            self.manager.renew_lists(&client.who_now(), kind);
             page
         })
     }

@@ -138,6 +138,15 @@ impl Mailbox {
         Arc::new(own.with(|request| request.batch = Some(batch.clone())))
     }
 
+    /// Makes the mailbox of a part of its request, which is counted and recorded by itself, and brings no messages.
+    pub(super) fn of_part(&self) -> Self {
+        let own = Self::new(self.limits.clone(), self.account.clone()).of_request();
+        match self.sender() {
+            Some(sender) => own.with_sender(sender.clone()),
+            None => own,
+        }
+    }
+
     /// Returns the mailbox that its messages go into.
     fn whole(&self) -> &Self {
         self.request.get().and_then(|request| request.batch.as_deref()).unwrap_or(self)

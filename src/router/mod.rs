@@ -270,10 +270,7 @@ impl Router {
                 Err(refused) => return Some(end(finish, &client, &method, Err(refused.into()))),
             };
             let answered = router.answer_to(&client, routed, &method, begun, &leg).await;
-            let answered = match answered {
-                Some(answered) => Some(after.done(&router, &client, answered).await),
-                None => None,
-            };
+            let answered = after.done(&router, &client, answered).await;
             observed.finish(answered.as_ref());
             answered.map(|answered| end(finish, &client, &method, answered))
         }
@@ -459,6 +456,7 @@ impl Router {
             }
             Method::ResourcesRead => calls.read_resource(client, Forward::new(one, wanted, limits), &name, leg).await,
             Method::ResourcesSubscribe => {
+                leg.concerns(&one.server, &one.target, None);
                 let resource = (&*one.server, &*one.target, name.as_str());
                 judge::judge_subscription(&self.0.manager, client, resource, Some(leg))?;
                 calls.connector.subscribe(client, &one, &name, leg).await

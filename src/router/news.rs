@@ -8,8 +8,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::background::Background;
-use super::client::Client;
+use super::client::{Client, Subscription};
 use super::clients::Clients;
+use super::judge::may_watch;
 use super::parked::Table;
 use super::question::{self, log, refuse};
 use super::subscribe::{Listens, changes};
@@ -64,10 +65,23 @@ impl Herald {
             generation.mark_unchanged();
             let clients = self.clients.all();
             let legacy = clients.iter().filter(|client| !client.revision().is_modern());
+            legacy.clone().for_each(|client| self.end_hidden(client));
             // A change that no client was told of does not delay the notice of the next one.
             let any = legacy.fold(false, |any, client| self.tell_change(client) | any);
             if self.listens.tell_changes() | any {
                 told = Some(Instant::now());
+            }
+        }
+    }
+
+    /// Ends the subscriptions of a client with a session to what it may not watch any more: the view or the rules changed.
+    fn end_hidden(&self, client: &Client) {
+        let watched: Vec<(Arc<str>, Subscription)> =
+            client.watched(|all| all.iter().map(|(uri, one)| (uri.clone(), one.clone())).collect());
+        for (uri, Subscription { server, raw, .. }) in watched {
+            let server = self.manager.server(server);
+            if server.is_some_and(|server| !may_watch(&self.manager, client, (&server, &raw, &uri))) {
+                client.unwatch(&uri);
             }
         }
     }

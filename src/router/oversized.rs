@@ -52,16 +52,16 @@ impl After {
         self.through.as_ref().map(|through| through.by.word())
     }
 
-    /// Returns the answer that the client gets.
-    pub(super) async fn done(self, router: &Router, client: &Arc<Client>, answered: Answered) -> Answered {
+    /// Returns the answer that the client gets, if any is due.
+    pub(super) async fn done(self, router: &Router, client: &Client, answered: Option<Answered>) -> Option<Answered> {
         let answered = match self.through {
-            Some(through) => through.marked(answered),
-            None => answered,
+            Some(through) => through.marked(answered?),
+            None => answered?,
         };
-        match (self.tool, answered) {
+        Some(match (self.tool, answered) {
             (Some(tool), Ok(result)) => Ok(Box::pin(cut_for(router, client, &tool, result)).await),
             (_, answered) => answered,
-        }
+        })
     }
 }
 

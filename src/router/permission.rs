@@ -262,6 +262,9 @@ impl Permissions {
         toward: &mut Toward<'_>,
         (to_ask, scope): (&ToAsk, Scope),
     ) -> Result<Option<Raw>, NoResult> {
+        if self.manager.is_unattended() {
+            return Err(Failure::not_permitted(&to_ask.rule, UNATTENDED).of(&forward.server));
+        }
         let open = self.asks().find(&scope, forward.digest());
         let is_new = open.is_none();
         let (id, mut state) = open.unwrap_or_else(|| self.open(client, forward, (to_ask, scope), LATE));
@@ -390,6 +393,8 @@ fn note<E>(toward: &Toward<'_>, decided: &Result<Option<Decided>, E>) {
 
 /// Why a request was refused of which nobody decided.
 const NOBODY: &str = "nobody answered in time";
+/// Why a request was refused at a host where no person decides.
+const UNATTENDED: &str = "no person can be asked here: that needs a running daemon (mcp-host serve)";
 /// Why a request was refused whose client was shown the page.
 const DECLINED: &str = "the client declined";
 

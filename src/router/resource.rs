@@ -53,8 +53,7 @@ impl Connector {
             return Err(too_many(&Method::ResourcesSubscribe, limit).into());
         }
         if !self.offers(client, server, |offers| offers.subscribe).await {
-            let text = format!("server {:?} does not offer subscriptions to resources", server.config.name);
-            return Err(ErrorObject::invalid_params(text).into());
+            return Err(no_subscriptions(server).into());
         }
         let (upstream, _) = self.connect(client, server, None).await.map_err(|failure| failure.of(server))?;
         let watched = watch(server, &upstream, raw).await;
@@ -77,6 +76,12 @@ pub(super) fn unsubscribe(client: &Client, params: Option<&Raw>) -> Outcome {
     Ok(Raw::empty_object())
 }
 
+/// Returns the error for a server that has no subscriptions.
+pub(super) fn no_subscriptions(server: &Server) -> ErrorObject {
+    let text = format!("server {:?} does not offer subscriptions to resources", server.config.name);
+    ErrorObject::invalid_params(text)
+}
+
 /// Returns the error for a client that already watches as many resources as it may.
 pub(super) fn too_many(method: &Method, limit: usize) -> ErrorObject {
     let text = format!(
@@ -89,7 +94,7 @@ pub(super) fn too_many(method: &Method, limit: usize) -> ErrorObject {
 ///
 /// # Cancel safety
 /// A dropped wait adds no subscriber.
-async fn watch(server: &Server, upstream: &Upstream, raw: &Arc<str>) -> Answered {
+pub(super) async fn watch(server: &Server, upstream: &Upstream, raw: &Arc<str>) -> Answered {
     let limit = server.config.call_timeout;
     let failure = match tokio::time::timeout(limit, upstream.subscribe(raw)).await {
         Ok(Ok(outcome)) => return Ok(outcome?),

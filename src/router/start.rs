@@ -71,12 +71,14 @@ impl Router {
             finish: finish.clone(),
             joined: Arc::default(),
         });
+        let observer = Arc::new(Observer::new(manager.record().counts().clone()));
         let listens = Arc::new(Listens {
             manager: manager.clone(),
             connector,
             routes: routes.clone(),
             tasks: tasks.clone(),
             finish: finish.clone(),
+            observer: observer.clone(),
             background: background.clone(),
             open: Default::default(),
         });
@@ -90,7 +92,6 @@ impl Router {
             doors: Default::default(),
         };
         let listings = Listings { manager: manager.clone(), finish: finish.clone(), background: background.clone() };
-        let observer = Arc::new(Observer::new(manager.record().counts().clone()));
         let fallbacks = Fallbacks {
             manager: manager.clone(),
             routes: routes.clone(),

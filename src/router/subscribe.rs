@@ -4,7 +4,8 @@
 //! The host first acknowledges a listen with the part of its filter that it honors. Then it sends exactly those
 //! changes, each with the request id of the listen, and a result when the door closes. A list has changed when the
 //! catalog that the client sees differs from the one that it was told of last; a resource has changed when its server
-//! says so.
+//! says so. Each resource is watched by a request of its own, as one of a client with a session is, so that it has its line
+//! in the audit (`docs/hazards.md` H99).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{FutureExt as _, join_all};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Mailbox;
@@ -20,16 +22,18 @@ use super::background::Background;
 use super::client::{Client, is_part};
 use super::find::Routes;
 use super::finish::Finish;
-use super::judge::judge_subscription;
+use super::judge::{judge_subscription, may_watch};
+use super::observed;
 use super::reach::Connector;
-use super::resource::too_many;
+use super::resource::{no_subscriptions, too_many, watch};
 use super::route::{One, Route, What, measured};
 use super::tasks::{Task, Tasks};
 use crate::adapt::task;
-use crate::answered::Answered;
+use crate::answered::{Answered, NoResult};
 use crate::exposed;
 use crate::manager::Manager;
-use crate::protocol::{ErrorObject, Message, Method, Notification, Raw, RequestId, code, meta};
+use crate::observe::Observer;
+use crate::protocol::{ErrorObject, Message, Method, Notification, Raw, Request, RequestId, Theirs, code, meta};
 use crate::registry::{Catalog, Kind};
 use crate::upstream::Upstream;
 
@@ -44,6 +48,7 @@ pub(super) struct Listens {
     pub(super) routes: Arc<Routes>,
     pub(super) tasks: Arc<Tasks>,
     pub(super) finish: Arc<Finish>,
+    pub(super) observer: Arc<Observer>,
     pub(super) background: Background,
     pub(super) open: OpenListens,
 }
@@ -139,10 +144,7 @@ impl Listens {
             return Err(too_many(&Method::Listen, limit).into());
         }
         let tasks = self.tasks.watched(&client, &filter.tasks);
-        let watches = join_all(filter.uris.into_iter().map(|uri| {
-            let watch = self.watch(&client, uri);
-            async move { tokio::time::timeout(ACCEPT, watch).await.ok().flatten() }
-        }));
+        let watches = join_all(filter.uris.iter().map(|uri| self.watch(&client, uri, &leg)));
         let watches: Vec<Watch> = watches.await.into_iter().flatten().collect();
         if filter.lists.any() && !client.is_settled() {
             // A server without any lease reports no changes, so missing leases are opened now. A server that comes up
@@ -184,17 +186,35 @@ impl Listens {
         Ok(tagged(&self.finish.completed(&Raw::empty_object(), None), &listening.id))
     }
 
-    /// Subscribes to a resource. Returns `None` if the server does not support that, refuses, or cannot be reached.
-    async fn watch(&self, client: &Arc<Client>, uri: String) -> Option<Watch> {
-        let Ok(Route::One(one)) = self.routes.find(client, What::Resource, &uri).await else { return None };
-        judge_subscription(&self.manager, client, (&one.server, &one.target, &uri), None).ok()?;
+    /// Subscribes to a resource. Returns `None` if that cannot be recorded, or the client may not watch it, or its server
+    /// does not support that, refuses, or cannot be reached in time.
+    async fn watch(&self, client: &Arc<Client>, uri: &str, leg: &Mailbox) -> Option<Watch> {
+        let params = Raw::from_value(&serde_json::json!({ "uri": uri }));
+        let request = Request { id: RequestId::Number(0), method: Method::ResourcesSubscribe, params: Some(params) };
+        let (own, observer) = (leg.of_part(), (&*self.observer, &self.manager));
+        let observed = observed::begin_by(observer, client, (&request, Instant::now()), &own, Some("listen"));
+        let observed = observed.ok()?.beside();
+        let watched = tokio::time::timeout(ACCEPT, self.watch_one(client, uri, &own)).await;
+        let watched = watched.unwrap_or_else(|_| Err(Failure::timeout(ACCEPT, "subscriptions/listen").of_host()));
+        observed.finish(Some(&watched.as_ref().map(|_| Raw::empty_object()).map_err(NoResult::clone)));
+        watched.ok()
+    }
+
+    /// Does that, with the reason if it fails.
+    async fn watch_one(&self, client: &Arc<Client>, uri: &str, leg: &Mailbox) -> Result<Watch, NoResult> {
+        let Ok(Route::One(one)) = self.routes.find(client, What::Resource, uri).await else {
+            return Err(ErrorObject::invalid_params(format!("unknown resource: {}", Theirs(uri))).into());
+        };
         let One { server, target: raw, .. } = one;
-        let (upstream, connection) = self.connector.connect(client, &server, None).await.ok()?;
+        leg.concerns(&server, &raw, None);
+        judge_subscription(&self.manager, client, (&server, &raw, uri), Some(leg))?;
+        let connected = self.connector.connect(client, &server, None).await;
+        let (upstream, connection) = connected.map_err(|failure| failure.of(&server))?;
         if connection.peer().is_none_or(|peer| !peer.offers.subscribe) {
-            return None;
+            return Err(no_subscriptions(&server).into());
         }
-        let agreed = upstream.subscribe(&raw).await;
-        matches!(agreed, Ok(Ok(_))).then(|| Watch { uri: exposed::one_copy(&uri, &raw), raw, upstream })
+        watch(&server, &upstream, &raw).await?;
+        Ok(Watch { uri: exposed::one_copy(uri, &raw), raw, upstream })
     }
 
     /// Tells every listen which of its lists have changed. Returns whether any have.
@@ -203,8 +223,13 @@ impl Listens {
     }
 
     fn tell_listen(&self, listening: &Listening) -> bool {
-        // A stopped lease means that the server was removed from the config, or has another lease now.
-        if listening.watches.iter().any(|watch| watch.upstream.is_stopped()) {
+        // A stopped lease means that the server was removed from the config, or has another lease now. The view or the
+        // rules may have changed, too.
+        let may = |watch: &Watch| {
+            let server = self.manager.server_of(watch.upstream.id);
+            server.is_none_or(|server| may_watch(&self.manager, &listening.client, (&server, &watch.raw, &watch.uri)))
+        };
+        if listening.watches.iter().any(|watch| watch.upstream.is_stopped() || !may(watch)) {
             listening.over.cancel();
             return false;
         }

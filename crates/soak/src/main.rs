@@ -5,6 +5,8 @@
 //! Only processes that a stage has started are ended, each by its id.
 
 #[cfg(target_os = "linux")]
+mod alone;
+#[cfg(target_os = "linux")]
 mod audit;
 #[cfg(target_os = "linux")]
 mod beats;
@@ -27,6 +29,8 @@ mod ledger;
 #[cfg(target_os = "linux")]
 mod lists;
 #[cfg(target_os = "linux")]
+mod pool;
+#[cfg(target_os = "linux")]
 mod process;
 #[cfg(target_os = "linux")]
 mod refresh;
@@ -44,6 +48,8 @@ mod sessions;
 mod sigterm;
 #[cfg(target_os = "linux")]
 mod spawn;
+#[cfg(target_os = "linux")]
+mod stops;
 
 #[cfg(not(target_os = "linux"))]
 fn main() -> Result<(), &'static str> {
@@ -99,6 +105,16 @@ fn main() -> std::process::ExitCode {
             let _ = relay::serve();
             return std::process::ExitCode::SUCCESS;
         }
+        Some(stops::SERVER) => {
+            // Its host is gone, so there is no one to report to.
+            let _ = stops::serve(arguments);
+            return std::process::ExitCode::SUCCESS;
+        }
+        Some(pool::SERVER) => {
+            // Its host is gone, so there is no one to report to.
+            let _ = pool::serve();
+            return std::process::ExitCode::SUCCESS;
+        }
         _ => {}
     }
     match soak::run() {
@@ -147,7 +163,7 @@ mod soak {
     /// hour.
     const BY_NAME: [&str; 2] = ["bodies", "day"];
 
-    const STAGES: [(&str, Stage); 15] = [
+    const STAGES: [(&str, Stage); 17] = [
         ("kill9", kill9::run),
         ("spawn", spawn::run),
         ("sigterm", sigterm::run),
@@ -159,6 +175,8 @@ mod soak {
         ("lists", lists::run),
         ("audit", audit::run),
         ("beats", beats::run),
+        ("stops", crate::stops::run),
+        ("pool", crate::pool::run),
         ("refresh", refresh::run),
         ("hostile", hostile::run),
         ("clients", clients::run),

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use mcp_host::admin::{At, Owners};
-use mcp_host::config::{Approval, Era, Prefix, Roots, Secret, Server, Sharing, Stdio, Transport};
+use mcp_host::config::{Approval, Era, Policy, Prefix, Rates, Roots, Secret, Server, Sharing, Stdio, Transport};
 use mcp_host::exposed::UriMode;
 use mcp_host::protocol::Raw;
 use mcp_host::registry::Kind;
@@ -171,6 +171,11 @@ pub(crate) async fn lead(plan: &mut Plan, purpose: Purpose, patience: Option<Dur
     ALL.clone_into(&mut plan.config.host.default_view);
     // So it is with approvals: the daemon's servers have them, and the daemon is none of these.
     plan.config.host.approval = Approval::Off;
+    // And with rules, rates and the audit: the daemon judges, counts and records each call, and its person can be asked
+    // there only.
+    plan.config.host.policy = Policy::default();
+    plan.config.host.rates = Rates::default();
+    plan.config.host.audit = None;
     plan.config.host.naming.resources = UriMode::Passthrough;
     Some(Daemon { servers, status, owners })
 }

@@ -109,7 +109,7 @@ impl<'a> Session<'a> {
         // limit is twice that.
         let limit = plan.config.servers.iter().map(|server| server.start_timeout).max().unwrap_or_default() * 2 + SLACK;
         let view = plan.view().map(|view| format!(" --view {}", quoted(view))).unwrap_or_default();
-        let host = with(plan.builder()?).live_lists().start().await?;
+        let host = with(plan.builder()?).live_lists().unattended().start().await?;
         let ready = async {
             host.catalog_ready().await;
             let _ = tokio::time::timeout(limit, host.settled()).await;

@@ -218,7 +218,7 @@ impl Connection {
 
     /// Returns how long a modern server's list is still valid, and whether it may be shared; `None` for a legacy
     /// server, which does not say, and before the list is read. An expired list is reread for the next client that
-    /// asks, unless the server reports changes of that list.
+    /// asks, whatever the client's era, unless the server reports changes of that list.
     pub(crate) fn freshness(&self, kind: Kind) -> Option<Cache> {
         let peer = self.peer.get().filter(|peer| peer.version.is_modern())?;
         let (cache, since) = lock(&self.caches)[kind as usize]?;

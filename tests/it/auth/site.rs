@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
+use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 
 /// One request.
@@ -44,6 +45,8 @@ pub(crate) enum Told {
     Silence,
     /// This answer, once it is released.
     Held(Arc<Notify>, Box<Self>),
+    /// A stream of events, as they come, until there are no more or the client is gone.
+    Events(Receiver<String>),
 }
 
 impl Told {
@@ -101,6 +104,7 @@ async fn serve(mut stream: TcpStream, answer: Answer, seen: Arc<Mutex<Vec<Asked>
     }
     let (status, headers, body) = match told {
         Told::Held(..) => return,
+        Told::Events(events) => return stream_events(stream, events).await,
         Told::Answer(status, headers, body) => (status, headers, body),
         Told::Broken => {
             // A reset, not an end: data in flight is lost.
@@ -117,6 +121,21 @@ async fn serve(mut stream: TcpStream, answer: Answer, seen: Arc<Mutex<Vec<Asked>
     let text = format!("HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}");
     let _ = stream.write_all(text.as_bytes()).await;
     let _ = stream.shutdown().await;
+}
+
+async fn stream_events(mut stream: TcpStream, mut events: Receiver<String>) {
+    let head = "HTTP/1.1 200 X\r\nconnection: close\r\ncontent-type: text/event-stream\r\n\r\n";
+    let _ = stream.write_all(head.as_bytes()).await;
+    let mut end = [0];
+    loop {
+        tokio::select! {
+            event = events.recv() => match event {
+                Some(event) if stream.write_all(event.as_bytes()).await.is_ok() => {}
+                _ => break,
+            },
+            _ = stream.read(&mut end) => break,
+        }
+    }
 }
 
 fn socket_reset(stream: &TcpStream) -> std::io::Result<()> {

@@ -12,7 +12,7 @@ use crate::reload::program::mcp_host;
 fn a_person_decides_on_calls_of_a_daemon() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path();
-    let rules = json!([{ "name": "no-ask", "verdict": "deny", "tools": ["echo__ask"] }, { "name": "careful", "verdict": "ask", "tools": ["echo__echo"], "proof": "person", "remember": "1h" }]);
+    let rules = json!([{ "name": "no-ask", "verdict": "deny", "tools": ["echo__ask"] }, { "name": "careful", "verdict": "ask", "tools": ["hint:read-only"], "proof": "person", "remember": "1h" }]);
     let echo = json!({ "command": env!("CARGO_BIN_EXE_mcp-host"), "args": ["__demo-server"] });
     let host = json!({ "policy": { "rules": rules }, "audit": { "file": "audit.jsonl" } });
     let daemon = daemon(home, &json!({ "host": host, "mcpServers": { "echo": echo } }));
@@ -23,7 +23,8 @@ fn a_person_decides_on_calls_of_a_daemon() {
     let unknown = run(home, &["asks", "7", "--yes"]);
     assert!(unknown.starts_with("exit 2\n") && unknown.contains("nothing with the number 7 waits"), "{unknown}");
     for (answer, code) in [("--no", 6), ("--yes", 0), ("--remember", 0)] {
-        let args = ["call", "echo__echo", r#"{"text":"hi\u001b[31m"}"#];
+        // A command of the same config is a client of the daemon, and judges nothing itself.
+        let args = ["call", "echo__echo", r#"{"text":"hi\u001b[31m"}"#, "--config", "mcp.json"];
         let mut call = mcp_host(home, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let ask = loop {
             let output = mcp_host(home, &["asks", "--json"]).output().unwrap();
@@ -56,4 +57,7 @@ fn a_person_decides_on_calls_of_a_daemon() {
         lines.filter(|line| line["method"] == "tools/call").map(|line| line["verdict"].clone()).collect();
     let verdict = |asked: &Value| json!({ "verdict": "ask", "rule": "careful", "enforced": true, "asked": asked });
     assert_eq!(verdicts, [json!("no"), json!("yes"), json!("yes"), Value::Null].map(|asked| verdict(&asked)));
+    // Without a daemon no person can be asked, so nobody is waited for.
+    let alone = run(home, &["call", "echo__echo", r#"{"text":"alone"}"#, "--config", "mcp.json"]);
+    assert!(alone.starts_with("exit 6\n") && alone.contains("no person can be asked here"), "{alone}");
 }

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use mcp_host::Host;
+use mcp_host::config::{self, Syntax, Vars};
 use mcp_host::pins::{Class, What};
 use serde_json::{Value, json};
 
@@ -136,5 +137,61 @@ async fn h85_a_server_that_is_reached_in_another_way_is_compared_with_what_was_a
         until_waiting(&host, 0).await;
         assert_eq!(tools(&host).await.len(), 2, "{approval}");
         host.shutdown().await;
+    }
+}
+
+/// A server is first reached in one way, then in another one, at a host that keeps nothing.
+async fn moved(approval: &str, more: &dyn Fn(&World) -> Value, same: Option<Value>) {
+    let world = World::new(Way::Stdio).await;
+    let parsed = |more: &Value| {
+        let text = world.config(approval, more);
+        config::parse_str(&text, Syntax::Json, "mcp.json", &Vars::from_process()).unwrap()
+    };
+    let (is_asked, first) = (approval == "ask", json!({}));
+    let host = Host::builder().config(parsed(&first)).start().await.unwrap();
+    world.listed(&host).await;
+    if is_asked {
+        let waiting = until_waiting(&host, 3).await;
+        assert_eq!(host.approve(&waiting).await.unwrap(), 3);
+    }
+    assert_eq!(tools(&host).await, ["it__act"], "{approval}");
+    let mut changed = act();
+    changed["description"] = json!("Acts otherwise.");
+    world.list(&[changed]);
+    // What is another server to the host is compared with what was approved before, and told; it passes but under `ask`.
+    for more in std::iter::once(more(&world)).chain(same) {
+        host.reload(parsed(&more));
+        world.listed(&host).await;
+        let waiting = until_waiting(&host, if is_asked { 3 } else { 1 }).await;
+        let act = waiting.iter().find(|one| one.name == "act").unwrap();
+        assert_eq!(
+            act.changes.iter().map(|change| change.class).collect::<Vec<_>>(),
+            [Class::Text],
+            "{approval} {more}"
+        );
+        assert_eq!(act.changes[0].before.as_deref(), Some("Acts."), "{approval} {more}");
+        assert!(waiting.iter().all(|one| one.passes != is_asked), "{approval} {more}: {waiting:?}");
+        assert_eq!(tools(&host).await.len(), usize::from(!is_asked), "{approval} {more}");
+    }
+    let waiting = host.waiting_for_approval().await.unwrap();
+    assert_eq!(host.approve(&waiting).await.unwrap(), waiting.len());
+    until_waiting(&host, 0).await;
+    assert_eq!(tools(&host).await.len(), 1, "{approval}");
+    // The first entry has its own record, which knows the first form alone.
+    host.reload(parsed(&first));
+    world.listed(&host).await;
+    let waiting = until_waiting(&host, 1).await;
+    assert_eq!((waiting[0].name.as_str(), waiting[0].passes), ("act", false), "{approval}");
+    assert_eq!(tools(&host).await.len(), usize::from(approval == "warn"), "{approval}");
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn h85_without_a_state_directory_a_server_is_known_by_how_it_is_reached_as_well() {
+    for approval in ["warn", "tofu", "ask"] {
+        let with = |value: &str| json!({ "env": { "TOKEN": value } });
+        // Another value of a variable makes no other server of it.
+        moved(approval, &|_| with("one"), Some(with("two"))).await;
+        moved(approval, &|world| json!({ "args": ["-c", super::SERVER, world.folder.path(), "more"] }), None).await;
     }
 }

@@ -189,17 +189,19 @@ async fn where_a_person_must_decide_no_client_is_asked() {
 
 #[tokio::test]
 async fn a_late_yes_counts_once_and_for_the_same_call() {
-    let mut with_limit = config(&rules(&json!({ "proof": "person" })));
-    with_limit.host.limits.answer = Duration::from_millis(300);
-    let shop = open(with_limit, None).await;
-    let mut client = able(&shop, "2025-11-25").await;
-    let answer = write(&mut client, json!({ "database": "a" })).await;
-    denied(&answer, "writes");
-    let id = waiting(&shop).await;
-    assert!(shop.host.decide(id, Decided::Once));
-    denied(&write(&mut client, json!({ "database": "b" })).await, "writes");
-    assert_eq!(write(&mut client, json!({ "database": "a" })).await["result"]["content"][0]["text"], "write");
-    denied(&write(&mut client, json!({ "database": "a" })).await, "writes");
-    assert_eq!(shop.calls(), 1);
-    shop.host.shutdown().await;
+    for revision in ["2025-11-25", "2026-07-28"] {
+        let mut with_limit = config(&rules(&json!({ "proof": "person" })));
+        with_limit.host.limits.answer = Duration::from_millis(300);
+        let shop = open(with_limit, None).await;
+        let mut client = able(&shop, revision).await;
+        let answer = write(&mut client, json!({ "database": "a" })).await;
+        denied(&answer, "writes");
+        let id = waiting(&shop).await;
+        assert!(shop.host.decide(id, Decided::Once));
+        denied(&write(&mut client, json!({ "database": "b" })).await, "writes");
+        assert_eq!(write(&mut client, json!({ "database": "a" })).await["result"]["content"][0]["text"], "write");
+        denied(&write(&mut client, json!({ "database": "a" })).await, "writes");
+        assert_eq!(shop.calls(), 1, "{revision}");
+        shop.host.shutdown().await;
+    }
 }

@@ -4,6 +4,7 @@
 
 mod ask;
 mod events;
+mod left;
 mod once;
 mod pairs;
 mod person;

@@ -8,29 +8,34 @@ use tokio::net::TcpListener;
 use super::{Shop, call, config, database, denied, open};
 use crate::views::clients::{Client, Transport, send};
 
-fn person() -> Value {
+pub(super) fn person() -> Value {
     json!({ "rules": [{ "name": "writes", "verdict": "ask", "tools": ["db__write"], "proof": "person" }] })
 }
 
 /// A client that fills in whatever it is asked with a yes.
-async fn eager(host: &Host, to: std::net::SocketAddr, transport: Transport, revision: &'static str) -> Client {
+pub(super) async fn eager(
+    host: &Host,
+    to: std::net::SocketAddr,
+    transport: Transport,
+    revision: &'static str,
+) -> Client {
     let able = json!({ "elicitation": { "form": {}, "url": {} } });
     let mut client = Client::able(host, to, transport, revision, ("", able)).await;
     client.answer = yes();
     client
 }
 
-fn yes() -> Value {
+pub(super) fn yes() -> Value {
     json!({ "action": "accept", "content": { "answer": "once" } })
 }
 
-async fn write(client: &mut Client) -> Value {
+pub(super) async fn write(client: &mut Client) -> Value {
     let (method, params) = call("db__write", json!({ "database": "a" }));
     client.ask(method, params).await
 }
 
 /// Waits until a request waits for a person, and returns its number.
-async fn waiting(host: &Host) -> u64 {
+pub(super) async fn waiting(host: &Host) -> u64 {
     loop {
         if let Some(ask) = host.asks().first() {
             return ask.id;
@@ -39,7 +44,7 @@ async fn waiting(host: &Host) -> u64 {
     }
 }
 
-fn retry(asked: &Value, answer: &Value) -> Value {
+pub(super) fn retry(asked: &Value, answer: &Value) -> Value {
     let (_, mut params) = call("db__write", json!({ "database": "a" }));
     params["requestState"] = asked["result"]["requestState"].clone();
     params["inputResponses"] = json!({ "mcp-host-ask": answer });

@@ -171,6 +171,51 @@ impl Client {
         answer.await.unwrap_or_else(|_| panic!("no answer to {body}"))
     }
 
+    /// Opens the change stream of a client without a session, and ends it once the host has said what it grants. Returns
+    /// that.
+    pub(crate) async fn listen(&mut self, filter: &Value) -> Value {
+        self.count += 1;
+        let (id, method) = (self.count, "subscriptions/listen");
+        let params = json!({ "_meta": self.meta(), "notifications": filter });
+        let more = self.headers(method, &params);
+        let body = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string();
+        let said = tokio::time::timeout(PATIENCE, self.granted(id, &body, &more));
+        said.await.unwrap_or_else(|_| panic!("nothing is granted of {body}"))
+    }
+
+    async fn granted(&mut self, id: u64, body: &str, more: &str) -> Value {
+        let heard = &mut self.heard;
+        match &mut self.way {
+            Way::Http { to, path, headers } => {
+                let stream = open(*to, "POST", path, &format!("{headers}{more}"), body).await;
+                // The client does not close its sending side.
+                let (reader, _writer) = stream.into_split();
+                let mut stream = BufReader::new(reader);
+                loop {
+                    let said = acknowledged(&line(&mut stream, heard).await, id);
+                    if let Some(granted) = said {
+                        return granted;
+                    }
+                }
+            }
+            Way::Pipe { reader, writer } => {
+                writer.write_all(format!("{body}\n").as_bytes()).await.unwrap();
+                loop {
+                    let mut line = String::new();
+                    assert!(reader.read_line(&mut line).await.unwrap() > 0, "{body}: the pipe has ended");
+                    heard.push_str(&line);
+                    if let Some(granted) = acknowledged(&line, id) {
+                        let params = json!({ "requestId": id });
+                        let over = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
+                        writer.write_all(format!("{over}\n").as_bytes()).await.unwrap();
+                        return granted;
+                    }
+                }
+            }
+            Way::Sse { .. } => panic!("a client with a session has no such stream"),
+        }
+    }
+
     async fn say(&mut self, id: u64, body: &str, more: &str) -> Value {
         let heard = &mut self.heard;
         match &mut self.way {
@@ -239,6 +284,14 @@ async fn line(stream: &mut BufReader<OwnedReadHalf>, heard: &mut String) -> Stri
     line.trim_end().to_owned()
 }
 
+/// Returns what a host grants of the change stream with this id, if that is what the line says.
+fn acknowledged(line: &str, id: u64) -> Option<Value> {
+    let mut message: Value = serde_json::from_str(line.strip_prefix("data: ").unwrap_or(line)).ok()?;
+    let is_it = message["method"] == "notifications/subscriptions/acknowledged"
+        && message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == id;
+    is_it.then(|| message["params"]["notifications"].take())
+}
+
 /// Finds the answer with this id in lines that may be JSON or events.
 fn of(text: &str, id: u64) -> Option<Value> {
     text.lines().find_map(|line| {
@@ -250,6 +303,15 @@ fn of(text: &str, id: u64) -> Option<Value> {
 
 /// Sends one request, and returns the whole response. The head is in lower case.
 pub(crate) async fn send(to: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> String {
+    let mut stream = open(to, method, path, headers, body).await;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    format!("{}\r\n\r\n{body}", head.to_lowercase())
+}
+
+/// Sends one request, and returns the connection.
+async fn open(to: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(to).await.unwrap();
     let fixed =
         "accept: application/json, text/event-stream\r\ncontent-type: application/json\r\nconnection: close\r\n";
@@ -257,8 +319,5 @@ pub(crate) async fn send(to: SocketAddr, method: &str, path: &str, headers: &str
     let text =
         format!("{method} {path} HTTP/1.1\r\nhost: {to}\r\n{fixed}{headers}content-length: {length}\r\n\r\n{body}");
     stream.write_all(text.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    format!("{}\r\n\r\n{body}", head.to_lowercase())
+    stream
 }

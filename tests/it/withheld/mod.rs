@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod listen;
 mod page;
 mod project;
 mod retry;
@@ -27,6 +28,8 @@ enum Reason {
     Allowed,
     /// Nobody has approved it.
     Unapproved,
+    /// It looks like an attack, and the user is strict (`approvalStrict`).
+    Suspicious,
     /// It is outside of the view.
     Outside,
     /// A rule always denies it, and hides it.
@@ -43,8 +46,9 @@ enum Reason {
     Disabled,
 }
 
-const REASONS: [Reason; 8] = [
+const REASONS: [Reason; 9] = [
     Reason::Unapproved,
+    Reason::Suspicious,
     Reason::Outside,
     Reason::Hidden,
     Reason::Denied,
@@ -82,6 +86,7 @@ enum Way {
     Read,
     /// A resource that only a template covers.
     Template,
+    /// Hearing of changes: by a subscription, or by a change stream of a client without a session.
     Watch,
     Complete,
 }
@@ -129,7 +134,9 @@ impl Way {
         match reason {
             Reason::Allowed => false,
             // Concrete resources have no pins.
-            Reason::Unapproved => !matches!(self, Self::Page | Self::Read | Self::Template | Self::Watch),
+            Reason::Unapproved | Reason::Suspicious => {
+                !matches!(self, Self::Page | Self::Read | Self::Template | Self::Watch)
+            }
             // In another case it is another tool, which is not excluded.
             Reason::Excluded => is_tool && self != Self::OtherCase,
             _ => true,
@@ -188,8 +195,15 @@ impl Way {
             Self::Prompt => vec![("prompts/get", json!({ "name": "it__say" }).to_string())],
             Self::Read => ["it+table:x", "table:x"].map(read).to_vec(),
             Self::Template => vec![read("it+row:1")],
-            Self::Watch if is_modern => Vec::new(),
-            Self::Watch => vec![("resources/subscribe", json!({ "uri": "it+table:x" }).to_string())],
+            Self::Watch if is_modern => {
+                let all = vec!["it+table:x", "table:x", "it+row:1"];
+                let sets = all.iter().map(|uri| vec![*uri]).chain([all.clone()]);
+                let listen = |uris: Vec<&str>| json!({ "notifications": { "resourceSubscriptions": uris } });
+                sets.map(|uris| ("subscriptions/listen", listen(uris).to_string())).collect()
+            }
+            Self::Watch => ["it+table:x", "table:x", "it+row:1"]
+                .map(|uri| ("resources/subscribe", json!({ "uri": uri }).to_string()))
+                .to_vec(),
             Self::Complete => {
                 let of = |kind: &str, key: &str, name: &str| {
                     let argument = json!({ "name": "a", "value": "" });
@@ -202,18 +216,13 @@ impl Way {
     }
 
     /// Reports whether this way leads to the server where nothing forbids it.
-    fn has_control(self, names: Names, kind: Kind, is_modern: bool) -> bool {
-        match self {
-            // With prefixes it is unknown.
-            Self::Raw => names != Names::Prefixed,
-            // What has no session watches resources by other means.
-            Self::Watch => !is_modern && kind != Kind::ModernHttp,
-            _ => true,
-        }
+    fn has_control(self, names: Names) -> bool {
+        // With prefixes it is unknown.
+        self != Self::Raw || names != Names::Prefixed
     }
 
     /// Returns what the server gets where nothing forbids this way: a method, and a text in the message.
-    fn arrives(self) -> (&'static str, &'static str) {
+    fn arrives(self, kind: Kind) -> (&'static str, &'static str) {
         match self {
             Self::Unlisted => ("tools/call", r#""secret""#),
             Self::OtherCase => ("tools/call", r#""ACT""#),
@@ -221,6 +230,7 @@ impl Way {
             Self::Prompt => ("prompts/get", r#""say""#),
             Self::Read => ("resources/read", r#""table:x""#),
             Self::Template => ("resources/read", r#""row:1""#),
+            Self::Watch if kind == Kind::ModernHttp => ("subscriptions/listen", r#""table:x""#),
             Self::Watch => ("resources/subscribe", r#""table:x""#),
             Self::Complete => ("completion/complete", r#""a""#),
             _ => ("tools/call", r#""act""#),
@@ -243,6 +253,7 @@ fn settings(reason: Reason, names: Names) -> (Value, Value) {
     let host = match reason {
         Reason::Allowed | Reason::Excluded | Reason::Disabled => json!({ "approval": "off" }),
         Reason::Unapproved => json!({ "approval": "ask" }),
+        Reason::Suspicious => json!({ "approval": "warn", "approvalStrict": true }),
         Reason::Outside => json!({ "approval": "off", "view": "v",
             "views": { "v": { "exclude": [tools], "prompts": ["none"], "resources": ["none"] } } }),
         Reason::Hidden => rules(&json!({})),
@@ -290,19 +301,26 @@ fn config(server: &Server, twin: &Server, reason: Reason, names: Names) -> Confi
     parse_str(&text, Syntax::Json, "test.json", &Vars::from_process()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Reports whether somebody approves it under [`Reason::Unapproved`]: what is another way to something else.
+/// Reports whether somebody approves it where approval is the reason: what is another way to something else.
 fn is_approved(one: &Waiting) -> bool {
     one.server == "twin" || one.name == "other"
 }
 
 /// Starts a host, waits until its servers have listed, and approves what may be called.
-async fn start(host: Host, reason: Reason, count: usize) -> (Host, SocketAddr) {
+async fn start(host: Host, reason: Reason) -> (Host, SocketAddr) {
     host.settled().await;
     if reason != Reason::Disabled {
         let up = |host: &Host| host.status().iter().all(|one| one.state == StateName::Connected).then_some(());
         until(&host, up).await;
     }
-    if reason == Reason::Unapproved {
+    // What a server lists but concrete resources, and what of that is suspicious.
+    let of_each = match reason {
+        Reason::Unapproved => 4,
+        Reason::Suspicious => 3,
+        _ => 0,
+    };
+    if of_each > 0 {
+        let count = of_each * host.status().len();
         until(&host, |host| (host.status().iter().map(|one| one.changed.len()).sum::<usize>() == count).then_some(()))
             .await;
         let waiting = host.waiting_for_approval().await.unwrap();
@@ -325,9 +343,8 @@ fn capabilities(revision: &str) -> Value {
 /// Takes all ways to one server. Returns how many requests were made, and what went wrong.
 async fn all_ways(kind: Kind, names: Names, reason: Reason) -> (usize, Vec<String>) {
     let (server, twin) = (Server::new(kind).await, Server::new(Kind::Stdio).await);
-    let waiting = if names == Names::Twins { 8 } else { 4 };
     let host = Host::builder().config(config(&server, &twin, reason, names)).start().await.unwrap();
-    let (host, to) = start(host, reason, waiting).await;
+    let (host, to) = start(host, reason).await;
     let ways: &[Way] = match names {
         Names::Prefixed => &PREFIXED,
         Names::Bare => &BARE,
@@ -342,20 +359,31 @@ async fn all_ways(kind: Kind, names: Names, reason: Reason) -> (usize, Vec<Strin
             }
             let case = format!("{way:?} × {reason:?} × {transport:?} {revision} × {kind:?}, {names:?}");
             server.got();
-            let mut got = Vec::new();
+            let (mut got, mut is_taken) = (Vec::new(), false);
             for (method, params) in way.requests(names, client.is_modern()) {
                 count += 1;
-                let answer = client.ask_raw(method, &params).await;
+                let (answer, is_refused) = if method == "subscriptions/listen" {
+                    let params: Value = serde_json::from_str(&params).unwrap();
+                    let granted = client.listen(&params["notifications"]).await;
+                    let is_refused = granted["resourceSubscriptions"].is_null();
+                    (granted, is_refused)
+                } else {
+                    let answer = client.ask_raw(method, &params).await;
+                    let is_refused = answer["error"].is_object() || answer["result"]["isError"] == true;
+                    (answer, is_refused)
+                };
                 got.extend(server.got());
-                let is_refused = answer["error"].is_object() || answer["result"]["isError"] == true;
+                is_taken |= !is_refused;
                 if reason != Reason::Allowed && names != Names::Twins && !is_refused {
                     faults.push(format!("{case}: {params} is answered: {answer}"));
                 }
             }
             if reason == Reason::Allowed {
-                let (method, text) = way.arrives();
+                let (method, text) = way.arrives(kind);
                 let arrives = |message: &Value| message["method"] == method && message.to_string().contains(text);
-                if way.has_control(names, kind, client.is_modern()) && !got.iter().any(arrives) {
+                // A server is asked once for what several clients watch.
+                let is_there = got.iter().any(arrives) || *way == Way::Watch && is_taken;
+                if way.has_control(names) && !is_there {
                     faults.push(format!("{case}: the control does not arrive: {got:?}"));
                 }
             } else {

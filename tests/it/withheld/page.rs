@@ -24,7 +24,7 @@ async fn nothing_that_is_forbidden_reaches_a_server_from_the_page() {
             let case = format!("{reason:?} × {kind:?}");
             let server = Server::new(kind).await;
             let host = Host::builder().config(config(&server, &server, reason, Names::Prefixed)).start().await.unwrap();
-            let (host, _) = start(host, reason, 4).await;
+            let (host, _) = start(host, reason).await;
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let to = listener.local_addr().unwrap();
             let endpoint = host.open_http(listener).unwrap();

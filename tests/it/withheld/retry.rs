@@ -38,7 +38,7 @@ async fn a_retry_of_what_is_no_longer_allowed_is_not_sent() {
                 first.host.approval = mcp_host::config::Approval::Tofu;
             }
             let builder = Host::builder().config(first).state_directory(folder.path());
-            let (host, to) = start(builder.start().await.unwrap(), Reason::Allowed, 0).await;
+            let (host, to) = start(builder.start().await.unwrap(), Reason::Allowed).await;
             let able = json!({ "elicitation": {} });
             let mut client = Client::able(&host, to, Transport::Http, "2026-07-28", ("", able)).await;
             let asked = client.ask("tools/call", call()).await;

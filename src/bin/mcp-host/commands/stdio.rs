@@ -17,7 +17,7 @@ pub(crate) async fn run(common: &Common, signals: &mut Signals, output: &Output)
         output.remark(&format!("help: claude mcp add mcp-host -- mcp-host stdio{}", from_anywhere(common)));
     }
     let follow = plan.again();
-    let host = plan.builder()?.start().await?;
+    let host = plan.builder()?.unattended().start().await?;
     host.follow_config(follow);
     serving::until_told(&host, serving::Kind::Child, host.serve_stdio(), signals, output).await
 }

@@ -43,7 +43,7 @@ async fn serve(mut plan: Plan, door: UnixStream, asked: u64, output: &Output) {
         server.start = Start::Lazy;
     }
     let follow = plan.again();
-    let started = async { Ok::<_, Failure>(plan.builder()?.start().await?) };
+    let started = async { Ok::<_, Failure>(plan.builder()?.unattended().start().await?) };
     let host = match Box::pin(started).await {
         Ok(host) => host,
         // The relay sees that the socket is closed.
