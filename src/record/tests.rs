@@ -180,8 +180,8 @@ fn the_last_calls_are_kept_though_nobody_looks() {
     assert_eq!(shown, [expected(1, "b", "ok", 25), expected(2, "c", "ok", 25), expected(3, "d", "error", 2)]);
     // One that began before anybody looked has no event of its own: it is counted.
     running.finish(None);
-    push("e", answered());
     let later = SystemTime::now() + Duration::from_secs(2);
+    begin(&observer, later, "git", "e").finish(Some(&answered()));
     watcher.settle(later);
     watcher.settle(later);
     let told: Vec<_> = after(&watcher, seq, &calls)
