@@ -264,8 +264,8 @@ fn arguments_and_results_are_told_masked_if_the_config_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let (origin, got) = collector(Answers::Ok);
     let mut daemon = daemon_of(folder.path(), &demo(), &json!({ "endpoint": origin, "arguments": true }), &[]);
-    let list: Vec<String> = (0..90).map(|number| format!("{number} {}", "x".repeat(90))).collect();
-    let arguments = json!({ "text": "y".repeat(130), "token": "canary-token-plover", "list": list });
+    let words: Vec<String> = (0..90).map(|number| format!("{number} {}", "x".repeat(90))).collect();
+    let arguments = json!({ "text": "y".repeat(130), "token": "canary-token-plover", "words": words });
     let answer = call(&daemon, "echo__echo", &arguments, None);
     assert!(answer.to_string().contains("yyy"), "{answer}");
     let all = spans(&got, |spans| spans.iter().any(|span| span.kind == 2));

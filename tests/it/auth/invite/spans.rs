@@ -16,7 +16,8 @@ async fn each_login_has_a_span_of_its_own() {
     let world = World::with(|config| config.host.otel = Some(otel), "127.0.0.1:0").await;
     let first = world.ask(&serde_json::json!({})).await;
     let (address, back) = asked(&first, &world.issuer);
-    let (answer, ()) = tokio::join!(world.ask(&back("accept")), browse(address, &world.issuer));
+    let accepted = back("accept");
+    let (answer, ()) = tokio::join!(world.ask(&accepted), browse(address, &world.issuer));
     assert_eq!(text(&answer), "done");
     world.issuing.forget();
     let again = world.ask(&serde_json::json!({})).await;
