@@ -67,7 +67,7 @@ fn servers_are_taken_over_with_their_references() {
     assert_snapshot!(tail, @"
     4 servers added to ~/mcp-host/config.json; mcp-host undo 1
     warning: Windsurf: ~/.codeium/windsurf/mcp_config.json:1:17: not valid JSON: Expected value after colon in object property
-    note: `again` of Cursor is `files` already
+    note: `again` of Cursor is the same server as `files`
     note: `files` of Cursor is called `files-cursor` here: another server has that name
     ");
     assert_snapshot!(home.text(), @r#"
