@@ -21,8 +21,6 @@ use crate::config::{Package, PackageKind};
 use crate::keep;
 use crate::trees::{NEW, Place, Store};
 
-/// The file beside a tree that names its configs.
-const NOTES: &str = "configs.json";
 /// The largest text that is searched: the largest config.
 const MOST: u64 = 16 * 1024 * 1024;
 /// How long a tree or a lock is left alone.
@@ -73,7 +71,7 @@ pub async fn note(config: PathBuf, package: Package) -> Result<(), Error> {
         let _held = keep::lock(&store.lock_file(), PATIENCE)?;
         let mut notes = notes(&place);
         notes.configs.insert(std::path::absolute(config)?);
-        keep::replace(&place.folder.join(NOTES), &serde_json::to_vec(&notes)?)
+        keep::replace(&place.notes_file(), &serde_json::to_vec(&notes)?)
     });
     noted.await.map_err(|error: io::Error| wrong(format!("its config cannot be noted: {error}")))
 }
@@ -117,14 +115,6 @@ pub async fn unused(backups: PathBuf) -> Vec<PathBuf> {
         all.filter(|place| folders.fate(place) != Fate::Used).map(|place| place.folder).collect()
     })
     .await
-}
-
-/// Takes the notes of a tree along that is about to be replaced.
-pub(super) fn carry_notes(from: &Place, to: &Path) -> io::Result<()> {
-    match fs::copy(from.folder.join(NOTES), to.join(NOTES)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 fn old_locks(beside: &Path, is_used: &dyn Fn(&str) -> bool, swept: &mut Swept) {
@@ -183,7 +173,7 @@ impl Folders {
                 None => is_told = false,
             }
         }
-        match (is_used || is_young(&place.folder.join(NOTES)), is_told) {
+        match (is_used || is_young(&place.notes_file()), is_told) {
             (true, _) => Fate::Used,
             (false, true) => Fate::Unused,
             (false, false) => Fate::Untold,
@@ -211,7 +201,7 @@ fn places(store: &Store) -> Vec<Place> {
 }
 
 fn notes(place: &Place) -> Notes {
-    let text = text(&place.folder.join(NOTES)).unwrap_or_default();
+    let text = text(&place.notes_file()).unwrap_or_default();
     // Notes that are broken say nothing, and then the tree stays.
     serde_json::from_str(&text).unwrap_or_default()
 }

@@ -201,6 +201,11 @@ impl Place {
         self.folder.join(RECORD)
     }
 
+    /// Returns the file that names the configs for which the tree was installed.
+    pub(crate) fn notes_file(&self) -> PathBuf {
+        self.folder.join("configs.json")
+    }
+
     /// Reads what is known about the tree. Blocks.
     pub(crate) fn record(&self) -> io::Result<Record> {
         let text = text(&self.record_file(), MOST)?;

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Error, unused};
+use super::Error;
 use crate::config::{Package, PackageKind};
 use crate::hex;
 use crate::keep;
@@ -296,7 +296,11 @@ pub(super) fn put(store: &Store, work: &Work, place: &Place, made: Made) -> std:
             // Another program has made it meanwhile.
             return Ok(tree);
         }
-        unused::carry_notes(place, &work.folder)?;
+        // Who uses the tree stays known.
+        match fs::copy(place.notes_file(), Place { folder: work.folder.clone() }.notes_file()) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         fs::remove_dir_all(&place.folder)?;
     }
     fs::rename(&work.folder, &place.folder)?;

@@ -103,7 +103,7 @@ fn servers_are_taken_over_with_their_references() {
     // What is there is not taken over again.
     let again = home.must(&["import", "codex", "cursor"]);
     assert!(
-        again.contains("nothing to write") && again.contains("`files` of Cursor is `files-cursor` already"),
+        again.contains("nothing to write") && again.contains("`files` of Cursor is the same server as `files-cursor`"),
         "{again}"
     );
     home.must(&["undo"]);
