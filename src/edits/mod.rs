@@ -204,6 +204,17 @@ impl Edits {
         Self { journal: Keep::new(folder.join("journal.json"), VERSION), folder }
     }
 
+    /// Returns the folder with the texts before and after each edit that can be taken back.
+    ///
+    /// ```
+    /// let edits = mcp_host::edits::Edits::of("/var/lib/my-agent".as_ref());
+    /// assert_eq!(edits.folder(), std::path::Path::new("/var/lib/my-agent/backups"));
+    /// ```
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Makes an edit. `seen` is the text of the file as the caller has read it; `None` means that there was no file.
     ///
     /// # Errors

@@ -2,7 +2,8 @@
 //!
 //! In: the registry of the config, the name of a server, values for its inputs. Out: a [`Plan`]: a command and its
 //! variables, or a URL and its headers. `index.rs` asks the registry, `manifest.rs` reads what it answers, `inputs.rs`
-//! finds what a person has to say, `runner.rs` makes the command, and `tree/` locks and installs all that a package needs.
+//! finds what a person has to say, `runner.rs` makes the command, and `tree/` locks and installs all that a package needs, and
+//! `unused.rs` removes what nothing refers to any longer.
 //!
 //! **Invariant:** an entry of a registry is anybody's word. Which program starts is decided by the table of `runner.rs`
 //! alone, no shell reads anything, and no text of an entry is read as a reference to a variable or a secret. Start with
@@ -16,6 +17,7 @@ mod runner;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod unused;
 mod variables;
 
 pub use self::bundle::Bundle;
@@ -24,6 +26,7 @@ pub use self::inputs::{Answers, Wanted};
 pub use self::manifest::{Argument, Input, Manifest, Named, Package, Remote, Status};
 pub use self::runner::{Choice, Plan};
 pub use self::tree::{Installed, Lock, Maker, Scripts};
+pub use self::unused::{Swept, note, sweep, unused};
 pub use crate::config::PackageKind as Kind;
 
 use crate::protocol::Theirs;

@@ -26,6 +26,8 @@ const VERSION: u32 = 1;
 const RECORD: &str = "tree.json";
 /// The folder with the tree.
 const TREE: &str = "tree";
+/// How the names of folders begin in which a tree is made, or of which it is removed.
+pub(crate) const NEW: &str = "new-";
 /// The largest `tree.json`.
 const MOST: u64 = 64 * 1024;
 
@@ -105,6 +107,9 @@ pub(crate) struct Record {
     pub(crate) whole: String,
     /// How its server is started.
     pub(crate) start: Start,
+    /// Whether its packages ran programs of their own while they were installed.
+    #[serde(default)]
+    pub(crate) ran_scripts: bool,
 }
 
 /// How a server is started from its tree.
@@ -124,7 +129,7 @@ pub(crate) enum Start {
 impl Record {
     pub(crate) fn new(digest: String, hashes: Hashes, start: Start) -> Self {
         let Hashes { tree, whole } = hashes;
-        Self { version: VERSION, digest, tree, whole, start }
+        Self { version: VERSION, digest, tree, whole, start, ran_scripts: false }
     }
 }
 
@@ -151,6 +156,11 @@ impl Store {
     /// Returns the folder of all trees.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Returns the file that is locked while a tree comes or goes.
+    pub(crate) fn lock_file(&self) -> PathBuf {
+        self.folder.join("store.lock")
     }
 
     /// Returns the place of a package's tree; `None` if its tree is not locked.
@@ -191,10 +201,14 @@ impl Place {
         self.folder.join(RECORD)
     }
 
+    /// Returns the file that names the configs for which the tree was installed.
+    pub(crate) fn notes_file(&self) -> PathBuf {
+        self.folder.join("configs.json")
+    }
+
     /// Reads what is known about the tree. Blocks.
-    fn record(&self) -> io::Result<Record> {
-        let mut text = String::new();
-        fs::File::open(self.record_file())?.take(MOST).read_to_string(&mut text)?;
+    pub(crate) fn record(&self) -> io::Result<Record> {
+        let text = text(&self.record_file(), MOST)?;
         let record: Record = serde_json::from_str(&text).map_err(io::Error::other)?;
         if record.version != VERSION {
             return Err(io::Error::other(format!("its version is {}", record.version)));
@@ -209,6 +223,13 @@ impl Place {
         let hashes = hashes(&self.tree()).ok()?;
         (hashes.whole == record.whole && hashes.tree == record.tree).then_some(record)
     }
+}
+
+/// Reads a text of at most this many bytes. Blocks.
+fn text(file: &Path, most: u64) -> io::Result<String> {
+    let mut text = String::new();
+    fs::File::open(file)?.take(most).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// Returns the name of the folder for the tree and the lock of a package: readable, and another one for each lock. `None`

@@ -58,6 +58,25 @@ def main():
         print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **rest}), flush=True)
 """
 OWN = {"npm": "mcp-notes-of-the-test", "pypi": "mcp-notes-of-the-test"}
+# Packages that run a program of their own while they are installed: a script of npm, and a build from source.
+BUILT = {"npm": "mcp-built-of-the-test", "pypi": "mcp-built-of-the-test"}
+# A build backend in the archive itself, so that nothing else is fetched.
+BACKEND = """import os, zipfile
+def build_wheel(folder, settings=None, metadata=None):
+    open(os.path.join(os.environ["HOME"], "built-pypi"), "a").write("built\\n")
+    name = "mcp_built_of_the_test-1.0.0"
+    files = {
+        "built_of_the_test.py": open("built_of_the_test.py").read(),
+        f"{name}.dist-info/METADATA": "Metadata-Version: 2.1\\nName: mcp-built-of-the-test\\nVersion: 1.0.0\\n",
+        f"{name}.dist-info/WHEEL": "Wheel-Version: 1.0\\nGenerator: test\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+        f"{name}.dist-info/entry_points.txt": "[console_scripts]\\nmcp-built-of-the-test = built_of_the_test:main\\n",
+    }
+    record = "".join(f"{file},,\\n" for file in [*files, f"{name}.dist-info/RECORD"])
+    with zipfile.ZipFile(os.path.join(folder, f"{name}-py3-none-any.whl"), "w") as archive:
+        for file, text in {**files, f"{name}.dist-info/RECORD": record}.items():
+            archive.writestr(file, text)
+    return f"{name}-py3-none-any.whl"
+"""
 
 
 class Fault(Exception):
@@ -68,17 +87,41 @@ def short(name):
     return name.rsplit("/", 1)[-1]
 
 
-def tarball(note):
-    """A package of npm."""
+def packed(files):
+    """An archive of these files."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as archive:
-        manifest = json.dumps({"name": OWN["npm"], "version": "1.0.0", "bin": "cli.js"})
-        for name, text in [("package/package.json", manifest), ("package/cli.js", NODE + note)]:
+        for name, text in files.items():
             info = tarfile.TarInfo(name)
             info.size, info.mode = len(text.encode()), 0o755
             archive.addfile(info, io.BytesIO(text.encode()))
     # Without the time, so that it is the same each time.
     return gzip.compress(data.getvalue(), mtime=0)
+
+
+def tarball(note):
+    """A package of npm."""
+    manifest = json.dumps({"name": OWN["npm"], "version": "1.0.0", "bin": "cli.js"})
+    return packed({"package/package.json": manifest, "package/cli.js": NODE + note})
+
+
+def with_script():
+    """A package of npm with an install script."""
+    script = "echo ran >> \"$HOME/built-npm\"; echo '// built' > built.js"
+    manifest = {"name": BUILT["npm"], "version": "1.0.0", "bin": "cli.js", "scripts": {"postinstall": script}}
+    return packed({"package/package.json": json.dumps(manifest), "package/cli.js": NODE})
+
+
+def source():
+    """A package of PyPI that has no wheel."""
+    folder = "mcp_built_of_the_test-1.0.0"
+    return packed({
+        f"{folder}/PKG-INFO": f"Metadata-Version: 2.1\nName: {BUILT['pypi']}\nVersion: 1.0.0\n",
+        f"{folder}/pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+        f'[project]\nname = "{BUILT["pypi"]}"\nversion = "1.0.0"\n',
+        f"{folder}/backend.py": BACKEND,
+        f"{folder}/built_of_the_test.py": PYTHON,
+    })  # fmt: skip
 
 
 def wheel(note):
@@ -129,17 +172,22 @@ class Site:
     def answer(self, path):
         if path.startswith("/v0.1/servers/"):
             for kind, servers in SERVERS.items():
-                for name, version, args in [*servers, (OWN[kind], "1.0.0", [])]:
+                for name, version, args in [*servers, (OWN[kind], "1.0.0", []), (BUILT[kind], "1.0.0", [])]:
                     if path == f"/v0.1/servers/io.example.{kind}%2F{short(name)}/versions/latest":
                         return self.entry(kind, name, version, args), "application/json"
         if path == f"/npm/{OWN['npm']}":
-            integrity = "sha512-" + base64.b64encode(hashlib.sha512(self.said["npm"]).digest()).decode()
-            dist = {"tarball": f"{self.url}/npm/notes.tgz", "integrity": integrity}
-            version = {"name": OWN["npm"], "version": "1.0.0", "bin": {OWN["npm"]: "cli.js"}, "dist": dist}
-            about = {"name": OWN["npm"], "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}}
-            return json.dumps(about).encode(), "application/json"
+            return self.of_npm(OWN["npm"], "notes.tgz", self.said["npm"])
+        if path == f"/npm/{BUILT['npm']}":
+            return self.of_npm(BUILT["npm"], "built.tgz", with_script(), hasInstallScript=True)
         if path == "/npm/notes.tgz":
             return tarball(self.note), "application/octet-stream"
+        if path == "/npm/built.tgz":
+            return with_script(), "application/octet-stream"
+        if path == f"/pypi/{BUILT['pypi']}/":
+            link = "mcp_built_of_the_test-1.0.0.tar.gz"
+            return f'<a href="/pypi/{link}#sha256={hashlib.sha256(source()).hexdigest()}">{link}</a>'.encode(), "text/html"
+        if path == "/pypi/mcp_built_of_the_test-1.0.0.tar.gz":
+            return source(), "application/octet-stream"
         if path == f"/pypi/{OWN['pypi']}/":
             # Without a hash, pip would take what comes.
             link = "mcp_notes_of_the_test-1.0.0-py3-none-any.whl"
@@ -147,6 +195,13 @@ class Site:
         if path.endswith(".whl"):
             return wheel(self.note), "application/octet-stream"
         return None, "text/plain"
+
+    def of_npm(self, name, file, archive, **more):
+        integrity = "sha512-" + base64.b64encode(hashlib.sha512(archive).digest()).decode()
+        dist = {"tarball": f"{self.url}/npm/{file}", "integrity": integrity}
+        version = {"name": name, "version": "1.0.0", "bin": {name: "cli.js"}, "dist": dist, **more}
+        about = {"name": name, "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}}
+        return json.dumps(about).encode(), "application/json"
 
     def entry(self, kind, name, version, args):
         package = {
@@ -198,8 +253,10 @@ def is_alone_possible():
     return subprocess.run(["unshare", "--net", "true"], stderr=subprocess.DEVNULL).returncode == 0
 
 
-def real_servers(binary, root, site, check):
-    home = Home(binary, root / "home", site)
+def real_servers(binary, root, site, check, tool, path):
+    """`tool` locks and installs what is of its kind."""
+    home = Home(binary, root / f"home-{tool}", site, PATH=path)
+    kind = "npm" if tool == "npm" else "pypi"
     trees = {}
 
     def install(kind, name):
@@ -209,29 +266,28 @@ def real_servers(binary, root, site, check):
         trees[told["server"]] = told["tree"]
         return f"{told['tools']} tools, tree {told['tree'][:19]}"
 
-    for kind, servers in SERVERS.items():
-        for name, _, _ in servers:
-            check(f"{kind} {name} is installed and starts", lambda kind=kind, name=name: install(kind, name))
+    for name, _, _ in SERVERS[kind]:
+        check(f"{tool}: {name} is installed and starts", lambda name=name: install(kind, name))
 
     def without_network():
         for name in trees:
             home.run("check", name, "--connect", alone=is_alone_possible())
         return "in a network namespace without a network" if is_alone_possible() else "with a network: unshare is not allowed"
 
-    check("each starts again without a network", without_network)
+    check(f"{tool}: each starts again without a network", without_network)
 
     def elsewhere():
-        other = Home(binary, root / "elsewhere", site)
+        other = Home(binary, root / f"elsewhere-{tool}", site, PATH=path)
         shutil.rmtree(other.config.parent)
         shutil.copytree(home.config.parent, other.config.parent)
         found = other.trees()
-        if found != trees or len(found) != 6:
+        if found != trees or len(found) != 3:
             raise Fault(f"the trees differ: {found} is not {trees}")
         for name in trees:
             other.run("check", name, "--connect")
         return f"{len(found)} trees"
 
-    check("--locked elsewhere gives the same tree hashes", elsewhere)
+    check(f"{tool}: --locked elsewhere gives the same tree hashes", elsewhere)
 
     def changed():
         for name in trees:
@@ -246,14 +302,32 @@ def real_servers(binary, root, site, check):
             raise Fault("the trees are not as before")
         return f"{len(trees)} trees, and installed again"
 
-    check("a changed file is refused", changed)
+    check(f"{tool}: a changed file is refused", changed)
 
 
-def own_packages(binary, root, site, check):
-    more = {"npm_config_registry": f"{site.url}/npm/", "PIP_INDEX_URL": f"{site.url}/pypi/", "PIP_FIND_LINKS": "", "npm_config_cache": str(root / "cache"), "npm_config_fetch_retries": "0", "UV_DEFAULT_INDEX": f"{site.url}/pypi/", "UV_NO_CACHE": "1"}
-    home = Home(binary, root / "own", site, **more, PIP_NO_CACHE_DIR="1")
+def own_packages(binary, root, site, check, tool, path):
+    kind = "npm" if tool == "npm" else "pypi"
+    more = {"PATH": path, "npm_config_registry": f"{site.url}/npm/", "PIP_INDEX_URL": f"{site.url}/pypi/", "PIP_FIND_LINKS": "", "npm_config_cache": str(root / "cache"), "npm_config_fetch_retries": "0", "UV_DEFAULT_INDEX": f"{site.url}/pypi/", "UV_NO_CACHE": "1"}
+    home = Home(binary, root / f"own-{tool}", site, **more, PIP_NO_CACHE_DIR="1")
 
-    def changed(kind):
+    def scripts():
+        name = f"io.example.{kind}/{BUILT[kind]}"
+        ran = home.folder / f"built-{kind}"
+        without = 0 if kind == "npm" else 1
+        said = home.run("install", name, "--yes", code=without)
+        if ran.exists():
+            raise Fault(f"its own program ran: {said}")
+        if kind == "npm":
+            home.run("remove", BUILT[kind])
+        told = home.run("install", name, "--yes", "--scripts", "--json")
+        told = json.loads(next(line for line in told.splitlines() if line.startswith("{")))
+        if not ran.exists() or told["state"] != "connected":
+            raise Fault(f"it was not built: {told}")
+        home.run("check", told["server"], "--connect")
+        home.run("remove", told["server"])
+        return "not run, and then run" if kind == "npm" else f"refused, and then built: {error_of(said)}"
+
+    def changed():
         site.note = ""
         name = home.install(kind, OWN[kind])["server"]
         shutil.rmtree(home.store())
@@ -265,16 +339,30 @@ def own_packages(binary, root, site, check):
         said = home.run("install", name, "--locked", code=1)
         home.run("check", name, "--connect", code=4)
         home.run("remove", name)
-        line = next(line for line in said.splitlines() if line.startswith("error: "))
+        line = error_of(said)
         if before and not any(word in line.lower() for word in ("integrity", "hash", "sha512")):
             raise Fault(said)
         return line
 
-    for kind in SERVERS:
-        check(f"a changed archive of {kind} is refused", lambda kind=kind: changed(kind))
+    check(f"{tool}: a changed archive is refused", changed)
+    check(f"{tool}: programs of a package run with --scripts alone", scripts)
 
 
-def main(binary):
+def error_of(said):
+    return next(line for line in said.splitlines() if line.startswith("error: "))
+
+
+def paths(root, uv):
+    """Returns the PATH for npm, for pip, and for uv: pip is used where there is no uv."""
+    folder = root / "uv"
+    folder.mkdir()
+    (folder / "uv").symlink_to(uv)
+    without = [part for part in os.environ["PATH"].split(os.pathsep) if not (Path(part) / "uv").exists()]
+    plain = os.pathsep.join(without)
+    return {"npm": plain, "pip": plain, "uv": os.pathsep.join([str(folder), *without])}
+
+
+def main(binary, uv):
     results = []
 
     def check(name, run):
@@ -289,8 +377,9 @@ def main(binary):
     root = Path(tempfile.mkdtemp(prefix="mcp-host-install-"))
     site = Site()
     try:
-        real_servers(binary, root, site, check)
-        own_packages(binary, root, site, check)
+        for tool, path in paths(root, uv).items():
+            real_servers(binary, root, site, check, tool, path)
+            own_packages(binary, root, site, check, tool, path)
     finally:
         shutil.rmtree(root, ignore_errors=True)
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
@@ -298,4 +387,4 @@ def main(binary):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -26,7 +26,8 @@ class World:
         self.binary, self.folder = binary, folder
         self.before = folder.with_name(folder.name + "-before")
         folder.mkdir()
-        self.tools, self.ran, self.config = folder / "tools", folder / "ran", folder / "mcp.json"
+        # An edit of a file with another name waits a second, to see whether its client writes over it.
+        self.tools, self.ran, self.config = folder / "tools", folder / "ran", folder / "mcp-host.json"
         self.tools.write_text("\n".join(names))
         self.ran.write_text("")
         entry = {"command": sys.executable, "args": [str(HERE / "server.py"), str(self.tools), str(self.ran)]}
@@ -307,25 +308,31 @@ def undone(binary, folder):
     return every_point(world, paths, ("undo",), lambda: back(world, before, after))
 
 
-def linked(binary, folder):
-    """Two clients are linked: each file is as before or as after, and `undo` takes back whatever was written of it."""
-    world = World(binary, folder, {}, ["first"])
+CURSOR = '{\n\t"mcpServers": {} // mine\n}\n'
+
+
+def client_files(folder):
+    """The files of two clients: JSON with a comment, and TOML with the line ends of Windows."""
     cursor, codex = folder / ".cursor/mcp.json", folder / ".codex/config.toml"
-    for path, text in ((cursor, '{\n\t"mcpServers": {} // mine\n}\n'), (codex, '# mine\r\nmodel = "x"\r\n')):
+    for path, text in ((cursor, CURSOR), (codex, '# mine\r\nmodel = "x"\r\n')):
         path.parent.mkdir()
         path.write_bytes(text.encode())
-    files = [world.config, cursor, codex]
-    link = ("link", "cursor", "codex", "--yes")
+    return [cursor, codex]
+
+
+def edited(world, files, words):
+    """A command edits files, and is killed at each point: each file is as before or as after, and `undo` takes back whatever
+    was written of it."""
 
     def texts():
         return [path.read_bytes() for path in files]
 
     before = texts()
     world.keep()
-    world.must(0, *link)
+    world.must(0, *words)
     after = texts()
-    if any(old == new for old, new in zip(before, after)):
-        raise Fault("`link` left a file as it was")
+    if before == after:
+        raise Fault(f"`{' '.join(words)}` left all files as they were")
 
     def holds():
         now = texts()
@@ -335,15 +342,62 @@ def linked(binary, folder):
         world.must(2 if now == before else 0, "undo")
         if texts() != before:
             raise Fault("`undo` did not bring back all files")
-        world.must(0, *link)
+        world.must(0, *words)
         if texts() != after:
-            raise Fault("`link` wrote something else")
+            raise Fault(f"`{' '.join(words)}` wrote something else")
 
     backups = world.state / "backups"
-    numbers = ("", "-1", "-2")
+    numbers = ["", *(f"-{number}" for number in range(1, len(files)))]
     ours = [backups / f"000001{number}.{what}" for number in numbers for what in ("before", "after")]
     paths = [path for file in [*files, *ours] for path in (file, file.with_name(f".{file.name}.new"))]
-    return every_point(world, [*paths, *beside(backups / "journal.json"), backups / "edit.lock"], link, holds)
+    return every_point(world, [*paths, *beside(backups / "journal.json"), backups / "edit.lock"], words, holds)
+
+
+def linked(binary, folder):
+    """Two clients are linked, which changes the config, too."""
+    world = World(binary, folder, {}, ["first"])
+    return edited(world, [world.config, *client_files(folder)], ("link", "cursor", "codex", "--yes"))
+
+
+def unlinked(binary, folder):
+    """The links are taken out again."""
+    world = World(binary, folder, {}, ["first"])
+    files = client_files(folder)
+    world.must(0, "link", "cursor", "codex", "--yes")
+    # As if that was long ago: `undo` takes back the last edit.
+    shutil.rmtree(world.state / "backups")
+    return edited(world, files, ("unlink", "cursor", "codex", "--yes"))
+
+
+def imported(binary, folder):
+    """A server of a client is taken over."""
+    world = World(binary, folder, {}, ["first"])
+    cursor, _ = client_files(folder)
+    cursor.write_text(CURSOR.replace("{}", '{ "theirs": { "command": "cat" } }'))
+    return edited(world, [world.config], ("import", "cursor", "--yes"))
+
+
+def migrated(binary, folder):
+    """A server of a client is started once, taken over, and taken out of the client's file, which leads here then."""
+    world = World(binary, folder, {}, ["first"])
+    cursor, _ = client_files(folder)
+    entry = json.loads(world.config.read_text())["mcpServers"]["it"]
+    cursor.write_text(CURSOR.replace("{}", json.dumps({"theirs": {**entry, "env": {"A": "b"}}})))
+    return edited(world, [world.config, cursor], ("migrate", "cursor", "--yes"))
+
+
+def of_entry(words, **more):
+    """A check: a command edits the entry of a server."""
+
+    def check(binary, folder):
+        world = World(binary, folder, {}, ["first"])
+        config = json.loads(world.config.read_text())
+        config["mcpServers"]["it"].update(more)
+        world.config.write_text(json.dumps(config, indent=4) + "\n// mine\n")
+        return edited(world, [world.config], words)
+
+    check.__name__ = words[0]
+    return check
 
 
 def together(binary, folder):
@@ -382,7 +436,7 @@ def together(binary, folder):
     return f"{rounds * TOGETHER} approvals at once, {victims} kills, {hosts} hosts beside them"
 
 
-def main(binary):
+def main(binary, *more):
     checks = {
         "approvals survive a kill at each point": approvals,
         "the first sight of a server survives a kill at each point": sights,
@@ -392,9 +446,17 @@ def main(binary):
         "counts of a day survive a kill at each point": rates,
         "a config survives a kill at each point of `add`": added,
         "a config survives a kill at each point of `undo`": undone,
+        "a config survives a kill at each point of `remove`": of_entry(("remove", "it")),
+        "a config survives a kill at each point of `rename`": of_entry(("rename", "it", "that")),
+        "a config survives a kill at each point of `disable`": of_entry(("disable", "it")),
+        "a config survives a kill at each point of `enable`": of_entry(("enable", "it"), disabled=True),
+        "a config survives a kill at each point of `import`": imported,
         "files of clients survive a kill at each point of `link`": linked,
         "hosts lose no approval of each other": together,
     }
+    if "--whole" in more:
+        checks["files of clients survive a kill at each point of `unlink`"] = unlinked
+        checks["files of clients survive a kill at each point of `migrate`"] = migrated
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for name, check in checks.items():
@@ -410,4 +472,4 @@ def main(binary):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

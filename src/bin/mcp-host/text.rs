@@ -151,9 +151,13 @@ fn fitting(text: &str, room: usize) -> (usize, usize) {
     found
 }
 
-/// Formats `1 tool`, `2 tools`.
+/// Formats `1 tool`, `2 tools`, `3 entries`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+    match (number, noun.strip_suffix("ry")) {
+        (1, _) => format!("1 {noun}"),
+        (_, Some(stem)) => format!("{number} {stem}ries"),
+        (_, None) => format!("{number} {noun}s"),
+    }
 }
 
 /// Formats a duration for people: `12 ms`, `1.2 s`, `3 min`, `2 h 5 min`.

@@ -18,7 +18,7 @@ use self::unpack::Archive;
 use super::Error;
 use super::inputs::Walk;
 use super::manifest::{Argument, Input, Named};
-use super::tree::{Installed, Work, place_of, put};
+use super::tree::{Installed, Made, Scripts, Work, place_of, put};
 use super::variables::is_variable;
 use crate::config::edit::NewServer;
 use crate::config::{Package, PackageKind};
@@ -142,7 +142,8 @@ impl Bundle {
                 return Err("it has changed since it was shown".to_owned());
             }
             archive.unpack(&work.tree)?;
-            put(&store, &work, &place, digest, Start::AsWritten).map_err(|error| error.to_string())
+            let made = Made { digest, start: Start::AsWritten, scripts: Scripts::Refused };
+            put(&store, &work, &place, made).map_err(|error| error.to_string())
         });
         unpacked.await.map(|tree| Installed { tree, was_there: false }).map_err(wrong)
     }

@@ -25,11 +25,11 @@ use crate::keep;
 use crate::trees::{self, Place, Record, Start, Store};
 
 /// The folder with the locks, beside the config.
-const FOLDER: &str = "mcp-host.packages";
+pub(super) const FOLDER: &str = "mcp-host.packages";
 /// The largest lock.
 const MOST: u64 = 16 * 1024 * 1024;
 /// How long to wait for another program that puts a tree into the store.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Whether packages may run programs of their own while they are installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Lock {
     /// Returns its hash, as an entry has it.
     #[must_use]
     pub fn digest(&self) -> String {
-        format!("sha256:{}", hex::encode(&Sha256::digest(&self.text)))
+        digest_of(&self.text)
     }
 
     /// Returns the file of a package's lock beside a config; `None` if the package has no digest.
@@ -198,7 +198,7 @@ impl Maker {
         let wrong = |why: String| Error::Store { spec: package.spec(), why };
         let place = place_of(&store, &package)?;
         let there = place.clone();
-        if let Some(record) = keep::done(move || there.sound()).await {
+        if let Some(record) = keep::done(move || there.sound()).await.filter(|record| suits(record, scripts)) {
             return Ok(Installed { tree: record.tree, was_there: true });
         }
         let work = Work::new(&store, &package).await?;
@@ -209,10 +209,15 @@ impl Maker {
                 pypi::install(&work.tree, &package, &lock.text, python, pypi::How { is_uv, scripts }).await?
             }
         };
-        let digest = lock.digest();
-        let placed = keep::done(move || put(&store, &work, &place, digest, start)).await;
+        let made = Made { digest: lock.digest(), start, scripts };
+        let placed = keep::done(move || put(&store, &work, &place, made)).await;
         placed.map(|tree| Installed { tree, was_there: false }).map_err(|error| wrong(error.to_string()))
     }
+}
+
+/// Returns the digest of a lock's text.
+pub(super) fn digest_of(text: &str) -> String {
+    format!("sha256:{}", hex::encode(&Sha256::digest(text)))
 }
 
 /// Returns the place for the tree of a package that has a digest.
@@ -248,7 +253,7 @@ impl Work {
         let made = keep::done(move || {
             let mut random = [0; 8];
             getrandom::fill(&mut random).map_err(std::io::Error::other)?;
-            let folder = root.join(format!("new-{}", hex::encode(&random)));
+            let folder = root.join(format!("{}{}", trees::NEW, hex::encode(&random)));
             let tree = folder.join("tree");
             keep::make_folder(&tree)?;
             Ok(Self { folder, tree })
@@ -264,18 +269,37 @@ impl Drop for Work {
     }
 }
 
+/// What is known about a tree that was made, beside its files.
+pub(super) struct Made {
+    /// The digest of the lock.
+    pub(super) digest: String,
+    pub(super) start: Start,
+    pub(super) scripts: Scripts,
+}
+
+/// Reports whether a tree that is there can be taken. One that was made without scripts lacks what these would have made.
+fn suits(record: &Record, scripts: Scripts) -> bool {
+    record.ran_scripts || scripts == Scripts::Refused
+}
+
 /// Describes a tree, and puts it into its place. Returns its hash. Blocks.
-pub(super) fn put(store: &Store, work: &Work, place: &Place, digest: String, start: Start) -> std::io::Result<String> {
+pub(super) fn put(store: &Store, work: &Work, place: &Place, made: Made) -> std::io::Result<String> {
     let hashes = trees::hashes(&work.tree)?;
     let tree = hashes.tree.clone();
-    let record = serde_json::to_string_pretty(&Record::new(digest, hashes, start))?;
-    fs::write(work.folder.join("tree.json"), record)?;
-    let _held = keep::lock(&store.folder().join("store.lock"), PATIENCE)?;
+    let mut record = Record::new(made.digest, hashes, made.start);
+    record.ran_scripts = made.scripts == Scripts::Run;
+    fs::write(work.folder.join("tree.json"), serde_json::to_string_pretty(&record)?)?;
+    let _held = keep::lock(&store.lock_file(), PATIENCE)?;
     keep::make_folder(place.folder.parent().unwrap_or(store.folder()))?;
     if place.folder.exists() {
-        if place.sound().is_some() {
+        if place.sound().is_some_and(|record| suits(&record, made.scripts)) {
             // Another program has made it meanwhile.
             return Ok(tree);
+        }
+        // Who uses the tree stays known.
+        match fs::copy(place.notes_file(), Place { folder: work.folder.clone() }.notes_file()) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
         fs::remove_dir_all(&place.folder)?;
     }

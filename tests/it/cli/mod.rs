@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod check;
+mod help;
 
 use std::io::Write as _;
 use std::path::Path;
@@ -59,7 +60,7 @@ fn no_arguments_show_the_next_steps() {
       call         Call a tool
       read         Read a resource
       prompt       Get a prompt
-      add          Add a server to the config: a URL, or a command after `--`; it is started once to see whether it works
+      add          Add a server to the config: a URL, or a command after `--`; it is tried once
       remove       Take a server out of the config
       enable       Turn a server of the config on
       disable      Turn a server of the config off, and keep its entry
@@ -75,7 +76,7 @@ fn no_arguments_show_the_next_steps() {
       migrate      Take over the servers of clients, link the clients, and take out of their files what works here
       search       Find servers in the registry
       show         Show what the registry has about a server: how it is started, and what it wants to know
-      install      Add a server of the registry to the config; it is shown and asked for first, and started once
+      install      Add a server of the registry to the config; it is shown and asked for first
       outdated     Show which servers of the config have newer versions in the registry
       update       Take a newer version of a server; what changes is shown and asked for first
       approve      Show what is new or has changed at servers and in a project's config, and approve it
@@ -171,20 +172,16 @@ fn help_of_a_command() {
 
     Arguments:
       <TOOL>                 The tool, as `mcp-host tools` shows it
-      [JSON | KEY=VALUE]...  Its arguments: one JSON object, or key=value, typed by the tool's schema
+      [JSON | KEY=VALUE]...  One JSON object, or key=value as the tool's schema says
 
     Options:
-          --timeout <TIME>       How long the call may take, with a unit: 500ms, 30s, 5m
-          --out <FILE | FOLDER>  Save images, audio and other binary content; never overwrites a file
-          --no-check             Send the arguments without checking them against the tool's schema
-          --view <VIEW>          Use this view of the config (host.views) [default: host.view]
+          --timeout <TIME>       How long the call may take: 500ms, 30s, 5m
+          --out <FILE | FOLDER>  Save images, audio and the like; overwrites nothing
+          --no-check             Send the arguments without checking them first
+          --view <VIEW>          Use this view (host.views) [default: host.view]
           --demo                 Use the bundled demo servers; needs no config
-      -c, --config <FILE>        A config file, ours or any MCP client's. Repeatable: if two files have the same server, the later wins
-          --project <DIR>        Which project of Claude Code's ~/.claude.json to use [default: the current directory]
+      -c, --config <FILE>        A config file (more options: mcp-host --help)
           --json                 Print JSON for machines
-      -v, --verbose...           Log more on stderr; twice for every message, three times for its contents
-      -q, --quiet                Print only data and errors
-          --color <WHEN>         When to use colors: auto, always or never
       -h, --help                 Print help
 
     Arguments from elsewhere:

@@ -67,7 +67,7 @@ fn servers_are_taken_over_with_their_references() {
     assert_snapshot!(tail, @"
     4 servers added to ~/mcp-host/config.json; mcp-host undo 1
     warning: Windsurf: ~/.codeium/windsurf/mcp_config.json:1:17: not valid JSON: Expected value after colon in object property
-    note: `again` of Cursor is `files` already
+    note: `again` of Cursor is the same server as `files`
     note: `files` of Cursor is called `files-cursor` here: another server has that name
     ");
     assert_snapshot!(home.text(), @r#"
@@ -103,7 +103,7 @@ fn servers_are_taken_over_with_their_references() {
     // What is there is not taken over again.
     let again = home.must(&["import", "codex", "cursor"]);
     assert!(
-        again.contains("nothing to write") && again.contains("`files` of Cursor is `files-cursor` already"),
+        again.contains("nothing to write") && again.contains("`files` of Cursor is the same server as `files-cursor`"),
         "{again}"
     );
     home.must(&["undo"]);

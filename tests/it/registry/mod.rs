@@ -5,6 +5,7 @@
 mod bundle;
 mod hostile;
 mod tree;
+mod unused;
 
 use std::path::PathBuf;
 

@@ -25,7 +25,7 @@ esac
 "#;
 
 /// The latest version is `latest`; there is also 1.0.0.
-async fn registry(latest: &'static str) -> Site {
+pub(super) async fn registry(latest: &'static str) -> Site {
     Site::start(move |_| move |asked: &Asked| answer(asked, latest)).await
 }
 
@@ -72,10 +72,10 @@ impl Home {
     }
 }
 
-const INSTALL: [&str; 3] = ["install", "io.github.ada/notes@1.0.0", "--yes"];
-const CONNECT: [&str; 3] = ["check", "notes", "--connect"];
+pub(super) const INSTALL: [&str; 3] = ["install", "io.github.ada/notes@1.0.0", "--yes"];
+pub(super) const CONNECT: [&str; 3] = ["check", "notes", "--connect"];
 
-fn copy(from: &Path, to: &Path) {
+pub(super) fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().flatten() {
         match entry.path() {
@@ -164,6 +164,31 @@ async fn the_same_tree_is_installed_elsewhere_and_another_lock_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn install_scripts_run_only_if_the_user_says_so() {
+    let site = registry("1.0.0").await;
+    let home = Home::with_npm(&site.url);
+    tokio::task::block_in_place(|| {
+        let log = || std::fs::read_to_string(home.file("npm.log")).unwrap();
+        let with = |words: &[&str]| home.run(&[words, &["--scripts"]].concat());
+        assert!(home.run(&INSTALL).starts_with("exit 0\n"));
+        assert!(!log().contains("|ci|--no-audit|"), "{}", log());
+        assert!(home.run(&["remove", "notes"]).starts_with("exit 0\n"));
+        // The tree that is there lacks what the scripts would have made.
+        let said = with(&INSTALL);
+        assert!(said.contains("its tree is locked: npm ci, with install scripts, started from there\n"), "{said}");
+        assert!(said.contains("\ninstalled notes: 3 tools, TIME, "), "{said}");
+        assert_eq!(log().matches("|ci|--no-audit|").count(), 1, "{}", log());
+        assert!(log().contains("|install|--package-lock-only|--package-lock=true|--ignore-scripts|"), "{}", log());
+        assert!(!log().contains("|install|--package-lock-only|--package-lock=true|--no-audit|"), "a lock needs none");
+        assert!(with(&["install", "notes", "--locked"]).contains(" is installed already, tree sha256:"));
+        assert!(home.run(&["install", "notes", "--locked"]).contains(" is installed already, tree sha256:"));
+        std::fs::remove_dir_all(home.file(".local/share/mcp-host/store")).unwrap();
+        assert!(with(&["install", "notes", "--locked"]).contains(" installed, tree sha256:"));
+        assert_eq!(log().matches("|ci|--no-audit|").count(), 2, "{}", log());
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_newer_version_is_shown_and_taken_and_given_back() {
     let (first, second) = (registry("1.0.0").await, registry("2.0.0").await);
     let home = Home::with_npm(&first.url);
@@ -181,7 +206,7 @@ async fn a_newer_version_is_shown_and_taken_and_given_back() {
         assert_snapshot!(home.run(&["update", "notes", "--yes"]), @"
         exit 2
         error: server `notes`: the new version wants NOTES_TEAM
-        help: mcp-host update NAME --set NOTES_TEAM=…
+        help: mcp-host update notes --set NOTES_TEAM=…
         ");
         let update = ["update", "notes", "--set", "NOTES_TEAM=blue"];
         assert_snapshot!(home.run(&update), @"
@@ -192,7 +217,7 @@ async fn a_newer_version_is_shown_and_taken_and_given_back() {
         it runs as you; its tree is locked: npm ci --ignore-scripts, started from there
         variable NOTES_TEAM, new
         error: server `notes`: nothing was fetched or written: there is no terminal to ask on
-        help: mcp-host update … --yes does it
+        help: mcp-host update notes … --yes does it
         ");
         assert_eq!(home.text(), text);
         let said = home.run(&[&update[..], &["--yes"]].concat());

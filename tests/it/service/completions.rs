@@ -39,15 +39,52 @@ fn commands_servers_and_clients_are_completed() {
     assert_eq!(complete(home.path(), &["mcp-host", "get", "--config", "other.json", "s"]), ["search"]);
 }
 
+/// Where the name of a server stands.
+const SERVERS: [&[&str]; 18] = [
+    &["check"],
+    &["tools"],
+    &["resources"],
+    &["prompts"],
+    &["get"],
+    &["remove"],
+    &["enable"],
+    &["disable"],
+    &["rename"],
+    &["restart"],
+    &["login"],
+    &["logout"],
+    &["approve"],
+    &["status"],
+    &["logs"],
+    &["calls", "--server"],
+    &["doctor"],
+    &["update"],
+];
+/// Where the name of a tool stands.
+const TOOLS: [&[&str]; 4] = [&["call"], &["tools"], &["check", "--needs"], &["policy", "explain"]];
+
 #[test]
-fn tools_are_those_of_the_daemon() {
+fn every_place_of_a_server_completes_its_name() {
+    let home = tempfile::tempdir().unwrap();
+    own(home.path(), &json!({ "mcpServers": { "planted": works(), "other": works() } }));
+    for place in SERVERS {
+        let line = [&["mcp-host"][..], place, &["plan"]].concat();
+        assert_eq!(complete(home.path(), &line), ["planted"], "{place:?}");
+    }
+    assert_eq!(complete(home.path(), &["mcp-host", "install", "--locked", "plan"]), ["planted"]);
+}
+
+#[test]
+fn every_place_of_a_tool_completes_its_name_from_the_daemon() {
     let home = tempfile::tempdir().unwrap();
     let daemon = daemon(home.path(), &json!({ "mcpServers": { "files": works() } }));
     daemon.hears("connected");
-    // A shell waits 50 ms, in which a busy machine may not answer.
-    let found =
-        (0..200).map(|_| complete(home.path(), &["mcp-host", "call", "files__co"])).find(|found| !found.is_empty());
-    assert_eq!(found, Some(vec!["files__countdown".to_owned()]));
+    for place in TOOLS {
+        let line = [&["mcp-host"][..], place, &["files__co"]].concat();
+        // A shell waits 50 ms, in which a busy machine may not answer.
+        let found = (0..200).map(|_| complete(home.path(), &line)).find(|found| !found.is_empty());
+        assert_eq!(found, Some(vec!["files__countdown".to_owned()]), "{place:?}");
+    }
 }
 
 #[test]

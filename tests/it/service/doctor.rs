@@ -261,3 +261,59 @@ fn d15_a_client_that_starts_the_same_server() {
         .unwrap();
     only(home.path(), "D15 warn", "Cursor");
 }
+
+#[test]
+fn d01_a_project_that_is_not_approved() {
+    let home = home(&json!({}));
+    std::fs::write(home.path().join("mcp-host.json"), json!({ "mcpServers": { "theirs": works() } }).to_string())
+        .unwrap();
+    only(home.path(), "D01 warn", "mcp-host approve theirs");
+}
+
+#[test]
+fn d08_a_clock_that_is_behind_a_file() {
+    let home = home(&json!({}));
+    let config = std::fs::File::options().append(true).open(home.path().join("mcp-host/config.json")).unwrap();
+    config.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(400 * 24 * 3600)).unwrap();
+    only(home.path(), "D08 warn", "written in the future");
+}
+
+/// Installs a service by hand: its program, and a line of its unit. Its manager says that it is in this state.
+fn service(home: &Path, program_of_it: &str, line: &str, state: &str) {
+    let unit = home.join("systemd/user/mcp-host.service");
+    std::fs::create_dir_all(unit.parent().unwrap()).unwrap();
+    std::fs::write(unit, format!("[Service]\nExecStart={program_of_it} serve\n{line}\n")).unwrap();
+    program(
+        home,
+        "systemctl",
+        &format!("#!/bin/sh\ncase \"$*\" in *is-enabled*) echo enabled;; *) echo {state};; esac\n"),
+    );
+}
+
+#[test]
+fn d02_a_variable_that_the_service_lacks() {
+    let mut broken = works();
+    broken["env"] = json!({ "TOKEN": "${PLANTED}" });
+    let home = home(&json!({ "broken": broken }));
+    service(home.path(), env!("CARGO_BIN_EXE_mcp-host"), "Environment=PATH=/usr/bin:/bin", "active");
+    let (bad, report) = found(home.path(), &[("PLANTED", "x")]);
+    assert_eq!(bad, ["D02 warn"], "{report:#}");
+    assert!(report["checks"][1].to_string().contains("--env-file"), "{report:#}");
+}
+
+#[test]
+fn d03_a_command_that_the_service_does_not_find() {
+    let home = home(&json!({ "mine": { "command": "planted", "args": ["__demo-server"] } }));
+    program(home.path(), "planted", &format!("#!/bin/sh\nexec '{}' \"$@\"\n", env!("CARGO_BIN_EXE_mcp-host")));
+    service(home.path(), env!("CARGO_BIN_EXE_mcp-host"), "Environment=PATH=/usr/bin:/bin", "active");
+    only(home.path(), "D03 warn", "in the service, `mine` cannot start `planted`");
+}
+
+#[test]
+fn d14_a_service_that_does_not_run_or_has_lost_its_program() {
+    let home = home(&json!({}));
+    service(home.path(), env!("CARGO_BIN_EXE_mcp-host"), "Environment=PATH=/usr/bin:/bin", "failed");
+    only(home.path(), "D14 warn", "mcp-host service status");
+    service(home.path(), "/no/such/mcp-host", "Environment=PATH=/usr/bin:/bin", "failed");
+    only(home.path(), "D14 fail", "/no/such/mcp-host");
+}

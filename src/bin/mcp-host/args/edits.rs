@@ -12,7 +12,7 @@ pub(crate) const HERE: &str = ".";
 // The words of a command are only built when it is run.
 #[command(defer = true)]
 pub(crate) enum EditCommand {
-    /// Add a server to the config: a URL, or a command after `--`; it is started once to see whether it works
+    /// Add a server to the config: a URL, or a command after `--`; it is tried once
     Add(Add),
     /// Take a server out of the config
     Remove(Named),
@@ -57,25 +57,24 @@ impl EditCommand {
 // Which config to use: `--project` is an option of `Common`, which here needs no value.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct User {
-    /// Use your own config (~/.config/mcp-host), even where the working directory has one
+    /// Use your own config, not that of this folder
     #[arg(long, conflicts_with = "project")]
     pub(crate) user: bool,
 }
 
 pub(super) fn project(arg: clap::Arg) -> clap::Arg {
-    let help = "Use the config of the project in the working directory, or in DIR; with --config ~/.claude.json, that \
-                project's part of it";
-    arg.num_args(0..=1).require_equals(true).default_missing_value(HERE).help(help)
+    let help = "Use the config of a project: here, or in DIR";
+    arg.num_args(0..=1).require_equals(true).default_missing_value(HERE).help(help).hide(false)
 }
 
 #[derive(Args, Debug)]
 #[command(mut_arg("project", project), override_usage = ADD_USAGE, after_help = ADDED)]
 pub(crate) struct Add {
-    /// The name of the server; - reads JSON or an install link from stdin, shows it, and asks
+    /// The name of the server; - reads JSON or an install link from stdin
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// The URL of the server
-    #[arg(value_name = "URL", conflicts_with = "command")]
+    #[arg(value_name = "URL", conflicts_with = "command", hide = true)]
     pub(crate) url: Option<String>,
     /// A variable of its environment
     #[arg(short, long, value_name = "KEY=VALUE", conflicts_with = "url")]
@@ -83,11 +82,11 @@ pub(crate) struct Add {
     /// A header of its requests
     #[arg(short = 'H', long, value_name = "'KEY: VALUE'", conflicts_with = "command")]
     pub(crate) header: Vec<String>,
-    /// Ask for the value of this variable or header, and keep it in the keyring
+    /// Ask for this value, and keep it in the keyring
     #[arg(long, value_name = "KEY")]
     pub(crate) secret: Vec<String>,
-    /// Its transport [default: found out at the start]
-    #[arg(short, long, value_name = "TRANSPORT", value_enum)]
+    /// stdio, http or sse [default: found out]
+    #[arg(short, long, value_name = "TRANSPORT", value_enum, hide_possible_values = true)]
     pub(crate) transport: Option<Transport>,
     /// Its working directory
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
@@ -105,7 +104,7 @@ pub(crate) struct Add {
     #[arg(long)]
     pub(crate) no_check: bool,
     /// The command that starts the server, and its arguments
-    #[arg(value_name = "COMMAND", last = true, num_args = 1..)]
+    #[arg(value_name = "COMMAND", last = true, num_args = 1.., hide = true)]
     pub(crate) command: Vec<String>,
     #[command(flatten)]
     pub(crate) user: User,
@@ -173,8 +172,4 @@ pub(crate) struct Undo {
 pub(crate) const ADD_USAGE: &str = "mcp-host add [OPTIONS] <NAME> (<URL> | -- <COMMAND>...)";
 
 const ADDED: &str = "\
-Examples:
-  mcp-host add files -- npx -y @modelcontextprotocol/server-filesystem ~/src
-  mcp-host add search https://search.example.com/mcp -H 'X-Team: core'
-  mcp-host add github --secret GITHUB_TOKEN -- github-mcp-server stdio
-  mcp-host add - < entry.json";
+Example: mcp-host add files -- npx -y @ada/files ~/src   (more: docs/edit.md)";

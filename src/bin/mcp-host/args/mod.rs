@@ -41,6 +41,7 @@ use crate::text::quoted;
 /// One endpoint for many MCP servers.
 #[derive(Debug, Parser)]
 #[command(name = "mcp-host", bin_name = "mcp-host", version, after_help = NEXT_STEPS)]
+#[command(mut_args(told))]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -48,26 +49,39 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
-// Options of every command, allowed before or after its name.
+/// Tells the options of every command in full.
+fn told(arg: clap::Arg) -> clap::Arg {
+    match arg.get_id().as_str() {
+        "config" => {
+            let help = "A config file, ours or any MCP client's. Repeatable: if two files have the same server, the later wins";
+            arg.help(help)
+        }
+        "project" | "verbose" | "quiet" | "color" => arg.hide(false),
+        _ => arg,
+    }
+}
+
+// Options of every command, allowed before or after its name. The help of a command leaves most of them to that of the program,
+// so that it fits a screen.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Common {
-    /// A config file, ours or any MCP client's. Repeatable: if two files have the same server, the later wins
+    /// A config file (more options: mcp-host --help)
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Vec<PathBuf>,
     /// Which project of Claude Code's ~/.claude.json to use [default: the current directory]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", hide = true)]
     pub(crate) project: Option<PathBuf>,
     /// Print JSON for machines
     #[arg(long)]
     pub(crate) json: bool,
     /// Log more on stderr; twice for every message, three times for its contents
-    #[arg(short, long, action = clap::ArgAction::Count)]
+    #[arg(short, long, action = clap::ArgAction::Count, hide = true)]
     pub(crate) verbose: u8,
     /// Print only data and errors
-    #[arg(short, long)]
+    #[arg(short, long, hide = true)]
     pub(crate) quiet: bool,
     /// When to use colors: auto, always or never
-    #[arg(long, value_name = "WHEN", value_enum, hide_possible_values = true)]
+    #[arg(long, value_name = "WHEN", value_enum, hide_possible_values = true, hide = true)]
     pub(crate) color: Option<When>,
     /// The view to use; only some commands take it.
     #[arg(skip)]
@@ -157,7 +171,7 @@ pub(crate) struct Check {
     #[arg(long, value_name = "DIR", requires = "locked")]
     pub(crate) definitions: Option<PathBuf>,
     /// Ask the running mcp-host whether these tools can be called; nothing is called or started
-    #[arg(long, value_name = "TOOL", value_delimiter = ',', conflicts_with_all = ["connect", "locked", "demo", "server"])]
+    #[arg(long, value_name = "TOOL", value_delimiter = ',', add = suggest::tools(), conflicts_with_all = ["connect", "locked", "demo", "server"])]
     pub(crate) needs: Vec<String>,
     /// With --needs: in this view of the config (host.views) [default: host.view]
     #[arg(long, value_name = "VIEW", requires = "needs")]
@@ -204,16 +218,16 @@ pub(crate) struct CallArgs {
     /// The tool, as `mcp-host tools` shows it
     #[arg(value_name = "TOOL", add = suggest::tools())]
     pub(crate) tool: String,
-    /// Its arguments: one JSON object, or key=value, typed by the tool's schema
+    /// One JSON object, or key=value as the tool's schema says
     #[arg(value_name = "JSON | KEY=VALUE")]
     pub(crate) arguments: Vec<String>,
-    /// How long the call may take, with a unit: 500ms, 30s, 5m
+    /// How long the call may take: 500ms, 30s, 5m
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) timeout: Option<Duration>,
-    /// Save images, audio and other binary content; never overwrites a file
+    /// Save images, audio and the like; overwrites nothing
     #[arg(long, value_name = "FILE | FOLDER")]
     pub(crate) out: Option<PathBuf>,
-    /// Send the arguments without checking them against the tool's schema
+    /// Send the arguments without checking them first
     #[arg(long)]
     pub(crate) no_check: bool,
     #[command(flatten)]
@@ -413,7 +427,7 @@ pub(crate) struct Logout {
 // Which view to use.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct View {
-    /// Use this view of the config (host.views) [default: host.view]
+    /// Use this view (host.views) [default: host.view]
     #[arg(long = "view", value_name = "VIEW")]
     pub(crate) name: Option<String>,
 }

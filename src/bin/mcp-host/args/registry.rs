@@ -13,7 +13,7 @@ pub(crate) enum RegistryCommand {
     Search(Search),
     /// Show what the registry has about a server: how it is started, and what it wants to know
     Show(Show),
-    /// Add a server of the registry to the config; it is shown and asked for first, and started once
+    /// Add a server of the registry to the config; it is shown and asked for first
     Install(Install),
     /// Show which servers of the config have newer versions in the registry
     Outdated(Outdated),
@@ -59,17 +59,17 @@ pub(crate) struct Show {
 #[derive(Args, Debug)]
 #[command(mut_arg("project", super::edits::project), after_help = INSTALLED)]
 pub(crate) struct Install {
-    /// The server, as `mcp-host search` shows it, with @VERSION for another than the latest; a bundle (.mcpb); a server.json at
-    /// a URL; an install link; with --locked, a server of the config
-    #[arg(value_name = "NAME", required_unless_present = "locked")]
+    /// The server, as `mcp-host search` shows it, @VERSION for another than the latest; a bundle; a server.json at a URL; an
+    /// install link
+    #[arg(value_name = "NAME", required_unless_present = "locked", add = crate::suggest::servers())]
     pub(crate) name: Option<String>,
-    /// Its name in the config [default: the part of NAME after the slash]
+    /// Its name in the config [default: NAME after the slash]
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) alias: Option<String>,
-    /// Which of its forms to take [default: npm or pypi, else remote]
-    #[arg(long, value_name = "FORM", value_enum)]
+    /// npm, pypi, oci, nuget, mcpb or remote [default: npm, pypi]
+    #[arg(long, value_name = "FORM", value_enum, hide_possible_values = true)]
     pub(crate) package: Option<Form>,
-    /// A value that the server wants; ${env:NAME} and ${keyring:NAME} stay references
+    /// A value that it wants; ${env:NAME} stays a reference
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
     /// Install without asking
@@ -78,7 +78,7 @@ pub(crate) struct Install {
     /// Do not start it, only write it
     #[arg(long)]
     pub(crate) no_check: bool,
-    /// Install the trees that the config has locked, exactly as its locks say
+    /// Install the trees that the config has locked
     #[arg(long, conflicts_with_all = ["alias", "package", "set", "no_check"])]
     pub(crate) locked: bool,
     /// Let packages run install scripts, and build from source
@@ -151,10 +151,4 @@ The new version is started once, with an empty home directory, and the definitio
 the old one. mcp-host undo brings the old version back.";
 
 const INSTALLED: &str = "\
-What would be started and written is shown first. Without a terminal to ask on, nothing is fetched, started, or written
-unless --yes is given. Secrets go to the keyring. mcp-host undo takes the entry out again.
-
-Examples:
-  mcp-host install io.github.ada/files
-  mcp-host install io.github.ada/files@1.2.3 --as notes --set folder=/srv/notes --yes
-  mcp-host install --locked";
+Secrets go to the keyring. mcp-host undo takes it out again (docs/registry.md).";

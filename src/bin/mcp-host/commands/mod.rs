@@ -44,6 +44,7 @@ mod tokens;
 mod tools;
 #[cfg(feature = "top")]
 mod top;
+mod unused;
 mod watch;
 
 use std::io::BufRead as _;

@@ -148,7 +148,7 @@ impl<'a> Imports<'a> {
                 added.is_some_and(|added| added.from == *client && known.server.as_ref() == Some(&added.server));
             let theirs = format!("`{}` of {}", known.name, client.name);
             if !is_own {
-                lines.push(format!("note: {theirs} is `{name}` already"));
+                lines.push(format!("note: {theirs} is the same server as `{name}`"));
             } else if *name != known.name {
                 lines.push(format!("note: {theirs} is called `{name}` here: another server has that name"));
             }

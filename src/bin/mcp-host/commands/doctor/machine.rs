@@ -4,8 +4,9 @@ use std::fs;
 use std::io;
 use std::net::TcpListener;
 
-use mcp_host::admin;
 use mcp_host::config::Config;
+use mcp_host::edits::Edits;
+use mcp_host::{admin, install};
 
 use super::finding::{Finding, ORPHANS, PORT, STATE, TWICE};
 use crate::commands::clients::Seen;
@@ -47,6 +48,16 @@ fn others_may_write(folder: &std::path::Path) -> Option<Finding> {
 #[cfg(not(unix))]
 fn others_may_write(_: &std::path::Path) -> Option<Finding> {
     None
+}
+
+/// Finds locked trees that no config, no lock and no edit refers to: `update` and `remove` leave those of which they cannot tell.
+pub(super) async fn trees() -> Vec<Finding> {
+    let Some(folder) = state_directory() else { return Vec::new() };
+    let unused = install::unused(Edits::of(&folder).folder().to_owned()).await;
+    let Some(store) = unused.first().and_then(|tree| tree.parent()?.parent()) else { return Vec::new() };
+    let trees: Vec<String> = unused.iter().map(|tree| text::quoted(&tree.display().to_string())).collect();
+    let what = format!("no known config uses {} in {}", text::count(trees.len(), "locked tree"), store.display());
+    vec![Finding::warn(STATE, what, format!("rm -r {}", trees.join(" ")))]
 }
 
 /// Looks whether `serve` could listen where the config says.

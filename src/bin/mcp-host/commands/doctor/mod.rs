@@ -52,6 +52,7 @@ pub(super) async fn run(args: &Doctor, common: &Common, output: &Output) -> Resu
         }
     }
     found.extend(machine::state_folder());
+    found.extend(machine::trees().await);
     found.extend(machine::orphans().await);
     tell(&found, is_config_there, output)
 }

@@ -13,6 +13,7 @@ pub(super) mod write;
 use mcp_host::config::edit::Change;
 
 use self::target::Target;
+use super::unused;
 use crate::args::{Common, EditCommand};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
@@ -25,7 +26,10 @@ pub(super) async fn run(command: &EditCommand, common: &Common, output: &Output)
         EditCommand::Add(args) => Box::pin(add::run(args, common, output)).await,
         EditCommand::Remove(args) => {
             let change = Change::Remove { name: args.name.clone() };
-            write::run(&target(&args.name)?, change, output).await
+            let target = target(&args.name)?;
+            let exit = write::run(&target, change, output).await?;
+            unused::sweep(&write::edits()?, &target.file, output).await;
+            Ok(exit)
         }
         EditCommand::Enable(args) => {
             let change = Change::Switch { name: args.name.clone(), on: true };

@@ -125,7 +125,7 @@ async fn entry(
         lines.push(format!("  {:<11}{}", "sha256", text::line(package.sha256.as_deref().unwrap_or("none"))));
         lines.push(format!("  {:<11}what it starts, and what it wants to know, is shown before that", ""));
         lines.iter().for_each(|line| output.talk(line));
-        confirm(args.yes, "install …", "Fetch this bundle? [y/N]", output).await?;
+        confirm(args.yes, &Question::before("Fetch this bundle? [y/N]"), output).await?;
         let bundle = Bundle::fetch(package).await.map_err(|error| failed(&error))?;
         return Box::pin(unpacked(&bundle, args, target, output)).await;
     }
@@ -189,7 +189,7 @@ impl<'a> Newcomer<'a> {
         } else {
             output.lines(lines)?
         }
-        confirm(args.yes, "install …", "Install this? [y/N]", output).await?;
+        confirm(args.yes, &Question::before("Install this? [y/N]"), output).await?;
         self.make(args, target, output).await
     }
 }
@@ -201,7 +201,7 @@ impl Newcomer<'_> {
 
     /// Installs its tree, starts it once, and writes its entry.
     async fn make(mut self, args: &Install, target: &Target, output: &Output) -> Result<Exit, Failure> {
-        let made = self.tree.make(self.server.package.as_mut(), output).await?;
+        let made = self.tree.make(self.server.package.as_mut(), &target.file, output).await?;
         self.values.keep(&self.alias).await?;
         let change = self.change();
         let preview = write::preview(target, std::slice::from_ref(&change))?;
@@ -346,17 +346,33 @@ fn meant(text: &str) -> Result<Meant<'_>, Failure> {
     }
 }
 
-/// Asks the user, unless `--yes` was given. `command` is what would be typed with that.
-pub(super) async fn confirm(is_agreed: bool, command: &str, question: &str, output: &Output) -> Result<(), Failure> {
+/// A question to the user before something is done.
+pub(super) struct Question {
+    pub(super) text: &'static str,
+    /// What would be typed with `--yes`.
+    pub(super) command: String,
+    /// What holds after a no.
+    pub(super) refused: &'static str,
+}
+
+impl Question {
+    /// Asks before anything is fetched for an install.
+    fn before(text: &'static str) -> Self {
+        Self { text, command: "install …".to_owned(), refused: "nothing was fetched or written" }
+    }
+}
+
+/// Asks the user, unless `--yes` was given. Where nobody can be asked, nothing was fetched either.
+pub(super) async fn confirm(is_agreed: bool, question: &Question, output: &Output) -> Result<(), Failure> {
     if is_agreed {
         return Ok(());
     }
     if !output.interactive() {
         let error = "nothing was fetched or written: there is no terminal to ask on";
-        return Err(Failure::new(Exit::Denied, error).help(format!("mcp-host {command} --yes does it")));
+        return Err(Failure::new(Exit::Denied, error).help(format!("mcp-host {} --yes does it", question.command)));
     }
-    match agreed(question, output).await {
+    match agreed(question.text, output).await {
         true => Ok(()),
-        false => Err(Failure::new(Exit::Denied, "nothing was fetched or written")),
+        false => Err(Failure::new(Exit::Denied, question.refused)),
     }
 }

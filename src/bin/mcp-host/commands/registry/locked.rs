@@ -1,7 +1,7 @@
 //! `mcp-host install --locked`: installs the trees that a config has locked, exactly as the locks beside it say.
 
 use mcp_host::config::{NOT_APPROVED, Package, Server, Transport};
-use mcp_host::install::{Lock, Maker, Scripts};
+use mcp_host::install::{self, Lock, Maker, Scripts};
 use serde::Serialize;
 
 use super::failures::failed;
@@ -72,10 +72,11 @@ async fn install(server: &Server, package: &Package, scripts: Scripts, output: &
     }
     let lock = Lock::read(server.source.file.clone(), package.clone()).await.map_err(|error| failed(&error))?;
     let Some(maker) = Maker::find(package.kind).await else {
-        let tools = if package.kind == mcp_host::install::Kind::Npm { "npm" } else { "uv or pip" };
+        let tools = if package.kind == install::Kind::Npm { "npm" } else { "uv or pip" };
         return Err(Failure::new(Exit::Failed, format!("{tools} is not here")).help(format!("install {tools}")));
     };
     let installed = maker.install(package, &lock, scripts).await.map_err(|error| failed(&error))?;
+    install::note(server.source.file.clone(), package.clone()).await.map_err(|error| failed(&error))?;
     if output.json {
         return Ok(output.value(&Row {
             server: &server.name,

@@ -1,7 +1,9 @@
 //! The tree that a server starts from: what is said of it before, and how it is made once the user has agreed.
 
+use std::path::Path;
+
 use mcp_host::config::Package;
-use mcp_host::install::{Bundle, Kind, Lock, Maker, Scripts};
+use mcp_host::install::{self, Bundle, Kind, Lock, Maker, Scripts};
 
 use super::failures::failed;
 use crate::output::Output;
@@ -54,8 +56,15 @@ impl Tree {
         }
     }
 
-    /// Makes the tree, and notes the digest of its lock in the package. Returns `None` where nothing is locked.
-    pub(super) async fn make(&self, package: Option<&mut Package>, output: &Output) -> Result<Option<Made>, Failure> {
+    /// Makes the tree for a config, and notes the digest of its lock in the package. Returns `None` where nothing is locked.
+    pub(super) async fn make(
+        &self,
+        package: Option<&mut Package>,
+        config: &Path,
+        output: &Output,
+    ) -> Result<Option<Made>, Failure> {
+        let note =
+            async |package: Package| install::note(config.to_owned(), package).await.map_err(|error| failed(&error));
         match (self, package) {
             (Self::Locked(maker, scripts), Some(package)) => {
                 let spec = package.spec();
@@ -63,10 +72,12 @@ impl Tree {
                 let lock = maker.lock(package, *scripts).await.map_err(|error| failed(&error))?;
                 package.digest = Some(lock.digest());
                 let installed = maker.install(package, &lock, *scripts).await.map_err(|error| failed(&error))?;
+                note(package.clone()).await?;
                 Ok(Some(Made { lock: Some(lock), hash: installed.tree }))
             }
             (Self::Bundle(bundle), _) => {
                 let installed = bundle.unpack().await.map_err(|error| failed(&error))?;
+                note(bundle.package()).await?;
                 Ok(Some(Made { lock: None, hash: installed.tree }))
             }
             (Self::Locked(..), None) | (Self::Unlocked, _) => Ok(None),

@@ -10,13 +10,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::failures::failed;
-use super::install::confirm;
+use super::install::{Question, confirm};
 use super::tree::Tree;
 use super::{open, outdated};
 use crate::args::{Common, Update};
 use crate::commands::edits::attempt::{self, Tried};
 use crate::commands::edits::target::Target;
 use crate::commands::edits::write;
+use crate::commands::unused;
 use crate::compare::{Step, steps};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
@@ -84,8 +85,9 @@ pub(super) async fn run(args: &Update, common: &Common, output: &Output) -> Resu
             last.replace(failure).iter().for_each(|failure: &Failure| failure.warn(output));
         }
     }
-    if count == 0 {
-        output.remark("nothing to update: the config has the latest versions of the registry");
+    match count {
+        0 => output.remark("nothing to update: the config has the latest versions of the registry"),
+        _ => unused::sweep(&write::edits()?, &target.file, output).await,
     }
     last.map_or(Ok(Exit::Ok), Err)
 }
@@ -100,11 +102,13 @@ async fn newer<'a>(
 ) -> Result<Option<Newer<'a>>, Failure> {
     let (manifest, version) = outdated::latest(index, old, output).await?;
     if manifest.status == Status::Deleted {
-        return Err(Failure::new(Exit::Denied, "the registry has taken it back").help("mcp-host remove takes it out"));
+        return Err(Failure::new(Exit::Denied, "the registry has taken it back")
+            .help(format!("mcp-host remove {} takes it out", text::quoted(&server.name))));
     }
     let Some(version) = version else {
         let error = format!("its latest version has no {} package {}", old.kind.word(), text::line(&old.name));
-        return Err(Failure::new(Exit::Failed, error).help("mcp-host show NAME shows what it has"));
+        return Err(Failure::new(Exit::Failed, error)
+            .help(format!("mcp-host show {} shows what it has", text::line(&manifest.name))));
     };
     if version == old.version {
         return Ok(None);
@@ -115,12 +119,12 @@ async fn newer<'a>(
     let Choice::Package(_, package) = form else { return Ok(None) };
     if package.identifier != old.name {
         let error = format!("its package is another one now: {}", text::line(&package.identifier));
-        return Err(Failure::new(Exit::Failed, error).help("mcp-host remove, then mcp-host install"));
+        return Err(Failure::new(Exit::Failed, error).help(anew(server)));
     }
     let Transport::Stdio(stdio) = &server.transport else { return Ok(None) };
     let Some(at) = stdio.args.iter().position(|word| *word == old.spec()) else {
         let error = format!("its command does not start {}", text::line(&old.spec()));
-        return Err(Failure::new(Exit::Failed, error).help("mcp-host remove, then mcp-host install"));
+        return Err(Failure::new(Exit::Failed, error).help(anew(server)));
     };
     let before = wanted_before(index, old).await;
     let fresh: Vec<&Wanted> = wanted.iter().filter(|wanted| !before.contains(&wanted.key)).collect();
@@ -140,6 +144,16 @@ async fn wanted_before(index: &Index, old: &Package) -> Vec<String> {
         wanted.into_iter().map(|wanted| wanted.key).collect()
     };
     keys(&manifest)
+}
+
+/// Returns the commands that install a server anew.
+fn anew(server: &Server) -> String {
+    let registry = match &server.transport {
+        Transport::Stdio(stdio) => stdio.package.as_ref().and_then(|package| package.registry.as_deref()),
+        _ => None,
+    };
+    let (name, registry) = (text::quoted(&server.name), text::quoted(registry.unwrap_or("NAME")));
+    format!("mcp-host remove {name}, then mcp-host install {registry} --as {name}")
 }
 
 /// What only the newer version wants.
@@ -188,12 +202,16 @@ fn asked<'a>(
     }
     if let Some((key, _)) = missing.iter().find(|(_, is_variable)| !is_variable) {
         let error = format!("the new version wants the argument {}", text::line(key));
-        return Err(Failure::new(Exit::Usage, error).help("mcp-host remove, then mcp-host install"));
+        return Err(Failure::new(Exit::Usage, error).help(anew(server)));
     }
     if !missing.is_empty() {
         let set: Vec<String> = missing.iter().map(|(key, _)| format!("--set {}=…", text::line(key))).collect();
         let errors = missing.iter().map(|(key, _)| format!("the new version wants {}", text::line(key)));
-        return Err(Failure::several(Exit::Usage, errors).help(format!("mcp-host update NAME {}", set.join(" "))));
+        return Err(Failure::several(Exit::Usage, errors).help(format!(
+            "mcp-host update {} {}",
+            text::quoted(&server.name),
+            set.join(" ")
+        )));
     }
     Ok(Fresh { env, wants })
 }
@@ -226,9 +244,9 @@ impl Newer<'_> {
             output.lines(lines)?
         }
         if !args.yes && !output.interactive() {
-            confirm(false, "update …", "", output).await?;
+            confirm(false, &self.question(), output).await?;
         }
-        let made = tree.make(Some(&mut self.new), output).await?;
+        let made = tree.make(Some(&mut self.new), &target.file, output).await?;
         let changes = self.changes();
         let name = &self.server.name;
         let preview = write::preview(target, &changes)?;
@@ -248,7 +266,7 @@ impl Newer<'_> {
         } else {
             output.lines(lines)?
         }
-        confirm(args.yes, "update …", "Take this version? [y/N]", output).await?;
+        confirm(args.yes, &self.question(), output).await?;
         if let Some(lock) = made.as_ref().and_then(|made| made.lock.as_ref()) {
             lock.write(&target.file, &self.new).await.map_err(|error| failed(&error))?;
         }
@@ -262,6 +280,14 @@ impl Newer<'_> {
         output.line(&format!("updated {}: {} to {}", text::line(name), text::line(from), text::line(to)))?;
         write::way_back(edit.id, output);
         Ok(())
+    }
+
+    fn question(&self) -> Question {
+        Question {
+            text: "Take this version? [y/N]",
+            command: format!("update {} …", text::quoted(&self.server.name)),
+            refused: "nothing was written",
+        }
     }
 
     /// Starts one of the two versions once, with an empty folder as its home.

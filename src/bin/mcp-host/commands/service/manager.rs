@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::process::Command;
 
-use super::unit::{LABEL, NAME, Plan};
+use super::unit::{self, LABEL, NAME, Plan, Written};
 use crate::report::{Exit, Failure};
 
 /// How long a command of the manager may take.
@@ -76,6 +76,15 @@ impl Manager {
         files.into_iter().filter_map(|file| Some((file.clone(), std::fs::read_to_string(file).ok()?))).collect()
     }
 
+    /// Returns what the file of the service says; `None` if none is installed.
+    pub(super) fn written(&self) -> Option<Written> {
+        let (_, text) = self.installed().pop()?;
+        Some(match self {
+            Self::Systemd(_) => unit::of_systemd(&text),
+            Self::Launchd(_) => unit::of_launchd(&text),
+        })
+    }
+
     /// Returns the commands that start the service, and start it anew if it runs.
     pub(super) fn starts(&self, by_socket: bool) -> Vec<Vec<String>> {
         match self {
@@ -136,9 +145,9 @@ impl Manager {
     /// Asks the manager for the state of the service.
     pub(super) async fn state(&self) -> State {
         let installed = self.installed();
-        let Some((_, text)) = installed.last() else { return State::default() };
+        let Some(written) = self.written() else { return State::default() };
         let files: Vec<String> = installed.iter().map(|(file, _)| file.display().to_string()).collect();
-        let missing = program(text).filter(|program| !std::path::Path::new(program).exists());
+        let missing = written.program.filter(|program| !std::path::Path::new(program).exists());
         let word = async |words: Vec<String>| match said(&words).await {
             Ok(output) => String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or("unknown").trim().to_owned(),
             Err(_) => "unknown".to_owned(),
@@ -181,16 +190,6 @@ impl Manager {
             Self::Launchd(_) => Vec::new(),
         }
     }
-}
-
-/// Returns the program that a file of the service starts.
-fn program(text: &str) -> Option<String> {
-    let line = text.lines().find_map(|line| line.strip_prefix("ExecStart="))?;
-    let program = match line.strip_prefix('"') {
-        Some(rest) => rest.split_once('"')?.0,
-        None => line.split(' ').next()?,
-    };
-    Some(program.replace("$$", "$").replace("%%", "%"))
 }
 
 async fn said(words: &[String]) -> Result<std::process::Output, String> {

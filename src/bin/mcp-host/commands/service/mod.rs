@@ -8,7 +8,7 @@ pub(super) mod surroundings;
 mod unit;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use mcp_host::admin;
 use mcp_host::config::{Config, LoadRequest};
@@ -255,7 +255,5 @@ pub(super) fn serves(config: &Path) -> bool {
 
 /// Returns the variables that the installed service gets; `None` if none is installed.
 pub(super) fn installed() -> Option<Surroundings> {
-    let files: Vec<(PathBuf, String)> = Manager::find().ok()?.installed();
-    let (_, text) = files.into_iter().find(|(file, _)| file.extension().is_some_and(|it| it == "service"))?;
-    Some(Surroundings::of_unit(&text))
+    Manager::find().ok()?.written().map(Surroundings::of_written)
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use mcp_host::Unstartable;
 use mcp_host::config::{Config, LoadRequest, Secret, Transport, Vars, load};
 
-use super::unit;
+use super::unit::{self, Written};
 use crate::report::{Exit, Failure};
 use crate::text;
 
@@ -41,17 +41,10 @@ impl Surroundings {
         Self { written, given }
     }
 
-    /// Reads what a unit has.
-    pub(super) fn of_unit(text: &str) -> Self {
-        let pair = |line: &str| {
-            let words = shlex_unit(line.strip_prefix("Environment=")?);
-            words.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
-        };
-        let written = text.lines().filter_map(pair).collect();
-        let file = text.lines().find_map(|line| line.strip_prefix("EnvironmentFile="));
-        let file = file.map(|file| PathBuf::from(file.replace("%%", "%")));
-        let given = file.and_then(|file| fs::read_to_string(file).ok()).map(|text| pairs(&text).0);
-        Self { written, given: given.unwrap_or_default() }
+    /// Takes what a file of the service says, and reads its file of variables.
+    pub(super) fn of_written(written: Written) -> Self {
+        let given = written.env_file.and_then(|file| fs::read_to_string(file).ok()).map(|text| pairs(&text).0);
+        Self { written: written.vars, given: given.unwrap_or_default() }
     }
 
     pub(super) fn written(&self) -> &[(String, String)] {
@@ -140,12 +133,6 @@ fn found(command: &str, path: &str) -> Option<PathBuf> {
     std::env::split_paths(path).find(|folder| folder.join(command).is_file())
 }
 
-/// Reads a word as `unit::quoted` writes it.
-fn shlex_unit(word: &str) -> String {
-    let word = word.strip_prefix('"').and_then(|word| word.strip_suffix('"')).unwrap_or(word);
-    word.replace("\\\"", "\"").replace("\\\\", "\\").replace("%%", "%")
-}
-
 /// Reads the file of variables that the user names. Others must not be able to read it: it holds secrets.
 pub(super) fn env_file(file: &Path) -> Result<(PathBuf, Vec<(String, String)>), Failure> {
     let name = file.display();
@@ -161,19 +148,27 @@ pub(super) fn env_file(file: &Path) -> Result<(PathBuf, Vec<(String, String)>), 
         }
     }
     let (pairs, wrong) = pairs(&text);
-    if let Some(line) = wrong {
-        let error = format!("--env-file {name}:{line}: no variable");
-        return Err(usage(error, "write one NAME=VALUE a line".to_owned()));
+    if let Some(Wrong { line, why, help }) = wrong {
+        return Err(usage(format!("--env-file {name}:{line}: {why}"), help.to_owned()));
     }
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     Ok((file, pairs))
 }
 
-/// Reads `NAME=VALUE` lines, and the number of the first line that is none.
-fn pairs(text: &str) -> (Vec<(String, String)>, Option<usize>) {
+/// A line of a file of variables that is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wrong {
+    line: usize,
+    why: &'static str,
+    help: &'static str,
+}
+
+/// Reads `NAME=VALUE` lines, up to the first that is not taken. systemd and the shell of launchd's agent read the same file, so
+/// only what means the same to all of them is taken.
+pub(super) fn pairs(text: &str) -> (Vec<(String, String)>, Option<Wrong>) {
     let (mut pairs, mut wrong) = (Vec::new(), None);
     for (line, number) in text.lines().zip(1..) {
-        let line = line.trim();
+        let line = line.trim_ascii();
         if line.is_empty() || line.starts_with(['#', ';']) {
             continue;
         }
@@ -182,16 +177,33 @@ fn pairs(text: &str) -> (Vec<(String, String)>, Option<usize>) {
                 && !name.starts_with(|c: char| c.is_ascii_digit())
                 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         };
-        match line.split_once('=').filter(|(name, _)| is_name(name)) {
-            Some((name, value)) => {
-                let bare = |sign: char| value.strip_prefix(sign).and_then(|value| value.strip_suffix(sign));
-                let value = bare('"').or_else(|| bare('\'')).unwrap_or(value);
-                pairs.push((name.to_owned(), value.to_owned()));
-            }
-            None => wrong = wrong.or(Some(number)),
-        }
+        let (why, help) = match line.split_once('=').filter(|(name, _)| is_name(name)) {
+            None => ("no variable", "write one NAME=VALUE a line"),
+            Some((name, text)) => match value(text.trim_ascii()) {
+                Some(value) => {
+                    pairs.push((name.to_owned(), value.to_owned()));
+                    continue;
+                }
+                None => (
+                    "a quote or a backslash stands in a value without single quotes around it",
+                    "write NAME='VALUE'; a value with a single quote belongs into the keyring: mcp-host add --secret",
+                ),
+            },
+        };
+        wrong = wrong.or(Some(Wrong { line: number, why, help }));
     }
     (pairs, wrong)
+}
+
+/// Reads a value; `None` if it does not mean the same to every reader.
+fn value(text: &str) -> Option<&str> {
+    for sign in ['\'', '"'] {
+        if let Some(inner) = text.strip_prefix(sign).and_then(|rest| rest.strip_suffix(sign)) {
+            let is_plain = !inner.contains(sign) && (sign == '\'' || !inner.contains('\\'));
+            return is_plain.then_some(inner);
+        }
+    }
+    (!text.contains(['\'', '"', '\\'])).then_some(text)
 }
 
 #[cfg(test)]
@@ -204,20 +216,10 @@ mod tests {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(read, [pair("A", "1"), pair("B", "x y"), pair("C", "z"), pair("D", "a=b")]);
         assert_eq!(wrong, None);
-        assert_eq!(pairs("A=1\nexport B=2\n=3\n").1, Some(2));
-    }
-
-    #[test]
-    fn what_a_unit_says_is_read_again() {
-        let written = vec![("PATH".to_owned(), "/a b:/50%\"c\\d".to_owned())];
-        let plan = unit::Plan {
-            program: "/x".to_owned(),
-            configs: Vec::new(),
-            vars: written.clone(),
-            env_file: None,
-            listen: None,
-            log: String::new(),
-        };
-        assert_eq!(Surroundings::of_unit(&plan.systemd()[0].1).written, written);
+        assert_eq!(pairs("A=1\nexport B=2\n=3\n").1.map(|wrong| wrong.line), Some(2));
+        for line in ["A=it's", "A='it's'", "A=a\\b", "A=\"a\\b\"", "A=\"a\"b\"", "A=\"a\" b", "A='", "A=a\"b"] {
+            assert!(pairs(line).1.is_some_and(|wrong| wrong.why.contains("single quotes")), "{line}");
+        }
+        assert_eq!(pairs("A='a\\b \"c\"'").0, [pair("A", "a\\b \"c\"")]);
     }
 }

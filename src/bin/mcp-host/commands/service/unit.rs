@@ -22,6 +22,10 @@ pub(super) const NAME: &str = "mcp-host";
 /// The name of the launchd agent.
 pub(super) const LABEL: &str = "mcp-host.serve";
 
+/// Reads a file of variables in any POSIX shell, and starts a program with them. The shell expands nothing in it: it takes lines as
+/// `surroundings.rs` and systemd do. `$0` is the file.
+const LOADER: &str = r#"while IFS= read -r l || [ -n "$l" ]; do l=${l#"${l%%[![:space:]]*}"}; l=${l%"${l##*[![:space:]]}"}; case $l in ''|'#'*|';'*) continue;; esac; n=${l%%=*}; v=${l#*=}; v=${v#"${v%%[![:space:]]*}"}; case $v in \"*\"|\'*\') v=${v#?}; v=${v%?};; esac; export "$n=$v"; done <"$0" || exit 1; exec "$@""#;
+
 const HEAD: &str = "# Written by `mcp-host service install`, and removed by `mcp-host service uninstall`.\n";
 
 impl Plan {
@@ -64,7 +68,7 @@ impl Plan {
         let words: Vec<String> = match &self.env_file {
             // launchd reads no file of variables.
             Some(file) => {
-                let shell = ["/bin/sh", "-c", "set -a; . \"$0\"; exec \"$@\"", file].map(str::to_owned);
+                let shell = ["/bin/sh", "-c", LOADER, file].map(str::to_owned);
                 shell.into_iter().chain(self.words()).collect()
             }
             None => self.words().collect(),
@@ -87,6 +91,54 @@ impl Plan {
     }
 }
 
+/// What a file of the service says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Written {
+    pub(super) program: Option<String>,
+    pub(super) vars: Vec<(String, String)>,
+    pub(super) env_file: Option<String>,
+}
+
+/// Reads the unit of the service as [`Plan::systemd`] writes it.
+pub(super) fn of_systemd(text: &str) -> Written {
+    let value = |key: &str| text.lines().filter_map(|line| line.strip_prefix(key)).map(str::to_owned).collect();
+    let [programs, vars, files]: [Vec<String>; 3] = ["ExecStart=", "Environment=", "EnvironmentFile="].map(value);
+    let first = |line: &str| match line.strip_prefix('"') {
+        Some(rest) => rest.split_once('"').map(|(program, _)| program.to_owned()),
+        None => line.split(' ').next().map(str::to_owned),
+    };
+    let pair = |word: &String| {
+        let word = unquoted(word);
+        word.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
+    };
+    Written {
+        program: programs.first().and_then(|line| first(line)).map(|it| it.replace("$$", "$").replace("%%", "%")),
+        vars: vars.iter().filter_map(pair).collect(),
+        env_file: files.first().map(|file| file.replace("%%", "%")),
+    }
+}
+
+/// Reads the agent of launchd as [`Plan::launchd`] writes it.
+pub(super) fn of_launchd(text: &str) -> Written {
+    let inside = |key: &str, end: &str| {
+        let (_, rest) = text.split_once(&format!("<key>{key}</key>")).unwrap_or_default();
+        rest.split_once(end).unwrap_or_default().0
+    };
+    let string = |line: &str| line.trim().strip_prefix("<string>")?.strip_suffix("</string>").map(unxml);
+    let words: Vec<String> = inside("ProgramArguments", "</array>").lines().filter_map(string).collect();
+    let pair = |line: &str| {
+        let (name, value) = line.trim().strip_prefix("<key>")?.split_once("</key>")?;
+        Some((unxml(name), string(value)?))
+    };
+    let vars = inside("EnvironmentVariables", "</dict>").lines().filter_map(pair).collect();
+    match &words[..] {
+        [shell, _, _, file, program, ..] if shell == "/bin/sh" => {
+            Written { program: Some(program.clone()), vars, env_file: Some(file.clone()) }
+        }
+        _ => Written { program: words.first().cloned(), vars, env_file: None },
+    }
+}
+
 fn socket(listen: &str) -> String {
     format!(
         "{HEAD}[Unit]\nDescription=The address of mcp-host\n\n[Socket]\nListenStream={listen}\n\n[Install]\n\
@@ -104,6 +156,16 @@ fn quoted(word: &str) -> String {
     let escaped = word.replace('%', "%%").replace('\\', "\\\\").replace('"', "\\\"");
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/_-.:=,+@".contains(c);
     if !escaped.is_empty() && escaped.chars().all(is_plain) { escaped } else { format!("\"{escaped}\"") }
+}
+
+/// Reads a word as [`quoted`] writes it.
+fn unquoted(word: &str) -> String {
+    let word = word.strip_prefix('"').and_then(|word| word.strip_suffix('"')).unwrap_or(word);
+    word.replace("\\\"", "\"").replace("\\\\", "\\").replace("%%", "%")
+}
+
+fn unxml(text: &str) -> String {
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
 }
 
 fn xml(text: &str) -> String {
@@ -203,6 +265,20 @@ WantedBy=default.target
     }
 
     #[test]
+    fn what_was_written_is_read_again() {
+        let vars =
+            vec![("PATH".to_owned(), "/a b:/50%\"c\\d&<e>".to_owned()), ("XDG_DATA_HOME".to_owned(), "/x".to_owned())];
+        for env_file in [None, Some("/home/ada/50% env".to_owned())] {
+            let plan = Plan { vars: vars.clone(), env_file, ..plan() };
+            let written =
+                Written { program: Some(plan.program.clone()), vars: vars.clone(), env_file: plan.env_file.clone() };
+            assert_eq!(of_systemd(&plan.systemd()[0].1), written);
+            assert_eq!(of_launchd(&plan.launchd()), written);
+        }
+        assert_eq!((of_systemd(""), of_launchd("")), (Written::default(), Written::default()));
+    }
+
+    #[test]
     fn a_file_tells_which_config_is_served() {
         let two = Plan { configs: vec!["/a/b.json".to_owned(), "/c d.toml".to_owned()], ..plan() };
         for text in [two.systemd()[0].1.clone(), two.launchd()] {
@@ -217,5 +293,59 @@ WantedBy=default.target
         assert_eq!(of("/home/ada/.nvm/versions/node/v22.1.0/bin"), Some("nvm"));
         assert_eq!(of("/home/ada/.local/share/mise/installs/node/22/bin"), Some("mise"));
         assert_eq!((of("/usr/bin"), of("/home/ada/.volta/bin")), (None, None));
+    }
+
+    /// Starts a program by the loader in a shell. Returns the variables that it got, by their names in the file.
+    #[cfg(unix)]
+    fn loaded(shell: &[&str], text: &str, names: &[String]) -> Option<Vec<String>> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("the env's \"file\" $HOME");
+        std::fs::write(&file, text).unwrap();
+        let show = "for n in \"$@\"; do eval \"printf '%s\\\\0' \\\"\\${$n}\\\"\"; done";
+        let mut command = std::process::Command::new(shell[0]);
+        command.args(&shell[1..]).args(["-c", LOADER]).arg(&file).args(["/bin/sh", "-c", show, "show"]).args(names);
+        let output = command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/home/ada").output().ok()?;
+        assert!(output.status.success() && output.stderr.is_empty(), "{shell:?}: {text:?}: {output:?}");
+        let values = String::from_utf8(output.stdout).unwrap();
+        Some(values.split_terminator('\0').map(str::to_owned).collect())
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn any_posix_shell_reads_a_file_of_variables_as_we_do() {
+        let text = "# tokens of $USER\n; more\n\nA=plain\nC=a b  c\nD=$HOME $(id) `id` ${A}\nE='a\\b \"c\" $d'\nF=\"x 'y' $z\"\nG=\nH=''\n\
+                    \tI=a=b#c;d *?[x]~&|<>!\t\nJ=\u{e9}\u{1F600}\r\nK=  led\nL=\"\"\nM=last";
+        let (pairs, wrong) = super::super::surroundings::pairs(text);
+        assert_eq!(wrong, None);
+        let (names, values): (Vec<String>, Vec<String>) = pairs.into_iter().unzip();
+        assert_eq!(names.len(), 12);
+        assert_eq!(values[3], "a\\b \"c\" $d");
+        assert_eq!(loaded(&["/bin/sh"], text, &names).as_ref(), Some(&values));
+        // macOS has bash in POSIX mode there, or zsh's.
+        for shell in [&["bash", "--posix"][..], &["dash"], &["zsh", "--emulate", "sh"], &["busybox", "sh"], &["mksh"]] {
+            let got = loaded(shell, text, &names);
+            assert!(got.is_none_or(|got| got == values), "{shell:?}");
+        }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn without_its_file_the_service_does_not_start() {
+        let mut command = std::process::Command::new("/bin/sh");
+        let output = command.args(["-c", LOADER, "/no/such/file", "echo", "started"]).output().unwrap();
+        assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        #[cfg(unix)]
+        fn what_is_taken_means_the_same_to_a_shell(values in proptest::collection::vec("[ -~\t\u{e9}]{0,12}", 1..20)) {
+            let lines = values.iter().enumerate().map(|(number, value)| format!("V{number}={value}\n"));
+            let taken: String = lines.filter(|line| super::super::surroundings::pairs(line).1.is_none()).collect();
+            let (names, values): (Vec<String>, Vec<String>) = super::super::surroundings::pairs(&taken).0.into_iter().unzip();
+            proptest::prop_assert_eq!(loaded(&["/bin/sh"], &taken, &names), Some(values));
+        }
     }
 }
