@@ -99,8 +99,8 @@ type Points = Vec<(std::collections::BTreeMap<String, String>, u64)>;
 
 /// Returns the attributes and counts of a histogram.
 fn points(request: &ExportMetricsServiceRequest, name: &str) -> Points {
-    let metrics = request.resource_metrics.iter().flat_map(|of| &of.scope_metrics).flat_map(|of| &of.metrics);
-    let metric = metrics.filter(|metric| metric.name == name).next_back();
+    let mut metrics = request.resource_metrics.iter().flat_map(|of| &of.scope_metrics).flat_map(|of| &of.metrics);
+    let metric = metrics.rfind(|metric| metric.name == name);
     let Some(Data::Histogram(histogram)) = metric.and_then(|metric| metric.data.as_ref()) else { return Points::new() };
     let owned = |(name, value): (&str, String)| (name.to_owned(), value);
     let of_point = |attributes_of| attributes(attributes_of).into_iter().map(owned).collect();
