@@ -16,6 +16,8 @@ pub(super) struct Wants {
     validates: AtomicBool,
     /// Whether any tool has limits of its own.
     limits_tools: AtomicBool,
+    /// Whether the host has tools of its own for any client, or cuts results.
+    has_own_tools: AtomicBool,
 }
 
 impl Manager {
@@ -28,6 +30,8 @@ impl Manager {
         let of_any =
             |is_such: fn(&ToolSettings) -> bool| tool_rules(&settings, &servers).any(|rules| rules.any(is_such));
         self.0.wants.limits_tools.store(of_any(ToolSettings::limits_calls), Ordering::Relaxed);
+        let has_own = settings.has_catalogs() || !settings.merge.is_empty() || settings.results.is_on();
+        self.0.wants.has_own_tools.store(has_own, Ordering::Relaxed);
         #[cfg(any(feature = "validate", test))]
         {
             let checks = |validate: Validate| validate != Validate::Definitions;
@@ -41,6 +45,11 @@ impl Manager {
     #[cfg(any(feature = "validate", test))]
     pub(crate) fn validates(&self) -> bool {
         self.0.wants.validates.load(Ordering::Relaxed)
+    }
+
+    /// Reports whether the host has tools of its own for any client, or cuts results: then calls are looked at for that.
+    pub(crate) fn has_own_tools(&self) -> bool {
+        self.0.wants.has_own_tools.load(Ordering::Relaxed)
     }
 
     /// Reports whether any tool has limits of its own: of size, time, or number.

@@ -7,15 +7,19 @@ use super::client::Client;
 use super::route::Routed;
 use super::search;
 use super::through::{By, Through};
-use crate::manager::Manager;
+use crate::manager::{Lists, Manager};
 use crate::protocol::{Method, Raw, Theirs, object};
 use crate::registry::Twin;
 
 /// Turns a call of a tool of the host, which calls another one, into the call that is meant; leaves every other request as
 /// it is.
 pub(super) fn unwrap(manager: &Manager, client: &Client, routed: Routed) -> Routed {
+    // A client that was told to search goes on to, also if the config has changed.
+    if routed.request.method != Method::ToolsCall || !(manager.has_own_tools() || client.who.lists != Lists::Full) {
+        return routed;
+    }
     let routed = search::unwrap(manager, client, routed);
-    if routed.request.method != Method::ToolsCall || !manager.merges() {
+    if !manager.merges() {
         return routed;
     }
     let Some(params) = &routed.request.params else { return routed };

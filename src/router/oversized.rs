@@ -39,10 +39,12 @@ pub(super) struct After {
 
 impl After {
     pub(super) fn of(manager: &Manager, client: &Client, routed: &Routed) -> Self {
+        if routed.request.method != Method::ToolsCall || !manager.has_own_tools() {
+            return Self { through: routed.through.clone(), tool: None };
+        }
         // Another host cuts results as its own config says; a command of ours shows the whole.
         let is_ours = || client.named().0 == Some(env!("CARGO_PKG_NAME"));
-        let is_call = routed.request.method == Method::ToolsCall;
-        let cuts = is_call && manager.settings().results.is_on() && !is_ours();
+        let cuts = manager.settings().results.is_on() && !is_ours();
         let params = routed.request.params.as_ref().filter(|_| cuts);
         Self { through: routed.through.clone(), tool: params.and_then(|params| params.text("name")).map(Into::into) }
     }
