@@ -1,5 +1,5 @@
 //! The servers of the catalogs: many at one port of a thread of their own. The first one changes a tool at each call of
-//! [`FLIP`], and says so.
+//! [`FLIP`], another one each time, and says so. A tool that changed three times within an hour would be withheld.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ async fn answer(
             "capabilities": { "tools": { "listChanged": true } }, "serverInfo": { "name": "s", "version": "1" } }))),
         "tools/list" => {
             let all: Vec<Value> =
-                (0..tools).map(|number| tool(number, if number == 1 { version } else { 0 })).collect();
+                (0..tools).map(|number| tool(number, usize::from((1..=version).contains(&number)))).collect();
             as_json(whole(json!({ "tools": all })))
         }
         "tools/call" => {
