@@ -177,7 +177,7 @@ async fn catalogs() -> Result<()> {
         for _ in 0..CHANGES {
             let (before, expected) = (view.catalog(), servers.changes() + 1);
             host.call_tool(&format!("s00__{FLIP}"), json!({})).await?;
-            // The new list is known once the host tells of it, or of what has changed in it.
+            // The host tells of each change, and the catalog is another one then.
             let (took, after) = loop {
                 anyhow::ensure!(events.next().await.is_some(), "the host has ended");
                 let begun = Instant::now();

@@ -8,12 +8,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Router;
 use super::background::Background;
 use super::client::Client;
 use super::route::{OwnTool, Routed};
+use super::search;
 use super::through::Through;
 use crate::answered::{Answered, NoResult};
 use crate::keep;
@@ -142,15 +143,10 @@ impl OwnTool for ReadResult {
                 Ok(wish) => wish.of(router, client).await,
                 Err(text) => Err(text),
             };
-            let (text, is_error) = match read {
-                Ok(text) => (text, false),
-                Err(text) => (format!("{READ_RESULT}: {text}"), true),
-            };
-            let mut result = json!({ "content": [{ "type": "text", "text": text }] });
-            if is_error {
-                result["isError"] = Value::Bool(true);
-            }
-            Ok(Raw::from_value(&result))
+            Ok(match read {
+                Ok(text) => Raw::from_value(&json!({ "content": [{ "type": "text", "text": text }] })),
+                Err(text) => search::failed(&format!("{READ_RESULT}: {text}")),
+            })
         })
     }
 }

@@ -29,6 +29,8 @@ mod ledger;
 #[cfg(target_os = "linux")]
 mod lists;
 #[cfg(target_os = "linux")]
+mod peer;
+#[cfg(target_os = "linux")]
 mod pool;
 #[cfg(target_os = "linux")]
 mod process;

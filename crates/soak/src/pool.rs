@@ -1,12 +1,12 @@
 //! What a `pool` brings at a server that takes one call at a time: calls a second with five connections, compared with one.
 
 use std::fs;
-use std::io::{BufRead as _, Write as _};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::alone::Alone;
+use crate::peer;
 use crate::process::pause;
 use crate::soak::{Plan, Verdict};
 
@@ -25,26 +25,11 @@ pub(crate) const SERVER: &str = "pool-server";
 
 /// That server: it works on one call, and reads the next one then.
 pub(crate) fn serve() -> std::io::Result<()> {
-    let mut output = std::io::stdout().lock();
-    for line in std::io::stdin().lock().lines() {
-        let Ok(message) = serde_json::from_str::<Value>(&line?) else { continue };
-        let result = match message["method"].as_str() {
-            Some("initialize") => json!({
-                "protocolVersion": "2025-11-25",
-                "capabilities": { "tools": {} },
-                "serverInfo": { "name": "pool", "version": "1" },
-            }),
-            Some("tools/list") => json!({ "tools": [{ "name": "work", "inputSchema": { "type": "object" } }] }),
-            Some("tools/call") => {
-                pause(WORK);
-                json!({ "content": [{ "type": "text", "text": std::process::id().to_string() }] })
-            }
-            _ if message["id"].is_null() => continue,
-            _ => json!({}),
-        };
-        writeln!(output, "{}", json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))?;
-    }
-    Ok(())
+    let tool = || json!({ "name": "work", "inputSchema": { "type": "object" } });
+    peer::serve("pool", tool, |_| {
+        pause(WORK);
+        std::process::id().to_string().into()
+    })
 }
 
 pub(crate) fn run(plan: &Plan) -> Verdict {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::peer;
 use crate::process;
 use crate::soak::{Plan, Verdict};
 
@@ -35,29 +36,8 @@ pub(crate) const SERVER: &str = "relay-server";
 
 /// That server: echoes texts of any length.
 pub(crate) fn serve() -> std::io::Result<()> {
-    let mut output = std::io::stdout().lock();
-    for line in std::io::stdin().lock().lines() {
-        let Ok(message) = serde_json::from_str::<Value>(&line?) else { continue };
-        let result = match message["method"].as_str() {
-            Some("initialize") => json!({
-                "protocolVersion": "2025-11-25",
-                "capabilities": { "tools": {} },
-                "serverInfo": { "name": "relay", "version": "1" },
-            }),
-            Some("tools/list") => json!({ "tools": [{ "name": "echo", "inputSchema": { "type": "object" } }] }),
-            Some("tools/call") => {
-                json!({ "content": [{ "type": "text", "text": message["params"]["arguments"]["text"] }] })
-            }
-            _ if message["id"].is_null() => continue,
-            _ => {
-                let error = json!({ "code": -32601, "message": "no such method" });
-                writeln!(output, "{}", json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }))?;
-                continue;
-            }
-        };
-        writeln!(output, "{}", json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))?;
-    }
-    Ok(())
+    let tool = || json!({ "name": "echo", "inputSchema": { "type": "object" } });
+    peer::serve("relay", tool, |params| params["arguments"]["text"].clone())
 }
 
 pub(crate) fn run(plan: &Plan) -> Verdict {

@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::alone::Alone;
 use crate::kill9::Chance;
+use crate::peer;
 use crate::process::pause;
 use crate::soak::{Plan, Verdict};
 
@@ -35,25 +36,11 @@ pub(crate) const SERVER: &str = "stops-server";
 pub(crate) fn serve(mut arguments: impl Iterator<Item = String>) -> std::io::Result<()> {
     let folder = PathBuf::from(arguments.next().unwrap_or_default());
     note(&folder, "starts")?;
-    let mut output = std::io::stdout().lock();
-    for line in std::io::stdin().lock().lines() {
-        let Ok(message) = serde_json::from_str::<Value>(&line?) else { continue };
+    let tool = || {
         let text = if folder.join("changed").exists() { "Acts otherwise." } else { "Acts." };
-        let result = match message["method"].as_str() {
-            Some("initialize") => json!({
-                "protocolVersion": "2025-11-25",
-                "capabilities": { "tools": {} },
-                "serverInfo": { "name": "stops", "version": "1" },
-            }),
-            Some("tools/list") => {
-                json!({ "tools": [{ "name": "act", "description": text, "inputSchema": { "type": "object" } }] })
-            }
-            Some("tools/call") => json!({ "content": [{ "type": "text", "text": "done" }] }),
-            _ if message["id"].is_null() => continue,
-            _ => json!({}),
-        };
-        writeln!(output, "{}", json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))?;
-    }
+        json!({ "name": "act", "description": text, "inputSchema": { "type": "object" } })
+    };
+    peer::serve("stops", tool, |_| "done".into())?;
     note(&folder, "ends")
 }
 

@@ -68,8 +68,8 @@ const INNER: &[(&str, &[&[&str]])] = &[
             // One client, and all of them.
             &["client.rs"],
             &["question.rs", "questions.rs", "roster/", "route.rs", "standing.rs", "view.rs"],
-            &["clients.rs", "missed.rs", "oversized.rs", "rewatch.rs", "roots.rs", "search.rs"],
-            &["merged.rs"],
+            &["clients.rs", "missed.rs", "rewatch.rs", "roots.rs", "search.rs"],
+            &["merged.rs", "oversized.rs"],
             // Calls that wait for answers to questions.
             &["parked.rs", "put.rs"],
             &["toward.rs"],
