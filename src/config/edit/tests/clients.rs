@@ -5,7 +5,7 @@ use crate::config::clients::{self, Client};
 use crate::config::import::{Candidate, candidates};
 
 /// Files of clients: the client, the end of the path, and a text.
-const TEXTS: &[(&str, &str, &str)] = &[
+pub(super) const TEXTS: &[(&str, &str, &str)] = &[
     (
         "claude-code",
         ".claude.json",

@@ -1,6 +1,7 @@
 //! Files of every syntax and shape, times every edit: what an edit does, and that every other byte stays.
 
 mod clients;
+mod kept;
 mod texts;
 
 use std::path::Path as FilePath;
