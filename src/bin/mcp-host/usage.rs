@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, ValueEnum as _};
 
-use crate::args::Cli;
+use crate::args::{self, Cli};
 use crate::listen;
 use crate::nearest::{nearest, question};
 use crate::others;
@@ -23,6 +23,9 @@ pub(crate) enum Misunderstood {
 
 /// Parses a command line.
 pub(crate) fn parse(words: &[OsString]) -> Result<Cli, Misunderstood> {
+    if let Some(cli) = args::parse_serving(words) {
+        return Ok(cli);
+    }
     let wrong = |error: clap::Error| match error.use_stderr() {
         true => Misunderstood::Wrong(explain(&error, &Line::of(words))),
         false => Misunderstood::Asked(Box::new(error)),

@@ -27,7 +27,7 @@ pub(crate) use self::feed::{Calls, Level, Logs, Source};
 pub(crate) use self::metrics::Metrics;
 pub(crate) use self::open::Open;
 pub(crate) use self::registry::{Install, Outdated, RegistryCommand, Search, Show, Update};
-pub(crate) use self::serve::{Daemon, Serve, Stdio};
+pub(crate) use self::serve::{Daemon, Serve, Stdio, parse as parse_serving};
 #[cfg(feature = "package")]
 pub(crate) use self::setup::Package;
 pub(crate) use self::setup::{Completions, Doctor, Service, ServiceCommand, ServiceInstall, SetupCommand, Uninstall};
