@@ -48,10 +48,7 @@ impl Attempt {
         resource: String,
         scopes: Vec<String>,
     ) -> Result<Self, Error> {
-        let Some(mut page) = issuer.authorization.clone() else {
-            let what = "does not support signing in with a browser: it has no authorization endpoint".to_owned();
-            return Err(Error::Client { issuer: issuer.issuer, what });
-        };
+        let mut page = issuer.page()?.clone();
         issuer.checks_codes()?;
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
         let state = jwt::unguessable()?;

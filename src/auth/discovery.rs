@@ -58,6 +58,14 @@ pub(super) struct Issuer {
 }
 
 impl Issuer {
+    /// Returns the page on which a user signs in.
+    pub(super) fn page(&self) -> Result<&Url, Error> {
+        self.authorization.as_ref().ok_or_else(|| {
+            let what = "does not support signing in with a browser: it has no authorization endpoint".to_owned();
+            Error::Client { issuer: self.issuer.clone(), what }
+        })
+    }
+
     /// Checks that an authorization code is useless to everyone but the client that requested it, because of PKCE.
     pub(super) fn checks_codes(&self) -> Result<(), Error> {
         if self.pkce {

@@ -12,7 +12,7 @@ use super::attempt::Attempt;
 use super::authorizer::Authorizer;
 use super::desk::Desk;
 use super::progress::{Hint, Notice, Progress};
-use super::{Error, Keeping, Kept, keychain, lock};
+use super::{Error, Keeping, Kept, keychain, lock, registration};
 use crate::config::Remote;
 use crate::dial;
 
@@ -103,6 +103,18 @@ impl Authorizer {
         let attempt = self.prepare(redirect, &hint).await?;
         self.try_anew().await;
         Ok(Login { authorizer: self.clone(), attempt })
+    }
+
+    /// Takes all steps of a login that change nothing at the server or its issuer, which is returned: what the server
+    /// wants, who issues its tokens, and whether that issuer would know this client.
+    pub(crate) async fn rehearse(self: &Arc<Self>) -> Result<String, Error> {
+        let hint = self.wanted_of_a_login().await?;
+        let (_, issuer) = self.chosen(&hint).await?;
+        if issuer.device.is_none() {
+            issuer.page()?;
+        }
+        registration::is_possible(&self.config, &issuer)?;
+        Ok(issuer.issuer)
     }
 
     /// Returns what a login should ask for: what the server says to a request without a token, and the scopes that its

@@ -117,11 +117,20 @@ pub(super) async fn client(
     {
         return Ok(client.clone());
     }
-    let Some(endpoint) = &issuer.registration else {
+    register(web, issuer, endpoint(issuer)?, way).await
+}
+
+/// Reports whether [`client`] could return a client, as far as that is known without registering.
+pub(super) fn is_possible(config: &config::OAuth, issuer: &Issuer) -> Result<(), Error> {
+    let has_document = issuer.client_documents && config.client_metadata_url.is_some();
+    if given(config, issuer)?.is_some() || has_document { Ok(()) } else { endpoint(issuer).map(drop) }
+}
+
+fn endpoint(issuer: &Issuer) -> Result<&Url, Error> {
+    issuer.registration.as_ref().ok_or_else(|| {
         let what = "does not let clients register themselves: register one there, and put its id into auth.clientId";
-        return Err(Error::Client { issuer: issuer.issuer.clone(), what: what.to_owned() });
-    };
-    register(web, issuer, endpoint, way).await
+        Error::Client { issuer: issuer.issuer.clone(), what: what.to_owned() }
+    })
 }
 
 /// The grant type of a device login.

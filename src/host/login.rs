@@ -28,6 +28,15 @@ impl Host {
         self.authorizer_of(server)?.begin_by_code().await.map_err(|error| no_token(server, &error))
     }
 
+    /// Takes all steps of a login that change nothing: asks the server who issues its tokens, and looks whether that
+    /// authorization server could sign a user in for this client. Returns its issuer.
+    ///
+    /// # Errors
+    /// When there is no such server, it takes no tokens, or a login would fail.
+    pub(super) async fn rehearse_login(&self, server: &str) -> Result<String, Error> {
+        self.authorizer_of(server)?.rehearse().await.map_err(|error| no_token(server, &error))
+    }
+
     /// Returns where the access token from a new login to a server would be kept.
     ///
     /// # Errors

@@ -63,6 +63,7 @@ impl Host {
             SignIn::Abandon { login } => Ok(self.abandon(login)),
             SignIn::Forget { server } => Ok(SignInReply::signed_out(self.logout(&server).await?)),
             SignIn::Holdings {} => Ok(self.holdings().await),
+            SignIn::Rehearse { server } => Ok(SignInReply::rehearsed(self.rehearse_login(&server).await?)),
             SignIn::Keeping { server } => Ok(SignInReply::Keeping(self.keeping(&server).await?)),
         }
     }

@@ -131,8 +131,13 @@ fn environment(process: &str) -> Vec<u8> {
 /// Reads a file about a process in one go, because the first server waits for this.
 #[cfg(target_os = "linux")]
 fn of_process(process: &str, what: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(AT_ONCE);
-    File::open(format!("/proc/{process}/{what}")).ok()?.take(ENVIRONMENT).read_to_end(&mut bytes).ok()?;
+    let mut file = File::open(format!("/proc/{process}/{what}")).ok()?;
+    let mut bytes = vec![0; AT_ONCE];
+    let read = file.read(&mut bytes).ok()?;
+    bytes.truncate(read);
+    if read == AT_ONCE {
+        file.take(ENVIRONMENT).read_to_end(&mut bytes).ok()?;
+    }
     Some(bytes)
 }
 
@@ -191,7 +196,7 @@ const FOLDER: &str = "hosts";
 /// How many bytes of an environment are read at most.
 #[cfg(target_os = "linux")]
 const ENVIRONMENT: u64 = 256 * 1024;
-/// The initial capacity of the buffer, which is enough for most environments.
+/// How many bytes are read first, which is enough for most environments: procfs gives them in one read.
 #[cfg(target_os = "linux")]
 const AT_ONCE: usize = 8 * 1024;
 

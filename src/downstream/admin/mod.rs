@@ -56,7 +56,7 @@ pub(crate) use self::platform::Arrival;
 pub use self::reader::{FeedReader, feed};
 pub use self::replies::{
     Abandoned, AsksForgotten, AtRate, CodeBegun, DaemonStatus, Holdings, LimitUsage, LoginBegun, Pending, Refused,
-    Reloaded, Restarted, ServerHolding, SignInReply, SignedIn, SignedOut,
+    Rehearsed, Reloaded, Restarted, ServerHolding, SignInReply, SignedIn, SignedOut,
 };
 pub(crate) use self::run::{Hello, Run};
 #[cfg(unix)]
@@ -411,6 +411,11 @@ pub enum SignIn {
     },
     /// Reports the access tokens that are held.
     Holdings {},
+    /// Takes all steps of a login that change nothing, and says who would sign the user in, or why nobody can.
+    Rehearse {
+        /// The server.
+        server: String,
+    },
     /// Reports where the access token from a login made now would be stored.
     Keeping {
         /// The server.

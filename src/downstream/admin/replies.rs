@@ -242,6 +242,8 @@ pub enum SignInReply {
     Holdings(Holdings),
     /// The reply to `Keeping`.
     Keeping(Keeping),
+    /// The reply to `Rehearse`.
+    Rehearsed(Rehearsed),
 }
 
 /// A browser login has started.
@@ -356,6 +358,20 @@ pub struct SignedOut {
     pub forgotten: bool,
 }
 
+/// A login that was rehearsed would work, as far as that is known before the user signs in.
+///
+/// ```
+/// let reply: mcp_host::admin::Rehearsed = serde_json::from_str(r#"{"issuer":"https://a.example"}"#)?;
+/// assert_eq!(reply.issuer, "https://a.example");
+/// # Ok::<_, serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Rehearsed {
+    /// The authorization server that would sign the user in.
+    pub issuer: String,
+}
+
 /// The access tokens that are held.
 ///
 /// ```
@@ -401,6 +417,10 @@ impl SignInReply {
 
     pub(crate) fn signed_out(forgotten: bool) -> Self {
         Self::SignedOut(SignedOut { forgotten })
+    }
+
+    pub(crate) fn rehearsed(issuer: String) -> Self {
+        Self::Rehearsed(Rehearsed { issuer })
     }
 
     pub(crate) fn holdings(held: impl IntoIterator<Item = (String, Option<Holding>)>) -> Self {
@@ -470,6 +490,7 @@ mod tests {
             (SignInReply::signed_out(true), json!({ "forgotten": true })),
             (SignInReply::holdings([("a".to_owned(), None)]), json!({ "servers": [{ "name": "a", "holding": null }] })),
             (SignInReply::Keeping(Keeping::at(Kept::Memory)), json!({ "kept": "memory" })),
+            (SignInReply::rehearsed("https://a.example".to_owned()), json!({ "issuer": "https://a.example" })),
         ] {
             assert_eq!(written(&reply), wanted);
         }

@@ -183,10 +183,66 @@ fn web(status: &'static str) -> String {
     url
 }
 
+/// A server that wants a login, and its authorization server with these members of metadata.
+fn wants_login(more: &Value) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let mut issuer = json!({
+        "issuer": base, "token_endpoint": format!("{base}/token"), "code_challenge_methods_supported": ["S256"],
+    });
+    for (name, value) in more.as_object().unwrap() {
+        issuer[name] = value.clone();
+    }
+    let url = format!("{base}/mcp");
+    let resource = json!({ "resource": url, "authorization_servers": [base] });
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut head = [0; 4096];
+            let read = stream.read(&mut head).unwrap_or(0);
+            let head = String::from_utf8_lossy(&head[..read]).into_owned();
+            let (status, body) = match head.split(' ').nth(1).unwrap_or_default() {
+                "/mcp" => ("401 Unauthorized\r\nWWW-Authenticate: Bearer", String::new()),
+                path if path.contains("oauth-protected-resource") => ("200 OK", resource.to_string()),
+                path if path.contains("oauth-authorization-server") => ("200 OK", issuer.to_string()),
+                path if path.starts_with("/register") => panic!("a client was registered"),
+                _ => ("404 Not Found", String::new()),
+            };
+            let _ = stream.write_all(
+                format!(
+                    "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                    body.len()
+                )
+                .as_bytes(),
+            );
+        }
+    });
+    url
+}
+
 #[test]
 fn d07_a_login_that_is_missing() {
-    let home = home(&json!({ "broken": { "url": web("401 Unauthorized\r\nWWW-Authenticate: Bearer") } }));
-    only(home.path(), "D07 warn", "mcp-host login broken");
+    let ways = json!({ "authorization_endpoint": "http://127.0.0.1:1/authorize", "registration_endpoint": "http://127.0.0.1:1/register" });
+    let url = wants_login(&ways);
+    let issuer = url.trim_end_matches("/mcp").to_owned();
+    let home = home(&json!({ "broken": { "url": url } }));
+    only(home.path(), "D07 warn", &format!("`broken` wants a login: {issuer} would sign you in"));
+}
+
+#[test]
+fn d07_a_login_that_would_fail() {
+    for (metadata, why) in [
+        (json!({ "authorization_endpoint": "http://127.0.0.1:1/a" }), "does not let clients register themselves"),
+        (json!({ "registration_endpoint": "http://127.0.0.1:1/r" }), "has no authorization endpoint"),
+        (
+            json!({ "authorization_endpoint": "http://127.0.0.1:1/a", "code_challenge_methods_supported": ["plain"] }),
+            "S256",
+        ),
+        (json!({ "issuer": "https://other.example" }), "names a different issuer"),
+    ] {
+        let home = home(&json!({ "broken": { "url": wants_login(&metadata) } }));
+        only(home.path(), "D07 fail", why);
+    }
 }
 
 #[test]

@@ -39,7 +39,10 @@ pub(super) async fn look(
     let mut found: Vec<Finding> = Vec::new();
     for status in session.status() {
         let slow = slow.get(&status.name).copied().unwrap_or(SLOW);
-        found.extend(of_server(&status, slow, &again));
+        match status.state {
+            StateName::Unauthorized => found.push(login(&session, &status, &again).await),
+            _ => found.extend(of_server(&status, slow, &again)),
+        }
     }
     found.extend(names(&session, linked, &again));
     if let Ok(SignInReply::Holdings(held)) = session.host.sign_in(SignIn::Holdings {}).await {
@@ -56,14 +59,28 @@ pub(super) async fn look(
     Ok(found)
 }
 
+/// Looks whether the login that a server wants would work: all steps that change nothing are taken.
+async fn login(session: &Session<'_>, status: &ServerStatus, again: &str) -> Finding {
+    let name = &status.name;
+    let help = format!("mcp-host login {}{again}", quoted(name));
+    let finding = match session.host.sign_in(SignIn::Rehearse { server: name.clone() }).await {
+        Ok(SignInReply::Rehearsed(login)) => {
+            let what = format!("`{name}` wants a login: {} would sign you in", login.issuer);
+            Finding::warn(LOGIN, what, help)
+        }
+        Ok(_) => {
+            let what = failure(status, again).map_or_else(String::new, |failure| failure.first());
+            Finding::warn(LOGIN, what, help)
+        }
+        Err(refused) => Finding::fail(LOGIN, format!("a login would fail: {refused}"), format!("{help} -v")),
+    };
+    finding.of(name)
+}
+
 /// Judges the one start of a server.
 fn of_server(status: &ServerStatus, slow: u64, again: &str) -> Vec<Finding> {
     let name = &status.name;
     let closer = format!("mcp-host check {} --connect{again}", quoted(name));
-    if status.state == StateName::Unauthorized {
-        let what = failure(status, again).map_or_else(String::new, |failure| failure.first());
-        return vec![Finding::warn(LOGIN, what, format!("mcp-host login {}{again}", quoted(name))).of(name)];
-    }
     if let Some(failure) = failure(status, again) {
         let cause = status.last_error.as_deref().unwrap_or_default().to_ascii_lowercase();
         let is_tls =
