@@ -23,6 +23,12 @@ impl Folder {
         Self(state.join("offers"))
     }
 
+    /// Reports whether anything was ever kept here. One look at a name, which a start can afford: a thread of its own
+    /// takes longer.
+    pub(super) fn is_there(&self) -> bool {
+        self.0.is_dir()
+    }
+
     /// Returns what makes the file names in this folder; `None` if no listing was ever kept here.
     pub(super) fn names(&self) -> Option<Names> {
         Names::read(&self.0)
@@ -65,7 +71,7 @@ impl Folder {
 
     /// Removes all listings of a login.
     pub(super) fn forget(&self, login: &str) -> io::Result<()> {
-        if !self.0.is_dir() {
+        if !self.is_there() {
             return Ok(());
         }
         let _lock = keep::lock(&self.0.join("lock"), keep::PATIENCE)?;

@@ -169,7 +169,7 @@ impl Manager {
 
     /// Starts reading the kept listings of these servers.
     pub(super) fn recall(&self, servers: &[Arc<Server>]) {
-        let Some(kept) = self.0.kept.get().cloned() else { return };
+        let Some(kept) = self.0.kept.get().filter(|kept| kept.folder.is_there()).cloned() else { return };
         let (signing_in, plain): (Vec<_>, Vec<_>) =
             servers.iter().filter(|server| server.has_kept()).cloned().partition(|server| server.tokens().is_some());
         for server in plain.iter().chain(&signing_in) {
