@@ -299,6 +299,8 @@ impl HostBuilder {
             editor: std::sync::Mutex::default(),
             #[cfg(feature = "server")]
             threads: std::sync::Mutex::default(),
+            #[cfg(feature = "server")]
+            sessions: Arc::new(crate::sessions::Kept::new(self.state)),
             stop: CancellationToken::new(),
             doors: TaskTracker::new(),
         }));

@@ -11,6 +11,7 @@ use tokio::io::DuplexStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::handle::Handles;
 use super::receipt::Bodies;
 use super::rules::Rules;
 use super::session::{Caps, Sessions};
@@ -64,6 +65,7 @@ impl Door {
             wires,
             guests: super::Guests::default(),
             sessions,
+            handles: Handles::new(Arc::default()),
             sse: Some(sse::Table::default()),
             tasks: TaskTracker::new(),
             streams: TaskTracker::new(),

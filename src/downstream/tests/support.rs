@@ -564,6 +564,8 @@ mod http {
             return chunk.trim_end().to_owned();
         };
         let data = data.strip_suffix("\n\n").unwrap();
+        // What follows says of which request the stream is.
+        let id = id.split('~').next().unwrap();
         if data.is_empty() {
             return id.to_owned();
         }
