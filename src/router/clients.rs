@@ -17,9 +17,9 @@ use super::level::{DEFAULT_LEVEL, LEVELS};
 use super::presence::Named;
 use super::roster::{ClientStatus, Roster};
 use crate::manager::{Chosen, Identity, Lists, Manager, Server, Who};
+use crate::protocol::{ErrorObject, Outcome, Raw};
 #[cfg(feature = "server")]
 use crate::protocol::{Message, Method, Notification};
-use crate::protocol::{ErrorObject, Outcome, Raw};
 use crate::queues::Account;
 use crate::upstream::{Owner, Upstream};
 

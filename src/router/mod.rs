@@ -107,16 +107,16 @@ use tokio_util::sync::CancellationToken;
 pub use asks::{Decided, OpenAsk};
 pub(crate) use client::{Abilities, Client, ClientStay, is_part};
 #[cfg(feature = "server")]
-pub use gauges::{Gauges, SessionNotes};
-#[cfg(feature = "server")]
 pub(crate) use gauges::{DoorLoad, Holds, Usage};
 #[cfg(feature = "server")]
-pub(crate) use {crate::manager::Claims, handshake::Handshake};
+pub use gauges::{Gauges, SessionNotes};
 pub(crate) use mailbox::Mailbox;
 #[cfg(test)]
 pub(crate) use presence::Sender;
 pub(crate) use presence::{Named, Via};
 pub use roster::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus};
+#[cfg(feature = "server")]
+pub(crate) use {crate::manager::Claims, handshake::Handshake};
 
 use crate::answered::{Answered, NoResult};
 use crate::config;

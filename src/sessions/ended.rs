@@ -1,17 +1,19 @@
 //! Marks of the sessions that ended for good: by DELETE, because their client may no longer come in, or because it did not
 //! read. Their ids still open, so the marks say which of them are worth nothing.
 //!
-//! The last [`MOST`] are kept, in memory and in a file of lines that is appended to in the background. A mark keeps to the
-//! protocol and guards nothing: who can use the id of an ended session can open another one just as well. So the oldest
+//! The last [`MOST`] are kept, in memory and in a file of lines that is appended to in the background, once a second at most. A
+//! mark keeps to the protocol and guards nothing: who can use the id of an ended session can open another one just as well. So the oldest
 //! marks may be forgotten, and the file is not synced: a mark that was not written when the machine lost power is lost.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::keep;
@@ -25,17 +27,18 @@ pub(super) struct Marks {
     path: Option<PathBuf>,
     state: Mutex<State>,
     tasks: TaskTracker,
+    /// Cancelled when the host ends: nothing waits any more before it is written.
+    hurry: CancellationToken,
 }
 
 #[derive(Default)]
 struct State {
-    /// When each session began, in seconds since 1970.
-    ended: HashMap<Serial, u64>,
+    ended: HashSet<Serial>,
     /// The same sessions, as they ended.
     order: VecDeque<Serial>,
     /// Lines that are not in the file yet.
     unwritten: String,
-    /// Whether a writer is running. It looks for more lines before it ends.
+    /// Whether a writer is running. It ends once there are no more lines.
     is_written: bool,
     /// How many lines the file has, as far as this process knows.
     lines: usize,
@@ -43,24 +46,26 @@ struct State {
 
 /// How many marks are kept.
 const MOST: usize = 1 << 16;
+/// The least time between two writes.
+const APART: Duration = Duration::from_secs(1);
 /// The first line of the file.
 const HEAD: &str = "mcp-host ended sessions 1\n";
 
 impl Marks {
     pub(super) fn new(folder: Option<&Path>) -> Self {
         let path = folder.map(|folder| folder.join("ended-sessions"));
-        Self { path, state: Mutex::default(), tasks: TaskTracker::new() }
+        Self { path, state: Mutex::default(), tasks: TaskTracker::new(), hurry: CancellationToken::new() }
     }
 
     pub(super) fn has(&self, serial: Serial) -> bool {
-        self.state().ended.contains_key(&serial)
+        self.state().ended.contains(&serial)
     }
 
     /// Adds a mark. Outside of an async runtime, writes it at once.
     pub(super) fn add(marks: &Arc<Self>, serial: Serial, began: u64, oldest: u64) {
         {
             let mut state = marks.state();
-            if !state.insert(serial, began) {
+            if !state.insert(serial) {
                 return;
             }
             if marks.path.is_none() {
@@ -74,8 +79,18 @@ impl Marks {
         let marks = Arc::clone(marks);
         let tasks = marks.tasks.clone();
         match Handle::try_current() {
-            Ok(runtime) => drop(tasks.spawn_on(keep::done(move || marks.write(oldest)), &runtime)),
-            Err(_) => marks.write(oldest),
+            Ok(runtime) => drop(tasks.spawn_on(marks.write_all(oldest), &runtime)),
+            Err(_) => while marks.write(oldest) {},
+        }
+    }
+
+    async fn write_all(self: Arc<Self>, oldest: u64) {
+        loop {
+            let marks = Arc::clone(&self);
+            if !keep::done(move || marks.write(oldest)).await {
+                return;
+            }
+            let _ = tokio::time::timeout(APART, self.hurry.cancelled()).await;
         }
     }
 
@@ -86,8 +101,8 @@ impl Marks {
             Ok(text) => {
                 let mut state = self.state();
                 state.lines = text.lines().count();
-                for (serial, began) in marks_in(&text).filter(|(_, began)| *began >= oldest) {
-                    state.insert(serial, began);
+                for (serial, _) in marks_in(&text).filter(|(_, began)| *began >= oldest) {
+                    state.insert(serial);
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -96,30 +111,27 @@ impl Marks {
     }
 
     pub(super) async fn written(&self) {
+        self.hurry.cancel();
         self.tasks.close();
         self.tasks.wait().await;
     }
 
-    /// Writes what is to be written. Blocks.
-    fn write(&self, oldest: u64) {
-        let Some(path) = &self.path else { return };
-        loop {
-            let (lines, count) = {
-                let mut state = self.state();
-                let lines = std::mem::take(&mut state.unwritten);
-                state.is_written = !lines.is_empty();
-                state.lines += lines.lines().count();
-                (lines, state.lines)
-            };
-            if lines.is_empty() {
-                return;
-            }
-            match append(path, &lines, (count > 2 * MOST).then_some(oldest)) {
-                Ok(Some(count)) => self.state().lines = count,
-                Ok(None) => {}
-                Err(error) => tracing::warn!("{} cannot be written: {error}", path.display()),
-            }
+    /// Writes what is to be written. Returns false if that is nothing: the writer then ends. Blocks.
+    fn write(&self, oldest: u64) -> bool {
+        let (lines, count) = {
+            let mut state = self.state();
+            let lines = std::mem::take(&mut state.unwritten);
+            state.is_written = !lines.is_empty();
+            state.lines += lines.lines().count();
+            (lines, state.lines)
+        };
+        let Some(path) = self.path.as_ref().filter(|_| !lines.is_empty()) else { return false };
+        match append(path, &lines, (count > 2 * MOST).then_some(oldest)) {
+            Ok(Some(count)) => self.state().lines = count,
+            Ok(None) => {}
+            Err(error) => tracing::warn!("{} cannot be written: {error}", path.display()),
         }
+        true
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -129,8 +141,8 @@ impl Marks {
 
 impl State {
     /// Returns false if the session was marked before.
-    fn insert(&mut self, serial: Serial, began: u64) -> bool {
-        if self.ended.insert(serial, began).is_some() {
+    fn insert(&mut self, serial: Serial) -> bool {
+        if !self.ended.insert(serial) {
             return false;
         }
         self.order.push_back(serial);
@@ -222,7 +234,8 @@ mod tests {
         Marks::add(&marks, more, more, more - 10);
         let kept: Vec<_> = marks_in(&fs::read_to_string(&path).unwrap()).map(|(serial, _)| serial).collect();
         assert_eq!(kept, (more - 10..=more).collect::<Vec<_>>());
-        assert_eq!((marks.state().ended.len(), marks.state().order.len()), (MOST, MOST));
+        let state = marks.state();
+        assert_eq!((state.ended.len(), state.order.len()), (MOST, MOST));
     }
 
     #[tokio::test]

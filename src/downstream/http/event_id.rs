@@ -116,7 +116,8 @@ mod tests {
         assert_eq!(write((0, 0), 7, &Label::default()), "0-7");
         let long = RequestId::Text("x".repeat(LONGEST + 1).into());
         assert_eq!(label(Method::ToolsCall, long), Label::default());
-        for none in ["", "1", "-", "1-", "-1", "x-1", "1-x", "1-1~", "1-1~x1", "1-1~c", "1-1~c.*", "1-1~c1.5", "g.1-1"] {
+        for none in ["", "1", "-", "1-", "-1", "x-1", "1-x", "1-1~", "1-1~x1", "1-1~c", "1-1~c.*", "1-1~c1.5", "g.1-1"]
+        {
             assert_eq!(EventId::parse(none), None, "{none}");
         }
     }

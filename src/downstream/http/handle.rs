@@ -143,7 +143,7 @@ fn bound() -> Result<Made, getrandom::Error> {
 }
 
 /// Reads the body of an id that is used in this view.
-fn read(body: &[u8], view: &Chosen) -> Option<Handle> {
+pub(super) fn read(body: &[u8], view: &Chosen) -> Option<Handle> {
     let (form, rest) = body.split_first()?;
     let (_run, rest) = rest.split_first_chunk::<RUN>()?;
     let (time, rest) = rest.split_first_chunk::<TIME>()?;

@@ -23,13 +23,14 @@ impl Door {
         if self.sessions.has(digest) {
             return self.sessions.find(digest, identity).ok_or_else(gone);
         }
+        let life = life()?;
         let (place, account) = (self.reserve(&identity.principal)?, self.router.queues().account());
         let age = handle.age();
         let Handle { serial, began, handshake } = handle;
         let clients = self.router.clients();
         let client = clients.readmit(identity.clone(), handshake, account, age);
         let origin = Origin::Sealed { serial, began };
-        match self.sessions.add((digest, origin, life()?), place, client.clone()) {
+        match self.sessions.add((digest, origin, life), place, client.clone()) {
             Some(taken_up) => {
                 clients.roster().welcome(&client, Via::Http);
                 Ok(taken_up)

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::handle::Origin;
 use super::event_id::{EventId, Label};
+use super::handle::Origin;
 use super::replay::{KEPT_FOR, Record};
 use crate::lock::lock;
 use crate::router::{Client, Identity, Principal};
@@ -292,7 +292,9 @@ impl Session {
     /// Returns the standalone stream; creates it if necessary, as [`Self::call_stream`] does.
     pub(super) fn standalone(&self, cap: usize) -> Arc<Record> {
         let (mut streams, account) = (self.streams(), self.client.account());
-        let record = streams.standalone.get_or_insert_with(|| Arc::new(Record::new((self.life, STANDALONE), Label::default(), cap, account)));
+        let record = streams
+            .standalone
+            .get_or_insert_with(|| Arc::new(Record::new((self.life, STANDALONE), Label::default(), cap, account)));
         Arc::clone(record)
     }
 

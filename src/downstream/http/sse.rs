@@ -198,7 +198,9 @@ pub(super) async fn post(
 fn said(door: &Door, (headers, entry): (&HeaderMap, &SseEntry), size: usize, message: Message) -> Said {
     #[cfg(feature = "otel")]
     let origin = match &message {
-        Message::Request(request) => super::origin::of(door.router.observer(), headers, Some(entry.key.to_string().as_bytes()), &request.id),
+        Message::Request(request) => {
+            super::origin::of(door.router.observer(), headers, Some(entry.key.to_string().as_bytes()), &request.id)
+        }
         Message::Notification(_) | Message::Response(_) => None,
     };
     Said {
