@@ -36,5 +36,4 @@ await Promise.all(clients.map(async ({ client, transport, id }, number) => {
   if (listed.tools.length === 2 && said.content[0].text.includes(String(number)) && transport.sessionId === id) went++;
 }).map(work => work.catch(error => errors.push(`request: ${error.message}`))));
 const ended = await Promise.all(waiting);
-console.log(JSON.stringify({ went, ended, errors }));
-process.exit(0);
+process.stdout.write(`${JSON.stringify({ went, ended, errors: errors.map(error => error.slice(0, 200)) })}\n`, () => process.exit(0));

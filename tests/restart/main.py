@@ -253,7 +253,7 @@ def main(binary, *sdks):
             begun = time.monotonic()
             try:
                 told, word = check(binary, Path(folder).resolve() / str(number)), "ok    "
-            except (Fault, OSError, subprocess.TimeoutExpired, http.client.HTTPException) as fault:
+            except (Fault, OSError, ValueError, subprocess.TimeoutExpired, http.client.HTTPException) as fault:
                 told, word = f"{type(fault).__name__}: {fault}", "FAILED"
                 failed += 1
             print(f"{word} {name}: {told}, {time.monotonic() - begun:.0f} s", flush=True)

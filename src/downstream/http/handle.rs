@@ -119,7 +119,12 @@ impl Handles {
         let text = std::str::from_utf8(text).ok()?;
         let body = seal.open_bytes(Purpose::Session, identity.principal.as_str(), text).ok()?;
         let handle = read(&body, &identity.view.name)?;
-        (handle.began >= oldest && !self.kept.has_ended(handle.serial)).then_some(handle)
+        (handle.began >= oldest && !self.has_ended(handle.serial)).then_some(handle)
+    }
+
+    /// Reports whether a session ended for good.
+    pub(super) fn has_ended(&self, serial: Serial) -> bool {
+        self.kept.has_ended(serial)
     }
 
     /// Marks a session as ended for good.

@@ -31,6 +31,11 @@ impl Door {
         let client = clients.readmit(identity.clone(), handshake, account, age);
         let origin = Origin::Sealed { serial, began };
         match self.sessions.add((digest, origin, life), place, client.clone()) {
+            // Another request of the same client has ended it meanwhile.
+            Some(taken_up) if self.handles.has_ended(serial) => {
+                self.let_go(taken_up.session());
+                Err(gone())
+            }
             Some(taken_up) => {
                 clients.roster().welcome(&client, Via::Http);
                 Ok(taken_up)

@@ -19,8 +19,8 @@ use super::replay::{KEPT_FOR, Record};
 use crate::lock::lock;
 use crate::router::{Client, Identity, Principal};
 
-/// Stands for the id of a session, which is too long to keep: two keyed hashes of it. Whoever finds another text with the
-/// same hashes has guessed 128 bits.
+/// Stands for the id of a session, which is too long to keep: keyed hashes of the whole id, and of its end, which nobody can
+/// guess. Whoever finds another text with the same hashes has guessed 128 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Digest([u64; 2]);
 
@@ -62,6 +62,8 @@ pub(super) const STANDALONE: u32 = 0;
 const ENDED: usize = 16;
 const ENDED_BYTES: usize = 1024 * 1024;
 
+/// How many bytes the end of an id has: the tag that proves a sealed id is within them.
+const END: usize = 32;
 /// How long after its last use a session still counts as in use.
 const BUSY: Duration = Duration::from_secs(60);
 /// How long after its handshake an unused session is more likely to be used soon than abandoned.
@@ -127,7 +129,9 @@ impl Sessions {
 
     /// Returns what stands for the session with this id.
     pub(super) fn digest(&self, id: &[u8]) -> Digest {
-        Digest(self.hashes.each_ref().map(|hash| hash.hash_one(id)))
+        let [whole, end] = &self.hashes;
+        let last = id.last_chunk::<END>().map_or(id, |last| last);
+        Digest([whole.hash_one(id), end.hash_one(last)])
     }
 
     /// Reserves a place for one more session. At a limit, removes an idle session and returns it; the caller must close
