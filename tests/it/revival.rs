@@ -100,7 +100,7 @@ async fn h62_a_host_that_is_restarted_knows_its_sessions() {
         assert_eq!(run.tools("/mcp", session).await.len(), 30, "{session}");
     }
     let told: Vec<_> = run.host.clients().into_iter().map(|client| (client.name, client.revision)).collect();
-    let want: Vec<_> = REVISIONS.iter().flat_map(|revision| [*revision; 2]).map(|of| ("c".to_owned(), of.to_owned()));
+    let want = REVISIONS.iter().flat_map(|revision| [*revision; 2]).map(|of| ("c".to_owned(), of.to_owned()));
     assert_eq!(told, want.collect::<Vec<_>>());
     // An embedding program without a state directory keeps nothing.
     let run = run.again(None, &json!({})).await;
