@@ -68,6 +68,8 @@ pub mod registry;
 mod router;
 mod seal;
 mod select;
+#[cfg(feature = "server")]
+mod sessions;
 mod threads;
 #[cfg_attr(not(feature = "otel"), allow(dead_code, reason = "only traces need it"))]
 mod traced;

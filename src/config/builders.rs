@@ -325,6 +325,12 @@ impl HostSettings {
         Self { heartbeat, ..self }
     }
 
+    /// Sets how long after it began a session over HTTP can be taken up again by its id; 0 means never.
+    #[must_use]
+    pub fn session_life(self, session_life: Duration) -> Self {
+        Self { session_life, ..self }
+    }
+
     /// Sets what is checked against the schemas of tools. A build without the cargo feature `validate` checks no calls.
     #[must_use]
     pub fn validate(self, validate: Validate) -> Self {
@@ -541,7 +547,7 @@ mod tests {
     #[test]
     fn settings_that_are_made_are_those_that_a_file_says() {
         let host = json!({
-            "listen": "127.0.0.1:9000", "startupWait": "1s", "heartbeat": "5s", "insecureHttp": true,
+            "listen": "127.0.0.1:9000", "startupWait": "1s", "heartbeat": "5s", "sessionLife": "6s", "insecureHttp": true,
             "allowedHosts": ["a"], "rates": { "principal": "3/minute", "view": "3/minute" }, "validate": "full",
             "allowedOrigins": ["https://b"], "sse": false, "paramHeaders": true, "tasks": false,
             "inheritEnv": ["LANG"], "join": "never", "idleExit": "4s", "threads": 2, "naming": { "separator": "__", "maxLength": 64 },
@@ -552,6 +558,7 @@ mod tests {
         let made = HostSettings::default().listen(([127, 0, 0, 1], 9000).into()).startup_wait(seconds(1));
         let made = made
             .heartbeat(seconds(5))
+            .session_life(seconds(6))
             .insecure_http()
             .allow_host("a")
             .allow_origin("https://b")

@@ -79,6 +79,22 @@ pub fn sealed(data: &[u8]) {
     cursor(&text);
 }
 
+/// Checks that only sealed texts are ids of sessions, that nothing that such an id could hold breaks the host, and that ids of
+/// events are read as they were written.
+pub fn session(data: &[u8]) {
+    static SEAL: OnceLock<Seal> = OnceLock::new();
+    let seal = SEAL.get_or_init(|| Seal::new().expect("there is randomness"));
+    let text = String::from_utf8_lossy(data);
+    assert!(seal.open_bytes(Purpose::Session, "local", &text).is_err(), "it opened");
+    let id = seal.seal_bytes(Purpose::Session, "local", data).expect("there is randomness");
+    assert_eq!(seal.open_bytes(Purpose::Session, "local", &id).as_deref(), Ok(data));
+    assert!(seal.open_bytes(Purpose::Session, "other", &id).is_err(), "for another one");
+    assert!(seal.open_bytes(Purpose::Task, "local", &id).is_err(), "for another purpose");
+    // Whoever has the key can write anything.
+    door::session(data);
+    door::event(&text);
+}
+
 /// Checks that no condition of a rule (the first line) panics or hangs, whatever the arguments (the rest), and that it means
 /// the same each time.
 pub fn expression(data: &[u8]) {

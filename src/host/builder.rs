@@ -126,8 +126,8 @@ impl HostBuilder {
         self
     }
 
-    /// Keeps state in this directory for the next start: what was learned about servers, what the user approved of them, and
-    /// access tokens in encrypted files. By default the host keeps nothing.
+    /// Keeps state in this directory for the next start: what was learned about servers, what the user approved of them,
+    /// access tokens in encrypted files, and the key by which sessions over HTTP go on. By default the host keeps nothing.
     pub fn state_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.state = Some(path.into());
         self
@@ -299,6 +299,8 @@ impl HostBuilder {
             editor: std::sync::Mutex::default(),
             #[cfg(feature = "server")]
             threads: std::sync::Mutex::default(),
+            #[cfg(feature = "server")]
+            sessions: Arc::new(crate::sessions::Kept::new(self.state)),
             stop: CancellationToken::new(),
             doors: TaskTracker::new(),
         }));

@@ -172,6 +172,7 @@ impl HttpEndpoint {
             access: access.clone(),
             run,
             deeds: Some(Arc::new(host.clone())),
+            kept: Arc::clone(&host.0.sessions),
         };
         let door = http::serve(host.0.router.clone(), listener, settings, stop.clone());
         let (served, ()) = host.0.doors.track_future(futures_util::future::join(door, status)).await;

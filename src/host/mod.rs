@@ -96,6 +96,9 @@ struct Inner {
     editor: Mutex<Option<console::Editor>>,
     #[cfg(feature = "server")]
     threads: Mutex<Option<Arc<downstream::http::Threads>>>,
+    /// What ids of sessions are sealed with, at all endpoints.
+    #[cfg(feature = "server")]
+    sessions: Arc<crate::sessions::Kept>,
     stop: CancellationToken,
     doors: TaskTracker,
 }
@@ -281,6 +284,8 @@ impl Host {
         let _ = tokio::time::timeout(drain, self.0.doors.wait()).await;
         self.0.router.shutdown().await;
         self.0.manager.shutdown().await;
+        #[cfg(feature = "server")]
+        self.0.sessions.written().await;
         self.0.router.observer().finish().await;
     }
 }

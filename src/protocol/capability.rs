@@ -67,6 +67,20 @@ impl Profile {
         self.without(Self::APPS).is_empty()
     }
 
+    /// Returns the set as one byte. It is kept in ids of sessions, so each capability keeps its bit.
+    #[must_use]
+    #[cfg(feature = "server")]
+    pub(crate) const fn to_bits(self) -> u8 {
+        self.0
+    }
+
+    /// Returns the set that [`Profile::to_bits`] made a byte of.
+    #[must_use]
+    #[cfg(feature = "server")]
+    pub(crate) const fn from_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+
     /// Returns the `extensions` to declare to a server with a session, as an object; `None` if there are none.
     #[must_use]
     pub(crate) fn extensions(self) -> Option<&'static str> {

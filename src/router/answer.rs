@@ -95,6 +95,13 @@ impl Failure {
         Self { sent: true, ..Self::new(Kind::ShuttingDown, text.to_owned()) }
     }
 
+    /// The request was made of a host that ended, or in a session that it let go, before there was an answer.
+    #[cfg(feature = "server")]
+    pub(super) fn of_before() -> Self {
+        let text = "the host was restarted before it answered; the outcome is unknown: the work may have been done";
+        Self { sent: true, ..Self::new(Kind::OutcomeUnknown, text.to_owned()) }
+    }
+
     /// The server left the config after its name was looked up.
     pub(super) fn removed() -> Self {
         let text = "the server was removed a moment ago".to_owned();

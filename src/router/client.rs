@@ -161,6 +161,12 @@ impl Client {
         }
     }
 
+    /// Returns those of its `capabilities.extensions` that the host passes on to servers.
+    #[cfg(feature = "server")]
+    pub(super) fn extensions(&self) -> Option<&Raw> {
+        self.extensions.as_ref()
+    }
+
     /// Returns the principal as handles are bound to it that are valid in this client's view alone.
     pub(super) fn bound(&self) -> &Principal {
         self.bound.as_deref().unwrap_or(&self.who.principal)

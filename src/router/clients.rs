@@ -3,17 +3,23 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+#[cfg(feature = "server")]
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::Mailbox;
 use super::asks::Asks;
 use super::client::{Abilities, Client, RequestRefused};
+#[cfg(feature = "server")]
+use super::handshake::Handshake;
 use super::level::{DEFAULT_LEVEL, LEVELS};
 use super::presence::Named;
 use super::roster::{ClientStatus, Roster};
 use crate::manager::{Chosen, Identity, Lists, Manager, Server, Who};
 use crate::protocol::{ErrorObject, Outcome, Raw};
+#[cfg(feature = "server")]
+use crate::protocol::{Message, Method, Notification};
 use crate::queues::Account;
 use crate::upstream::{Owner, Upstream};
 
@@ -47,13 +53,50 @@ impl Clients {
         named: Named,
         account: Account,
     ) -> Arc<Client> {
-        let Identity { principal, view, claims } = identity.into();
-        let Abilities { revision, profile, extensions } = abilities;
+        self.enter_as(identity.into(), abilities, named, account, None)
+    }
+
+    /// Adds a client again whose session was let go. `since` is the time since its `initialize`. Its log level, what it
+    /// watched, and what it was asked are lost.
+    #[cfg(feature = "server")]
+    pub(crate) fn readmit(
+        &self,
+        identity: Identity,
+        handshake: Handshake,
+        account: Account,
+        since: Duration,
+    ) -> Arc<Client> {
+        let Handshake { abilities, named, lists } = handshake;
+        let client = self.enter_as(identity, abilities, named, account, Some(lists));
+        // A late answer to a question of before must match no new one. Nobody is asked a thousand times a second.
+        client.has_asked(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+        client
+    }
+
+    /// Tells a client that all of its lists have changed: it may have them from before it was added again. From now on it
+    /// hears of every change.
+    #[cfg(feature = "server")]
+    pub(crate) fn renew_lists(&self, client: &Client) {
+        client.follow_lists(&self.manager);
+        for method in [Method::ToolsListChanged, Method::PromptsListChanged, Method::ResourcesListChanged] {
+            client.mailbox().put(Message::Notification(Notification { method, params: None }));
+        }
+    }
+
+    /// Adds a client. `lists` is how its tools are listed, if that was decided before.
+    fn enter_as(
+        &self,
+        Identity { principal, view, claims }: Identity,
+        Abilities { revision, profile, extensions }: Abilities,
+        named: Named,
+        account: Account,
+        decided: Option<Lists>,
+    ) -> Arc<Client> {
         let owner = Owner(self.count.fetch_add(1, Ordering::Relaxed) + 1);
         let is_one = !revision.is_modern();
         let (era, lists) = (revision.era(), Lists::Full);
         let mut who = Who { owner, principal, profile, era, roots: None, is_one, view, claims, lists };
-        who.lists = self.manager.lists_for(&who, named.parts().0.unwrap_or_default());
+        who.lists = decided.unwrap_or_else(|| self.manager.lists_for(&who, named.parts().0.unwrap_or_default()));
         let view = if who.view.name == Chosen::Default { self.manager.default_view() } else { who.view.name.clone() };
         let bound = who.principal.within(&view);
         let mailbox = Mailbox::new(self.manager.limits(), account);

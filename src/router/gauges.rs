@@ -77,12 +77,37 @@ pub(crate) struct DoorLoad {
     pub(crate) sessions_of_one: usize,
     /// Bytes of request bodies that are being received.
     pub(crate) bodies: usize,
+    /// Its open sessions whose ids end when they leave memory.
+    pub(crate) bound_sessions: usize,
+}
+
+/// What people should know of the sessions of clients over HTTP.
+///
+/// ```
+/// let told: mcp_host::admin::SessionNotes = serde_json::from_str(r#"{"bound":1}"#)?;
+/// assert_eq!((told.why, told.bound), (None, 1));
+/// # Ok::<_, serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct SessionNotes {
+    /// Why no session can be taken up again after a restart; `None` if sessions can, or if there was none yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// How many open sessions cannot be taken up again once they are idle or the daemon has ended.
+    pub bound: usize,
 }
 
 /// A door (HTTP, stdio, the status socket) that reports how much it holds.
 pub(crate) trait Holds: Send + Sync {
     /// Returns how much it holds now.
     fn held(&self) -> DoorLoad;
+
+    /// Returns why ids of sessions end with this process; `None` if they do not, or if there was no session yet.
+    fn why_sessions_end(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Measures how full the host's tables are.
@@ -194,17 +219,26 @@ impl Meter {
         )
     }
 
+    /// Returns what people should know of the sessions; `None` if there is nothing.
+    pub(crate) fn session_notes(&self) -> Option<SessionNotes> {
+        let why = self.doors().iter().find_map(|door| door.why_sessions_end());
+        let notes = SessionNotes { why, bound: self.held().bound_sessions };
+        (notes != SessionNotes::default()).then_some(notes)
+    }
+
+    fn doors(&self) -> Vec<Arc<dyn Holds>> {
+        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        doors.retain(|door| door.strong_count() > 0);
+        doors.iter().filter_map(Weak::upgrade).collect()
+    }
+
     fn held(&self) -> DoorLoad {
-        let doors: Vec<Arc<dyn Holds>> = {
-            let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
-            doors.retain(|door| door.strong_count() > 0);
-            doors.iter().filter_map(Weak::upgrade).collect()
-        };
-        doors.iter().map(|door| door.held()).fold(DoorLoad::default(), |all, one| DoorLoad {
+        self.doors().iter().map(|door| door.held()).fold(DoorLoad::default(), |all, one| DoorLoad {
             connections: all.connections + one.connections,
             sessions: all.sessions + one.sessions,
             sessions_of_one: all.sessions_of_one.max(one.sessions_of_one),
             bodies: all.bodies + one.bodies,
+            bound_sessions: all.bound_sessions + one.bound_sessions,
         })
     }
 }

@@ -44,6 +44,8 @@ mod forward;
 #[cfg_attr(not(feature = "server"), allow(dead_code, unreachable_pub, reason = "only the status asks"))]
 mod gauges;
 mod greeting;
+#[cfg(feature = "server")]
+mod handshake;
 mod heard;
 mod heart;
 #[cfg(feature = "server")]
@@ -105,20 +107,20 @@ use tokio_util::sync::CancellationToken;
 pub use asks::{Decided, OpenAsk};
 pub(crate) use client::{Abilities, Client, ClientStay, is_part};
 #[cfg(feature = "server")]
-pub use gauges::Gauges;
-#[cfg(feature = "server")]
 pub(crate) use gauges::{DoorLoad, Holds, Usage};
+#[cfg(feature = "server")]
+pub use gauges::{Gauges, SessionNotes};
 pub(crate) use mailbox::Mailbox;
 #[cfg(test)]
 pub(crate) use presence::Sender;
 pub(crate) use presence::{Named, Via};
 pub use roster::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus};
+#[cfg(feature = "server")]
+pub(crate) use {crate::manager::Claims, handshake::Handshake};
 
 use crate::answered::{Answered, NoResult};
 use crate::config;
 use crate::counts::Awaited;
-#[cfg(feature = "server")]
-pub(crate) use crate::manager::Claims;
 use crate::manager::Manager;
 pub(crate) use crate::manager::{Chosen, Identity, Principal, Viewed};
 use crate::observe::Observer;

@@ -87,6 +87,12 @@ impl Named {
         (self.name.as_deref(), self.version.as_deref())
     }
 
+    /// Returns the name and the version as text, each empty if the client did not give it.
+    #[cfg(feature = "server")]
+    pub(super) fn texts(&self) -> [&str; 2] {
+        [self.name.as_deref().unwrap_or_default(), self.version.as_deref().unwrap_or_default()]
+    }
+
     /// Returns the name, to be kept.
     pub(super) fn name(&self) -> Option<&Arc<str>> {
         self.name.as_ref()

@@ -54,7 +54,7 @@ const LIMITS: [(&str, &str, &str); 54] = [
     ("restart.minDelay", "src/upstream/backoff.rs", "h8_delays_double_up_to_a_cap_and_chance_takes_all_of_them"),
     ("serverQueue", "src/transport/tests.rs", "h6_a_child_that_reads_nothing_fills_its_own_queue_alone"),
     ("rules", "src/config/host/policy/read.rs", "limit_rules"),
-    ("sessionIdle", "src/downstream/tests/http.rs", "h62_idle_sessions_end"),
+    ("sessionIdle", "src/downstream/tests/http.rs", "h62_idle_sessions_leave_memory"),
     ("sessionsPerPrincipal", "src/downstream/tests/caps.rs", "h62_one_that_proves_who_it_is_has_a_cap_of_its_own"),
     ("sessions", "src/downstream/tests/http.rs", "h62_the_longest_idle_session_makes_room"),
     ("staleMax", "src/router/tests/limits.rs", "limit_stale_max_ends_what_a_lost_server_listed"),

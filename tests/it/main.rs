@@ -73,6 +73,8 @@ mod reload;
 #[cfg(feature = "cli")]
 mod resume;
 #[cfg(all(unix, feature = "cli"))]
+mod revival;
+#[cfg(all(unix, feature = "cli"))]
 mod search;
 #[cfg(feature = "cli")]
 mod secrets;

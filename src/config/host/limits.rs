@@ -52,7 +52,7 @@ keys! {
         sessions_per_principal: positive_count -> usize = 64,
         /// Sessions of all clients.
         sessions: positive_count -> usize = 1024,
-        /// How long a client's session may be idle before it ends.
+        /// How long a client's session may be idle before it leaves memory. Its client can take it up again (`host.sessionLife`).
         session_idle: positive_time -> Duration = seconds(15 * 60),
         /// How long it may take to fetch all pages of one server's tool list and its other lists.
         list_time: positive_time -> Duration = seconds(30),

@@ -60,7 +60,7 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 35] = [
+const KEYS: [&str; 36] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
@@ -88,6 +88,7 @@ const KEYS: [&str; 35] = [
     "registry",
     "results",
     "secrets",
+    "sessionLife",
     "sse",
     "startupWait",
     "tasks",
@@ -129,6 +130,9 @@ pub struct HostSettings {
     pub allowed_origins: Vec<String>,
     /// Whether to serve the older HTTP+SSE transport in addition to Streamable HTTP.
     pub sse: bool,
+    /// How long after it began a session over HTTP can be taken up again by its id, after a restart or when the host let it
+    /// go while it was idle. 0 means never: it ends with the process.
+    pub session_life: Duration,
     /// How the names that clients see are formed.
     pub naming: Naming,
     /// Whether clients see which tool arguments servers want as HTTP headers too. If so, clients without a session must
@@ -201,6 +205,7 @@ impl Default for HostSettings {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             sse: true,
+            session_life: Duration::from_secs(24 * 60 * 60),
             naming: Naming::default(),
             param_headers: false,
             tasks: true,
@@ -302,6 +307,9 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     }
     if let Some(sse) = fields.take(&["sse"], report).and_then(|field| field.flag(report)) {
         settings.sse = sse;
+    }
+    if let Some(life) = fields.take(&["sessionLife"], report).and_then(|field| field.time(report)) {
+        settings.session_life = life;
     }
     if let Some(fields) = fields.take(&["naming"], report).and_then(|field| field.fields(report)) {
         naming(&mut settings.naming, fields, report);

@@ -255,6 +255,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
         ("MCP_HOST_PARAM_HEADERS", "true"),
         ("MCP_HOST_APPROVAL_STRICT", "true"),
         ("MCP_HOST_SSE", "false"),
+        ("MCP_HOST_SESSION_LIFE", "0s"),
         ("MCP_HOST_AUDIT__KEEP", "3"),
         ("MCP_HOST_METRICS__ENABLED", "false"),
         ("MCP_HOST_CONFIG", "not looked at"),
@@ -277,6 +278,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
         allowed_hosts: vec!["c".to_owned()],
         allowed_origins: vec!["https://a.example".to_owned()],
         sse: false,
+        session_life: Duration::ZERO,
         naming: crate::exposed::Naming {
             max_length: 70,
             separator: "_".to_owned(),

@@ -66,8 +66,8 @@ pub use crate::manager::CacheStatus;
 use crate::manager::Reload;
 pub use crate::manager::{Ledger, Need, Needed, ServerTokens};
 pub use crate::record::{Arguments, Part};
-pub use crate::router::Gauges;
 use crate::router::Router;
+pub use crate::router::{Gauges, SessionNotes};
 
 /// Why the status socket could not be opened.
 ///
@@ -259,6 +259,7 @@ impl StatusSocket {
             limits: router.meter().usage().into_iter().map(LimitUsage::from).collect(),
             limited: router.manager().limited().into_iter().map(AtRate::from).collect(),
             cache: router.manager().answers().status(),
+            sessions: router.meter().session_notes(),
         }
     }
 }

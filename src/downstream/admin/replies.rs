@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::{Holding, Keeping, Kept};
 use crate::manager::{CacheStatus, ConfigStatus, Over, RateKey, Reload, ServerStatus};
-use crate::router::{ClientStatus, Gauges, Usage};
+use crate::router::{ClientStatus, Gauges, SessionNotes, Usage};
 
 /// Everything a daemon reports about itself.
 ///
@@ -52,6 +52,9 @@ pub struct DaemonStatus {
     /// How much is kept of the answers that calls may be given again; `None` if nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheStatus>,
+    /// What people should know of the sessions of clients over HTTP; `None` if there is nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<SessionNotes>,
 }
 
 /// A client, server, tool, or view that is at the limit of its rate: calls are refused, or wait.

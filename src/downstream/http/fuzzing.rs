@@ -11,6 +11,8 @@ use tokio::io::DuplexStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::event_id::{self, EventId, Label};
+use super::handle::{self, Handles};
 use super::receipt::Bodies;
 use super::rules::Rules;
 use super::session::{Caps, Sessions};
@@ -20,7 +22,7 @@ use crate::downstream::admin::Run;
 use crate::downstream::classify::Eras;
 use crate::downstream::console::{Console, access::Access};
 use crate::downstream::guard::{Guard, Own};
-use crate::router::Router;
+use crate::router::{Chosen, Router};
 
 const OWN: Own = Own { port: 8808, default_port: 80 };
 
@@ -41,6 +43,21 @@ pub(crate) fn admits(host: &[u8], origin: Option<&[u8]>, target: Option<&[u8]>) 
     }
     let Ok(uri) = Uri::try_from(target.unwrap_or(b"/mcp")) else { return false };
     Guard::new(OWN, &[], &[]).check(Version::HTTP_11, &uri, &heads).is_ok()
+}
+
+/// Reads the content of a session's id, and what it says of the client.
+pub(crate) fn session(body: &[u8]) {
+    for view in [Chosen::All, Chosen::named("review")] {
+        handle::read(body, &view);
+    }
+}
+
+/// Checks that the id of an event is read again as it was written.
+pub(crate) fn event(text: &str) {
+    let Some(read) = EventId::parse(text) else { return };
+    let label = read.asked.as_ref().map(Label::of).unwrap_or_default();
+    let written = event_id::write((read.life, read.stream), read.event, &label);
+    assert_eq!(EventId::parse(&written), Some(read));
 }
 
 /// A door without a listener, which behaves as if at port 8808.
@@ -64,6 +81,7 @@ impl Door {
             wires,
             guests: super::Guests::default(),
             sessions,
+            handles: Handles::new(Arc::default()),
             sse: Some(sse::Table::default()),
             tasks: TaskTracker::new(),
             streams: TaskTracker::new(),

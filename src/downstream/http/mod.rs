@@ -9,10 +9,12 @@ mod body;
 mod chosen;
 mod connection;
 mod console;
+mod event_id;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod get;
 mod halved;
+mod handle;
 mod headers;
 mod metrics;
 #[cfg(feature = "otel")]
@@ -22,6 +24,7 @@ mod post;
 mod rarely;
 mod receipt;
 mod replay;
+mod revival;
 mod routes;
 mod rules;
 mod session;
@@ -46,9 +49,10 @@ use tokio_util::task::TaskTracker;
 use self::answer::Refusal;
 #[cfg(test)]
 pub(super) use self::connection::STREAMS;
+use self::handle::Handles;
 use self::receipt::Bodies;
 use self::rules::{Now, Rules};
-use self::session::{Caps, Full, Key, Session, SessionPlace, Sessions, Use};
+use self::session::{Caps, Full, Session, SessionPlace, Sessions, Use};
 pub(crate) use self::threads::Threads;
 use self::wires::Wires;
 use super::admin::{Guests, Run};
@@ -58,6 +62,7 @@ use crate::counts::HostCount;
 use crate::downstream::authentication::Proven;
 use crate::queues::STUCK;
 use crate::router::{DoorLoad, Holds, Identity, Principal, Router};
+use crate::sessions::Kept;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 /// How long the door pauses after `accept` fails, most likely for lack of file descriptors.
@@ -84,6 +89,8 @@ pub(crate) struct Settings {
     pub(crate) run: Run,
     /// What the page can do to the host.
     pub(crate) deeds: Option<Arc<dyn Deeds>>,
+    /// What ids of sessions are sealed with.
+    pub(crate) kept: Arc<Kept>,
 }
 
 impl Default for Settings {
@@ -97,6 +104,7 @@ impl Default for Settings {
             access: Access::default(),
             run: Run::new(None),
             deeds: None,
+            kept: Arc::default(),
         }
     }
 }
@@ -117,6 +125,8 @@ struct Door {
     guests: Guests,
     bodies: Bodies,
     sessions: Sessions,
+    /// Makes and opens ids of sessions.
+    handles: Handles,
     /// The sessions over HTTP+SSE, if that transport is served.
     sse: Option<sse::Table>,
     /// The page.
@@ -149,6 +159,7 @@ pub(crate) async fn serve(
         wires,
         guests: settings.guests,
         sessions: Sessions::new(caps, limits.session_idle),
+        handles: Handles::new(settings.kept),
         sse: (settings.sse && settings.eras != Eras::Modern).then(sse::Table::default),
         tasks: TaskTracker::new(),
         streams: TaskTracker::new(),
@@ -247,20 +258,35 @@ impl Holds for Door {
             sessions,
             sessions_of_one,
             bodies: self.bodies.used(),
+            // With `host.sessionLife: "0s"` all are, as the user wants it.
+            bound_sessions: if self.session_life().is_zero() { 0 } else { self.sessions.bound() },
         }
+    }
+
+    fn why_sessions_end(&self) -> Option<String> {
+        self.handles.why_short().map(str::to_owned)
     }
 }
 
 impl Door {
-    /// Returns the session that a request's headers name, if the session belongs to the principal and uses the view.
-    fn session(&self, identity: &Identity, headers: &HeaderMap) -> Result<Use, Refusal> {
+    /// Returns the session that a request's headers name, if the session belongs to the principal and uses the view. One that
+    /// is not in memory is taken up again.
+    async fn session(&self, identity: &Identity, headers: &HeaderMap) -> Result<Use, Refusal> {
         let Some(value) = body::single(headers, &SESSION)? else {
             let reason = "`Mcp-Session-Id` is missing: send `initialize` first and name its session from then on";
             return Err(Refusal::new(StatusCode::BAD_REQUEST, reason));
         };
-        Key::parse(value.as_bytes()).and_then(|key| self.sessions.find(&key, identity)).ok_or_else(|| {
-            Refusal::new(StatusCode::NOT_FOUND, "there is no such session (any more): send `initialize` again")
-        })
+        let digest = self.sessions.digest(value.as_bytes());
+        match self.sessions.find(digest, identity) {
+            Some(found) => Ok(found),
+            // Few requests come here, and the future of the others stays small.
+            None => Box::pin(self.take_up(digest, value.as_bytes(), identity)).await,
+        }
+    }
+
+    /// Returns for how long ids of sessions can be taken up again.
+    fn session_life(&self) -> Duration {
+        self.router.manager().settings().session_life
     }
 
     /// Reserves a place for one more session of this principal; an idle session may have to end for it.
@@ -284,8 +310,14 @@ impl Door {
         Ok(place)
     }
 
-    /// Ends a session.
+    /// Ends a session for good: its id is worth nothing any more.
     fn end(&self, session: &Session) {
+        self.handles.end(session.origin, self.session_life());
+        self.let_go(session);
+    }
+
+    /// Removes a session from memory. Its client can take it up again, if its id can be opened.
+    fn let_go(&self, session: &Session) {
         if self.sessions.remove(session) {
             self.close(session);
         }
@@ -300,9 +332,12 @@ impl Door {
         Ok(())
     }
 
-    /// Ends the sessions that expired, and those whose clients were disconnected because they do not read.
+    /// Lets the sessions go that were idle too long, and ends those whose clients were disconnected because they do not read.
     fn sweep(&self) {
         for session in self.sessions.sweep() {
+            if session.is_cut() {
+                self.handles.end(session.origin, self.session_life());
+            }
             self.close(&session);
         }
     }
@@ -337,7 +372,7 @@ impl Door {
 
     /// Ends a session because its client does not read (`docs/hazards.md` H49).
     fn cut_off(&self, session: &Session) {
-        tracing::warn!(session = ?session.key, "client reads no messages; its session ends");
+        tracing::warn!(session = ?session.digest, "client reads no messages; its session ends");
         self.end(session);
     }
 
@@ -363,7 +398,7 @@ impl Door {
             self.router.end_requests().await;
         }
         for session in self.sessions.all() {
-            self.end(&session);
+            self.let_go(&session);
         }
         if let Some(table) = &self.sse {
             table.end_all();

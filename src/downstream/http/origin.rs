@@ -1,33 +1,27 @@
 //! Where a request comes from, as its span says: the trace that a header of its HTTP request names, a hash of its session,
 //! and its id. Nothing is read unless spans are made.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 
-use super::session::{Key, Session};
+use super::SESSION;
 use crate::observe::Observer;
 use crate::protocol::{RequestId, TraceParent};
 use crate::router::Mailbox;
 use crate::traced::{Origin, hashed};
 
 /// Notes it in the mailbox of the request.
-pub(super) fn note(
-    observer: &Observer,
-    headers: &HeaderMap,
-    (session, id): (Option<&Session>, &RequestId),
-    leg: &Mailbox,
-) {
-    if let Some(origin) = of(observer, headers, session.map(|session| &session.key), id) {
+pub(super) fn note(observer: &Observer, headers: &HeaderMap, id: &RequestId, leg: &Mailbox) {
+    if let Some(origin) = of(observer, headers, headers.get(&SESSION).map(HeaderValue::as_bytes), id) {
         leg.comes_from(origin);
     }
 }
 
 /// Returns it; `None` if no spans are made.
-pub(super) fn of(observer: &Observer, headers: &HeaderMap, session: Option<&Key>, id: &RequestId) -> Option<Origin> {
+pub(super) fn of(observer: &Observer, headers: &HeaderMap, session: Option<&[u8]>, id: &RequestId) -> Option<Origin> {
     if !observer.traces() {
         return None;
     }
     let parent = headers.get("traceparent").and_then(|value| value.to_str().ok()).and_then(TraceParent::parse);
     // Whoever has the id itself can use the session.
-    let hashed = |key: &Key| hashed(key.to_string().as_bytes());
     Some(Origin { parent, session: session.map(hashed), id: Some(id.to_string()) })
 }

@@ -13,9 +13,10 @@ use tokio_util::task::TaskTracker;
 
 use super::answer::{self, Body, Refusal, Response as HttpResponse};
 use super::body::Request as HttpRequest;
+use super::event_id::{Asked, Label};
 use super::outlet::Outlet;
 use super::replay::{From, Record};
-use super::session::{Key, Use};
+use super::session::Use;
 use super::stream::{DECIDE, Events, Source};
 use super::wires::HttpWire;
 use super::{Asker, Door, SESSION, body, headers, stateless};
@@ -81,11 +82,11 @@ async fn session(
     let message = match message {
         // Whatever session id the client sends, `initialize` opens a new session with an id of ours.
         Message::Request(request) if request.method == Method::Initialize => {
-            return initialize(door, identity, &request, wire);
+            return initialize(door, identity, &request, wire).await;
         }
         message => message,
     };
-    let in_use = door.session(identity, headers)?;
+    let in_use = door.session(identity, headers).await?;
     let client = &in_use.session().client;
     match message {
         Message::Request(request) => {
@@ -102,7 +103,7 @@ async fn session(
     Ok(answer::accepted())
 }
 
-fn initialize(
+async fn initialize(
     door: &Arc<Door>,
     identity: &Identity,
     request: &Request,
@@ -112,11 +113,9 @@ fn initialize(
     if door.stopping.is_cancelled() {
         return Err(about(Refusal::busy("shutting down")));
     }
+    let life = door.session_life();
+    door.handles.ready(life).await;
     let place = door.reserve(&identity.principal).map_err(about)?;
-    let key = Key::mint().map_err(|error| {
-        tracing::error!(%error, "no randomness for a session id");
-        about(Refusal::busy("no session id could be created"))
-    })?;
     let id = Some(request.id.clone());
     let account = door.router.queues().account();
     let outlet = wire.outlet(&account);
@@ -124,12 +123,18 @@ fn initialize(
         Ok(opened) => opened,
         Err(error) => return Ok(answer::json(outlet.pieces(Response { id, outcome: Err(error) }.frame()))),
     };
+    let made = door.handles.make(&client, life);
+    let value = made.ok().and_then(|made| Some((HeaderValue::try_from(&made.text).ok()?, made)));
+    let Some((value, made)) = value else {
+        tracing::error!("no randomness for a session id");
+        door.router.clients().close(&client);
+        return Err(about(Refusal::busy("no session id could be created")));
+    };
     let mut response = answer::json(outlet.pieces(Response { id, outcome: Ok(result) }.frame()));
-    if let Ok(value) = HeaderValue::try_from(key.to_string()) {
-        response.headers_mut().insert(SESSION, value);
-    }
+    let digest = door.sessions.digest(value.as_bytes());
+    response.headers_mut().insert(SESSION, value);
     door.router.clients().roster().welcome(&client, Via::Http);
-    door.sessions.add(key, place, client);
+    drop(door.sessions.add((digest, made.origin, 0), place, client));
     Ok(response)
 }
 
@@ -163,7 +168,7 @@ async fn items(
     wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
     let messages = classify::batch(items, headers::version(headers)).map_err(Refusal::judged)?;
-    let in_use = door.session(identity, headers)?;
+    let in_use = door.session(identity, headers).await?;
     let client = &in_use.session().client;
     if client.revision() != ProtocolVersion::V2025_03_26 {
         return Err(Refusal::judged(classify::no_batches()));
@@ -177,7 +182,7 @@ async fn items(
         match message {
             Ok(Message::Request(request)) => {
                 let leg = Mailbox::of_batch(&leg);
-                noted(door, headers, (&in_use, &request.id), &leg);
+                noted(door, headers, &request.id, &leg);
                 calls.push(reply(door, client, request, &leg));
             }
             Ok(Message::Notification(notice)) => door.router.notify(client, notice),
@@ -194,27 +199,29 @@ async fn items(
         let answered = join_all(calls).await;
         malformed.into_iter().chain(answered.into_iter().flatten()).collect()
     });
-    Ok(serve(door, in_use, leg, outlet, replies, Shape::Array).await)
+    Ok(serve(door, (in_use, leg, None), outlet, replies, Shape::Array).await)
 }
 
 async fn call(door: &Arc<Door>, in_use: Use, headers: &HeaderMap, request: Request, wire: &HttpWire) -> HttpResponse {
     let client = &in_use.session().client;
     let leg = client.leg(door.router.limits());
-    noted(door, headers, (&in_use, &request.id), &leg);
+    noted(door, headers, &request.id, &leg);
     let outlet = wire.outlet(leg.account());
     // A call that asks a person takes time: a stream opened at once has an event id, with which the client can come
     // back for the answer.
     let at_once = request.method.may_ask() && client.can_be_asked() && can_return(client);
+    let asked = Some(Asked::of(&request.method, &request.id));
     let reply = reply(door, client, request, &leg);
     let replies = Box::pin(async move { reply.await.into_iter().collect() });
-    serve(door, in_use, leg, outlet, replies, if at_once { Shape::Stream } else { Shape::Single }).await
+    let shape = if at_once { Shape::Stream } else { Shape::Single };
+    serve(door, (in_use, leg, asked), outlet, replies, shape).await
 }
 
 /// Notes where a request comes from, if spans are made.
 #[cfg_attr(not(feature = "otel"), allow(unused_variables, reason = "this build makes none"))]
-fn noted(door: &Door, headers: &HeaderMap, (in_use, id): (&Use, &RequestId), leg: &Mailbox) {
+fn noted(door: &Door, headers: &HeaderMap, id: &RequestId, leg: &Mailbox) {
     #[cfg(feature = "otel")]
-    super::origin::note(door.router.observer(), headers, (Some(in_use.session()), id), leg);
+    super::origin::note(door.router.observer(), headers, id, leg);
 }
 
 /// Resolves to the answer to one request; `None` if none is due.
@@ -240,10 +247,10 @@ enum Shape {
     Stream,
 }
 
+/// Serves what is asked in a session; `asked` is what, unless it is a batch.
 async fn serve(
     door: &Arc<Door>,
-    in_use: Use,
-    leg: Arc<Mailbox>,
+    (in_use, leg, asked): (Use, Arc<Mailbox>, Option<Asked>),
     outlet: Outlet,
     replies: Replies,
     shape: Shape,
@@ -272,7 +279,7 @@ async fn serve(
         (Some(replied), Shape::Array) if early.is_none() && !replied.is_empty() => {
             answer::json_array(&replied, &outlet)
         }
-        (replied, _) => stream(door, StreamedCall { leg, early, replies, replied, in_use }, outlet),
+        (replied, _) => stream(door, StreamedCall { leg, early, replies, replied, in_use, asked }, outlet),
     }
 }
 
@@ -285,11 +292,14 @@ struct StreamedCall {
     /// The answers, if they are already known.
     replied: Option<Vec<Response>>,
     in_use: Use,
+    /// The request; `None` if there are several.
+    asked: Option<Asked>,
 }
 
 fn stream(door: &Arc<Door>, call: StreamedCall, outlet: Outlet) -> HttpResponse {
     let session = call.in_use.session();
-    let record = session.call_stream(door.router.limits().client_queue);
+    let label = call.asked.as_ref().map(Label::of).unwrap_or_default();
+    let record = session.call_stream(label, door.router.limits().client_queue);
     let Ok(reader) = record.read(From::Untaken) else { return answer::events(Body::Empty) };
     reader.is_on(outlet.wire());
     let can_return = can_return(&session.client);

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::event_id::{self, Label};
 use super::wires::HttpWire;
 use crate::lock::lock;
 use crate::protocol::Frame;
@@ -29,8 +30,11 @@ const OVERHEAD: usize = 128;
 /// A stream: its events, and the state of its reader.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// The stream's number, the first part of its event ids.
+    /// The stream's number, and the life of its session that it belongs to: the first parts of its event ids.
     pub(super) number: u32,
+    life: u32,
+    /// What its event ids say of the request that it answers.
+    label: Label,
     /// The most bytes that may wait while there is no reader.
     cap: usize,
     state: Mutex<RecordState>,
@@ -99,7 +103,7 @@ pub(super) struct Reader {
 
 impl Record {
     /// Creates a stream whose bytes count against this account; at most `cap` bytes wait while there is no reader.
-    pub(super) fn new(number: u32, cap: usize, account: &Account) -> Self {
+    pub(super) fn new((life, number): (u32, u32), label: Label, cap: usize, account: &Account) -> Self {
         let state = RecordState {
             kept: VecDeque::new(),
             next: 0,
@@ -114,7 +118,7 @@ impl Record {
             hang_up: None,
             ended: None,
         };
-        Self { number, cap, state: Mutex::new(state) }
+        Self { number, life, label, cap, state: Mutex::new(state) }
     }
 
     /// Adds a message, or an event without one.
@@ -274,9 +278,9 @@ impl Reader {
         self.record.lock().wire = Some(wire.clone());
     }
 
-    /// Returns the first part of the event ids.
-    pub(super) fn number(&self) -> u32 {
-        self.record.number
+    /// Returns the id of the event with this number.
+    pub(super) fn id_of(&self, event: u64) -> String {
+        event_id::write((self.record.life, self.record.number), event, &self.record.label)
     }
 
     /// Polls for the next thing to do.
@@ -344,7 +348,7 @@ mod tests {
     #[test]
     fn h65_of_what_was_taken_so_much_is_kept_for_another_try() {
         for (count, size, first, kept) in [(1000, 0, 744, 256), (40, 100_000, 30, 10)] {
-            let record = Arc::new(Record::new(1, usize::MAX, &Account::free()));
+            let record = Arc::new(Record::new((0, 1), Label::default(), usize::MAX, &Account::free()));
             let reader = record.read(From::Untaken).unwrap();
             for number in 0..count {
                 record.push(event(size));
@@ -357,7 +361,7 @@ mod tests {
 
     #[test]
     fn h65_what_waits_while_nobody_reads_has_a_cap() {
-        let record = Arc::new(Record::new(1, 7 * OVERHEAD, &Account::free()));
+        let record = Arc::new(Record::new((0, 1), Label::default(), 7 * OVERHEAD, &Account::free()));
         (0..100).for_each(|_| record.push(None));
         assert_eq!(taken(&record.read(From::Untaken).unwrap()), (Some(93), 7));
     }

@@ -192,7 +192,7 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
                         Ok(identity) if request.method() == Method::POST => {
                             post::post(door, wire, &Asker { proven, identity }, request).await
                         }
-                        Ok(identity) => mcp(door, wire, &Asker { proven, identity }, &request),
+                        Ok(identity) => Box::pin(mcp(door, wire, &Asker { proven, identity }, request)).await,
                         Err(refused) => Err(refused),
                     }
                 }
@@ -286,10 +286,11 @@ async fn serve(
 }
 
 /// Serves a request at `/mcp` that is no POST.
-fn mcp(door: &Arc<Door>, wire: &HttpWire, asker: &Asker, request: &Request) -> Result<Response, Refusal> {
-    match *request.method() {
-        Method::GET => get::get(door, asker, request.headers(), wire),
-        Method::DELETE => get::delete(door, &asker.identity, request.headers()),
+async fn mcp(door: &Arc<Door>, wire: &HttpWire, asker: &Asker, request: Request) -> Result<Response, Refusal> {
+    let (head, _body) = request.into_parts();
+    match head.method {
+        Method::GET => get::get(door, asker, &head.headers, wire).await,
+        Method::DELETE => get::delete(door, &asker.identity, &head.headers).await,
         _ if door.eras == Eras::Modern => Err(Refusal::post_only()),
         _ => Err(Refusal::method()),
     }

@@ -1,24 +1,28 @@
-//! The sessions of the HTTP door: their unguessable ids, principals (owners), and streams, and when they end.
+//! The sessions of the HTTP door that are in memory: their principals (owners) and streams, and when they leave. `handle.rs`
+//! makes their ids, and `revival.rs` brings those back that left.
 //!
-//! **Invariant:** session ids are made here from the system's randomness and never taken from a client. To a client, a
-//! session of another principal looks as if it did not exist (`docs/hazards.md` H60).
+//! **Invariant:** to a client, a session of another principal looks as if it did not exist (`docs/hazards.md` H60).
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::event_id::{EventId, Label};
+use super::handle::Origin;
 use super::replay::{KEPT_FOR, Record};
-use crate::hex;
 use crate::lock::lock;
 use crate::router::{Client, Identity, Principal};
 
-/// A session id: 256 random bits, written in hex.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct Key([u8; 32]);
+/// Stands for the id of a session, which is too long to keep: keyed hashes of the whole id, and of its end, which nobody can
+/// guess. Whoever finds another text with the same hashes has guessed 128 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Digest([u64; 2]);
 
 /// One session.
 ///
@@ -27,7 +31,11 @@ pub(super) struct Key([u8; 32]);
 /// until it ends. A session used within [`BUSY`] never makes room for another (`docs/hazards.md` H104).
 #[derive(Debug)]
 pub(super) struct Session {
-    pub(super) key: Key,
+    pub(super) digest: Digest,
+    pub(super) origin: Origin,
+    /// Which of the lives of this session this is: 0 is the first, any other number was drawn. Events of another life have
+    /// other ids.
+    pub(super) life: u32,
     pub(super) client: Arc<Client>,
     streams: Mutex<Streams>,
     /// How many calls are running and streams are open.
@@ -54,6 +62,8 @@ pub(super) const STANDALONE: u32 = 0;
 const ENDED: usize = 16;
 const ENDED_BYTES: usize = 1024 * 1024;
 
+/// How many bytes the end of an id has: the tag that proves a sealed id is within them.
+const END: usize = 32;
 /// How long after its last use a session still counts as in use.
 const BUSY: Duration = Duration::from_secs(60);
 /// How long after its handshake an unused session is more likely to be used soon than abandoned.
@@ -65,7 +75,8 @@ const COME_BACK: Duration = Duration::from_secs(3);
 /// All sessions of the door.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    table: Mutex<HashMap<Key, Arc<Session>>>,
+    table: Mutex<HashMap<Digest, Arc<Session>>>,
+    hashes: [RandomState; 2],
     places: Places,
     caps: Caps,
     idle: Duration,
@@ -102,40 +113,25 @@ pub(super) struct SessionPlace {
 #[derive(Debug)]
 pub(super) struct Use(Arc<Session>);
 
-impl Key {
-    /// Creates a new id.
-    pub(super) fn mint() -> Result<Self, getrandom::Error> {
-        let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes)?;
-        Ok(Self(bytes))
-    }
-
-    /// Parses an id; `None` if the text is no id.
-    pub(super) fn parse(text: &[u8]) -> Option<Self> {
-        let mut bytes = [0; 32];
-        hex::decode(text, &mut bytes)?;
-        // An id has only one spelling: in lower case.
-        (!text.iter().any(u8::is_ascii_uppercase)).then_some(Self(bytes))
-    }
-}
-
-impl fmt::Display for Key {
+impl fmt::Debug for Digest {
+    /// Shows only the first digits, which tell sessions apart.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(&self.0))
-    }
-}
-
-impl fmt::Debug for Key {
-    /// Shows only the first digits, which tell sessions apart: the whole id is its client's secret.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}..", hex::encode(&self.0[..2]))
+        write!(f, "{:04x}..", self.0[0] >> 48)
     }
 }
 
 impl Sessions {
     /// Creates an empty table, whose sessions end when unused for `idle`.
     pub(super) fn new(caps: Caps, idle: Duration) -> Self {
-        Self { table: Mutex::default(), places: Places::default(), caps, idle, clock: Instant::now() }
+        let hashes = [RandomState::new(), RandomState::new()];
+        Self { table: Mutex::default(), hashes, places: Places::default(), caps, idle, clock: Instant::now() }
+    }
+
+    /// Returns what stands for the session with this id.
+    pub(super) fn digest(&self, id: &[u8]) -> Digest {
+        let [whole, end] = &self.hashes;
+        let last = id.last_chunk::<END>().map_or(id, |last| last);
+        Digest([whole.hash_one(id), end.hash_one(last)])
     }
 
     /// Reserves a place for one more session. At a limit, removes an idle session and returns it; the caller must close
@@ -153,47 +149,65 @@ impl Sessions {
             let first =
                 may_go.filter_map(|session| Some((session.leaves(now)?, session))).min_by_key(|(turn, _)| *turn);
             let (_, first) = first.ok_or(if own_full { Full::OfOne } else { Full::All })?;
-            let key = first.key.clone();
-            evicted = table.remove(&key);
+            let digest = first.digest;
+            evicted = table.remove(&digest);
         }
         *places.entry(principal.clone()).or_default() += 1;
         Ok((SessionPlace { places: Arc::clone(&self.places), principal: principal.clone() }, evicted))
     }
 
-    /// Adds a session in a reserved place.
-    pub(super) fn add(&self, key: Key, place: SessionPlace, client: Arc<Client>) {
+    /// Adds a session in a reserved place, and marks it as in use. Returns `None`, and adds nothing, if it is there already.
+    pub(super) fn add(
+        &self,
+        (digest, origin, life): (Digest, Origin, u32),
+        place: SessionPlace,
+        client: Arc<Client>,
+    ) -> Option<Use> {
         let session = Arc::new(Session {
-            key: key.clone(),
+            digest,
+            origin,
+            life,
             client,
             streams: Mutex::default(),
-            active: AtomicUsize::new(0),
+            active: AtomicUsize::new(1),
             was_used: AtomicBool::new(false),
             used: AtomicU64::new(0),
             clock: self.clock,
         });
-        session.touch();
         let mut table = self.lock();
-        table.insert(key, session);
+        let Entry::Vacant(free) = table.entry(digest) else { return None };
+        free.insert(Arc::clone(&session));
         drop(place);
+        Some(Use(session))
+    }
+
+    /// Reports whether there is a session with this id, whoever it belongs to.
+    pub(super) fn has(&self, digest: Digest) -> bool {
+        self.lock().contains_key(&digest)
+    }
+
+    /// Returns how many sessions cannot be taken up again once they have left.
+    pub(super) fn bound(&self) -> usize {
+        self.lock().values().filter(|session| session.origin == Origin::Bound).count()
     }
 
     /// Finds the session with this id if it belongs to the principal with these claims and uses the view, and marks it as
     /// in use.
-    pub(super) fn find(&self, key: &Key, identity: &Identity) -> Option<Use> {
+    pub(super) fn find(&self, digest: Digest, identity: &Identity) -> Option<Use> {
         let table = self.lock();
         let is_its = |session: &&Arc<Session>| {
             *session.principal() == identity.principal
                 && *session.client.chosen() == identity.view.name
                 && *session.client.claims() == identity.claims
         };
-        let session = table.get(key).filter(is_its).filter(|session| !session.is_cut())?;
+        let session = table.get(&digest).filter(is_its).filter(|session| !session.is_cut())?;
         session.active.fetch_add(1, Ordering::Relaxed);
         Some(Use(Arc::clone(session)))
     }
 
     /// Removes a session; returns false if it was already removed.
     pub(super) fn remove(&self, session: &Session) -> bool {
-        self.lock().remove(&session.key).is_some()
+        self.lock().remove(&session.digest).is_some()
     }
 
     /// Removes and returns the sessions that were idle too long or whose clients were disconnected because they do not
@@ -238,7 +252,7 @@ impl Sessions {
         (self.idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(30))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Session>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Arc<Session>>> {
         lock(&self.table)
     }
 }
@@ -269,12 +283,12 @@ impl Session {
         self.used.store(millis(self.clock.elapsed()), Ordering::Relaxed);
     }
 
-    /// Creates a stream to answer a request; at most `cap` bytes wait in it while no one reads.
-    pub(super) fn call_stream(&self, cap: usize) -> Arc<Record> {
+    /// Creates a stream to answer a request, which its event ids say; at most `cap` bytes wait in it while no one reads.
+    pub(super) fn call_stream(&self, label: Label, cap: usize) -> Arc<Record> {
         let mut streams = self.streams();
         streams.forget(None);
         streams.count += 1;
-        let record = Arc::new(Record::new(STANDALONE + streams.count, cap, self.client.account()));
+        let record = Arc::new(Record::new((self.life, STANDALONE + streams.count), label, cap, self.client.account()));
         streams.calls.push(Arc::clone(&record));
         record
     }
@@ -282,14 +296,24 @@ impl Session {
     /// Returns the standalone stream; creates it if necessary, as [`Self::call_stream`] does.
     pub(super) fn standalone(&self, cap: usize) -> Arc<Record> {
         let (mut streams, account) = (self.streams(), self.client.account());
-        let record = streams.standalone.get_or_insert_with(|| Arc::new(Record::new(STANDALONE, cap, account)));
+        let record = streams
+            .standalone
+            .get_or_insert_with(|| Arc::new(Record::new((self.life, STANDALONE), Label::default(), cap, account)));
         Arc::clone(record)
     }
 
-    /// Returns the stream with this number, if it is still kept.
-    pub(super) fn stream(&self, number: u32) -> Option<Arc<Record>> {
+    /// Reports whether the session was taken up again and has had no standalone stream since.
+    pub(super) fn is_back(&self) -> bool {
+        self.life != 0 && self.streams().standalone.is_none()
+    }
+
+    /// Returns the stream of this event, if it is still kept.
+    pub(super) fn stream(&self, EventId { life, stream: number, .. }: &EventId) -> Option<Arc<Record>> {
         let streams = self.streams();
-        let known = streams.standalone.iter().chain(&streams.calls).find(|record| record.number == number);
+        if *life != self.life {
+            return None;
+        }
+        let known = streams.standalone.iter().chain(&streams.calls).find(|record| record.number == *number);
         known.cloned()
     }
 
@@ -311,7 +335,7 @@ impl Session {
     }
 
     /// Reports whether the client was disconnected because it does not read.
-    fn is_cut(&self) -> bool {
+    pub(super) fn is_cut(&self) -> bool {
         self.client.account().is_cut()
     }
 

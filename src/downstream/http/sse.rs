@@ -6,6 +6,7 @@
 //! Client and host may negotiate any revision with a handshake.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
@@ -22,13 +23,14 @@ use super::answer::{self, Body, Refusal, Response as HttpResponse};
 use super::body::Request as HttpRequest;
 use super::outlet::Outlet;
 use super::rules::Change;
-use super::session::{Key, SessionPlace};
+use super::session::SessionPlace;
 use super::stream::{COMMENT, KEEP_ALIVE};
 use super::wires::HttpWire;
 use super::{Asker, Door, body, chosen, headers};
 use crate::downstream::authentication::Proven;
 use crate::downstream::calls::Calls;
 use crate::downstream::classify::{self, Eras, Route};
+use crate::hex;
 use crate::lock::lock;
 use crate::protocol::{ErrorObject, Frame, Message, Method, ProtocolVersion, Request, Response, batch, code};
 use crate::queues::Account;
@@ -43,6 +45,10 @@ const HELLO: Duration = Duration::from_secs(60);
 const WAITING: usize = 256;
 /// How long a client whose queue is over its limit may read nothing before its messages are refused.
 const BEHIND: Duration = Duration::from_secs(2);
+
+/// The id of such a session: 256 random bits, written in hex. It is worth nothing once the stream has ended.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key([u8; 32]);
 
 /// The open sessions.
 #[derive(Debug, Default)]
@@ -192,7 +198,9 @@ pub(super) async fn post(
 fn said(door: &Door, (headers, entry): (&HeaderMap, &SseEntry), size: usize, message: Message) -> Said {
     #[cfg(feature = "otel")]
     let origin = match &message {
-        Message::Request(request) => super::origin::of(door.router.observer(), headers, Some(&entry.key), &request.id),
+        Message::Request(request) => {
+            super::origin::of(door.router.observer(), headers, Some(entry.key.to_string().as_bytes()), &request.id)
+        }
         Message::Notification(_) | Message::Response(_) => None,
     };
     Said {
@@ -257,6 +265,36 @@ impl Table {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<SseEntry>>> {
         lock(&self.0)
+    }
+}
+
+impl Key {
+    /// Creates a new id.
+    fn mint() -> Result<Self, getrandom::Error> {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// Parses an id; `None` if the text is no id.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let mut bytes = [0; 32];
+        hex::decode(text, &mut bytes)?;
+        // An id has only one spelling: in lower case.
+        (!text.iter().any(u8::is_ascii_uppercase)).then_some(Self(bytes))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(&self.0))
+    }
+}
+
+impl fmt::Debug for Key {
+    /// Shows only the first digits, which tell sessions apart: the whole id is its client's secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..", hex::encode(&self.0[..2]))
     }
 }
 

@@ -96,7 +96,7 @@ impl Events {
         }
         match item {
             Poll::Ready(Item::Event(number, event)) => {
-                let head = format!("id: {}-{number}\ndata: ", reader.number());
+                let head = format!("id: {}\ndata: ", reader.id_of(number));
                 self.outlet.event(&mut self.pieces, head.as_bytes(), event);
                 Poll::Ready(self.pieces.pop_front())
             }

@@ -41,7 +41,7 @@ async fn h62_sessions_in_use_up_to_the_cap() {
 
 #[tokio::test]
 async fn h62_the_session_that_is_idle_longest_makes_room_first() {
-    let house = house_of(stage_with(|limits| limits.sessions = 3).await).await;
+    let house = house_of(forgetful(stage_with(|limits| limits.sessions = 3).await)).await;
     let mut peers = Vec::new();
     for _ in 0..3 {
         peers.push(house.client("2025-11-25").await);
@@ -58,7 +58,7 @@ async fn h62_the_session_that_is_idle_longest_makes_room_first() {
 #[tokio::test]
 async fn h62_one_that_proves_who_it_is_has_a_cap_of_its_own() {
     let limits = |limits: &mut crate::config::Limits| limits.sessions_per_principal = 2;
-    let house = house_of(bearer(stage_with(limits).await)).await;
+    let house = house_of(forgetful(bearer(stage_with(limits).await))).await;
     let mut idle = house.client_as(Some(ANN), "2025-11-25").await;
     let mut kept = busy(&house, Some(ANN)).await;
     // At the limit the idle session of the same principal makes room, and no other.
@@ -89,7 +89,7 @@ const SOON: Duration = Duration::from_secs(10);
 async fn h104_a_session_used_within_the_last_minute_stays() {
     let uses = ["a request", "a call", "a stream", "an answer", "a batch"];
     for what in uses {
-        let house = house_of(stage_with(|limits| limits.sessions = 1).await).await;
+        let house = house_of(forgetful(stage_with(|limits| limits.sessions = 1).await)).await;
         let revision = if what == "a batch" { "2025-03-26" } else { "2025-11-25" };
         let mut peer = house.client(revision).await;
         let head = match what {
@@ -119,7 +119,7 @@ async fn h104_a_session_used_within_the_last_minute_stays() {
 
 #[tokio::test]
 async fn h104_a_handshake_is_no_use_and_the_oldest_makes_room_first() {
-    let house = house_of(stage_with(|limits| limits.sessions = 4).await).await;
+    let house = house_of(forgetful(stage_with(|limits| limits.sessions = 4).await)).await;
     let mut used = house.client("2025-11-25").await;
     let head = used.post(PING).await;
     used.body(&head).await;

@@ -40,6 +40,8 @@ mod principals;
 #[cfg(feature = "server")]
 mod refusals;
 #[cfg(feature = "server")]
+mod revival;
+#[cfg(feature = "server")]
 mod rules;
 #[cfg(feature = "server")]
 mod slow;

@@ -197,7 +197,7 @@ async fn refusals() {
 
 #[tokio::test]
 async fn h62_sessions_of_both_kinds_have_one_cap() {
-    let house = house_of(stage_with(|limits| limits.sessions = 2).await).await;
+    let house = house_of(forgetful(stage_with(|limits| limits.sessions = 2).await)).await;
     let mut idle = house.client("2025-11-25").await;
     let _first = client(&house, "2024-11-05").await;
     let second = client(&house, "2024-11-05").await;

@@ -325,6 +325,12 @@ mod http {
         for_alone(stage, &[("ann", ANN), ("bob", BOB)])
     }
 
+    /// Configures the stage so that no session is taken up again: one that made room, or was idle too long, is gone.
+    pub(crate) fn forgetful(stage: Stage) -> Stage {
+        stage.router.manager().configure(|settings| settings.session_life = Duration::ZERO);
+        stage
+    }
+
     pub(crate) async fn house_with(stage: Stage, settings: Settings) -> House {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -564,6 +570,8 @@ mod http {
             return chunk.trim_end().to_owned();
         };
         let data = data.strip_suffix("\n\n").unwrap();
+        // What follows says of which request the stream is.
+        let id = id.split('~').next().unwrap();
         if data.is_empty() {
             return id.to_owned();
         }

@@ -31,8 +31,7 @@ pub(super) fn open(port: &str, name: &str, version: &str) -> String {
     });
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string();
     let answer = send(port, "POST", "", &body);
-    let session =
-        answer.lines().find_map(|line| line.to_lowercase().strip_prefix("mcp-session-id: ").map(str::to_owned));
+    let session = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
     format!("mcp-session-id: {}\r\n", session.unwrap_or_else(|| panic!("{answer}")))
 }
 

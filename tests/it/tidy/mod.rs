@@ -36,6 +36,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("keep", 1, &[]),
     ("oversized", 1, &[]),
     ("lineage", 1, &["keep"]),
+    ("sessions", 1, &["keep"]),
     ("approvals", 1, &["keep"]),
     ("edits", 1, &["keep"]),
     ("dial", 1, &["keep"]),

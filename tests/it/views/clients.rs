@@ -307,7 +307,12 @@ pub(crate) async fn send(to: SocketAddr, method: &str, path: &str, headers: &str
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    format!("{}\r\n\r\n{body}", head.to_lowercase())
+    // Values keep their case: ids of sessions have both.
+    let head = head.split("\r\n").map(|line| match line.split_once(": ") {
+        Some((name, value)) => format!("{}: {value}", name.to_lowercase()),
+        None => line.to_owned(),
+    });
+    format!("{}\r\n\r\n{body}", head.collect::<Vec<_>>().join("\r\n"))
 }
 
 /// Sends one request, and returns the connection.

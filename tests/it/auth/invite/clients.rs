@@ -77,8 +77,7 @@ impl World {
         let body = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
         let mut post = Post::send(&self.address, "", &body).await;
         post.next().await;
-        let head = post.head.to_ascii_lowercase();
-        let id = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap().to_owned();
+        let id = post.head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap().to_owned();
         Session { world: self, headers: format!("Mcp-Session-Id: {id}\r\nMCP-Protocol-Version: {revision}\r\n") }
     }
 }

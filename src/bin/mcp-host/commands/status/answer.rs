@@ -15,6 +15,15 @@ pub(super) struct DaemonStatus {
     pub(super) limits: Vec<Limit>,
     pub(super) limited: Vec<AtRate>,
     pub(super) cache: Option<Cache>,
+    pub(super) sessions: Option<Sessions>,
+}
+
+/// What people should know of the sessions of clients.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Sessions {
+    pub(super) why: Option<String>,
+    pub(super) bound: u64,
 }
 
 /// How much is kept of the answers that calls may be given again.

@@ -7,7 +7,7 @@ mod watch;
 use mcp_host::Raw;
 use mcp_host::admin;
 
-use self::answer::{AtRate, Cache, Client, Config, DaemonStatus, Limit, Row};
+use self::answer::{AtRate, Cache, Client, Config, DaemonStatus, Limit, Row, Sessions};
 use super::asked::{DaemonQuery, failed};
 use super::callers::word;
 use crate::args::{Common, Status};
@@ -52,6 +52,7 @@ fn page(line: &str, output: &Output) -> Result<Vec<String>, Failure> {
     lines.extend(limits(&answer.limits));
     lines.extend(limited(&answer.limited));
     lines.extend(answer.cache.as_ref().map(cache));
+    lines.extend(answer.sessions.as_ref().map(sessions).unwrap_or_default());
     Ok(lines)
 }
 
@@ -164,6 +165,19 @@ fn cache(cache: &Cache) -> String {
     format!("cache: {entries} {word}, {} of {} KiB", bytes.div_ceil(1024), size / 1024)
 }
 
+/// Describes which sessions cannot be taken up again.
+fn sessions(Sessions { why, bound }: &Sessions) -> Vec<String> {
+    let why = why.as_ref().map(|why| format!("sessions: all end with the daemon: {why}"));
+    let bound = match bound {
+        0 => None,
+        1 => Some("sessions: 1 ends with the daemon or when it is idle: its id would be too long".to_owned()),
+        more => {
+            Some(format!("sessions: {more} end with the daemon or when they are idle: their ids would be too long"))
+        }
+    };
+    why.into_iter().chain(bound).map(|line| text::line(&line).into_owned()).collect()
+}
+
 /// Describes what is at the limit of its rate.
 fn limited(limited: &[AtRate]) -> Vec<String> {
     let line = |at: &AtRate| {
@@ -219,6 +233,19 @@ mod tests {
         ];
         assert_eq!(limits(&answer.limits), expected);
         assert_eq!(limits(&answer.limits[..1]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn sessions_that_do_not_last_are_told() {
+        let told = |line: &str| DaemonStatus::read(line).ok().unwrap().sessions.as_ref().map(sessions);
+        assert_eq!(told("{}"), None);
+        let long = "sessions: 2 end with the daemon or when they are idle: their ids would be too long";
+        assert_eq!(told(r#"{"sessions":{"bound":2}}"#).unwrap(), [long]);
+        let (all, one) = (
+            "sessions: all end with the daemon: a.json is broken",
+            "sessions: 1 ends with the daemon or when it is idle: its id would be too long",
+        );
+        assert_eq!(told(r#"{"sessions":{"bound":1,"why":"a.json is broken"}}"#).unwrap(), [all, one]);
     }
 
     #[test]
