@@ -25,7 +25,7 @@ use crate::registry::tokens::estimate;
 pub struct Ledger {
     /// The name of the view.
     pub view: String,
-    /// How its tools are listed: `full`, `search`, or `auto`.
+    /// How its tools are listed: `full`, `search`, `code`, or `auto`.
     pub mode: String,
     /// How many tools its clients may call.
     pub tools: usize,
@@ -71,7 +71,7 @@ impl Manager {
         let catalog = settings.catalog_of(&name);
         let searches = match catalog.mode {
             CatalogMode::Full => false,
-            CatalogMode::Search => true,
+            CatalogMode::Search | CatalogMode::Code => true,
             CatalogMode::Auto => super::listed::is_over(catalog, &all, 100),
         };
         let listed = self.form(&settings, &name, searches).map(|form| self.relisted(&settings, &name, form, &all));

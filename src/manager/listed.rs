@@ -19,6 +19,7 @@ use crate::registry::own::{Form, Shown, is_always};
 use crate::registry::tokens::estimate;
 use crate::registry::{Catalog, Entry, Kind, Ranker, hints};
 use crate::select::{Facts, matches};
+use crate::transport::ScriptProgram;
 
 /// Whether a client searches, and when that changed last.
 type Decided = (bool, Option<Instant>);
@@ -64,7 +65,7 @@ impl Manager {
         let catalog = settings.catalog_of(who.view.name.name(&settings));
         let searches = match catalog.mode {
             CatalogMode::Full => false,
-            CatalogMode::Search => true,
+            CatalogMode::Search | CatalogMode::Code => true,
             CatalogMode::Auto if catalog.is_native(client) => false,
             CatalogMode::Auto => {
                 let all = self.once_callable(who);
@@ -85,7 +86,7 @@ impl Manager {
                 let catalog = settings.catalog_of(who.view.name.name(&settings));
                 match catalog.mode {
                     CatalogMode::Full => false,
-                    CatalogMode::Search => true,
+                    CatalogMode::Search | CatalogMode::Code => true,
                     CatalogMode::Auto => self.decided(who, catalog),
                 }
             }
@@ -138,7 +139,10 @@ impl Manager {
     pub(super) fn form(&self, settings: &HostSettings, view: &str, searches: bool) -> Option<Form> {
         let reads_on = settings.results.limit > 0;
         match settings.catalog_of(view).compact {
-            _ if searches => Some(Form { shown: Shown::Search { reads: self.trusts_any(settings, view) }, reads_on }),
+            _ if searches => {
+                let (reads, runs) = (self.trusts_any(settings, view), self.runs_scripts(settings, view));
+                Some(Form { shown: Shown::Search { reads, runs }, reads_on })
+            }
             Compact::Off if !reads_on => None,
             compact => Some(Form { shown: Shown::Compact(compact), reads_on }),
         }
@@ -201,6 +205,16 @@ impl Manager {
         in_view || self.servers().iter().any(trusts)
     }
 
+    /// Reports whether scripts are run for the clients of a view.
+    pub(crate) fn runs_scripts(&self, settings: &HostSettings, view: &str) -> bool {
+        settings.catalog_of(view).mode == CatalogMode::Code && self.0.scripts.is_there()
+    }
+
+    /// Returns the program that runs scripts.
+    pub(crate) fn scripts(&self) -> &ScriptProgram {
+        &self.0.scripts
+    }
+
     /// Lets the embedding program rank tools, too. Only the first call has an effect.
     pub(crate) fn rank_by(&self, ranker: Arc<dyn Ranker>) {
         let _ = self.listed_state().ranker.set(ranker);
@@ -217,6 +231,10 @@ impl Manager {
         let mut text =
             "Several MCP servers behind one endpoint. find_tools finds their tools, and call_tool calls them."
                 .to_owned();
+        let settings = self.settings();
+        if self.runs_scripts(&settings, who.view.name.name(&settings)) {
+            text += " run_script runs scripts that make many calls.";
+        }
         for server in self.shown_to(who).iter() {
             let count = all.count(Kind::Tools, &server.config.alias);
             let tools = if count == 1 { "tool" } else { "tools" };

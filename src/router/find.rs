@@ -17,6 +17,8 @@ use crate::config::Prefix;
 use crate::exposed::carries;
 use crate::manager::{Lists, Manager, Server};
 use crate::protocol::{ErrorObject, Method, Raw, Request, Theirs};
+#[cfg(all(unix, feature = "script"))]
+use crate::registry::search::RUN;
 use crate::registry::search::{FIND, READ_RESULT};
 use crate::registry::{Catalog, Kind};
 
@@ -142,6 +144,12 @@ impl Routes {
         if name == READ_RESULT && self.manager.settings().results.limit > 0 {
             let is_ours = self.manager.is_searching(&client.who) || callable.entry(Kind::Tools, name).is_none();
             return if is_ours { std::slice::from_ref(oversized::own(false)) } else { &[] };
+        }
+        #[cfg(all(unix, feature = "script"))]
+        if name == RUN {
+            let settings = self.manager.settings();
+            let runs = self.manager.runs_scripts(&settings, client.who.view.name.name(&settings));
+            return if runs && client.who.lists != Lists::Full { super::scripts::own() } else { &[] };
         }
         let may = name == FIND && (client.who.lists != Lists::Full || self.manager.may_search());
         let is_ours = may && (self.manager.is_searching(&client.who) || callable.entry(Kind::Tools, FIND).is_none());

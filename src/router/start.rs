@@ -110,6 +110,8 @@ impl Router {
             tasks,
             listings,
             oversized: Arc::default(),
+            #[cfg(all(unix, feature = "script"))]
+            scripts: Default::default(),
             listens,
             queues,
             finish,

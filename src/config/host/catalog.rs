@@ -3,6 +3,7 @@
 //! **Invariant:** this decides what a list says, never what a client may see or call.
 
 use super::HostSettings;
+use super::code::{self, Code};
 use crate::config::fields::{Field, Fields};
 use crate::config::keys::words;
 use crate::config::report::Report;
@@ -10,7 +11,7 @@ use crate::config::selector::{self, Selector};
 use crate::config::tools::refuse_rest;
 use crate::glob::is_match;
 
-const KEYS: [&str; 6] = ["always", "budget", "compact", "maxTools", "mode", "native"];
+const KEYS: [&str; 7] = ["always", "budget", "code", "compact", "maxTools", "mode", "native"];
 
 words! {
     /// How tools are listed.
@@ -20,6 +21,8 @@ words! {
         Full = "full",
         /// Two or three tools of the host, which find and call the others.
         Search = "search",
+        /// As `search`, and a tool of the host that runs scripts, which call the others.
+        Code = "code",
         /// As `search` where the full list is too large for the client, else as `full`.
         Auto = "auto",
     }
@@ -62,6 +65,8 @@ pub struct CatalogSettings {
     pub compact: Compact,
     /// Globs over the names of clients that search by themselves: `auto` gives them the full list.
     pub native: Vec<String>,
+    /// What scripts may do, in `code`.
+    pub code: Code,
 }
 
 impl Default for CatalogSettings {
@@ -73,6 +78,7 @@ impl Default for CatalogSettings {
             always: Vec::new(),
             compact: Compact::Off,
             native: ["claude-code*", "codex*"].map(str::to_owned).into(),
+            code: Code::default(),
         }
     }
 }
@@ -90,7 +96,10 @@ impl CatalogSettings {
 
     fn read(&mut self, field: &Field<'_>, report: &mut Report) {
         let Some(mut fields) = field.fields(report) else { return };
-        if let Some(mode) = fields.take(&["mode"], report).and_then(|field| field.word(report)) {
+        if let Some(field) = fields.take(&["mode"], report)
+            && let Some(mode) = field.word(report)
+            && (mode != CatalogMode::Code || code::is_built(&field, report))
+        {
             self.mode = mode;
         }
         if let Some(budget) = fields.take(&["budget"], report).and_then(|field| tokens(&field, report)) {
@@ -107,6 +116,10 @@ impl CatalogSettings {
         }
         if let Some(field) = fields.take(&["native"], report) {
             self.native = field.texts(report);
+        }
+        if let Some(field) = fields.take(&["code"], report) {
+            self.code.read(&field, report);
+            self.code.check(&field, report);
         }
         refuse_rest(fields, &KEYS, report);
     }
@@ -184,10 +197,10 @@ mod tests {
     #[test]
     fn mistakes_are_told_with_what_to_write() {
         let error = read(
-            r#"{ "catalog": { "mode": "code", "budget": "many", "maxTools": 0, "always": ["hint:x"], "compat": "light" } }"#,
+            r#"{ "catalog": { "mode": "script", "budget": "many", "maxTools": 0, "always": ["hint:x"], "compat": "light" } }"#,
         );
         insta::assert_snapshot!(error.unwrap_err(), @r#"
-        f.json:2: host.catalog.mode: "code" is not one of full, search, auto
+        f.json:2: host.catalog.mode: "script" is not one of full, search, code, auto
         f.json:2: host.catalog.budget: "many" is not a number of tokens
         f.json:2: host.catalog.maxTools: must be more than zero
         f.json:2: host.catalog.always[0]: "hint:x" is no selector
