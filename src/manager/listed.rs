@@ -32,6 +32,7 @@ pub(super) struct Listed {
     made: Mutex<VecDeque<Made>>,
     ranker: OnceLock<Arc<dyn Ranker>>,
     pub(super) found: super::twins::Found,
+    pub(super) weighed: super::ledger::Weighed,
 }
 
 /// A catalog with another list, and what it was made of.
@@ -125,10 +126,11 @@ impl Manager {
     pub(super) fn as_listed(&self, who: &Who, shown: &Arc<Catalog>) -> Arc<Catalog> {
         let settings = self.settings();
         let shown = self.twinned(shown);
+        let view = who.view.name.name(&settings);
+        self.weigh(&settings, view, &shown);
         if who.lists == Lists::Full && !settings.has_catalogs() && settings.results.limit == 0 {
             return shown;
         }
-        let view = who.view.name.name(&settings);
         match self.form(&settings, view, self.is_searching(who)) {
             Some(form) => self.relisted(&settings, view, form, &shown),
             None => shown,

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::{Holding, Keeping, Kept};
-use crate::manager::{CacheStatus, ConfigStatus, Over, RateKey, Reload, ServerStatus};
+use crate::manager::{CacheStatus, ConfigStatus, Ledger, Over, RateKey, Reload, ServerStatus};
 use crate::router::{ClientStatus, Gauges, Usage};
 
 /// Everything a daemon reports about itself.
@@ -52,6 +52,8 @@ pub struct DaemonStatus {
     /// How much is kept of the answers that calls may be given again; `None` if nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheStatus>,
+    /// What the tools of each view cost, in tokens.
+    pub tokens: Vec<Ledger>,
 }
 
 /// A client, server, tool, or view that is at the limit of its rate: calls are refused, or wait.
