@@ -545,18 +545,15 @@ impl Router {
         &self.0.clients
     }
 
-    /// The clients without a session.
     pub(crate) fn pool(&self) -> &Pool {
         &self.0.pool
     }
 
-    /// Limits the bytes that wait for all clients together.
     #[must_use]
     pub(crate) fn queues(&self) -> &Queues {
         &self.0.queues
     }
 
-    /// Is told of each request's beginning and outcome.
     pub(crate) fn observer(&self) -> &Observer {
         &self.0.observer
     }

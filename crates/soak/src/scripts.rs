@@ -60,7 +60,7 @@ fn script(text: &str) -> serde_json::Value {
 /// Runs scripts that call a tool, and compares what the host holds.
 fn many(host: &mut Alone, runs: usize) -> Verdict {
     let few = script("const all = await Promise.all([1, 2, 3].map(() => call('it__act'))); return all.flat().length");
-    let mut once = |host: &mut Alone| {
+    let once = |host: &mut Alone| {
         let answer = host.ask("tools/call", &few)?;
         let text = answer["result"]["content"][0]["text"].as_str();
         if text == Some("9") { Ok(()) } else { Err(format!("a script got {answer}")) }

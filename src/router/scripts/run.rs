@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until};
 
 use super::inner::{Inner, call};
@@ -86,13 +87,15 @@ pub(super) async fn run(caller: &Caller<'_>, start: &Start) -> Ending {
 /// Goes on until the script ends, or reaches a limit.
 async fn live(caller: &Caller<'_>, process: &mut ScriptProcess, log: &mut Log) -> End {
     let Caller { inner, code } = caller;
-    let (mut wanted, mut replies, mut running) = (VecDeque::new(), VecDeque::<Vec<u8>>::new(), FuturesUnordered::new());
-    let mut made = 0;
+    let (mut wanted, mut running) = (VecDeque::<(u32, String, Box<RawValue>)>::new(), FuturesUnordered::new());
+    let mut replies = VecDeque::<Vec<u8>>::new();
+    let (mut made, mut waiting) = (0, 0);
     loop {
         // An answer that the script has not taken counts, so that few are here at once.
         while running.len() + replies.len() < code.parallel
             && let Some((id, name, arguments)) = wanted.pop_front()
         {
+            waiting -= arguments.get().len();
             running.push(call(inner, (id, name, arguments), code.memory / 2));
         }
         if process.has_written()
@@ -119,6 +122,11 @@ async fn live(caller: &Caller<'_>, process: &mut ScriptProcess, log: &mut Log) -
                 made += 1;
                 if made > code.calls {
                     return End::Calls;
+                }
+                // What waits here counts for the memory of the script.
+                waiting += arguments.get().len();
+                if waiting > code.memory {
+                    return End::Said;
                 }
                 wanted.push_back((id, name, arguments));
             }
