@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use super::budget::is_over;
 use super::lease::Chosen;
 use super::{Manager, lock};
 use crate::config::{ALL_VIEW, CatalogMode, CatalogSettings, HostSettings, Words as _};
@@ -153,7 +154,7 @@ impl Manager {
         let searches = match catalog.mode {
             CatalogMode::Full => false,
             CatalogMode::Search | CatalogMode::Code => true,
-            CatalogMode::Auto => super::listed::is_over(catalog, all, 100),
+            CatalogMode::Auto => is_over(catalog, all, 100),
         };
         let listed = self.form(settings, &name, searches).map(|form| self.relisted(settings, &name, form, all));
         let shown = listed.as_ref().unwrap_or(all);

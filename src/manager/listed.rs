@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::budget::is_over;
 use super::lease::{Chosen, Lists, Who};
 use super::{Manager, Principal, Server, lock};
 use crate::config::clients::tools_of;
 use crate::config::{CatalogMode, CatalogSettings, Compact, HostSettings, Layer as _, ToolSettings};
 use crate::protocol::Era;
 use crate::registry::own::{Form, Shown, is_always};
-use crate::registry::tokens::estimate;
 use crate::registry::{Catalog, Entry, Kind, Ranker, hints};
 use crate::select::{Facts, matches};
 use crate::transport::ScriptProgram;
@@ -260,17 +260,4 @@ fn said_of(settings: &HostSettings, view: &str, server: &Server, entry: &Entry) 
         tool.lay_over(&weaker);
     }
     tool
-}
-
-/// Reports whether a full list is larger than this share of what it may be.
-pub(super) fn is_over(settings: &CatalogSettings, all: &Catalog, percent: usize) -> bool {
-    let share = |most: usize| most.saturating_mul(percent) / 100;
-    if all.tools().len() > share(settings.max_tools) {
-        return true;
-    }
-    let (most, mut tokens) = (share(settings.budget), 0);
-    all.tools().iter().any(|entry| {
-        tokens += estimate(entry.source_text());
-        tokens > most
-    })
 }

@@ -13,6 +13,7 @@
 
 mod answers;
 mod asked;
+mod budget;
 mod claims;
 mod eras;
 mod fresh;

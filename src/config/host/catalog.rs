@@ -2,13 +2,16 @@
 //!
 //! **Invariant:** this decides what a list says, never what a client may see or call.
 
+use std::collections::BTreeSet;
+
 use super::HostSettings;
-use super::code::{self, Code};
+use super::code::{self, Code, ScriptTools};
 use crate::config::fields::{Field, Fields};
 use crate::config::keys::words;
 use crate::config::report::Report;
 use crate::config::selector::{self, Selector};
 use crate::config::tools::refuse_rest;
+use crate::config::{Config, Server, ToolRules};
 use crate::glob::is_match;
 
 const KEYS: [&str; 7] = ["always", "budget", "code", "compact", "maxTools", "mode", "native"];
@@ -171,10 +174,54 @@ impl HostSettings {
     }
 }
 
+impl Config {
+    /// Says of each view in whose code mode scripts can call no tool, because none is trusted to only read.
+    ///
+    /// ```
+    /// assert!(mcp_host::Config::default().idle_scripts().is_empty());
+    /// ```
+    #[must_use]
+    pub fn idle_scripts(&self) -> Vec<String> {
+        let trusts = |server: &Server| server.trust_annotations || server.tools.trust_reads();
+        if self.servers.iter().any(trusts) {
+            return Vec::new();
+        }
+        let host = &self.host;
+        let views = host.views.keys().map(String::as_str).chain([host.default_view.as_str()]);
+        let views: BTreeSet<&str> = views.collect();
+        let is_idle = |view: &&str| {
+            let catalog = host.catalog_of(view);
+            catalog.mode == CatalogMode::Code
+                && catalog.code.tools == ScriptTools::Read
+                && !host.tools_in(view).is_some_and(ToolRules::trust_reads)
+        };
+        let line = |view: &str| {
+            format!(
+                "view {view}: scripts can call no tool, because none is trusted to only read: write \"tools\": \"all\" in \
+                 `code` of the catalog, or \"readOnlyHint\": true in `annotations` of tools"
+            )
+        };
+        views.into_iter().filter(is_idle).map(line).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Config, Error, Syntax, Vars, parse_str};
+    use super::super::super::{Error, Syntax, Vars, parse_str};
     use super::*;
+
+    #[test]
+    fn views_whose_scripts_can_call_nothing_are_told() {
+        let idle = |host: &str, server: &str| {
+            let text = format!(r#"{{ "mcpServers": {{ "a": {{ "command": "a", {server} }} }}, "host": {host} }}"#);
+            parse_str(&text, Syntax::Json, "f.json", &Vars::default()).unwrap().idle_scripts().len()
+        };
+        let (nothing, trusts) = (r#""tags": []"#, r#""tools": { "x": { "annotations": { "readOnlyHint": true } } }"#);
+        let code = r#"{ "catalog": { "mode": "code" } }"#;
+        assert_eq!([idle(code, nothing), idle(code, trusts), idle("{}", nothing)], [1, 0, 0]);
+        assert_eq!(idle(r#"{ "catalog": { "mode": "code", "code": { "tools": "all" } } }"#, nothing), 0);
+        assert_eq!(idle(r#"{ "views": { "v": { "catalog": { "mode": "code" } } } }"#, nothing), 1);
+    }
 
     fn read(host: &str) -> Result<Config, Error> {
         let text = format!("{{ \"mcpServers\": {{}},\n\"host\": {host} }}");

@@ -1,13 +1,10 @@
 //! `code` of a catalog: what the scripts may do that `run_script` runs.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::CatalogMode;
 use crate::config::fields::Field;
 use crate::config::keys::{keys, words};
 use crate::config::report::Report;
-use crate::config::{Config, Server, ToolRules};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -76,37 +73,6 @@ impl Code {
     }
 }
 
-impl Config {
-    /// Says of each view in whose code mode scripts can call no tool, because none is trusted to only read.
-    ///
-    /// ```
-    /// assert!(mcp_host::Config::default().idle_scripts().is_empty());
-    /// ```
-    #[must_use]
-    pub fn idle_scripts(&self) -> Vec<String> {
-        let trusts = |server: &Server| server.trust_annotations || server.tools.trust_reads();
-        if self.servers.iter().any(trusts) {
-            return Vec::new();
-        }
-        let host = &self.host;
-        let views = host.views.keys().map(String::as_str).chain([host.default_view.as_str()]);
-        let views: BTreeSet<&str> = views.collect();
-        let is_idle = |view: &&str| {
-            let catalog = host.catalog_of(view);
-            catalog.mode == CatalogMode::Code
-                && catalog.code.tools == ScriptTools::Read
-                && !host.tools_in(view).is_some_and(ToolRules::trust_reads)
-        };
-        let line = |view: &str| {
-            format!(
-                "view {view}: scripts can call no tool, because none is trusted to only read: write \"tools\": \"all\" in \
-                 `code` of the catalog, or \"readOnlyHint\": true in `annotations` of tools"
-            )
-        };
-        views.into_iter().filter(is_idle).map(line).collect()
-    }
-}
-
 /// Reports whether this build runs scripts. If it does not, a config that wants them is refused.
 pub(super) fn is_built(field: &Field<'_>, report: &mut Report) -> bool {
     let is_built = cfg!(all(unix, feature = "script"));
@@ -119,21 +85,8 @@ pub(super) fn is_built(field: &Field<'_>, report: &mut Report) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Error, Syntax, Vars, parse_str};
+    use super::super::super::{Config, Error, Syntax, Vars, parse_str};
     use super::*;
-
-    #[test]
-    fn views_whose_scripts_can_call_nothing_are_told() {
-        let idle = |host: &str, server: &str| {
-            let text = format!(r#"{{ "mcpServers": {{ "a": {{ "command": "a", {server} }} }}, "host": {host} }}"#);
-            parse_str(&text, Syntax::Json, "f.json", &Vars::default()).unwrap().idle_scripts().len()
-        };
-        let (nothing, trusts) = (r#""tags": []"#, r#""tools": { "x": { "annotations": { "readOnlyHint": true } } }"#);
-        let code = r#"{ "catalog": { "mode": "code" } }"#;
-        assert_eq!([idle(code, nothing), idle(code, trusts), idle("{}", nothing)], [1, 0, 0]);
-        assert_eq!(idle(r#"{ "catalog": { "mode": "code", "code": { "tools": "all" } } }"#, nothing), 0);
-        assert_eq!(idle(r#"{ "views": { "v": { "catalog": { "mode": "code" } } } }"#, nothing), 1);
-    }
 
     fn read(catalog: &str) -> Result<Config, Error> {
         let text = format!("{{ \"mcpServers\": {{}},\n\"host\": {{ \"catalog\": {catalog} }} }}");

@@ -10,7 +10,7 @@ mod line;
 mod outcome;
 mod run;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
@@ -31,9 +31,8 @@ use crate::script::Start;
 const SCRIPT: usize = 256 * 1024;
 
 /// Returns `run_script` as a tool of the host.
-pub(super) fn own() -> &'static [Arc<dyn OwnTool>; 1] {
-    static TOOL: OnceLock<[Arc<dyn OwnTool>; 1]> = OnceLock::new();
-    TOOL.get_or_init(|| [Arc::new(RunScript)])
+pub(super) fn own() -> Arc<dyn OwnTool> {
+    Arc::new(RunScript)
 }
 
 #[derive(Debug)]
