@@ -66,6 +66,8 @@ mod record;
 pub mod redact;
 pub mod registry;
 mod router;
+#[cfg(all(unix, feature = "script"))]
+mod script;
 mod seal;
 mod select;
 #[cfg(feature = "server")]

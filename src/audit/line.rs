@@ -47,6 +47,12 @@ pub(super) struct Line {
     /// Why the host made the call for a client that had made another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     via: Option<&'static str>,
+    /// The name of the script, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    script: Option<String>,
+    /// The name of the script that made the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -90,6 +96,8 @@ impl Line {
             duration_ms: 0,
             cached: false,
             via: call.via,
+            script: None,
+            parent: call.parent.map(str::to_owned),
         }
     }
 
@@ -106,6 +114,7 @@ impl Line {
             self.target = Some(short(&scrubber.without_known(&without_query(target))));
         }
         (self.pin, self.view) = (ended.pin.map(str::to_owned), ended.view.map(str::to_owned));
+        self.script = ended.script.map(str::to_owned);
         self.outcome = ended.end.word();
         self.kind = ended.kind.map(Kind::word);
         self.code = ended.code;

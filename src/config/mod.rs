@@ -75,9 +75,9 @@ pub(crate) use self::host::ALL_VIEW;
 #[cfg(feature = "server")]
 pub(crate) use self::host::ClaimsRead;
 pub use self::host::{
-    Action, AnswerCache, Approval, Audience, Audit, BearerClient, CatalogMode, CatalogSettings, Compact, Console,
+    Action, AnswerCache, Approval, Audience, Audit, BearerClient, CatalogMode, CatalogSettings, Code, Compact, Console,
     Decision, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, Matcher, Merge, Metrics, Otel, Policy,
-    PolicyMode, Proof, ReadOnly, Registry, Results, Rule, Sample, SecretKey, Secrets, StoreKind, View,
+    PolicyMode, Proof, ReadOnly, Registry, Results, Rule, Sample, ScriptTools, SecretKey, Secrets, StoreKind, View,
 };
 pub(crate) use self::inherit::passes as inherits;
 #[cfg(feature = "keyring")]

@@ -11,8 +11,9 @@ use prometheus_client::metrics::MetricType;
 use super::series::{Facts, Series};
 use crate::answered::{End, Kind};
 use crate::counts::{Buckets, Count, Door, Group, HostCount};
-use crate::manager::ServerGauges;
+use crate::manager::{Ledger, ServerGauges};
 use crate::policy::DEFAULT;
+use crate::registry::tokens::estimate;
 use crate::upstream::StateName;
 
 /// One metric with all its series.
@@ -169,8 +170,15 @@ pub(super) const FAMILIES: &[Family] = &[
     family("definition_bytes", G, "Bytes of the definitions of the server's tools.", |facts, out| {
         each(facts, out, |server| definition_bytes(server).map(|bytes| bytes as u64))
     }),
-    family("definition_tokens", G, "Tokens of the definitions of the server's tools: bytes / 4.", |facts, out| {
-        each(facts, out, |server| definition_bytes(server).map(|bytes| bytes as u64 / 4))
+    family("definition_tokens", G, "Tokens of the definitions of the server's tools, as estimated.", |facts, out| {
+        each(facts, out, |server| {
+            let definitions = server.offer.as_ref()?.definitions(crate::registry::Kind::Tools);
+            Some(definitions.map(|definition| estimate(definition.as_str()) as u64).sum())
+        })
+    }),
+    family("list_tools", G, "Tools in each list of the view.", |facts, out| lists(facts, out, |ledger| ledger.listed)),
+    family("list_tokens", G, "Tokens of each list of tools of the view, as estimated.", |facts, out| {
+        lists(facts, out, |ledger| ledger.tokens)
     }),
     family(
         "definition_changes",
@@ -384,6 +392,11 @@ fn doors(facts: &Facts, out: &mut Series<'_>) -> fmt::Result {
         out.count(&[("door", door.word()), ("status", status)], count)?;
     }
     Ok(())
+}
+
+/// Writes a number of the list of each view.
+fn lists(facts: &Facts, out: &mut Series<'_>, number: fn(&Ledger) -> usize) -> fmt::Result {
+    facts.scrape.ledgers.iter().try_for_each(|ledger| out.count(&[("view", &ledger.view)], number(ledger) as u64))
 }
 
 fn definition_bytes(server: &ServerGauges) -> Option<usize> {

@@ -43,9 +43,13 @@ pub(crate) async fn text(router: &Router) -> Bytes {
     {
         return text.clone();
     }
-    let scrape = Scrape::of(router);
+    let (mut scrape, manager) = (Scrape::of(router), router.manager().clone());
     // A panic there leaves a text without metrics, which is none to a scraper.
-    let written = tokio::task::spawn_blocking(move || write::write(scrape, MOST)).await;
+    let written = tokio::task::spawn_blocking(move || {
+        scrape.ledgers = manager.ledgers();
+        write::write(scrape, MOST)
+    });
+    let written = written.await;
     let text = Bytes::from(written.unwrap_or_default());
     *last = Some((Instant::now(), text.clone()));
     text

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use crate::counts::Counts;
-use crate::manager::{ConfigStatus, ServerGauges};
+use crate::manager::{ConfigStatus, Ledger, ServerGauges};
 use crate::router::{Gauges, Router};
 
 /// Everything that a scrape reads.
@@ -11,6 +11,8 @@ use crate::router::{Gauges, Router};
 pub(super) struct Scrape {
     pub(super) counts: Counts,
     pub(super) servers: Vec<ServerGauges>,
+    /// What lists cost. It is counted where the text is written, on a thread that may block.
+    pub(super) ledgers: Vec<Ledger>,
     pub(super) config: ConfigStatus,
     pub(super) gauges: Gauges,
     /// Whether there is an audit.
@@ -36,6 +38,7 @@ impl Scrape {
         Self {
             counts: counts.clone(),
             servers: manager.gauges(),
+            ledgers: Vec::new(),
             config: manager.config_status().borrow().clone(),
             gauges: router.meter().gauges(),
             has_audit: settings.audit.is_some(),

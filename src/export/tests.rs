@@ -11,7 +11,7 @@ use super::scrape::Scrape;
 use super::write::write;
 use crate::answered::{End, Kind};
 use crate::counts::{Awaited, Count, Counts, Door, HostCount, Over, ServerCounts, Tally, Verdict};
-use crate::manager::{ConfigStatus, ServerGauges};
+use crate::manager::{ConfigStatus, Ledger, ServerGauges};
 use crate::protocol::Method;
 use crate::router::Gauges;
 use crate::upstream::StateName;
@@ -36,6 +36,7 @@ fn scrape(counts: &Counts, names: &[&str]) -> Scrape {
     Scrape {
         counts: counts.clone(),
         servers: names.iter().map(|name| server(counts, name)).collect(),
+        ledgers: vec![Ledger { view: "all".to_owned(), ..Ledger::default() }],
         config: ConfigStatus::default(),
         gauges: Gauges::default(),
         has_audit: true,
@@ -130,6 +131,8 @@ fn the_names_and_labels_are_stable() {
     counter mcp_host_feed_dropped_total
     counter mcp_host_heartbeats_total server
     gauge mcp_host_leases server
+    gauge mcp_host_list_tokens view
+    gauge mcp_host_list_tools view
     gauge mcp_host_metrics_cut
     histogram mcp_host_overhead_seconds_bucket le
     histogram mcp_host_overhead_seconds_count

@@ -58,6 +58,8 @@ pub struct HostBuilder {
     entered: Option<(Config, Lineage)>,
     waits: bool,
     unattended: bool,
+    #[cfg(all(unix, feature = "script"))]
+    script_program: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for HostBuilder {
@@ -145,6 +147,14 @@ impl HostBuilder {
     /// default it waits for `host.limits.answer`.
     pub fn unattended(mut self) -> Self {
         self.unattended = true;
+        self
+    }
+
+    /// Runs scripts (`host.catalog.mode = "code"`) by this program, whose `main` begins with [`guard`](crate::guard), as that
+    /// of `mcp-host` does. By default this very program runs them, if it has called `guard`.
+    #[cfg(all(unix, feature = "script"))]
+    pub fn script_program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.script_program = Some(program.into());
         self
     }
 
@@ -264,6 +274,10 @@ impl HostBuilder {
         manager.keep_pins(self.state.as_deref());
         if self.unattended {
             manager.leave_unattended();
+        }
+        #[cfg(all(unix, feature = "script"))]
+        if let Some(program) = self.script_program {
+            manager.scripts().is(program);
         }
         if let Some(policy) = self.policy {
             manager.judge_by(policy);

@@ -186,6 +186,7 @@ mod tests {
                     params: None,
                     subject,
                     via: None,
+                    parent: None,
                     revision: None,
                     id: None,
                     #[cfg(feature = "otel")]

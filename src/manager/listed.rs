@@ -10,15 +10,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::budget::is_over;
 use super::lease::{Chosen, Lists, Who};
 use super::{Manager, Principal, Server, lock};
 use crate::config::clients::tools_of;
 use crate::config::{CatalogMode, CatalogSettings, Compact, HostSettings, Layer as _, ToolSettings};
 use crate::protocol::Era;
 use crate::registry::own::{Form, Shown, is_always};
-use crate::registry::tokens::estimate;
 use crate::registry::{Catalog, Entry, Kind, Ranker, hints};
 use crate::select::{Facts, matches};
+use crate::transport::ScriptProgram;
 
 /// Whether a client searches, and when that changed last.
 type Decided = (bool, Option<Instant>);
@@ -31,6 +32,7 @@ pub(super) struct Listed {
     made: Mutex<VecDeque<Made>>,
     ranker: OnceLock<Arc<dyn Ranker>>,
     pub(super) found: super::twins::Found,
+    pub(super) weighed: super::ledger::Weighed,
 }
 
 /// A catalog with another list, and what it was made of.
@@ -64,7 +66,7 @@ impl Manager {
         let catalog = settings.catalog_of(who.view.name.name(&settings));
         let searches = match catalog.mode {
             CatalogMode::Full => false,
-            CatalogMode::Search => true,
+            CatalogMode::Search | CatalogMode::Code => true,
             CatalogMode::Auto if catalog.is_native(client) => false,
             CatalogMode::Auto => {
                 let all = self.once_callable(who);
@@ -85,7 +87,7 @@ impl Manager {
                 let catalog = settings.catalog_of(who.view.name.name(&settings));
                 match catalog.mode {
                     CatalogMode::Full => false,
-                    CatalogMode::Search => true,
+                    CatalogMode::Search | CatalogMode::Code => true,
                     CatalogMode::Auto => self.decided(who, catalog),
                 }
             }
@@ -124,10 +126,11 @@ impl Manager {
     pub(super) fn as_listed(&self, who: &Who, shown: &Arc<Catalog>) -> Arc<Catalog> {
         let settings = self.settings();
         let shown = self.twinned(shown);
+        let view = who.view.name.name(&settings);
+        self.weigh(&settings, view, &shown);
         if who.lists == Lists::Full && !settings.has_catalogs() && settings.results.limit == 0 {
             return shown;
         }
-        let view = who.view.name.name(&settings);
         match self.form(&settings, view, self.is_searching(who)) {
             Some(form) => self.relisted(&settings, view, form, &shown),
             None => shown,
@@ -138,7 +141,10 @@ impl Manager {
     pub(super) fn form(&self, settings: &HostSettings, view: &str, searches: bool) -> Option<Form> {
         let reads_on = settings.results.limit > 0;
         match settings.catalog_of(view).compact {
-            _ if searches => Some(Form { shown: Shown::Search { reads: self.trusts_any(settings, view) }, reads_on }),
+            _ if searches => {
+                let (reads, runs) = (self.trusts_any(settings, view), self.runs_scripts(settings, view));
+                Some(Form { shown: Shown::Search { reads, runs }, reads_on })
+            }
             Compact::Off if !reads_on => None,
             compact => Some(Form { shown: Shown::Compact(compact), reads_on }),
         }
@@ -201,6 +207,16 @@ impl Manager {
         in_view || self.servers().iter().any(trusts)
     }
 
+    /// Reports whether scripts are run for the clients of a view.
+    pub(crate) fn runs_scripts(&self, settings: &HostSettings, view: &str) -> bool {
+        settings.catalog_of(view).mode == CatalogMode::Code && self.0.scripts.is_there()
+    }
+
+    /// Returns the program that runs scripts.
+    pub(crate) fn scripts(&self) -> &ScriptProgram {
+        &self.0.scripts
+    }
+
     /// Lets the embedding program rank tools, too. Only the first call has an effect.
     pub(crate) fn rank_by(&self, ranker: Arc<dyn Ranker>) {
         let _ = self.listed_state().ranker.set(ranker);
@@ -217,6 +233,10 @@ impl Manager {
         let mut text =
             "Several MCP servers behind one endpoint. find_tools finds their tools, and call_tool calls them."
                 .to_owned();
+        let settings = self.settings();
+        if self.runs_scripts(&settings, who.view.name.name(&settings)) {
+            text += " run_script runs scripts that make many calls.";
+        }
         for server in self.shown_to(who).iter() {
             let count = all.count(Kind::Tools, &server.config.alias);
             let tools = if count == 1 { "tool" } else { "tools" };
@@ -240,17 +260,4 @@ fn said_of(settings: &HostSettings, view: &str, server: &Server, entry: &Entry) 
         tool.lay_over(&weaker);
     }
     tool
-}
-
-/// Reports whether a full list is larger than this share of what it may be.
-pub(super) fn is_over(settings: &CatalogSettings, all: &Catalog, percent: usize) -> bool {
-    let share = |most: usize| most.saturating_mul(percent) / 100;
-    if all.tools().len() > share(settings.max_tools) {
-        return true;
-    }
-    let (most, mut tokens) = (share(settings.budget), 0);
-    all.tools().iter().any(|entry| {
-        tokens += estimate(entry.source_text());
-        tokens > most
-    })
 }

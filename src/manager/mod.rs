@@ -13,6 +13,7 @@
 
 mod answers;
 mod asked;
+mod budget;
 mod claims;
 mod eras;
 mod fresh;
@@ -374,6 +375,7 @@ struct Inner {
     page: OnceLock<std::net::SocketAddr>,
     /// Set if no person decides at this host.
     unattended: OnceLock<()>,
+    scripts: crate::transport::ScriptProgram,
     stop: tokio_util::sync::CancellationToken,
 }
 
@@ -457,6 +459,7 @@ impl Manager {
             #[cfg(feature = "server")]
             page: OnceLock::new(),
             unattended: OnceLock::new(),
+            scripts: crate::transport::ScriptProgram::default(),
             stop: tokio_util::sync::CancellationToken::new(),
         }));
         manager.note_rules();

@@ -108,6 +108,8 @@ pub(crate) struct Begun<'a> {
     pub(crate) subject: Arc<Subject>,
     /// Why the host makes the call for a client that made another one: `fallback`; `None` if the client made it.
     pub(crate) via: Option<&'static str>,
+    /// The name of the script that makes the call.
+    pub(crate) parent: Option<&'a str>,
     /// The client's revision.
     #[cfg_attr(not(feature = "otel"), allow(dead_code, reason = "only spans have it"))]
     pub(crate) revision: Option<&'static str>,
@@ -148,6 +150,8 @@ pub(crate) struct Ended<'a> {
     pub(crate) cached: bool,
     /// The view that its client uses; `None` unless a listener wanted to know.
     pub(crate) view: Option<&'a str>,
+    /// The name of the script, if it is one.
+    pub(crate) script: Option<&'a str>,
     /// The pin of the definition that was called; `None` if there is none, or no listener wanted to know.
     pub(crate) pin: Option<&'a str>,
 }
@@ -381,6 +385,7 @@ impl Told {
             judged,
             asked,
             view,
+            script: self.subject.script.get().map(|name| &**name),
             pin,
         };
         self.first.into_iter().chain(self.more).for_each(|pending| pending.end(&ended));
@@ -452,6 +457,7 @@ mod tests {
                 params: Some(&params),
                 subject,
                 via: None,
+                parent: None,
                 revision: None,
                 id: None,
                 #[cfg(feature = "otel")]

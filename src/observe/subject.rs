@@ -32,6 +32,9 @@ pub(crate) struct Subject {
     pub(super) view: OnceLock<Box<str>>,
     /// The pin of the definition that is called.
     pub(super) pin: OnceLock<Box<str>>,
+    /// Its name, if it is a script: its calls name it.
+    #[cfg_attr(not(all(unix, feature = "script")), allow(dead_code, reason = "only scripts have names"))]
+    pub(super) script: OnceLock<Arc<str>>,
     /// Who hears of its progress.
     hears: OnceLock<Arc<dyn Hears>>,
     /// Its place in a trace.
@@ -82,6 +85,12 @@ impl Subject {
     /// Records what became of asking a person: `yes`, `no`, or `nobody`. Only the first call has an effect.
     pub(crate) fn asked(&self, what: &'static str) {
         let _ = self.asked.set(what);
+    }
+
+    /// Names it, since it is a script. Only the first call has an effect.
+    #[cfg(all(unix, feature = "script"))]
+    pub(crate) fn is_called(&self, name: &Arc<str>) {
+        let _ = self.script.set(name.clone());
     }
 
     /// Sets who hears of its progress. Only the first call has an effect.

@@ -39,6 +39,7 @@ fn begin<'a>(observer: &'a Observer, at: SystemTime, server: &str, tool: &str) -
         params: Some(&params),
         subject,
         via: None,
+        parent: None,
         revision: None,
         id: None,
         #[cfg(feature = "otel")]
@@ -448,6 +449,7 @@ fn progress_is_told_seldom_and_without_secrets() {
         params: Some(&params),
         subject: heard,
         via: None,
+        parent: None,
         revision: None,
         id: None,
         #[cfg(feature = "otel")]

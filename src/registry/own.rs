@@ -9,7 +9,7 @@ use super::edit::Edited;
 use super::lens::rewritten;
 use super::part::Part;
 use super::piece::Piece;
-use super::search::{READ, READ_RESULT, is_own};
+use super::search::{READ, READ_RESULT, RUN, is_own};
 use super::settle::settle;
 use super::{Caps, Catalog, Contribution, Entry, Kind, OfferBuilder, ParamHeaders, ServerNaming};
 
@@ -19,7 +19,7 @@ use crate::name::ServerName;
 use crate::protocol::Raw;
 
 /// The definitions, as a page of a list. They stand in every prompt, so they are short.
-const DEFINITIONS: &str = r#"{"tools":[{"name":"find_tools","description":"Finds tools of the servers behind this endpoint. Returns their names, arguments and purposes; call one with call_tool. Without arguments: the servers.","inputSchema":{"type":"object","properties":{"query":{"type":"string","description":"What the tool should do, in a few words"},"server":{"type":"string","description":"Only of this server; alone: all its names"},"names":{"type":"array","items":{"type":"string"},"description":"Describe these tools"},"limit":{"type":"integer","minimum":1,"maximum":20,"default":5},"detail":{"type":"string","enum":["brief","signature","schema"],"default":"signature"},"after":{"type":"string","description":"The last name of the page before"}}},"annotations":{"readOnlyHint":true,"openWorldHint":false}},{"name":"call_tool","description":"Calls a tool that find_tools found.","inputSchema":{"type":"object","properties":{"name":{"type":"string"},"arguments":{"type":"object"}},"required":["name"]},"execution":{"taskSupport":"optional"}},{"name":"call_read_tool","description":"Calls a tool that only reads.","inputSchema":{"type":"object","properties":{"name":{"type":"string"},"arguments":{"type":"object"}},"required":["name"]},"annotations":{"readOnlyHint":true},"execution":{"taskSupport":"optional"}},{"name":"read_result","description":"Reads on in a result that was cut. Give one of page, match and pointer.","inputSchema":{"type":"object","properties":{"id":{"type":"string"},"page":{"type":"integer","minimum":1,"default":1},"match":{"type":"string","description":"Only the lines that have this text"},"pointer":{"type":"string","description":"A JSON pointer into structuredContent"}},"required":["id"]},"annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}}]}"#;
+const DEFINITIONS: &str = r#"{"tools":[{"name":"find_tools","description":"Finds tools of the servers behind this endpoint. Returns their names, arguments and purposes; call one with call_tool. Without arguments: the servers.","inputSchema":{"type":"object","properties":{"query":{"type":"string","description":"What the tool should do, in a few words"},"server":{"type":"string","description":"Only of this server; alone: all its names"},"names":{"type":"array","items":{"type":"string"},"description":"Describe these tools"},"limit":{"type":"integer","minimum":1,"maximum":20,"default":5},"detail":{"type":"string","enum":["brief","signature","schema"],"default":"signature"},"after":{"type":"string","description":"The last name of the page before"}}},"annotations":{"readOnlyHint":true,"openWorldHint":false}},{"name":"call_tool","description":"Calls a tool that find_tools found.","inputSchema":{"type":"object","properties":{"name":{"type":"string"},"arguments":{"type":"object"}},"required":["name"]},"execution":{"taskSupport":"optional"}},{"name":"call_read_tool","description":"Calls a tool that only reads.","inputSchema":{"type":"object","properties":{"name":{"type":"string"},"arguments":{"type":"object"}},"required":["name"]},"annotations":{"readOnlyHint":true},"execution":{"taskSupport":"optional"}},{"name":"run_script","description":"Runs JavaScript that calls tools: for many calls, or to return only what matters of large results. `await call(name, arguments)` gives the structured content, parsed JSON or text of a result, and throws CallError {kind, tool, text}. Promise.all calls in parallel. `input` is a global. End with `return VALUE`; console.log is shown, too. There are no modules, timers, files or network.","inputSchema":{"type":"object","properties":{"script":{"type":"string","description":"The body of an async function"},"input":{"description":"Any JSON"}},"required":["script"]},"annotations":{"readOnlyHint":false}},{"name":"read_result","description":"Reads on in a result that was cut. Give one of page, match and pointer.","inputSchema":{"type":"object","properties":{"id":{"type":"string"},"page":{"type":"integer","minimum":1,"default":1},"match":{"type":"string","description":"Only the lines that have this text"},"pointer":{"type":"string","description":"A JSON pointer into structuredContent"}},"required":["id"]},"annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}}]}"#;
 
 /// How a list differs from what servers wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +34,9 @@ pub(crate) struct Form {
 pub(crate) enum Shown {
     /// All, with less in their definitions.
     Compact(Compact),
-    /// Those that are always listed, beside the host's tools; whether any tool is trusted to only read.
-    Search { reads: bool },
+    /// Those that are always listed, beside the host's tools; whether any tool is trusted to only read, and whether the host
+    /// runs scripts.
+    Search { reads: bool, runs: bool },
 }
 
 /// Returns those of the host's tools that `is_kept` names, ready to be listed.
@@ -67,9 +68,10 @@ impl Catalog {
                 let own = own(|name| reads_on && name == READ_RESULT);
                 self.with_tools(own, |piece| compact_piece(piece, how))
             }
-            Shown::Search { reads } => {
+            Shown::Search { reads, runs } => {
                 let own = own(|name| match name {
                     READ => reads,
+                    RUN => runs,
                     READ_RESULT => reads_on,
                     _ => true,
                 });
@@ -116,8 +118,13 @@ mod tests {
     #[test]
     fn the_tools_of_the_host_are_600_tokens_at_most() {
         let all = own(|_| true).expect("there are some");
-        let tokens: usize = all.entries.iter().map(|entry| estimate(entry.definition().as_str())).sum();
-        assert!(all.entries.len() == 4 && tokens <= 600, "{tokens}");
+        let tokens = |runs: bool| {
+            let kept = all.entries.iter().filter(|entry| (entry.name() == RUN) == runs);
+            kept.map(|entry| estimate(entry.definition().as_str())).collect::<Vec<usize>>()
+        };
+        let (usual, scripts) = (tokens(false), tokens(true));
+        assert!(usual.len() == 4 && usual.iter().sum::<usize>() <= 600, "{usual:?}");
+        assert!(scripts.len() == 1 && scripts[0] <= 200, "{scripts:?}");
         assert!(all.problems.texts.is_empty(), "{:?}", all.problems);
     }
 }

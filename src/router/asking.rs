@@ -34,6 +34,9 @@ pub(super) fn form(client: &Client, forward: &Forward, to_ask: &ToAsk) -> Raw {
     if let Some(time) = to_ask.remember {
         answers.insert(1, for_a_while(time));
     }
+    if to_ask.script.is_some() {
+        answers.insert(1, SCRIPT.to_owned());
+    }
     Raw::from_value(&json!({
         "message": message,
         "requestedSchema": {
@@ -45,6 +48,7 @@ pub(super) fn form(client: &Client, forward: &Forward, to_ask: &ToAsk) -> Raw {
 }
 
 const ONCE: &str = "once";
+const SCRIPT: &str = "for this script";
 const NO: &str = "no";
 
 fn for_a_while(time: Duration) -> String {
@@ -61,6 +65,12 @@ pub(super) fn decision(answer: &Raw, remember: Option<Duration>) -> Decided {
         Some(text) if remember.is_some_and(|time| text == for_a_while(time)) => Decided::Remember,
         _ => Decided::No,
     }
+}
+
+/// Reports whether the answer allows the tool for as long as the script runs that makes the call.
+pub(super) fn is_for_script(answer: &Raw) -> bool {
+    let is_yes = answer.text("action").as_deref() == Some("accept");
+    is_yes && answer.member("content").and_then(|content| content.text("answer")).as_deref() == Some(SCRIPT)
 }
 
 /// Returns who wants what.

@@ -5,7 +5,7 @@
 //! principal, the view, the session if there is one, the rule, and the request that it was given for, and it sends one
 //! request, unless the person said for how long it shall count. Everything is in memory: a restart forgets it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
@@ -100,6 +100,8 @@ struct Table {
     open: BTreeMap<u64, Entry>,
     /// Until when equal requests are allowed.
     granted: HashMap<Scope, Instant>,
+    /// What is allowed as long as a script runs, by its name.
+    granted_to: HashMap<Arc<str>, HashSet<Scope>>,
 }
 
 #[derive(Debug)]
@@ -149,6 +151,22 @@ impl Asks {
             });
             self.record.happened(Part::Asks, &shown.to_string(), SystemTime::now());
         }
+    }
+
+    /// Allows a tool for as long as a script runs.
+    pub(super) fn grant_to(&self, script: &Arc<str>, scope: &Scope) {
+        self.table().granted_to.entry(script.clone()).or_default().insert(scope.clone());
+    }
+
+    /// Reports whether a tool is allowed for as long as a script runs.
+    pub(super) fn is_granted_to(&self, script: &Arc<str>, scope: &Scope) -> bool {
+        self.table().granted_to.get(script).is_some_and(|scopes| scopes.contains(scope))
+    }
+
+    /// Drops what was allowed for a script that is over.
+    #[cfg(all(unix, feature = "script"))]
+    pub(super) fn end_script(&self, script: &Arc<str>) {
+        self.table().granted_to.remove(script);
     }
 
     /// Reports whether equal requests are allowed for a while.
@@ -276,6 +294,7 @@ impl Asks {
         let mut table = self.table();
         table.open.clear();
         table.granted.clear();
+        table.granted_to.clear();
     }
 
     /// Lists the open questions, oldest first.

@@ -17,7 +17,7 @@ use crate::config::Prefix;
 use crate::exposed::carries;
 use crate::manager::{Lists, Manager, Server};
 use crate::protocol::{ErrorObject, Method, Raw, Request, Theirs};
-use crate::registry::search::{FIND, READ_RESULT};
+use crate::registry::search::{FIND, READ_RESULT, RUN};
 use crate::registry::{Catalog, Kind};
 
 /// Finds the server, or the host's own tool, that serves a request.
@@ -29,6 +29,8 @@ pub(super) struct Routes {
     /// Tools of the host itself, in tests.
     own: OnceLock<Box<[Arc<dyn OwnTool>]>>,
     find: [Arc<dyn OwnTool>; 1],
+    /// The tool that runs scripts; `None` if this build runs none.
+    run: Option<Arc<dyn OwnTool>>,
 }
 
 /// Why a request has no route, after all waiting for servers.
@@ -73,8 +75,14 @@ impl Lost {
 }
 
 impl Routes {
-    pub(super) fn new(manager: Manager, connector: Arc<Connector>, background: Background) -> Self {
-        Self { manager, connector, background, own: OnceLock::new(), find: [Arc::new(FindTools)] }
+    /// `run` is the tool that runs scripts.
+    pub(super) fn new(
+        manager: Manager,
+        connector: Arc<Connector>,
+        background: Background,
+        run: Option<Arc<dyn OwnTool>>,
+    ) -> Self {
+        Self { manager, connector, background, own: OnceLock::new(), find: [Arc::new(FindTools)], run }
     }
 
     /// Finds the route of a tool call without waiting for servers. The HTTP door needs it before the call is served.
@@ -142,6 +150,11 @@ impl Routes {
         if name == READ_RESULT && self.manager.settings().results.limit > 0 {
             let is_ours = self.manager.is_searching(&client.who) || callable.entry(Kind::Tools, name).is_none();
             return if is_ours { std::slice::from_ref(oversized::own(false)) } else { &[] };
+        }
+        if name == RUN {
+            let settings = self.manager.settings();
+            let runs = self.manager.runs_scripts(&settings, client.who.view.name.name(&settings));
+            return if runs && client.who.lists != Lists::Full { self.run.as_slice() } else { &[] };
         }
         let may = name == FIND && (client.who.lists != Lists::Full || self.manager.may_search());
         let is_ours = may && (self.manager.is_searching(&client.who) || callable.entry(Kind::Tools, FIND).is_none());

@@ -29,6 +29,8 @@ pub(super) struct ToAsk {
     pub(super) proof: Proof,
     /// For how long a yes may count.
     pub(super) remember: Option<Duration>,
+    /// The script that makes the call, for which a yes may count as long as it runs.
+    pub(super) script: Option<Arc<str>>,
 }
 
 /// Judges a request. Returns what a person has to be asked first, if that is what the rules want.
@@ -166,7 +168,8 @@ fn decide(
         (Decision::Allow, _) | (_, false) => Ok(None),
         (Decision::Deny, true) => Err(denied(&verdict).of(server)),
         (Decision::Ask, true) => {
-            Ok(Some(ToAsk { rule: rule_of(&verdict), proof: verdict.proof, remember: verdict.remember }))
+            let (proof, remember, script) = (verdict.proof, verdict.remember, leg.script().cloned());
+            Ok(Some(ToAsk { rule: rule_of(&verdict), proof, remember, script }))
         }
     }
 }

@@ -56,6 +56,8 @@ struct OfRequest {
     origin: OnceLock<Box<Origin>>,
     /// Counts the request that the host makes for it, and what is noted of that.
     second: OnceLock<Box<(Tally, Passing)>>,
+    /// The name of the script that makes the call.
+    script: Option<Arc<str>>,
     /// The mailbox of the batch that it is part of. All messages go there.
     batch: Option<Arc<Mailbox>>,
 }
@@ -138,13 +140,24 @@ impl Mailbox {
         Arc::new(own.with(|request| request.batch = Some(batch.clone())))
     }
 
-    /// Makes the mailbox of a part of its request, which is counted and recorded by itself, and brings no messages.
+    /// Makes the mailbox of a part of its request, which is counted and recorded by itself.
     pub(super) fn of_part(&self) -> Self {
         let own = Self::new(self.limits.clone(), self.account.clone()).of_request();
         match self.sender() {
             Some(sender) => own.with_sender(sender.clone()),
             None => own,
         }
+    }
+
+    /// Makes it the mailbox of a call that a script makes. `level` is that of the script's own request.
+    #[cfg(all(unix, feature = "script"))]
+    pub(super) fn of_script(self, script: Arc<str>, level: Option<Level>) -> Self {
+        self.with(|request| (request.script, request.level) = (Some(script), level))
+    }
+
+    /// Returns the name of the script that makes the call.
+    pub(super) fn script(&self) -> Option<&Arc<str>> {
+        self.request.get()?.script.as_ref()
     }
 
     /// Returns the mailbox that its messages go into.

@@ -80,6 +80,8 @@ mod roots;
 mod roster;
 mod route;
 mod running;
+#[cfg(all(unix, feature = "script"))]
+mod scripts;
 mod search;
 mod shared;
 mod spread;
@@ -161,6 +163,8 @@ struct Inner {
     listings: Listings,
     /// The results that clients did not get at once.
     oversized: Arc<oversized::Store>,
+    #[cfg(all(unix, feature = "script"))]
+    scripts: scripts::Scripts,
     /// The change streams (`subscriptions/listen`) of clients without a session.
     listens: Arc<Listens>,
     /// Limits the bytes that wait for all clients together.
@@ -432,7 +436,7 @@ impl Router {
         };
         match route {
             Route::Own(_) if wanted.method == Method::ResourcesSubscribe => Err(oversized::never_changes()),
-            Route::Own(tool) => tool.call(self, client, wanted.params).await,
+            Route::Own(tool) => tool.call(self, client, wanted.params, leg).await,
             Route::One(one) => self.to_one(client, one, wanted, leg).await,
             Route::Every if wanted.method == Method::SetLevel => {
                 Ok(self.0.clients.set_level(client, &wanted.params)?)
@@ -543,18 +547,15 @@ impl Router {
         &self.0.clients
     }
 
-    /// The clients without a session.
     pub(crate) fn pool(&self) -> &Pool {
         &self.0.pool
     }
 
-    /// Limits the bytes that wait for all clients together.
     #[must_use]
     pub(crate) fn queues(&self) -> &Queues {
         &self.0.queues
     }
 
-    /// Is told of each request's beginning and outcome.
     pub(crate) fn observer(&self) -> &Observer {
         &self.0.observer
     }

@@ -74,9 +74,11 @@ fn begin_with<'a>(
             params,
             subject: seen.insert(leg.observed()).clone(),
             via,
+            parent: leg.script().map(|name| &**name),
             revision: Some(client.revision().as_str()),
-            // A fallback has no id of its own, and a request without a session has another one here.
-            id: (via != Some("fallback") && leg.sender().is_none()).then_some(&request.id),
+            // Neither a fallback nor a call of a script has an id of its own, and a request without a session has another one
+            // here.
+            id: (via != Some("fallback") && leg.script().is_none() && leg.sender().is_none()).then_some(&request.id),
             #[cfg(feature = "otel")]
             origin: leg.origin(),
         }

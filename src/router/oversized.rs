@@ -10,12 +10,12 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde_json::json;
 
-use super::Router;
 use super::background::Background;
 use super::client::Client;
 use super::route::{OwnTool, Routed};
 use super::search;
 use super::through::Through;
+use super::{Mailbox, Router};
 use crate::answered::{Answered, NoResult};
 use crate::keep;
 use crate::manager::{Chosen, Manager, Principal};
@@ -137,7 +137,13 @@ impl OwnTool for ReadResult {
         READ_RESULT
     }
 
-    fn call<'a>(&'a self, router: &'a Router, client: &'a Arc<Client>, params: Raw) -> BoxFuture<'a, Answered> {
+    fn call<'a>(
+        &'a self,
+        router: &'a Router,
+        client: &'a Arc<Client>,
+        params: Raw,
+        _: &'a Arc<Mailbox>,
+    ) -> BoxFuture<'a, Answered> {
         Box::pin(async move {
             let read = match Wish::read(&params) {
                 Ok(wish) => wish.of(router, client).await,
@@ -260,7 +266,13 @@ impl OwnTool for ReadKept {
         SCHEME
     }
 
-    fn call<'a>(&'a self, router: &'a Router, client: &'a Arc<Client>, params: Raw) -> BoxFuture<'a, Answered> {
+    fn call<'a>(
+        &'a self,
+        router: &'a Router,
+        client: &'a Arc<Client>,
+        params: Raw,
+        _: &'a Arc<Mailbox>,
+    ) -> BoxFuture<'a, Answered> {
         Box::pin(async move {
             let Router(inner) = router;
             let uri = params.text("uri").unwrap_or_default();

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::Mailbox;
 use super::answer::Failure;
-use super::asking::{arguments, decision, declines, form, page};
+use super::asking::{arguments, decision, declines, form, is_for_script, page};
 use super::asks::{Asks, Decided, OpenAsk, Scope, State as AskState};
 use super::beating::beating;
 use super::client::Client;
@@ -78,7 +78,15 @@ impl Permissions {
     /// Reports whether a person has allowed the request.
     pub(super) fn has_yes(&self, client: &Client, forward: &Forward, to_ask: &ToAsk) -> bool {
         let scope = scope(client, forward, to_ask);
-        self.asks().is_granted(&scope) || self.goes_on(forward, &scope) || self.asks().has_yes(&scope, forward.digest())
+        self.is_granted(to_ask, &scope)
+            || self.goes_on(forward, &scope)
+            || self.asks().has_yes(&scope, forward.digest())
+    }
+
+    /// Reports whether more than one request is allowed: for a while, or as long as a script runs.
+    fn is_granted(&self, to_ask: &ToAsk, scope: &Scope) -> bool {
+        let to_script = |script: &Arc<str>| self.asks().is_granted_to(script, scope);
+        self.asks().is_granted(scope) || to_ask.script.as_ref().is_some_and(to_script)
     }
 
     /// Uses up the yes for a request that is about to be sent. Returns the number of the yes, if one is used up.
@@ -87,7 +95,7 @@ impl Permissions {
     /// If there is none any more: an equal request has used it.
     pub(super) fn spend(&self, client: &Client, forward: &Forward, to_ask: &ToAsk) -> Result<Option<u64>, NoResult> {
         let scope = scope(client, forward, to_ask);
-        if self.asks().is_granted(&scope) || self.goes_on(forward, &scope) {
+        if self.is_granted(to_ask, &scope) || self.goes_on(forward, &scope) {
             return Ok(None);
         }
         match self.asks().use_yes(&scope, forward.digest()) {
@@ -112,7 +120,7 @@ impl Permissions {
         self.forget_others();
         let scope = scope(client, forward, to_ask);
         let is_allowed = permit.is_some_and(|id| self.asks().is_allowed(id, &scope, forward.digest()));
-        if is_allowed || self.asks().is_granted(&scope) {
+        if is_allowed || self.is_granted(to_ask, &scope) {
             return Ok(());
         }
         Err(Failure::not_permitted(&to_ask.rule, "it began without a yes to that").of(&forward.server))
@@ -224,6 +232,7 @@ impl Permissions {
         let call = own_number();
         let form = form(client, forward, to_ask);
         let (ask, answer) = Ask::gathered(KEY, client.revision(), Method::Elicit, Some(form));
+        let granted = scope.clone();
         let (id, mut state) = self.open(client, forward, (to_ask, scope), 1);
         let open = Open { asks: self.asks(), id };
         let _taken_back = AskGuard::new(client, call);
@@ -233,7 +242,13 @@ impl Permissions {
                 biased;
                 decided = decided(&mut state) => decided,
                 answer = answer => match answer {
-                    Ok(Ok(answer)) => Some(decision(&answer, to_ask.remember)),
+                    Ok(Ok(answer)) => Some(match to_ask.script.as_ref().filter(|_| is_for_script(&answer)) {
+                        Some(script) => {
+                            self.asks().grant_to(script, &granted);
+                            Decided::Once
+                        }
+                        None => decision(&answer, to_ask.remember),
+                    }),
                     Ok(Err(_)) | Err(_) => Some(Decided::No),
                 },
             }

@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use super::Router;
 use super::client::Client;
 use super::through::Through;
+use super::{Mailbox, Router};
 use crate::answered::Answered;
 use crate::config::Limits;
 use crate::manager::Server;
@@ -171,11 +171,17 @@ pub(super) trait OwnTool: fmt::Debug + Send + Sync {
     /// Returns the name that clients call it by.
     fn name(&self) -> &str;
 
-    /// Serves one call. `params` are the request's params as its client sent them.
+    /// Serves one call. `params` are the request's params as its client sent them, and `leg` its mailbox.
     ///
     /// # Cancel safety
     /// The future is dropped when the client cancels the call.
-    fn call<'a>(&'a self, router: &'a Router, client: &'a Arc<Client>, params: Raw) -> BoxFuture<'a, Answered>;
+    fn call<'a>(
+        &'a self,
+        router: &'a Router,
+        client: &'a Arc<Client>,
+        params: Raw,
+        leg: &'a Arc<Mailbox>,
+    ) -> BoxFuture<'a, Answered>;
 }
 
 /// One server, and what the request names there (its target).

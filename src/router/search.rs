@@ -9,13 +9,13 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::Router;
 use super::client::Client;
 use super::route::{One, OwnTool, Routed};
 use super::through::{By, Through};
+use super::{Mailbox, Router};
 use crate::answered::Answered;
 use crate::manager::{Lists, Manager};
-use crate::protocol::{Method, Raw, Theirs};
+use crate::protocol::{Method, Raw, Theirs, meta};
 use crate::registry::search::{CALL, Detail, FIND, Index, READ, described, is_own, merged};
 use crate::registry::{Catalog, Entry, Kind};
 
@@ -80,7 +80,14 @@ pub(super) fn changes(through: &Through, manager: &Manager, client: &Client, one
     if !through.reads || entry.is_some_and(|entry| manager.is_trusted_to_read(&client.who, &one.server, entry)) {
         return None;
     }
-    Some(failed(&format!("{READ}: `{}` is not known to only read; call it with {CALL}", Theirs(&through.tool))))
+    let tool = Theirs(&through.tool);
+    if through.by.is_script() {
+        let text = format!(
+            "scripts may call what only reads by the config's word, and `{tool}` may change something (host.catalog.code.tools)"
+        );
+        return Some(of_kind("denied", &text));
+    }
+    Some(failed(&format!("{READ}: `{tool}` is not known to only read; call it with {CALL}")))
 }
 
 /// Returns the answer for a name that no tool has.
@@ -92,7 +99,14 @@ pub(super) async fn unknown(through: &Through, manager: &Manager, client: &Clien
         Some((last, [])) => format!("; the nearest is {last}"),
         Some((last, others)) => format!("; the nearest are {} and {last}", others.join(", ")),
     };
-    failed(&format!("no tool is called `{}`{help}", Theirs(&through.tool)))
+    let text = format!("no tool is called `{}`{help}", Theirs(&through.tool));
+    if through.by.is_script() { of_kind("unknown", &text) } else { failed(&text) }
+}
+
+/// Returns a refusal that a script knows by its kind.
+fn of_kind(kind: &str, text: &str) -> Raw {
+    let own = json!({ meta::HOST_ERROR: { "kind": kind } });
+    failed(text).with_member("_meta", Raw::from_value(&own).as_bytes())
 }
 
 /// Returns the index of a catalog. It is made on a thread that may block.
@@ -122,7 +136,13 @@ impl OwnTool for FindTools {
         FIND
     }
 
-    fn call<'a>(&'a self, router: &'a Router, client: &'a Arc<Client>, params: Raw) -> BoxFuture<'a, Answered> {
+    fn call<'a>(
+        &'a self,
+        router: &'a Router,
+        client: &'a Arc<Client>,
+        params: Raw,
+        _: &'a Arc<Mailbox>,
+    ) -> BoxFuture<'a, Answered> {
         Box::pin(async move {
             let Router(inner) = router;
             let view = client.settled_view(&inner.manager, &inner.background).await;

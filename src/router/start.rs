@@ -20,6 +20,7 @@ use super::park::ParkedCalls;
 use super::parked::Table;
 use super::permission::Permissions;
 use super::reach::Connector;
+use super::route::OwnTool;
 use super::state::Sealer;
 use super::subscribe::Listens;
 use super::tasks::{self, Tasks};
@@ -28,6 +29,14 @@ use crate::manager::{Manager, News};
 use crate::observe::Observer;
 use crate::protocol::Raw;
 use crate::queues::Queues;
+
+/// Returns the tool that runs scripts, in a build that runs some.
+fn runner() -> Option<Arc<dyn OwnTool>> {
+    #[cfg(all(unix, feature = "script"))]
+    return Some(super::scripts::own());
+    #[cfg(not(all(unix, feature = "script")))]
+    None
+}
 
 impl Router {
     /// Makes the router, and starts its tasks.
@@ -41,7 +50,8 @@ impl Router {
         manager.park_at(weak);
         let connector =
             Arc::new(Connector { manager: manager.clone(), clients: clients.clone(), parked: table.clone() });
-        let routes = Arc::new(Routes::new(manager.clone(), connector.clone(), background.clone()));
+        let routes = Routes::new(manager.clone(), connector.clone(), background.clone(), runner());
+        let routes = Arc::new(routes);
         let tasks = Arc::new(Tasks {
             registry: tasks::Registry::default(),
             manager: manager.clone(),
@@ -110,6 +120,8 @@ impl Router {
             tasks,
             listings,
             oversized: Arc::default(),
+            #[cfg(all(unix, feature = "script"))]
+            scripts: Default::default(),
             listens,
             queues,
             finish,

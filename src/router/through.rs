@@ -10,14 +10,24 @@ pub(super) enum By {
     Search,
     /// A tool that stands for those of several servers.
     Group,
+    /// A script that `run_script` runs.
+    #[cfg(all(unix, feature = "script"))]
+    Script,
 }
 
 impl By {
+    /// Reports whether a script makes the call.
+    pub(super) fn is_script(self) -> bool {
+        self.word() == "script"
+    }
+
     /// Returns the word for it in the audit log.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Search => "search",
             Self::Group => "group",
+            #[cfg(all(unix, feature = "script"))]
+            Self::Script => "script",
         }
     }
 }

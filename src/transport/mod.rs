@@ -20,6 +20,7 @@ mod noise;
 mod process;
 mod redirect;
 mod retry;
+mod scripting;
 mod sse;
 mod stderr;
 mod stdio;
@@ -48,6 +49,9 @@ pub(crate) use http::{EventStream, HEADERS, Heads, Http, Reply};
 pub(crate) use memory::Refusal;
 pub(crate) use memory::{HANG_UP, Memory, MemoryMessage, Wire};
 pub(crate) use process::Ladder;
+pub(crate) use scripting::ScriptProgram;
+#[cfg(all(unix, feature = "script"))]
+pub(crate) use scripting::{Ended, ScriptProcess};
 pub(crate) use sse::{Sse, SseStream};
 pub(crate) use stderr::StderrTail;
 pub(crate) use stdio::{Heard, Pipe, PipeReader, spawn};

@@ -52,27 +52,56 @@ impl Process {
         if let Some(cwd) = &settings.cwd {
             command.current_dir(cwd);
         }
+        let mut process = Self::begin(command).map_err(|error| not_started(settings, &error))?;
+        let child = &mut process.child;
+        let ends = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        match ends {
+            (Some(stdin), Some(stdout), Some(stderr)) => Ok((process, Ends { stdin, stdout, stderr })),
+            _ => Err(Error::Spawn { command: settings.command.clone(), reason: "it has no pipes".to_owned() }),
+        }
+    }
+
+    /// Starts a command in a process group of its own, in the care of the guard.
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "there is no group to set"))]
+    fn begin(mut command: Command) -> std::io::Result<Self> {
         #[cfg(unix)]
         let ward = Ward::new();
         #[cfg(unix)]
         command.process_group(0).env(guard::VARIABLE, ward.mark());
-        let mut child = command.spawn().map_err(|error| not_started(settings, &error))?;
+        let child = command.spawn()?;
         let group = Group::of(&child);
         #[cfg(unix)]
         if let Group(Some(leader)) = group {
             ward.leads(leader.as_raw_pid());
         }
-        let ends = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let process = Self {
+        Ok(Self {
             child,
             group,
             #[cfg(unix)]
             _ward: ward,
-        };
-        match ends {
-            (Some(stdin), Some(stdout), Some(stderr)) => Ok((process, Ends { stdin, stdout, stderr })),
-            _ => Err(Error::Spawn { command: settings.command.clone(), reason: "it has no pipes".to_owned() }),
-        }
+        })
+    }
+
+    /// Starts a program of ours in a hidden mode: with an empty environment, and two pipes.
+    #[cfg(all(unix, feature = "script"))]
+    pub(super) fn of_ours(
+        program: &std::path::Path,
+        argument: &str,
+    ) -> std::io::Result<(Self, ChildStdin, ChildStdout)> {
+        let mut command = Command::new(program);
+        command.arg0("mcp-host").arg(argument).env_clear().current_dir("/").kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = Self::begin(command)?;
+        let ends = (process.child.stdin.take(), process.child.stdout.take());
+        let (Some(stdin), Some(stdout)) = ends else { return Err(std::io::ErrorKind::BrokenPipe.into()) };
+        Ok((process, stdin, stdout))
+    }
+
+    /// Kills the group, and waits for its leader.
+    #[cfg(all(unix, feature = "script"))]
+    pub(super) async fn end(mut self) -> Option<ExitStatus> {
+        self.kill();
+        self.child.wait().await.ok()
     }
 
     pub(super) fn pid(&self) -> Option<u32> {

@@ -9,7 +9,7 @@ use mcp_host::{Host, InProcess, Raw};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::views::clients::{Client, Transport};
+use crate::views::clients::{Client, Transport, send};
 
 /// A client with a session, and one without.
 const BOTH: [(Transport, &str); 3] =
@@ -205,5 +205,27 @@ async fn a_catalog_that_changes_a_thousand_times_changes_no_list_of_a_client_tha
     }
     client.ask("ping", json!({})).await;
     assert!(!client.heard.contains("list_changed"), "{}", client.heard);
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_full_list_over_its_budget_is_told() {
+    let (host, to) = start(&json!({ "catalog": { "budget": 10 }, "views": { "few": { "include": ["none"] } } })).await;
+    let ledger = host.tokens(None).unwrap();
+    let told = ledger.over_budget().unwrap();
+    let text = format!(
+        "view all: each list of tools costs about {} tokens, over the budget of 10 (host.catalog.budget): `mcp-host tokens` shows \
+         what each server costs, and `host.catalog.mode` \"search\" lists less",
+        ledger.tokens
+    );
+    assert_eq!(told, text);
+    assert_eq!(host.tokens(Some("few")).unwrap().over_budget(), None);
+    let metrics = send(to, "GET", "/metrics", "", "").await;
+    for line in [
+        format!("mcp_host_list_tokens{{view=\"all\"}} {}", ledger.tokens),
+        "mcp_host_list_tools{view=\"few\"} 0".to_owned(),
+    ] {
+        assert!(metrics.contains(&line), "{line}: {metrics}");
+    }
     host.shutdown().await;
 }

@@ -78,6 +78,21 @@ impl Alone {
         if answer["result"].is_object() { Ok(answer) } else { Err(format!("{method}: {answer}")) }
     }
 
+    /// Returns the id of the request that was sent last.
+    pub(crate) fn sent(&self) -> u64 {
+        self.count
+    }
+
+    /// Cancels a request. There is no answer to it then.
+    pub(crate) fn cancel(&mut self, id: u64) -> Result<(), String> {
+        self.write(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }))
+    }
+
+    /// Returns the process id of the host.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Counts the notices that came meanwhile, while no request is under way.
     pub(crate) fn hear(&mut self) {
         self.changes += self.said.try_iter().filter(|line| line.contains("/list_changed\"")).count();

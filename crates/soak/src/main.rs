@@ -43,6 +43,8 @@ mod reload;
 #[cfg(target_os = "linux")]
 mod rude;
 #[cfg(target_os = "linux")]
+mod scripts;
+#[cfg(target_os = "linux")]
 mod servers;
 #[cfg(target_os = "linux")]
 mod sessions;
@@ -112,6 +114,11 @@ fn main() -> std::process::ExitCode {
             let _ = stops::serve(arguments);
             return std::process::ExitCode::SUCCESS;
         }
+        Some(scripts::SERVER) => {
+            // Its host is gone, so there is no one to report to.
+            let _ = scripts::serve();
+            return std::process::ExitCode::SUCCESS;
+        }
         Some(pool::SERVER) => {
             // Its host is gone, so there is no one to report to.
             let _ = pool::serve();
@@ -165,7 +172,7 @@ mod soak {
     /// hour.
     const BY_NAME: [&str; 2] = ["bodies", "day"];
 
-    const STAGES: [(&str, Stage); 17] = [
+    const STAGES: [(&str, Stage); 18] = [
         ("kill9", kill9::run),
         ("spawn", spawn::run),
         ("sigterm", sigterm::run),
@@ -179,6 +186,7 @@ mod soak {
         ("beats", beats::run),
         ("stops", crate::stops::run),
         ("pool", crate::pool::run),
+        ("scripts", crate::scripts::run),
         ("refresh", refresh::run),
         ("hostile", hostile::run),
         ("clients", clients::run),

@@ -2,15 +2,19 @@
 //!
 //! **Invariant:** this decides what a list says, never what a client may see or call.
 
+use std::collections::BTreeSet;
+
 use super::HostSettings;
+use super::code::{self, Code, ScriptTools};
 use crate::config::fields::{Field, Fields};
 use crate::config::keys::words;
 use crate::config::report::Report;
 use crate::config::selector::{self, Selector};
 use crate::config::tools::refuse_rest;
+use crate::config::{Config, Server, ToolRules};
 use crate::glob::is_match;
 
-const KEYS: [&str; 6] = ["always", "budget", "compact", "maxTools", "mode", "native"];
+const KEYS: [&str; 7] = ["always", "budget", "code", "compact", "maxTools", "mode", "native"];
 
 words! {
     /// How tools are listed.
@@ -20,6 +24,8 @@ words! {
         Full = "full",
         /// Two or three tools of the host, which find and call the others.
         Search = "search",
+        /// As `search`, and a tool of the host that runs scripts, which call the others.
+        Code = "code",
         /// As `search` where the full list is too large for the client, else as `full`.
         Auto = "auto",
     }
@@ -62,6 +68,8 @@ pub struct CatalogSettings {
     pub compact: Compact,
     /// Globs over the names of clients that search by themselves: `auto` gives them the full list.
     pub native: Vec<String>,
+    /// What scripts may do, in `code`.
+    pub code: Code,
 }
 
 impl Default for CatalogSettings {
@@ -73,6 +81,7 @@ impl Default for CatalogSettings {
             always: Vec::new(),
             compact: Compact::Off,
             native: ["claude-code*", "codex*"].map(str::to_owned).into(),
+            code: Code::default(),
         }
     }
 }
@@ -90,7 +99,10 @@ impl CatalogSettings {
 
     fn read(&mut self, field: &Field<'_>, report: &mut Report) {
         let Some(mut fields) = field.fields(report) else { return };
-        if let Some(mode) = fields.take(&["mode"], report).and_then(|field| field.word(report)) {
+        if let Some(field) = fields.take(&["mode"], report)
+            && let Some(mode) = field.word(report)
+            && (mode != CatalogMode::Code || code::is_built(&field, report))
+        {
             self.mode = mode;
         }
         if let Some(budget) = fields.take(&["budget"], report).and_then(|field| tokens(&field, report)) {
@@ -107,6 +119,10 @@ impl CatalogSettings {
         }
         if let Some(field) = fields.take(&["native"], report) {
             self.native = field.texts(report);
+        }
+        if let Some(field) = fields.take(&["code"], report) {
+            self.code.read(&field, report);
+            self.code.check(&field, report);
         }
         refuse_rest(fields, &KEYS, report);
     }
@@ -158,10 +174,54 @@ impl HostSettings {
     }
 }
 
+impl Config {
+    /// Says of each view in whose code mode scripts can call no tool, because none is trusted to only read.
+    ///
+    /// ```
+    /// assert!(mcp_host::Config::default().idle_scripts().is_empty());
+    /// ```
+    #[must_use]
+    pub fn idle_scripts(&self) -> Vec<String> {
+        let trusts = |server: &Server| server.trust_annotations || server.tools.trust_reads();
+        if self.servers.iter().any(trusts) {
+            return Vec::new();
+        }
+        let host = &self.host;
+        let views = host.views.keys().map(String::as_str).chain([host.default_view.as_str()]);
+        let views: BTreeSet<&str> = views.collect();
+        let is_idle = |view: &&str| {
+            let catalog = host.catalog_of(view);
+            catalog.mode == CatalogMode::Code
+                && catalog.code.tools == ScriptTools::Read
+                && !host.tools_in(view).is_some_and(ToolRules::trust_reads)
+        };
+        let line = |view: &str| {
+            format!(
+                "view {view}: scripts can call no tool, because none is trusted to only read: write \"tools\": \"all\" in \
+                 `code` of the catalog, or \"readOnlyHint\": true in `annotations` of tools"
+            )
+        };
+        views.into_iter().filter(is_idle).map(line).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Config, Error, Syntax, Vars, parse_str};
+    use super::super::super::{Error, Syntax, Vars, parse_str};
     use super::*;
+
+    #[test]
+    fn views_whose_scripts_can_call_nothing_are_told() {
+        let idle = |host: &str, server: &str| {
+            let text = format!(r#"{{ "mcpServers": {{ "a": {{ "command": "a", {server} }} }}, "host": {host} }}"#);
+            parse_str(&text, Syntax::Json, "f.json", &Vars::default()).unwrap().idle_scripts().len()
+        };
+        let (nothing, trusts) = (r#""tags": []"#, r#""tools": { "x": { "annotations": { "readOnlyHint": true } } }"#);
+        let code = r#"{ "catalog": { "mode": "code" } }"#;
+        assert_eq!([idle(code, nothing), idle(code, trusts), idle("{}", nothing)], [1, 0, 0]);
+        assert_eq!(idle(r#"{ "catalog": { "mode": "code", "code": { "tools": "all" } } }"#, nothing), 0);
+        assert_eq!(idle(r#"{ "views": { "v": { "catalog": { "mode": "code" } } } }"#, nothing), 1);
+    }
 
     fn read(host: &str) -> Result<Config, Error> {
         let text = format!("{{ \"mcpServers\": {{}},\n\"host\": {host} }}");
@@ -184,10 +244,10 @@ mod tests {
     #[test]
     fn mistakes_are_told_with_what_to_write() {
         let error = read(
-            r#"{ "catalog": { "mode": "code", "budget": "many", "maxTools": 0, "always": ["hint:x"], "compat": "light" } }"#,
+            r#"{ "catalog": { "mode": "script", "budget": "many", "maxTools": 0, "always": ["hint:x"], "compat": "light" } }"#,
         );
         insta::assert_snapshot!(error.unwrap_err(), @r#"
-        f.json:2: host.catalog.mode: "code" is not one of full, search, auto
+        f.json:2: host.catalog.mode: "script" is not one of full, search, code, auto
         f.json:2: host.catalog.budget: "many" is not a number of tokens
         f.json:2: host.catalog.maxTools: must be more than zero
         f.json:2: host.catalog.always[0]: "hint:x" is no selector

@@ -62,6 +62,7 @@ pub(crate) use self::run::{Hello, Run};
 #[cfg(unix)]
 use self::unix as platform;
 use crate::export;
+use crate::keep;
 pub use crate::manager::CacheStatus;
 use crate::manager::Reload;
 pub use crate::manager::{Ledger, Need, Needed, ServerTokens};
@@ -209,7 +210,7 @@ impl StatusSocket {
         let (reload, restart, sign_in, page, router) = (&reload, &restart, &sign_in, &page, &router);
         let answer = |request: Vec<u8>, peer: platform::Peer| async move {
             match request.trim_ascii() {
-                b"status" => replies::line(&self.status(router)),
+                b"status" => replies::line(&self.status(router).await),
                 b"asks" => replies::line(&OpenAsks { asks: router.clients().asks().list() }),
                 b"approvals" => replies::line_of(&approve::waiting(router).await),
                 b"owners" => replies::line(&Owners::of(&router.manager().hint())),
@@ -246,7 +247,9 @@ impl StatusSocket {
         self.inner.serve(answer, feed, guest, stop).await;
     }
 
-    fn status(&self, router: &Router) -> DaemonStatus {
+    async fn status(&self, router: &Router) -> DaemonStatus {
+        let manager = router.manager().clone();
+        let tokens = keep::done(move || manager.ledgers()).await;
         DaemonStatus {
             pid: std::process::id(),
             listen: self.run.listen,
@@ -260,6 +263,7 @@ impl StatusSocket {
             limited: router.manager().limited().into_iter().map(AtRate::from).collect(),
             cache: router.manager().answers().status(),
             sessions: router.meter().session_notes(),
+            tokens,
         }
     }
 }

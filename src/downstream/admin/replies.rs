@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::auth::{Holding, Keeping, Kept};
 use crate::manager::{CacheStatus, ConfigStatus, Over, RateKey, Reload, ServerStatus};
 use crate::router::{ClientStatus, Gauges, SessionNotes, Usage};
+use crate::manager::{CacheStatus, ConfigStatus, Ledger, Over, RateKey, Reload, ServerStatus};
+use crate::router::{ClientStatus, Gauges, Usage};
 
 /// Everything a daemon reports about itself.
 ///
@@ -55,6 +57,8 @@ pub struct DaemonStatus {
     /// What people should know of the sessions of clients over HTTP; `None` if there is nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<SessionNotes>,
+    /// What the tools of each view cost, in tokens.
+    pub tokens: Vec<Ledger>,
 }
 
 /// A client, server, tool, or view that is at the limit of its rate: calls are refused, or wait.

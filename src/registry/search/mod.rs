@@ -23,13 +23,14 @@ pub(crate) const FIND: &str = "find_tools";
 pub(crate) const CALL: &str = "call_tool";
 /// Calls a tool that only reads.
 pub(crate) const READ: &str = "call_read_tool";
-
+/// Runs a script that calls tools.
+pub(crate) const RUN: &str = "run_script";
 /// Reads the rest of a result that was cut.
 pub(crate) const READ_RESULT: &str = "read_result";
 
 /// Reports whether a name is that of a tool of the host.
 pub(crate) fn is_own(name: &str) -> bool {
-    matches!(name, FIND | CALL | READ | READ_RESULT)
+    matches!(name, FIND | CALL | READ | RUN | READ_RESULT)
 }
 
 /// How much a word counts in each field, and how far the length of the field matters.

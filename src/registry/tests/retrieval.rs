@@ -58,6 +58,35 @@ fn measured(name: &str, queries: &str) -> (f64, f64) {
     (100.0 * recall / count, 100.0 * hits / count)
 }
 
+/// What a tokenizer of OpenAI (o200k) counts of each list: package, tokens. `tests/retrieval/tokens --write` writes it.
+const COUNTED: &str = include_str!("../../../tests/retrieval/tokens.tsv");
+
+#[test]
+fn retrieval_of_tokens_is_near_what_a_tokenizer_counts() {
+    let prints = std::env::var_os("MCP_HOST_RETRIEVAL").is_some();
+    let counted: BTreeMap<&str, f64> = COUNTED
+        .lines()
+        .filter_map(|line| line.split_once('\t').map(|(package, tokens)| (package, tokens.parse().unwrap())))
+        .collect();
+    let (mut all, mut ours) = (0.0, 0.0);
+    for server in RECORDED.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+        let (package, tools) = (server["package"].as_str().unwrap(), server["tools"].as_array().unwrap());
+        let mut estimated = 0.0;
+        for tool in tools.iter().map(Value::to_string) {
+            if prints {
+                println!("\ntokens\t{package}\t{}\t{tool}", tokens::estimate(&tool));
+            }
+            #[expect(clippy::cast_precision_loss, reason = "far less than 2^52")]
+            let of_one = tokens::estimate(&tool) as f64;
+            estimated += of_one;
+        }
+        (all, ours) = (all + counted[package], ours + estimated);
+        let off = (estimated / counted[package] - 1.0).abs();
+        assert!(tools.len() < 5 || off <= 0.2, "{package}: {estimated}, but it has {} tokens", counted[package]);
+    }
+    assert!((ours / all - 1.0_f64).abs() <= 0.05, "{ours}, but there are {all}");
+}
+
 #[test]
 fn retrieval_of_the_queries_to_tune() {
     let (recall, hits) = measured("tune", TUNE);

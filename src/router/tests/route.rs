@@ -14,7 +14,7 @@ use crate::exposed::Naming;
 use crate::protocol::{Method, Profile, ProtocolVersion, Raw, Request, RequestId};
 use crate::registry::{Catalog, Entry, Owners};
 use crate::router::route::{Astray, Listed, Map, One, OwnTool, Route, What};
-use crate::router::{Client, Router};
+use crate::router::{Client, Mailbox, Router};
 
 /// A tool of the host that returns its caller and arguments.
 #[derive(Debug)]
@@ -25,7 +25,13 @@ impl OwnTool for Mirror {
         self.0
     }
 
-    fn call<'a>(&'a self, _: &'a Router, client: &'a Arc<Client>, params: Raw) -> BoxFuture<'a, Answered> {
+    fn call<'a>(
+        &'a self,
+        _: &'a Router,
+        client: &'a Arc<Client>,
+        params: Raw,
+        _: &'a Arc<Mailbox>,
+    ) -> BoxFuture<'a, Answered> {
         async move {
             let text = format!("{} {}", client.revision(), params.member("arguments").unwrap());
             Ok(Raw::from_value(&json!({ "content": [{ "type": "text", "text": text }] })))

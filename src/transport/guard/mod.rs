@@ -30,6 +30,8 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 pub use self::orphans::{Orphan, orphans};
 use crate::hex;
 use crate::lock::lock;
+#[cfg(feature = "script")]
+use crate::script;
 
 /// The environment variable that marks our children and their descendants. Each word of its value is a mark, one per
 /// host in the chain. It does not begin with `MCP_HOST_`, because such names are settings.
@@ -70,7 +72,7 @@ pub(in crate::transport) struct Ward {
 /// with the first server that is a child process, it starts this program again in a hidden mode, and that process ends
 /// the servers and everything they started. In the hidden mode this function never returns; otherwise it returns at
 /// once. A program that does not call it has no guard: then servers that do not end when their input closes outlive a
-/// host that was killed. Outside of Linux the guard knows only process groups; outside of Unix there is no guard.
+/// host that was killed. Nor can it run scripts (`host.catalog.mode = "code"`), which have a hidden mode, too. Outside of Linux the guard knows only process groups; outside of Unix there is no guard.
 ///
 /// ```no_run
 /// // The first line of `main`; arguments, logs, a runtime, and a `Host` come after it.
@@ -78,13 +80,32 @@ pub(in crate::transport) struct Ward {
 /// ```
 pub fn guard() {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|argument| argument == ARGUMENT) {
+    let first = arguments.next();
+    #[cfg(feature = "script")]
+    if first.as_deref().is_some_and(|argument| argument == script::ARGUMENT) {
+        script::live();
+        #[expect(clippy::disallowed_methods, clippy::exit, reason = "this process ran a script; no `main` follows")]
+        std::process::exit(0);
+    }
+    if first.is_some_and(|argument| argument == ARGUMENT) {
         let mark = arguments.next().and_then(|mark| mark.into_string().ok()).unwrap_or_default();
         watch::run(&mark);
         #[expect(clippy::disallowed_methods, clippy::exit, reason = "this process is the guard; no `main` follows")]
         std::process::exit(0);
     }
     CAN.store(true, Ordering::Relaxed);
+}
+
+/// Reports whether this program can be started in its hidden modes.
+#[cfg(feature = "script")]
+pub(in crate::transport) fn is_able() -> bool {
+    CAN.load(Ordering::Relaxed)
+}
+
+/// Returns the program of this process, even if another file has its name by now.
+pub(in crate::transport) fn program() -> std::io::Result<std::path::PathBuf> {
+    let own = std::path::PathBuf::from("/proc/self/exe");
+    if own.exists() { Ok(own) } else { std::env::current_exe() }
 }
 
 impl Ward {
@@ -175,10 +196,7 @@ fn replace(mut child: Child) {
 /// Starts this program as a guard. It inherits nothing but its end of the pipe: no terminal, no output whose end a
 /// caller may wait for, no working directory.
 fn spawn(mark: &str) -> std::io::Result<(Child, ChildStdin)> {
-    // This path names the same program even if its file has been replaced.
-    let own = std::path::PathBuf::from("/proc/self/exe");
-    let program = if own.exists() { own } else { std::env::current_exe()? };
-    let mut command = Command::new(program);
+    let mut command = Command::new(program()?);
     command.arg0("mcp-host").args([ARGUMENT, mark]).env_clear().current_dir("/");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     let pipe = child.stdin.take().ok_or(std::io::ErrorKind::BrokenPipe)?;

@@ -6,5 +6,7 @@
 mod ending;
 mod isolation;
 mod killed;
+#[cfg(feature = "script")]
+mod scripts;
 mod servers;
 mod support;

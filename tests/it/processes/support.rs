@@ -50,9 +50,14 @@ impl Program {
 
     /// Starts it by a command built from its path.
     pub(super) fn start_by(servers: &Value, command: impl FnOnce(&str) -> Command) -> Self {
+        Self::start_with(&json!({ "mcpServers": servers }), command)
+    }
+
+    /// Starts it with a whole config.
+    pub(super) fn start_with(config: &Value, command: impl FnOnce(&str) -> Command) -> Self {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("mcp.json");
-        std::fs::write(&file, json!({ "mcpServers": servers }).to_string()).unwrap();
+        std::fs::write(&file, config.to_string()).unwrap();
         let mut command = command(env!("CARGO_BIN_EXE_mcp-host"));
         command.args(["stdio", "--config"]).arg(&file).current_dir(home.path());
         command.env_clear().env("HOME", home.path()).env("PATH", std::env::var_os("PATH").unwrap());

@@ -96,7 +96,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
             // What else is dispatched to, what is measured, and what is told.
             &["extensions.rs", "fallback.rs", "gauges.rs", "list.rs", "observed.rs", "resource.rs"],
             &["greeting.rs", "modern.rs", "subscribe.rs"],
-            &["news.rs"],
+            &["news.rs", "scripts/"],
             &["start.rs"],
         ],
     ),

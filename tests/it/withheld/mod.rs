@@ -80,6 +80,10 @@ enum Way {
     Found,
     /// By `call_read_tool`: by its own name, and with keys that occur twice.
     FoundToRead,
+    /// By a script: by its own name, by the name that stands for it and its twin, and with keys that differ only in case.
+    Script,
+    /// By the name that stands for it and an equal tool of another server.
+    Merged,
     /// The app page of the tool.
     Page,
     Prompt,
@@ -100,7 +104,7 @@ enum Names {
     Twins,
 }
 
-const PREFIXED: [Way; 13] = [
+const PREFIXED: [Way; 15] = [
     Way::Own,
     Way::Raw,
     Way::Fallback,
@@ -108,6 +112,8 @@ const PREFIXED: [Way; 13] = [
     Way::Keys,
     Way::Found,
     Way::FoundToRead,
+    Way::Script,
+    Way::Merged,
     Way::Page,
     Way::Prompt,
     Way::Read,
@@ -191,6 +197,19 @@ impl Way {
                 let call = |params: String| format!(r#"{{"name":"call_read_tool","arguments":{params}}}"#);
                 inner.map(|(method, params)| (method, call(params))).collect()
             }
+            Self::Merged => {
+                vec![("tools/call", json!({ "name": "group__act", "arguments": { "which": "it" } }).to_string())]
+            }
+            Self::Script => [
+                "return await call('it__act', {})",
+                "return await call('group__act', { which: 'it' })",
+                "return await Promise.all([call('it__act', { path: 'safe', Path: 'x' })])",
+                "return await call('it__act', { path: 'x' })",
+            ]
+            .map(|script| {
+                ("tools/call", json!({ "name": "run_script", "arguments": { "script": script } }).to_string())
+            })
+            .to_vec(),
             Self::Page => ["ui://it--page/x", "ui://page/x"].map(read).to_vec(),
             Self::Prompt => vec![("prompts/get", json!({ "name": "it__say" }).to_string())],
             Self::Read => ["it+table:x", "table:x"].map(read).to_vec(),
@@ -285,12 +304,18 @@ fn config(server: &Server, twin: &Server, reason: Reason, names: Names) -> Confi
     // Whoever finds tools finds and calls no more than by name, whatever is listed.
     let mut host = host;
     match names {
-        Names::Prefixed => host["catalog"] = json!({ "mode": "search" }),
+        Names::Prefixed => {
+            host["catalog"] = json!({ "mode": if cfg!(feature = "script") { "code" } else { "search" } });
+            host["merge"] = json!({ "group": { "servers": ["it", "twin"], "argument": "which" } });
+        }
         Names::Bare => host["catalog"] = json!({ "compact": "tight" }),
         Names::Twins => {}
     }
     let mut servers = json!({ "it": entry });
-    if names != Names::Prefixed {
+    if names == Names::Prefixed {
+        servers["twin"] = twin.entry();
+        servers["twin"]["tools"] = json!({ "act": servers["it"]["tools"]["act"] });
+    } else {
         servers["it"]["prefix"] = json!("never");
     }
     if names == Names::Twins {
@@ -343,8 +368,10 @@ fn capabilities(revision: &str) -> Value {
 /// Takes all ways to one server. Returns how many requests were made, and what went wrong.
 async fn all_ways(kind: Kind, names: Names, reason: Reason) -> (usize, Vec<String>) {
     let (server, twin) = (Server::new(kind).await, Server::new(Kind::Stdio).await);
-    let host = Host::builder().config(config(&server, &twin, reason, names)).start().await.unwrap();
-    let (host, to) = start(host, reason).await;
+    let builder = Host::builder().config(config(&server, &twin, reason, names));
+    #[cfg(feature = "script")]
+    let builder = builder.script_program(env!("CARGO_BIN_EXE_mcp-host"));
+    let (host, to) = start(builder.start().await.unwrap(), reason).await;
     let ways: &[Way] = match names {
         Names::Prefixed => &PREFIXED,
         Names::Bare => &BARE,
@@ -353,7 +380,7 @@ async fn all_ways(kind: Kind, names: Names, reason: Reason) -> (usize, Vec<Strin
     let (mut count, mut faults) = (0, Vec::new());
     for (transport, revision) in CLIENTS {
         let mut client = Client::able(&host, to, transport, revision, ("", capabilities(revision))).await;
-        for way in ways {
+        for way in ways.iter().filter(|way| cfg!(feature = "script") || **way != Way::Script) {
             if reason != Reason::Allowed && !way.is_forbidden_by(reason) {
                 continue;
             }

@@ -88,6 +88,7 @@ pub(crate) fn run(args: &Check, common: &Common, output: &Output) -> Result<Exit
     } else {
         print(&plan.config, &broken, endpoint.is_ok(), output)?;
         plan.tell_notes(output);
+        plan.config.idle_scripts().iter().for_each(|line| output.remark(&format!("note: {}", text::line(line))));
     }
     warn_of_itself(&plan.config, output);
     endpoint?;

@@ -69,6 +69,8 @@ async fn remarks(servers: &[Server], host: &Host) -> Vec<String> {
     let mut lines = invalid_schemas(host).await;
     lines.extend(suspects::lines(servers, &host.catalog()));
     lines.extend(host.suspicions().await.iter().map(suspicious));
+    let over = host.tokens(None).and_then(|ledger| ledger.over_budget());
+    lines.extend(over.map(|line| text::line(&format!("note: {line}")).into_owned()));
     lines
 }
 

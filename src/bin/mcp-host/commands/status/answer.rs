@@ -1,5 +1,6 @@
 //! The parts of a daemon's status that are shown. The daemon may be older or newer than this program.
 
+use mcp_host::Ledger;
 use mcp_host::protocol::ProtocolVersion;
 use serde::Deserialize;
 
@@ -24,6 +25,7 @@ pub(super) struct DaemonStatus {
 pub(super) struct Sessions {
     pub(super) why: Option<String>,
     pub(super) bound: u64,
+    pub(super) tokens: Vec<Ledger>,
 }
 
 /// How much is kept of the answers that calls may be given again.

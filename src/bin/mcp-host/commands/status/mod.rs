@@ -4,8 +4,8 @@ mod answer;
 mod one;
 mod watch;
 
-use mcp_host::Raw;
 use mcp_host::admin;
+use mcp_host::{Ledger, Raw};
 
 use self::answer::{AtRate, Cache, Client, Config, DaemonStatus, Limit, Row, Sessions};
 use super::asked::{DaemonQuery, failed};
@@ -53,6 +53,7 @@ fn page(line: &str, output: &Output) -> Result<Vec<String>, Failure> {
     lines.extend(limited(&answer.limited));
     lines.extend(answer.cache.as_ref().map(cache));
     lines.extend(answer.sessions.as_ref().map(sessions).unwrap_or_default());
+    lines.extend(answer.tokens.iter().filter_map(Ledger::over_budget).map(|line| text::line(&line).into_owned()));
     Ok(lines)
 }
 

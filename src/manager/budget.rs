@@ -1,0 +1,18 @@
+//! Whether a full list of tools is larger than it may be: by their number, and by what they cost in tokens.
+
+use crate::config::CatalogSettings;
+use crate::registry::Catalog;
+use crate::registry::tokens::estimate;
+
+/// Reports whether a full list is larger than this share of what it may be.
+pub(super) fn is_over(settings: &CatalogSettings, all: &Catalog, percent: usize) -> bool {
+    let share = |most: usize| most.saturating_mul(percent) / 100;
+    if all.tools().len() > share(settings.max_tools) {
+        return true;
+    }
+    let (most, mut tokens) = (share(settings.budget), 0);
+    all.tools().iter().any(|entry| {
+        tokens += estimate(entry.source_text());
+        tokens > most
+    })
+}
