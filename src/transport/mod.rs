@@ -48,6 +48,8 @@ pub(crate) use http::{EventStream, HEADERS, Heads, Http, Reply};
 pub(crate) use memory::Refusal;
 pub(crate) use memory::{HANG_UP, Memory, MemoryMessage, Wire};
 pub(crate) use process::Ladder;
+#[cfg(feature = "otel")]
+pub(crate) use retry::after as retry_after;
 pub(crate) use sse::{Sse, SseStream};
 pub(crate) use stderr::StderrTail;
 pub(crate) use stdio::{Heard, Pipe, PipeReader, spawn};
