@@ -202,8 +202,10 @@ impl Observer {
             match listener.wants(method) {
                 Wants::Nothing => continue,
                 Wants::End => {
-                    passing.begin();
-                    observed.passing = noted.take().map(|noted| (passing, noted()));
+                    if let Some(noted) = noted.take() {
+                        passing.begin(noted());
+                        observed.passing = Some(passing);
+                    }
                     continue;
                 }
                 Wants::Whole => {}
@@ -277,7 +279,7 @@ pub(crate) struct Observed<'a> {
     /// `None` if no listener wants the call: boxed, because every call's future has room for it.
     told: Option<Box<Told>>,
     /// What is known of the call, for a listener that is told of its end alone; `None` if there is none.
-    passing: Option<(&'a Passing, Noted)>,
+    passing: Option<&'a Passing>,
 }
 
 /// What is kept of a call for its listeners until it ends.
@@ -312,8 +314,8 @@ impl Observed<'_> {
         // Lists and pings have no outcome but an answer, and a list is long.
         let over = over(answered, told.is_some() || tally.is_call(), Instant::now());
         tally.close(&self.observer.counts, &over);
-        if let Some((passing, noted)) = self.passing.take() {
-            let mut passed = Some(passing.passed(noted, tally, over));
+        if let Some(passing) = self.passing.take() {
+            let mut passed = passing.passed(tally, over);
             self.observer.listeners().iter().for_each(|listener| listener.passed(&mut passed));
         }
         if let Some(told) = told {

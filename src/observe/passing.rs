@@ -25,7 +25,7 @@ pub(crate) struct Whose {
 }
 
 /// Who calls what, as it is known when a call begins.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Noted {
     pub(crate) method: Method,
     pub(crate) client: Option<Arc<str>>,
@@ -42,12 +42,16 @@ pub(crate) struct Passing {
 
 #[derive(Debug, Default)]
 struct Known {
+    /// Who calls what; `None` before the call begins, and once it has ended.
+    noted: Option<Noted>,
     /// The server and the target; `None` until it is routed.
     at: Option<(Arc<Whose>, Arc<str>)>,
     rule: Option<Arc<str>>,
     is_cached: bool,
     /// How it ended, if its client gets another answer.
     early: Option<Over>,
+    /// The number by which the listener knows it that was told of it while it ran.
+    number: Option<u64>,
 }
 
 /// A call that has ended, as one that was not told of its beginning is told of it.
@@ -64,12 +68,30 @@ pub(crate) struct Passed {
     pub(crate) took: Duration,
     pub(crate) waits: Waits,
     pub(crate) over: Over,
+    /// The number of [`Passing::tell`].
+    pub(crate) number: Option<u64>,
 }
 
 impl Passing {
-    /// Lets become known what does.
-    pub(super) fn begin(&self) {
+    /// Notes who calls what, and lets become known what does.
+    pub(super) fn begin(&self, noted: Noted) {
+        lock(&self.known).noted = Some(noted);
         self.is_wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells of the call while it runs: what is noted of it, the server and the target. `told` returns the number by which the
+    /// end of the call is told later. Nothing happens if the call does not run, or was told of before.
+    pub(crate) fn tell(&self, told: impl FnOnce(&Noted, Option<&(Arc<Whose>, Arc<str>)>) -> u64) {
+        let mut known = lock(&self.known);
+        if let Known { noted: Some(noted), at, early: None, number: None, .. } = &*known {
+            known.number = Some(told(noted, at.as_ref()));
+        }
+    }
+
+    /// Reports whether the call runs, and nobody was told of it.
+    pub(crate) fn is_untold(&self) -> bool {
+        let is_untold = |known: &Known| known.noted.is_some() && known.early.is_none() && known.number.is_none();
+        self.is_wanted.load(Ordering::Relaxed) && is_untold(&lock(&self.known))
     }
 
     /// Notes the server and target of the call.
@@ -95,12 +117,13 @@ impl Passing {
         self.note(|known| known.early = Some(*over));
     }
 
-    /// Makes the notice of the end of the call, which `tally` counts.
-    pub(super) fn passed(&self, noted: Noted, tally: &Tally, over: Over) -> Passed {
-        let Known { at, rule, is_cached, early } = std::mem::take(&mut *lock(&self.known));
+    /// Makes the notice of the end of the call, which `tally` counts; `None` if the call has not begun.
+    pub(super) fn passed(&self, tally: &Tally, over: Over) -> Option<Passed> {
+        let Known { noted, at, rule, is_cached, early, number } = std::mem::take(&mut *lock(&self.known));
         let over = early.unwrap_or(over);
         let took = over.at.saturating_duration_since(tally.begun().unwrap_or(over.at));
-        Passed { noted, at, rule, is_cached, bytes_in: tally.bytes_in(), took, waits: tally.waits(), over }
+        let (bytes_in, waits) = (tally.bytes_in(), tally.waits());
+        Some(Passed { noted: noted?, at, rule, is_cached, bytes_in, took, waits, over, number })
     }
 
     fn note(&self, change: impl FnOnce(&mut Known)) {

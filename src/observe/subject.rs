@@ -158,6 +158,11 @@ impl Subject {
         lock(&self.ended).get_or_insert_with(|| Box::new((answered.clone(), Instant::now())));
     }
 
+    /// Forgets the answer of [`Subject::ended`].
+    pub(crate) fn forget_answer(&self) {
+        drop(lock(&self.ended).take());
+    }
+
     /// Returns the server and target of the request, once it is routed.
     pub(crate) fn at(&self) -> Option<&At> {
         self.at.get()

@@ -2,9 +2,9 @@
 //!
 //! **Invariant:** one allocation keeps a call, and its end is written into it. A call that runs longer than its place in
 //! the ring lasts is kept until it ends. Calls without events are kept elsewhere (`passed.rs`), and added here when somebody
-//! asks for the past.
+//! asks for the past; those that still run, when somebody begins to look.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::passed::{Brief, USUAL};
 use crate::answered::Kind;
 use crate::counts::Waits;
 use crate::lock::lock;
-use crate::observe::{At, Begun, End, Ended, Subject};
+use crate::observe::{At, Begun, End, Ended, Noted, Passed, Subject};
 use crate::plain::{excerpt, plain};
 use crate::protocol::{Method, Raw, trace_of};
 use crate::redact::without_query;
@@ -148,6 +148,8 @@ pub(crate) struct Running {
     method: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     client: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    door: Option<&'static str>,
 }
 
 impl Call {
@@ -196,6 +198,24 @@ impl Call {
         });
     }
 
+    /// Notes how it ended, if it is one that was told of while it ran.
+    pub(super) fn passed(&self, passed: Passed) {
+        let Passed { at, rule, is_cached, took, waits, over, .. } = passed;
+        if let Some((whose, target)) = &at {
+            self.subject.is(&whose.server, target, &whose.scrubber);
+        }
+        self.subject.forget_answer();
+        let _ = self.end.set(Ending {
+            took,
+            waits: at.is_some().then_some(waits),
+            outcome: over.end,
+            kind: over.kind,
+            rule,
+            bytes_out: over.bytes_out,
+            is_cached,
+        });
+    }
+
     /// Returns when it ended; if it has not, when it began.
     pub(super) fn ended_at(&self) -> u64 {
         let took = self.end.get().map_or(0, |end| u64::try_from(end.took.as_millis()).unwrap_or(u64::MAX));
@@ -204,6 +224,16 @@ impl Call {
 
     pub(super) fn has_ended(&self) -> bool {
         self.end.get().is_some()
+    }
+
+    /// Returns its number.
+    pub(super) fn number(&self) -> u64 {
+        self.id
+    }
+
+    /// Returns when it began.
+    pub(super) fn began_at(&self) -> u64 {
+        self.at
     }
 
     /// Returns the alias of the server that it went to.
@@ -301,6 +331,7 @@ impl Call {
             tool: self.target(),
             method: self.method(),
             client: self.client.as_deref().map(str::to_owned),
+            door: self.door,
         }
     }
 
@@ -347,11 +378,13 @@ pub(super) struct Calls {
     ring: VecDeque<Arc<Call>>,
     /// Calls that still run, though newer ones have taken their places.
     long: Vec<Arc<Call>>,
+    /// Calls that still run, and were told of while they ran, by number.
+    joined: BTreeMap<u64, Arc<Call>>,
 }
 
 impl Default for Calls {
     fn default() -> Self {
-        Self { most: USUAL, last: 0, ring: VecDeque::new(), long: Vec::new() }
+        Self { most: USUAL, last: 0, ring: VecDeque::new(), long: Vec::new(), joined: BTreeMap::new() }
     }
 }
 
@@ -389,9 +422,40 @@ impl Calls {
             progressed: AtomicU64::new(0),
             end: OnceLock::new(),
         });
+        self.add(&call);
+        call
+    }
+
+    fn add(&mut self, call: &Arc<Call>) {
         self.make_room(1);
         self.ring.push_back(call.clone());
+    }
+
+    /// Adds a call that runs, and of whose beginning nobody was told. Nobody asked for its arguments, so they are not kept.
+    pub(super) fn join(&mut self, noted: &Noted, at: u64, bytes_in: usize, subject: Arc<Subject>) -> Arc<Call> {
+        self.last += 1;
+        let call = Arc::new(Call {
+            id: self.last,
+            at,
+            method: noted.method.clone(),
+            client: noted.client.clone(),
+            door: noted.door,
+            via: noted.via,
+            bytes_in,
+            subject,
+            trace: None,
+            told: Mutex::new(None),
+            progressed: AtomicU64::new(0),
+            end: OnceLock::new(),
+        });
+        self.joined.insert(call.id, call.clone());
+        self.add(&call);
         call
+    }
+
+    /// Takes the call of [`Calls::join`] that has ended.
+    pub(super) fn joined(&mut self, number: u64) -> Option<Arc<Call>> {
+        self.joined.remove(&number)
     }
 
     /// Adds calls that have ended, and of whose beginnings nobody was told.

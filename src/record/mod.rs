@@ -2,8 +2,9 @@
 //!
 //! In: calls as they begin and end (`observe/mod.rs`), lines, and changes, each with its time. Out: events, read by the
 //! feeds of the status socket. **Invariant:** nothing here waits, and each table has a cap. A call is its names, sizes,
-//! times, and outcome. While somebody looks at calls, and ten minutes longer, each is also an event. Its arguments and its
-//! result are kept only while a feed asks for them (`arguments.rs`). A feed has no queue of its own: it reads the same
+//! times, and outcome. While somebody looks at calls, and ten minutes longer, 50 a second are also events, and those that run
+//! on for a second. Calls that run when somebody begins to look become events then (`Record::join`). Arguments and
+//! results are kept only while a feed asks for them (`arguments.rs`). A feed has no queue of its own: it reads the same
 //! [`EVENTS`] as all others, so a feed that reads nothing costs no memory and no call. Start at `Record::line` and
 //! `Record::begin`; `calls.rs` has the calls, `passed.rs` those at which nobody looked, `lines.rs` the lines, `window.rs` what servers did in the last
 //! minutes, `feed.rs` the events and how feeds read them.
@@ -50,9 +51,11 @@ pub(crate) use self::window::{Lately, Moment};
 use crate::answered::Failed;
 use crate::counts::Counts;
 #[cfg(feature = "server")]
-use crate::counts::ServerCounts;
+use crate::counts::{ServerCounts, Tally};
 use crate::lock::lock;
 use crate::observe::{Begun, Ended, Hears, Listener, Passed, Pending, Wants, is_call};
+#[cfg(feature = "server")]
+use crate::observe::{Passing, Subject};
 use crate::protocol::{Method, Raw};
 
 /// The most events that are kept for feeds that come back or fall behind.
@@ -64,8 +67,8 @@ const PLACES: u64 = 64;
 /// The most feeds at once at the status socket, and the most by the page.
 const FEEDS: usize = 16;
 const FEEDS_OF_PAGE: usize = 8;
-/// How long calls have events after somebody has last looked at them. All of them, always, would cost each call a
-/// twentieth of its time; to keep the last ones in brief (`passed.rs`) does not.
+/// How long calls have events after somebody has last looked at them. All of them, always, would cost each small call a
+/// twentieth of the host's processor time; to keep the last ones in brief (`passed.rs`) does not.
 const LOOKED: Duration = Duration::from_secs(600);
 
 /// What a host remembers.
@@ -234,6 +237,30 @@ impl Record {
         lines.iter().map(write).collect()
     }
 
+    /// Tells of a call that runs, and of whose beginning nobody was told: somebody looks at calls now. `subject` is what
+    /// becomes known of it from now on.
+    #[cfg(feature = "server")]
+    pub(crate) fn join(&self, passing: &Passing, tally: &Tally, subject: Arc<Subject>) {
+        let ago = tally.begun().map(|begun| begun.elapsed()).unwrap_or_default();
+        let at = unix_ms(self.now()).saturating_sub(u64::try_from(ago.as_millis()).unwrap_or(u64::MAX));
+        let mut told = None;
+        passing.tell(|noted, aim| {
+            if let Some((whose, target)) = aim {
+                subject.is(&whose.server, target, &whose.scrubber);
+            }
+            let mut kept = self.kept();
+            let call = kept.calls.join(noted, at, tally.bytes_in(), subject.clone());
+            kept.events.push(call.began_at(), What::Begun(call.clone()));
+            let number = call.number();
+            told = Some(call);
+            number
+        });
+        if let Some(call) = told {
+            subject.hears(Arc::new(Hearing { call: Arc::downgrade(&call), record: Arc::downgrade(&self.0) }));
+            self.tell();
+        }
+    }
+
     /// Gives calls events for the next [`LOOKED`]: somebody looks at them now.
     fn look(&self, now: SystemTime) {
         if self.0.calls_told_until.fetch_max(unix_ms(now + LOOKED), Ordering::Relaxed) == 0 {
@@ -258,6 +285,17 @@ impl Record {
 
     fn briefs(&self) -> MutexGuard<'_, LastPassed> {
         lock(&self.0.passed)
+    }
+
+    /// Adds the end of a call that was told of while it ran.
+    fn left(&self, number: u64, passed: Passed) {
+        let mut kept = self.kept();
+        let Some(call) = kept.calls.joined(number) else { return };
+        call.passed(passed);
+        kept.calls.end(&call);
+        kept.events.push(call.ended_at(), What::Ended(call));
+        drop(kept);
+        self.tell();
     }
 
     /// Adds an event that says how many calls had none of their own, if there were some in an earlier second.
@@ -331,6 +369,9 @@ impl Listener for Record {
 
     fn passed(&self, call: &mut Option<Passed>) {
         let Some(call) = call.take() else { return };
+        if let Some(number) = call.number {
+            return self.left(number, call);
+        }
         let counts = self.0.calls_told_until.load(Ordering::Relaxed) > 0;
         // What falls out is dropped when others can have the lock again.
         let oldest = self.briefs().push(call, counts, || self.now());

@@ -51,7 +51,7 @@ struct Rare {
 
 impl Brief {
     fn new(at: u64, passed: Passed) -> Self {
-        let Passed { noted, at: aim, rule, is_cached, bytes_in, took, waits, over } = passed;
+        let Passed { noted, at: aim, rule, is_cached, bytes_in, took, waits, over, .. } = passed;
         let Noted { method, client, door, via } = noted;
         let tenths = |time: Duration| u32::try_from(time.as_micros() / 100).unwrap_or(u32::MAX);
         let bytes = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);

@@ -25,6 +25,16 @@ fn record() -> (Record, Observer) {
 
 /// Begins a call of `tool` of a server.
 fn begin<'a>(observer: &'a Observer, at: SystemTime, server: &str, tool: &str) -> Observed<'a> {
+    begin_known(observer, at, server, tool).0
+}
+
+/// Does the same, and returns what is known of the call while it runs.
+fn begin_known<'a>(
+    observer: &'a Observer,
+    at: SystemTime,
+    server: &str,
+    tool: &str,
+) -> (Observed<'a>, &'static Tally, &'static Passing) {
     let params = Raw::from_value(&json!({ "name": tool, "arguments": { "key": "canary-7731" } }));
     let subject = Arc::<Subject>::default();
     subject.is(&server.into(), &tool.into(), &Arc::default());
@@ -50,7 +60,7 @@ fn begin<'a>(observer: &'a Observer, at: SystemTime, server: &str, tool: &str) -
     let noted = || Noted { method: method.clone(), client: Some("an agent".into()), door: Some("http"), via: None };
     let observed = observer.begin(method, (tally, passing), noted, begun).unwrap();
     passing.is(&Arc::new(Whose { server: server.into(), scrubber: Arc::default() }), &tool.into());
-    observed
+    (observed, tally, passing)
 }
 
 fn answered() -> crate::answered::Answered {
@@ -149,6 +159,40 @@ fn calls_are_events_while_somebody_looks_and_ten_minutes_longer() {
     let _ = record.watch(At::Socket, Arguments::None).unwrap().past(0, &all());
     push();
     assert_eq!(events(), 2);
+}
+
+#[cfg(feature = "server")]
+#[test]
+fn a_call_that_began_before_anybody_looked_is_told_of_once() {
+    let (record, observer) = (Record::default(), Observer::default());
+    record.open();
+    observer.tell(vec![Arc::new(record.clone())]);
+    let (long, tally, passing) = begin_known(&observer, second(1), "git", "clone");
+    let (short, short_tally, short_passing) = begin_known(&observer, second(1), "git", "pull");
+    short.finish(Some(&answered()));
+    let watcher = record.watch(At::Socket, Arguments::None).unwrap();
+    watcher.look(SystemTime::now());
+    // A second look tells nothing, and neither does one at a call that has ended.
+    for _ in 0..2 {
+        record.join(passing, tally, Arc::default());
+        record.join(short_passing, short_tally, Arc::default());
+    }
+    let running: Vec<Value> =
+        watcher.now().1.iter().map(|call| serde_json::to_value(call.running(str::to_owned)).unwrap()).collect();
+    assert_eq!(running.len(), 1, "{running:?}");
+    assert_eq!((&running[0]["tool"], &running[0]["client"]), (&json!("clone"), &json!("an agent")));
+    long.finish(Some(&Err(ErrorObject::new(-1, "no").into())));
+    assert!(watcher.now().1.is_empty());
+    let told: Vec<Value> = after(&watcher, 0, &all()).iter().map(|event| event["phase"].clone()).collect();
+    assert_eq!(told, ["begin", "end"]);
+    // Its end is an event, so it is not counted among the calls without one.
+    record.settle(u64::MAX);
+    let (_, past) = watcher.past(10, &all());
+    let told = |call: &Value| format!("{} {} {}", call["tool"], call["outcome"], call["bytesIn"]).replace('"', "");
+    let mut past: Vec<String> = written(past, &all()).iter().map(told).collect();
+    past.sort();
+    assert_eq!(past, ["clone error 50", "pull ok 49"]);
+    assert!(after(&watcher, 0, &all()).iter().all(|event| event["phase"] != "counts"));
 }
 
 #[test]

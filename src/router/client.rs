@@ -401,6 +401,13 @@ impl Client {
         subscriptions
     }
 
+    /// Returns the legs of its requests in flight for which this holds.
+    #[cfg(feature = "server")]
+    pub(super) fn legs(&self, is_wanted: impl Fn(&Mailbox) -> bool) -> Vec<Arc<Mailbox>> {
+        let state = self.state();
+        state.running.values().map(|running| &running.leg).filter(|leg| is_wanted(leg)).cloned().collect()
+    }
+
     /// Returns the leg of one of its requests in flight, if there are any.
     pub(super) fn any_leg(&self) -> Option<Arc<Mailbox>> {
         self.state().running.values().next().map(|running| running.leg.clone())

@@ -21,6 +21,8 @@ use crate::protocol::{ErrorObject, Outcome, Raw};
 #[cfg(feature = "server")]
 use crate::protocol::{Message, Method, Notification};
 use crate::queues::Account;
+#[cfg(feature = "server")]
+use crate::record::Record;
 use crate::upstream::{Owner, Upstream};
 
 /// The clients of the router, with a session or without.
@@ -119,6 +121,12 @@ impl Clients {
             subscription.upstream.unwant_uri(&subscription.raw);
         }
         self.manager.release(client.owner());
+    }
+
+    /// Returns what is remembered of calls.
+    #[cfg(feature = "server")]
+    pub(super) fn record(&self) -> &Record {
+        self.manager.record()
     }
 
     /// The clients as status pages and events show them to people.

@@ -1,12 +1,16 @@
 //! Tells observers (`observe/mod.rs`) of each request: who sends it, and which server it goes to.
 
 use std::sync::Arc;
+#[cfg(feature = "server")]
+use std::time::Duration;
 use std::time::SystemTime;
 
 use tokio::time::Instant;
 
 use super::Mailbox;
 use super::client::Client;
+#[cfg(feature = "server")]
+use super::clients::Clients;
 use super::finish::Finish;
 use super::presence::Via;
 use crate::answered::{Answered, Failed};
@@ -116,6 +120,23 @@ pub(super) async fn beside(
         Err(refused) => Err(refused.into()),
     };
     Some(finish.written(&client, &request.method, answered))
+}
+
+impl Clients {
+    /// Tells the record, whose feeds somebody reads now, of calls in flight of which it was told nothing yet: of `most` that
+    /// have run for that time, the oldest first. Calls pay nothing for that: their clients know them anyway.
+    #[cfg(feature = "server")]
+    pub(crate) fn tell_of_running(&self, most: usize, age: Duration) {
+        let is_due = |leg: &Mailbox| {
+            let has_age = leg.tally().begun().is_some_and(|begun| begun.elapsed() >= age);
+            has_age && leg.tally().is_call() && leg.passing().is_untold()
+        };
+        let mut legs: Vec<Arc<Mailbox>> = self.all().iter().flat_map(|client| client.legs(is_due)).collect();
+        legs.sort_by_key(|leg| leg.tally().begun());
+        for leg in legs.iter().take(most) {
+            self.record().join(leg.passing(), leg.tally(), leg.observed());
+        }
+    }
 }
 
 impl Mailbox {

@@ -49,6 +49,8 @@ pub(crate) use http::{EventStream, HEADERS, Heads, Http, Reply};
 pub(crate) use memory::Refusal;
 pub(crate) use memory::{HANG_UP, Memory, MemoryMessage, Wire};
 pub(crate) use process::Ladder;
+#[cfg(feature = "otel")]
+pub(crate) use retry::after as retry_after;
 pub(crate) use scripting::ScriptProgram;
 #[cfg(all(unix, feature = "script"))]
 pub(crate) use scripting::{Ended, ScriptProcess};

@@ -10,7 +10,7 @@ const LEAST: Duration = Duration::from_secs(1);
 const MOST: Duration = Duration::from_secs(300);
 
 /// Returns the wait before the next request, if the headers of a 429 or 503 name one.
-pub(super) fn after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+pub(crate) fn after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().unwrap_or_default().trim();
     let date = |name: &HeaderName| httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok();
     let wait = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {

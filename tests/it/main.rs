@@ -72,10 +72,10 @@ mod registry;
 mod reload;
 #[cfg(feature = "cli")]
 mod resume;
-#[cfg(all(unix, feature = "cli", feature = "script"))]
-mod scripts;
 #[cfg(all(unix, feature = "cli"))]
 mod revival;
+#[cfg(all(unix, feature = "cli", feature = "script"))]
+mod scripts;
 #[cfg(all(unix, feature = "cli"))]
 mod search;
 #[cfg(feature = "cli")]

@@ -38,6 +38,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 const BATCH: usize = 64;
 /// The most calls, and the most lines, of the past.
 const PAST: usize = 10_000;
+/// The most calls that run already, and of which a feed that begins is told.
+const RUNNING: usize = 1000;
+/// How many calls that had no event when they began get one in one second, since they run longer.
+const LONG: usize = 50;
 /// Why a feed is refused when there are too many.
 pub(crate) const BUSY: &str = "busy: too many feeds are open";
 /// Members that are ages: they differ each time, and change nothing.
@@ -288,6 +292,10 @@ impl Feed {
         let wanted = Wanted { parts: request.parts, server: server.transpose()?, arguments };
         let busy = || Refused::because(BUSY);
         let watcher = router.manager().record().watch(at, arguments).ok_or_else(busy)?;
+        if wanted.has(Part::Calls) {
+            watcher.look(SystemTime::now());
+            router.clients().tell_of_running(RUNNING, Duration::ZERO);
+        }
         // What happens while the past is written comes after it.
         let (seq, past) = watcher.past(request.past.unwrap_or(0).min(PAST), &wanted);
         Ok(Self {
@@ -402,6 +410,7 @@ impl Feed {
     fn look(&mut self) {
         if self.wanted.has(Part::Calls) {
             self.watcher.settle(SystemTime::now());
+            self.router.clients().tell_of_running(LONG, SECOND);
         }
         if !self.wanted.has(Part::Servers) {
             return;

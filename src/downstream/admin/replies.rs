@@ -8,10 +8,8 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::{Holding, Keeping, Kept};
-use crate::manager::{CacheStatus, ConfigStatus, Over, RateKey, Reload, ServerStatus};
-use crate::router::{ClientStatus, Gauges, SessionNotes, Usage};
 use crate::manager::{CacheStatus, ConfigStatus, Ledger, Over, RateKey, Reload, ServerStatus};
-use crate::router::{ClientStatus, Gauges, Usage};
+use crate::router::{ClientStatus, Gauges, SessionNotes, Usage};
 
 /// Everything a daemon reports about itself.
 ///

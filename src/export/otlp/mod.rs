@@ -12,6 +12,7 @@ mod shared;
 mod spans;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -29,7 +30,7 @@ use self::environment::Target;
 use self::metrics::Durations;
 use self::send::Sender;
 use self::shared::Shared;
-use self::spans::{Done, Own, Tracer, text};
+use self::spans::{Done, Own, Queue, Tracer, text};
 use crate::auth::LoginEnd;
 use crate::config::Otel;
 use crate::counts::HostCount;
@@ -53,19 +54,22 @@ pub(crate) fn start(otel: &Otel, manager: &Manager) -> Result<Option<Arc<dyn Lis
     let Some(target) = Target::of(otel, |name| std::env::var(name).ok())? else { return Ok(None) };
     let target = Arc::new(target);
     let (done, queue) = mpsc::channel(QUEUE);
+    let is_full = Arc::new(AtomicBool::new(false));
     let counts = manager.record().counts().clone();
     let (stop, news) = (CancellationToken::new(), (manager.events(), manager.logins()));
     let exporter = Exporter {
-        sender: Sender::new(target.timeout, counts.clone()),
+        sender: Sender::new(target.timeout, counts.clone(), stop.clone()),
         durations: Durations::new(SystemTime::now(), counts.clone()),
         target: target.clone(),
         spans: Vec::new(),
         starts: Vec::new(),
         stop: stop.clone(),
+        is_full: is_full.clone(),
     };
     let task = tokio::spawn(exporter.run(queue, news));
     let shared = Shared::new(task, stop);
-    Ok(Some(Arc::new(Tracer::new(target, done, counts, shared))))
+    let queue = Queue::new(done, counts, is_full);
+    Ok(Some(Arc::new(Tracer::new(target, queue, shared))))
 }
 
 /// The task that sends.
@@ -78,6 +82,8 @@ struct Exporter {
     /// Servers that start, and since when.
     starts: Vec<(String, SystemTime)>,
     stop: CancellationToken,
+    /// Whether somebody was told that the queue is full.
+    is_full: Arc<AtomicBool>,
 }
 
 impl Exporter {
@@ -97,6 +103,9 @@ impl Exporter {
                 got = queue.recv_many(&mut done, BATCH) => {
                     if got == 0 {
                         break;
+                    }
+                    if got < BATCH {
+                        self.is_full.store(false, Ordering::Relaxed);
                     }
                     self.take(&mut done);
                     if self.spans.len() >= BATCH {
@@ -121,7 +130,6 @@ impl Exporter {
         while queue.recv_many(&mut done, BATCH).await > 0 {
             self.take(&mut done);
         }
-        self.sender.hurry();
         self.send_spans().await;
         self.send_metrics().await;
     }

@@ -1,15 +1,18 @@
-//! Sends one request to the collector: three more times if it asks for that, and then never again.
+//! Sends one request to the collector: three more times if it asks for that, and then never again. Once the host ends, no
+//! request waits for its next time.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::Request;
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::config::{Remote, Secret};
 use crate::counts::{Counts, HostCount};
 use crate::dial::Dialer;
+use crate::transport::retry_after;
 
 /// How often a request is sent again.
 const RETRIES: u32 = 3;
@@ -22,8 +25,8 @@ pub(super) struct Sender {
     dialer: Dialer,
     timeout: Duration,
     counts: Counts,
-    /// Whether the host ends, so that nothing is sent again.
-    is_last: bool,
+    /// Cancelled when the host ends, so that nothing is sent again.
+    stop: CancellationToken,
     /// Whether the last request failed: a collector that is away is told once.
     is_failing: bool,
 }
@@ -37,13 +40,8 @@ enum Sent {
 }
 
 impl Sender {
-    pub(super) fn new(timeout: Duration, counts: Counts) -> Self {
-        Self { dialer: Dialer::new(None), timeout, counts, is_last: false, is_failing: false }
-    }
-
-    /// Sends nothing again from now on.
-    pub(super) fn hurry(&mut self) {
-        self.is_last = true;
+    pub(super) fn new(timeout: Duration, counts: Counts, stop: CancellationToken) -> Self {
+        Self { dialer: Dialer::new(None), timeout, counts, stop, is_failing: false }
     }
 
     /// Sends a body. What is not taken is counted as dropped.
@@ -56,7 +54,7 @@ impl Sender {
     ) {
         let body = Bytes::from(body);
         let mut wait = WAIT;
-        let mut left = if self.is_last { 0 } else { RETRIES };
+        let mut left = RETRIES;
         let why = loop {
             match self.once(url, headers, body.clone()).await {
                 Sent::Taken => {
@@ -64,10 +62,12 @@ impl Sender {
                     return;
                 }
                 Sent::Refused(why) => break why,
-                Sent::Later(_, why) if left == 0 => break why,
+                Sent::Later(_, why) if left == 0 || self.stop.is_cancelled() => break why,
                 Sent::Later(told, _) => {
                     left -= 1;
-                    sleep(told.unwrap_or(wait).min(LONGEST)).await;
+                    let wait_now = sleep(told.unwrap_or(wait).min(LONGEST));
+                    // If the host ends meanwhile, there is one more attempt, now.
+                    let _ = self.stop.run_until_cancelled(wait_now).await;
                     wait *= 2;
                 }
             }
@@ -97,8 +97,7 @@ impl Sender {
             Ok(Ok(response)) => response,
         };
         let status = response.status();
-        let told = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
-        let told = told.and_then(|text| text.parse().ok()).map(Duration::from_secs);
+        let told = retry_after(response.headers(), SystemTime::now());
         match status.as_u16() {
             200..300 => Sent::Taken,
             429 | 502 | 503 | 504 => Sent::Later(told, format!("it answers {status}")),

@@ -1,6 +1,7 @@
 //! Spans: one of the door for each call, and below it one for each request to a server. They are made when these end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
@@ -34,24 +35,33 @@ pub(super) struct Tracer {
     shared: Shared,
 }
 
-/// The way to the task that sends. What it cannot take is counted as dropped.
+/// The way to the task that sends. What it cannot take is counted as dropped, and that is told once, until it has taken all
+/// that waits.
 #[derive(Clone, Debug)]
-struct Queue {
+pub(super) struct Queue {
     done: mpsc::Sender<Done>,
     counts: Counts,
+    is_full: Arc<AtomicBool>,
 }
 
 impl Queue {
+    pub(super) fn new(done: mpsc::Sender<Done>, counts: Counts, is_full: Arc<AtomicBool>) -> Self {
+        Self { done, counts, is_full }
+    }
+
     fn push(&self, done: Done) {
         if self.done.try_send(done).is_err() {
             self.counts.add(HostCount::OtelSpansDropped, 1);
+            if !self.is_full.swap(true, Ordering::Relaxed) {
+                tracing::warn!("the collector of host.otel is slower than the calls: spans are dropped");
+            }
         }
     }
 }
 
 impl Tracer {
-    pub(super) fn new(target: Arc<Target>, done: mpsc::Sender<Done>, counts: Counts, shared: Shared) -> Self {
-        Self { target, queue: Queue { done, counts }, shared }
+    pub(super) fn new(target: Arc<Target>, queue: Queue, shared: Shared) -> Self {
+        Self { target, queue, shared }
     }
 }
 

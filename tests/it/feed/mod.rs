@@ -3,16 +3,19 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod commands;
+#[cfg(target_os = "linux")]
+mod memory;
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
 use crate::daemon::{daemon, run};
-use crate::reload::program::Daemon;
+use crate::reload::program::{Daemon, mcp_host};
 
 /// What no feed and no command may show: it is in the arguments and results of calls.
 const CANARY: &str = "canary-7731";
@@ -135,6 +138,68 @@ fn a_call_and_a_line_are_told_and_no_arguments() {
         is_connected && is_listed
     });
     assert!(events.iter().any(|event| event["config"]["changes"]["added"] == json!(["second"])), "{events:?}");
+}
+
+#[test]
+fn a_call_that_began_before_anybody_looked_is_among_those_that_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path();
+    let daemon = host(home);
+    let caller = counting(&daemon);
+    // `status` looks at no calls.
+    let begun = Instant::now();
+    while json_status(home)["gauges"]["requests"] != 1 {
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    let mut feed = Feed::open(home, &daemon, &json!({ "parts": ["calls"] }));
+    let snapshot = feed.until(|event| event["type"] == "snapshot").pop().unwrap();
+    let running = snapshot["running"].as_array().unwrap();
+    assert_eq!(running.len(), 1, "{snapshot}");
+    let of = |call: &Value| (call["server"].clone(), call["tool"].clone(), call["method"].clone());
+    assert_eq!(of(&running[0]), (json!("echo"), json!("countdown"), json!("tools/call")));
+    assert_eq!((&running[0]["client"], &running[0]["door"]), (&json!("a test"), &json!("http")));
+    let now = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
+    assert!(running[0]["at"].as_u64().unwrap() <= now, "{running:?} after {now}");
+    // From now on it is told like all others: its progress, and its end.
+    let id = running[0]["id"].as_u64().unwrap();
+    feed.until(|event| event["phase"] == "progress" && event["id"] == id);
+    drop(caller);
+    let end = feed.until_end_of(id).pop().unwrap();
+    assert_eq!((&end["outcome"], &end["tool"]), (&json!("cancelled"), &json!("countdown")), "{end}");
+    // Another one who comes later finds it among the last calls, once.
+    let mut past = Feed::open(home, &daemon, &json!({ "past": 10, "parts": ["calls"] }));
+    let events = past.until(|event| event["type"] == "snapshot");
+    let calls: Vec<&Value> = events.iter().filter(|event| event["type"] == "call").collect();
+    assert_eq!((calls.len(), &calls[0]["id"]), (1, &json!(id)), "{events:?}");
+    assert_eq!(events.last().unwrap()["running"], json!([]));
+}
+
+/// Begins a call that lasts a minute and wants progress. It ends with its connection.
+fn counting(daemon: &Daemon) -> TcpStream {
+    let meta = json!({
+        "progressToken": 1,
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "a test", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({ "name": "echo__countdown", "arguments": { "from": 60 }, "_meta": meta });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+    let mut stream = TcpStream::connect(format!("127.0.0.1:{}", daemon.port)).unwrap();
+    write!(
+        stream,
+        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\n\
+         Mcp-Name: echo__countdown\r\nContent-Length: {}\r\n\r\n{body}",
+        daemon.port,
+        body.len()
+    )
+    .unwrap();
+    stream
+}
+
+fn json_status(home: &Path) -> Value {
+    let said = mcp_host(home, &["status", "--json"]).output().unwrap();
+    serde_json::from_slice(&said.stdout).unwrap()
 }
 
 #[test]

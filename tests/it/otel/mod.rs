@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod collectors;
 mod ways;
 
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::io::{BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -19,7 +20,6 @@ use prost::Message as _;
 use serde_json::{Value, json};
 
 use crate::canaries;
-use crate::daemon::run;
 use crate::reload::program::{Daemon, mcp_host};
 use crate::secrets::echo::request;
 
@@ -30,7 +30,12 @@ pub(crate) type Got = (String, String, Vec<u8>);
 #[derive(Clone, Copy)]
 pub(crate) enum Answers {
     Ok,
-    TooMany,
+    /// It is busy, and says for how many seconds.
+    Busy(&'static str, u32),
+    /// It takes the request, and its answer comes after the deadline.
+    Late,
+    /// It takes the request, and ends the connection.
+    HangsUp,
     Never,
 }
 
@@ -53,9 +58,18 @@ fn collect(mut stream: TcpStream, sender: &Sender<Got>, answers: Answers) {
     while let Some((head, body)) = request(&mut reader) {
         let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
         let _ = sender.send((path, head.to_ascii_lowercase(), body));
+        let taken = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_owned();
         let answer = match answers {
-            Answers::Ok => "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
-            Answers::TooMany => "HTTP/1.1 429 Too Many\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n",
+            Answers::Ok => taken,
+            Answers::Busy(status, seconds) => {
+                format!("HTTP/1.1 {status}\r\nretry-after: {seconds}\r\ncontent-length: 0\r\n\r\n")
+            }
+            Answers::Late => {
+                // The host gives up at its deadline, and closes.
+                let _ = reader.read_to_end(&mut Vec::new());
+                taken
+            }
+            Answers::HangsUp => return,
             // The connection stays open, and nothing comes.
             Answers::Never => continue,
         };
@@ -239,40 +253,6 @@ impl Until for Receiver<Got> {
                 return got;
             }
         }
-    }
-}
-
-/// How many spans and metrics were dropped.
-fn dropped(home: &Path) -> u64 {
-    let text = run(home, &["metrics"]);
-    let line = text.lines().find(|line| line.starts_with("mcp_host_otel_dropped_total{signal=\"traces\"}"));
-    line.unwrap_or_else(|| panic!("{text}")).rsplit(' ').next().unwrap().parse().unwrap()
-}
-
-#[test]
-fn a_collector_that_is_absent_busy_or_silent_holds_up_nothing() {
-    for answers in [None, Some(Answers::TooMany), Some(Answers::Never)] {
-        let folder = tempfile::tempdir().unwrap();
-        let home = folder.path();
-        let held = answers.map(collector);
-        let origin = held.as_ref().map_or("http://127.0.0.1:9", |(origin, _)| origin);
-        let mut daemon = daemon(home, &json!({ "endpoint": origin, "metrics": false }), &[]);
-        for _ in 0..20 {
-            let answer = call(&daemon, "echo__echo", &json!({ "text": "x" }), None);
-            assert!(answer["result"].is_object(), "{answer}");
-        }
-        if let (Some(Answers::TooMany), Some((_, got))) = (answers, &held) {
-            // It asks for the same four times, without a wait, and then no more.
-            let begun = Instant::now();
-            (0..4).for_each(|_| drop(got.recv_timeout(Duration::from_secs(30)).unwrap()));
-            while dropped(home) == 0 {
-                assert!(begun.elapsed() < Duration::from_secs(60));
-            }
-        }
-        let begun = Instant::now();
-        daemon.end();
-        // That is the patience of the test, far above the five seconds that are allowed.
-        assert!(begun.elapsed() < Duration::from_secs(30));
     }
 }
 

@@ -134,7 +134,7 @@ function page() {
         redraw();
       }, { kind: "quiet small", about: "this message" })),
       waiting(),
-      h("h1", { key: "title", class: ui.view === "tools" && ui.item ? "hidden" : undefined }, title(ui.view)),
+      h("h1", { key: "title", class: ui.view === "tools" && ui.item ? "over-item" : undefined }, title(ui.view)),
       h("div", { key: ui.view, class: `content ${ui.view}` }, state.ready ? view() : empty("The daemon is asked …"))),
     ui.isHelpOpen && help(),
   ];

@@ -66,7 +66,7 @@ function ask(ask) {
   return h("div", { key: ask.id, class: "question ours", role: "group", "aria-label": `Call of ${flat(ask.name)}` },
     h("p", null, h("strong", null, said(ask.client ?? ask.principal)), ask.client ? " (as it calls itself)" : null, " wants to call ", mono(line(ask.name, 100)), " of ", h("a", { href: address("servers", ask.server) }, said(ask.server)), "."),
     ask.arguments ? long(json(ask.arguments), `ask ${ask.id}`) : null,
-    soft(`Held back by the rule ${flat(ask.rule)}${since ? `, ${ago(ui.now - since)} ago` : ""}.${ask.personOnly ? " Only you can decide, not its client." : ""}`),
+    soft("Held back by the rule ", mono(flat(ask.rule)), `${since ? `, ${ago(ui.now - since)} ago` : ""}.${ask.personOnly ? " Only you can decide, not its client." : ""}`),
     !ui.isReadOnly && h("div", { class: "buttons" }, deed("Allow once", "once", "primary"), ask.rememberSecs && deed(`Allow for ${ago(ask.rememberSecs * 1000)}`, "remember"), deed("Refuse", "no")));
 }
 
@@ -88,10 +88,10 @@ function defined(of) {
       item.unstable && h("p", { class: "wait" }, "Unstable: the server listed three forms of it or more within an hour. Each needs its own approval."),
       item.passes && soft("Clients see it: the config reaches the server in another way than before."),
       item.findings.map((each, at) => h("p", { key: `finding ${at}`, class: each.hard ? "bad" : "wait" }, `${each.hard ? "Suspicious" : "Look"}: ${each.what} at ${flat(each.path)}: `, mono(said(each.shown)))),
-      item.changes.map((each, at) => h("div", { key: at }, h("p", { class: "caption" }, `${each.class} ${flat(each.path)}`), change(each, `${of.server} ${item.name} ${at}`))),
+      item.changes.map((each, at) => h("div", { key: at }, h("p", { class: "caption" }, `${each.class} at ${flat(each.path)}`), change(each, `${of.server} ${item.name} ${at}`))),
       h("details", null, h("summary", null, "All of it, as it is now"), long(json(item.text), `defined ${of.server} ${item.name}`)))),
     soft(withheld > 0 ? `${counted(withheld, "definition is", "definitions are")} withheld from clients until you approve.` : "Clients see them as they are now."),
-    !ui.isReadOnly && of.items.length <= 200 ? h("div", { class: "buttons" }, button(`Approve ${of.items.length === 1 ? "it" : `all ${of.items.length}`}`, () => approve("definitions", of, counted(of.items.length, "definition")), { kind: "primary", about: `of ${of.server}` })) : command(`mcp-host approve ${of.server}`));
+    !ui.isReadOnly && of.items.length <= 200 ? h("div", { class: "buttons" }, button(`Approve ${of.items.length === 1 ? "it" : `all ${of.items.length}`}`, () => approve("definitions", of, counted(of.items.length, "definition")), { kind: of.items.some((item) => item.findings.some((each) => each.hard)) ? "" : "primary", about: `of ${of.server}` })) : command(`mcp-host approve ${of.server}`));
 }
 
 function change(of, key) {

@@ -44,7 +44,8 @@ export function view() {
     } }, each))),
     h("section", { class: "panel snippet", "aria-label": name },
       h("div", { class: "snippet-head" }, h("h2", null, name), !isCommand && h("code", { class: "soft" }, file), h("span", { class: "push" }), copier("Copy", () => text, isCommand ? "The command" : "The entry")),
-      h("pre", null, text),
+      // An option is not broken between its dashes and its name.
+      h("pre", null, isCommand ? text.split(/(--\w+)/).map((part, at) => h("span", { key: at, class: at % 2 ? "number" : "" }, part)) : text),
       soft(name === "Claude Desktop" ? "It starts mcp-host, which joins this daemon. If it does not find the program, give its full path." : isCommand ? "Type it in a terminal." : "Merge it into the file. Most clients read it when they start."),
       h("p", null, "Or let mcp-host do it: ", command(`mcp-host link ${id(name)}`))),
     soft("Other clients: ", mono("mcp-host clients"), " lists those that ", mono("mcp-host link"), " knows. A client that only starts programs runs ", mono("mcp-host stdio"), ", which joins this daemon. If the daemon wants tokens (", mono("host.auth"), "), ", mono("mcp-host token NAME"), " makes one for a client."));

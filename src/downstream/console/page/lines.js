@@ -69,9 +69,7 @@ function toEnd() {
     if (!element.dataset.watched) {
       element.dataset.watched = "";
       // Who scrolls up wants to read; who comes back to the end follows again.
-      element.addEventListener("wheel", stay, { passive: true });
-      element.addEventListener("keydown", stay);
-      element.addEventListener("pointerdown", stay);
+      for (const what of ["wheel", "keydown", "pointerdown"]) element.addEventListener(what, stay, { passive: true });
     }
     element.scrollTop = element.scrollHeight;
   });

@@ -67,7 +67,7 @@ export async function copy(text, what) {
 
 /** @param {string} label @param {() => string} text */
 export const copier = (label, text, what) =>
-  h("button", { type: "button", class: "button quiet", title: `Copy ${what}`, onclick: () => copy(text, what) }, icon("copy"), h("span", null, label));
+  h("button", { type: "button", class: "button quiet", title: `Copy ${what.toLowerCase()}`, onclick: () => copy(text, what) }, icon("copy"), h("span", null, label));
 
 /** Shows a command to type, with a button that copies it. */
 export const command = (command) =>

@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { Form } from "./form.js";
 import { h, mono, soft } from "./h.js";
-import { Window, button, choices, copier, copy, empty, filter, icon, long, select } from "./parts.js";
+import { Window, button, choices, copier, empty, filter, icon, long, select } from "./parts.js";
 import { asking, call, runs } from "./run.js";
 import { state } from "./state.js";
 import { line, pretty, said, tokens } from "./text.js";
@@ -107,11 +107,6 @@ function ask(tool) {
   redraw();
 }
 
-/** @param {() => string} text */
-function copied(label, text, what) {
-  return h("button", { type: "button", class: "button quiet", onclick: () => copy(text, what) }, icon("copy"), h("span", null, label));
-}
-
 function detail(tool) {
   const kept = formOf(tool);
   const { definition, readOnly, destructive } = tool;
@@ -132,8 +127,8 @@ function detail(tool) {
         h("button", { type: "submit", class: "button primary" }, "Call"),
         kept.form.isJson ? kept.form.fields.length > 0 && button("As a form", () => kept.form.toFields(), { kind: "quiet" }) : kept.form.fields.length > 0 && button("As JSON", () => kept.form.toJson(), { kind: "quiet" }),
         h("span", { class: "together" },
-          copied("Command", () => typed(tool.name, kept.form.draft()), "The command"),
-          copied("JSON-RPC", () => request(tool.name, kept.form.draft()), "The request")))),
+          copier("Command", () => typed(tool.name, kept.form.draft()), "The command"),
+          copier("JSON-RPC", () => request(tool.name, kept.form.draft()), "The request")))),
     mine.map((run) => run.view()),
     h("details", { class: "raw" }, h("summary", null, "Definition"), h("div", { class: "raw-body" }, h("p", null, copier("Copy", () => pretty(definition), "The definition")), long(pretty(definition), `definition ${tool.name}`))));
 }

@@ -17,6 +17,7 @@ pub(super) struct DaemonStatus {
     pub(super) limited: Vec<AtRate>,
     pub(super) cache: Option<Cache>,
     pub(super) sessions: Option<Sessions>,
+    pub(super) tokens: Vec<Ledger>,
 }
 
 /// What people should know of the sessions of clients.
@@ -25,7 +26,6 @@ pub(super) struct DaemonStatus {
 pub(super) struct Sessions {
     pub(super) why: Option<String>,
     pub(super) bound: u64,
-    pub(super) tokens: Vec<Ledger>,
 }
 
 /// How much is kept of the answers that calls may be given again.
