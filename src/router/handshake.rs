@@ -34,6 +34,11 @@ const REVISIONS: [(u8, ProtocolVersion); 4] = [
 const LISTS: [(u8, Lists); 2] = [(0, Lists::Full), (1, Lists::Search)];
 
 impl Handshake {
+    /// Returns the answer to a request that a client made before it was made anew, and that was not answered.
+    pub(crate) fn lost(router: &Router, client: &Client, method: &Method) -> Outcome {
+        router.0.finish.written(client, method, Err(Failure::of_before().of_host()))
+    }
+
     /// Reads it from all of `bytes`; `None` if they are something else.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let (&[form, revision, profile, lists], mut rest) = bytes.split_first_chunk::<4>()?;
@@ -49,13 +54,6 @@ impl Handshake {
         };
         let abilities = Abilities { revision, profile: Profile::from_bits(profile), extensions };
         Some(Self { abilities, named: Named::new(name, Some(version)), lists })
-    }
-}
-
-impl Router {
-    /// Returns the answer to a request that a client made of an earlier run of the host, and that was not answered.
-    pub(crate) fn lost(&self, client: &Client, method: &Method) -> Outcome {
-        self.0.finish.written(client, method, Err(Failure::of_before().of_host()))
     }
 }
 

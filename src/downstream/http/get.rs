@@ -17,7 +17,7 @@ use super::{Asker, Door, body, headers};
 use crate::downstream::authentication::Proven;
 use crate::downstream::classify::{self, Eras};
 use crate::protocol::{self, Message, Method, ProtocolVersion};
-use crate::router::Identity;
+use crate::router::{Handshake, Identity};
 
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -104,7 +104,7 @@ fn resume(
 fn lost(door: &Door, in_use: &Use, asked: &Asked, wire: &HttpWire) -> Response {
     let client = &in_use.session().client;
     let method = if asked.is_call { Method::ToolsCall } else { Method::ResourcesRead };
-    let outcome = door.router.lost(client, &method);
+    let outcome = Handshake::lost(&door.router, client, &method);
     let response = Message::Response(protocol::Response { id: Some(asked.id.clone()), outcome });
     let mut pieces = VecDeque::new();
     wire.outlet(client.account()).event(&mut pieces, b"data: ", Some(response.frame().on_one_line()));

@@ -67,7 +67,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
             &["mailbox.rs", "verdict.rs"],
             // One client, and all of them.
             &["client.rs"],
-            &["question.rs", "questions.rs", "roster/", "route.rs", "standing.rs", "view.rs"],
+            &["handshake.rs", "question.rs", "questions.rs", "roster/", "route.rs", "standing.rs", "view.rs"],
             &["clients.rs", "missed.rs", "rewatch.rs", "roots.rs", "search.rs"],
             &["merged.rs", "oversized.rs"],
             // Calls that wait for answers to questions.
@@ -110,10 +110,19 @@ const INNER: &[(&str, &[&[&str]])] = &[
             &["console/access.rs", "console/answer.rs", "console/assets.rs"],
             &["console/call.rs", "console/deeds.rs", "console/fuzzing.rs", "console/mod.rs", "console/reads.rs"],
             // The HTTP door: what connections share, streams, what is served, and the door.
-            &["http/headers.rs", "http/rarely.rs", "http/rules.rs", "http/threads.rs", "http/tls.rs", "http/wires.rs"],
+            &[
+                "http/event_id.rs",
+                "http/handle.rs",
+                "http/headers.rs",
+                "http/rarely.rs",
+                "http/rules.rs",
+                "http/threads.rs",
+                "http/tls.rs",
+                "http/wires.rs",
+            ],
             &["http/halved.rs", "http/outlet.rs", "http/receipt.rs", "http/replay.rs"],
             &["http/answer.rs", "http/body.rs", "http/session.rs", "http/stream.rs"],
-            &["http/chosen.rs", "http/metrics.rs", "http/origin.rs"],
+            &["http/chosen.rs", "http/metrics.rs", "http/origin.rs", "http/revival.rs"],
             &["http/console.rs", "http/get.rs", "http/post.rs", "http/sse.rs", "http/stateless.rs"],
             &["http/routes.rs"],
             &["http/connection.rs"],

@@ -310,7 +310,7 @@ pub(crate) async fn send(to: SocketAddr, method: &str, path: &str, headers: &str
     // Values keep their case: ids of sessions have both.
     let head = head.split("\r\n").map(|line| match line.split_once(": ") {
         Some((name, value)) => format!("{}: {value}", name.to_lowercase()),
-        None => line.to_owned(),
+        None => line.to_lowercase(),
     });
     format!("{}\r\n\r\n{body}", head.collect::<Vec<_>>().join("\r\n"))
 }
