@@ -109,8 +109,6 @@ use tokio_util::sync::CancellationToken;
 pub use asks::{Decided, OpenAsk};
 pub(crate) use client::{Abilities, Client, ClientStay, is_part};
 #[cfg(feature = "server")]
-pub(crate) use gauges::{DoorLoad, Holds, Usage};
-#[cfg(feature = "server")]
 pub use gauges::{Gauges, SessionNotes};
 pub(crate) use mailbox::Mailbox;
 #[cfg(test)]
@@ -118,7 +116,7 @@ pub(crate) use presence::Sender;
 pub(crate) use presence::{Named, Via};
 pub use roster::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus};
 #[cfg(feature = "server")]
-pub(crate) use {crate::manager::Claims, handshake::Handshake};
+pub(crate) use {crate::manager::Claims, gauges::DoorLoad, gauges::Holds, gauges::Usage, handshake::Handshake};
 
 use crate::answered::{Answered, NoResult};
 use crate::config;
