@@ -213,6 +213,7 @@ impl Manager {
     }
 
     /// Returns the program that runs scripts.
+    #[cfg(all(unix, feature = "script"))]
     pub(crate) fn scripts(&self) -> &ScriptProgram {
         &self.0.scripts
     }

@@ -3,7 +3,9 @@
 //! Not here: what it says, and what becomes of that (`router/scripts`). **Invariant:** dropping a [`ScriptProcess`] leaves
 //! nothing of it.
 
+#[cfg(all(unix, feature = "script"))]
 use std::path::PathBuf;
+#[cfg(all(unix, feature = "script"))]
 use std::sync::OnceLock;
 
 #[cfg(all(unix, feature = "script"))]
@@ -22,7 +24,7 @@ use crate::script::{ARGUMENT, Frames};
 
 /// The program that runs scripts: this one, unless another is named.
 #[derive(Debug, Default)]
-pub(crate) struct ScriptProgram(OnceLock<PathBuf>);
+pub(crate) struct ScriptProgram(#[cfg(all(unix, feature = "script"))] OnceLock<PathBuf>);
 
 impl ScriptProgram {
     /// Names another program. Only the first call has an effect.
@@ -40,7 +42,6 @@ impl ScriptProgram {
     /// Reports whether there is a program that can run scripts: not in this build.
     #[cfg(not(all(unix, feature = "script")))]
     pub(crate) fn is_there(&self) -> bool {
-        let Self(_) = self;
         false
     }
 

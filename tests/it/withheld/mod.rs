@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod listen;
+mod merged;
 mod page;
 mod project;
 mod retry;
@@ -80,10 +81,8 @@ enum Way {
     Found,
     /// By `call_read_tool`: by its own name, and with keys that occur twice.
     FoundToRead,
-    /// By a script: by its own name, by the name that stands for it and its twin, and with keys that differ only in case.
+    /// By a script: by its own name, and with keys that differ only in case.
     Script,
-    /// By the name that stands for it and an equal tool of another server.
-    Merged,
     /// The app page of the tool.
     Page,
     Prompt,
@@ -104,7 +103,7 @@ enum Names {
     Twins,
 }
 
-const PREFIXED: [Way; 15] = [
+const PREFIXED: [Way; 14] = [
     Way::Own,
     Way::Raw,
     Way::Fallback,
@@ -113,7 +112,6 @@ const PREFIXED: [Way; 15] = [
     Way::Found,
     Way::FoundToRead,
     Way::Script,
-    Way::Merged,
     Way::Page,
     Way::Prompt,
     Way::Read,
@@ -197,12 +195,8 @@ impl Way {
                 let call = |params: String| format!(r#"{{"name":"call_read_tool","arguments":{params}}}"#);
                 inner.map(|(method, params)| (method, call(params))).collect()
             }
-            Self::Merged => {
-                vec![("tools/call", json!({ "name": "group__act", "arguments": { "which": "it" } }).to_string())]
-            }
             Self::Script => [
                 "return await call('it__act', {})",
-                "return await call('group__act', { which: 'it' })",
                 "return await Promise.all([call('it__act', { path: 'safe', Path: 'x' })])",
                 "return await call('it__act', { path: 'x' })",
             ]
@@ -306,24 +300,23 @@ fn config(server: &Server, twin: &Server, reason: Reason, names: Names) -> Confi
     match names {
         Names::Prefixed => {
             host["catalog"] = json!({ "mode": if cfg!(feature = "script") { "code" } else { "search" } });
-            host["merge"] = json!({ "group": { "servers": ["it", "twin"], "argument": "which" } });
         }
         Names::Bare => host["catalog"] = json!({ "compact": "tight" }),
         Names::Twins => {}
     }
     let mut servers = json!({ "it": entry });
-    if names == Names::Prefixed {
-        servers["twin"] = twin.entry();
-        servers["twin"]["tools"] = json!({ "act": servers["it"]["tools"]["act"] });
-    } else {
+    if names != Names::Prefixed {
         servers["it"]["prefix"] = json!("never");
     }
     if names == Names::Twins {
         servers["twin"] = twin.entry();
         servers["twin"]["prefix"] = json!("never");
     }
-    let text = json!({ "host": host, "mcpServers": servers }).to_string();
-    parse_str(&text, Syntax::Json, "test.json", &Vars::from_process()).unwrap_or_else(|error| panic!("{error}"))
+    parsed(&json!({ "host": host, "mcpServers": servers }).to_string())
+}
+
+fn parsed(text: &str) -> Config {
+    parse_str(text, Syntax::Json, "test.json", &Vars::from_process()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Reports whether somebody approves it where approval is the reason: what is another way to something else.
