@@ -176,7 +176,8 @@ fn sessions(Sessions { why, bound }: &Sessions) -> Vec<String> {
             Some(format!("sessions: {more} end with the daemon or when they are idle: their ids would be too long"))
         }
     };
-    why.into_iter().chain(bound).map(|line| text::line(&line).into_owned()).collect()
+    let blank = (why.is_some() || bound.is_some()).then(String::new);
+    blank.into_iter().chain(why).chain(bound).map(|line| text::line(&line).into_owned()).collect()
 }
 
 /// Describes what is at the limit of its rate.
@@ -241,12 +242,12 @@ mod tests {
         let told = |line: &str| DaemonStatus::read(line).ok().unwrap().sessions.as_ref().map(sessions);
         assert_eq!(told("{}"), None);
         let long = "sessions: 2 end with the daemon or when they are idle: their ids would be too long";
-        assert_eq!(told(r#"{"sessions":{"bound":2}}"#).unwrap(), [long]);
+        assert_eq!(told(r#"{"sessions":{"bound":2}}"#).unwrap(), ["", long]);
         let (all, one) = (
             "sessions: all end with the daemon: a.json is broken",
             "sessions: 1 ends with the daemon or when it is idle: its id would be too long",
         );
-        assert_eq!(told(r#"{"sessions":{"bound":1,"why":"a.json is broken"}}"#).unwrap(), [all, one]);
+        assert_eq!(told(r#"{"sessions":{"bound":1,"why":"a.json is broken"}}"#).unwrap(), ["", all, one]);
     }
 
     #[test]
