@@ -72,6 +72,8 @@ mod registry;
 mod reload;
 #[cfg(feature = "cli")]
 mod resume;
+#[cfg(all(target_os = "linux", feature = "cli", feature = "sandbox"))]
+mod sandbox;
 #[cfg(all(unix, feature = "cli"))]
 mod search;
 #[cfg(feature = "cli")]

@@ -30,6 +30,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 pub use self::orphans::{Orphan, orphans};
 use crate::hex;
 use crate::lock::lock;
+use crate::sandbox;
 
 /// The environment variable that marks our children and their descendants. Each word of its value is a mark, one per
 /// host in the chain. It does not begin with `MCP_HOST_`, because such names are settings.
@@ -70,7 +71,8 @@ pub(in crate::transport) struct Ward {
 /// with the first server that is a child process, it starts this program again in a hidden mode, and that process ends
 /// the servers and everything they started. In the hidden mode this function never returns; otherwise it returns at
 /// once. A program that does not call it has no guard: then servers that do not end when their input closes outlive a
-/// host that was killed. Outside of Linux the guard knows only process groups; outside of Unix there is no guard.
+/// host that was killed. A second hidden mode starts servers whose entries have a `sandbox`, so a program that does not call
+/// this function cannot start these. Outside of Linux the guard knows only process groups; outside of Unix there is no guard.
 ///
 /// ```no_run
 /// // The first line of `main`; arguments, logs, a runtime, and a `Host` come after it.
@@ -78,13 +80,18 @@ pub(in crate::transport) struct Ward {
 /// ```
 pub fn guard() {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|argument| argument == ARGUMENT) {
+    let first = arguments.next();
+    if first.as_ref().is_some_and(|argument| argument == ARGUMENT) {
         let mark = arguments.next().and_then(|mark| mark.into_string().ok()).unwrap_or_default();
         watch::run(&mark);
         #[expect(clippy::disallowed_methods, clippy::exit, reason = "this process is the guard; no `main` follows")]
         std::process::exit(0);
     }
+    if first.is_some_and(|argument| argument == sandbox::ARGUMENT) {
+        sandbox::become_server(arguments);
+    }
     CAN.store(true, Ordering::Relaxed);
+    sandbox::may_launch();
 }
 
 impl Ward {
