@@ -66,6 +66,7 @@ mod record;
 pub mod redact;
 pub mod registry;
 mod router;
+mod sandbox;
 #[cfg(all(unix, feature = "script"))]
 mod script;
 mod seal;

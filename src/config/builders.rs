@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::{
     AnswerCache, Approval, Audit, Auth, Config, Console, Era, Helper, HostAuth, HostSettings, HostTls, Join, Limits,
-    Manifest, Metrics, Prefix, Rates, Registry, Remote, Restart, Roots, Secret, Secrets, Server, Sharing, Start, Stdio,
-    Tls, ToolSettings, Transport, Validate,
+    Manifest, Metrics, Prefix, Rates, Registry, Remote, Restart, Roots, Sandbox, Secret, Secrets, Server, Sharing,
+    Start, Stdio, Tls, ToolSettings, Transport, Validate,
 };
 use crate::exposed::Naming;
 
@@ -238,6 +238,12 @@ impl Stdio {
     pub fn cwd(self, folder: impl Into<PathBuf>) -> Self {
         Self { cwd: Some(folder.into()), ..self }
     }
+
+    /// Sets what the program may read, write, and reach.
+    #[must_use]
+    pub fn sandbox(self, sandbox: Sandbox) -> Self {
+        Self { sandbox: Some(sandbox), ..self }
+    }
 }
 
 /// A server behind a URL, one setting at a time.
@@ -412,6 +418,12 @@ impl HostSettings {
         self
     }
 
+    /// Sets what the processes of servers may do whose entries do not say it.
+    #[must_use]
+    pub fn sandbox(self, sandbox: Sandbox) -> Self {
+        Self { sandbox: Some(sandbox), ..self }
+    }
+
     /// Sets what happens when a server lists a definition that was not approved.
     #[must_use]
     pub fn approval(self, approval: Approval) -> Self {
@@ -502,6 +514,7 @@ mod tests {
     fn a_server_that_is_made_is_the_one_that_a_file_says() {
         let entry = json!({
             "command": "npx", "args": ["-y", "notes"], "env": { "MODE": "x" }, "cwd": "/srv", "inheritEnv": ["LANG"],
+            "sandbox": { "read": ["/a"], "network": "none" },
             "sharing": "profile", "pool": 3, "start": "lazy", "idleStop": "5s", "manifest": "off", "required": true,
             "era": "modern", "startTimeout": "7s", "callTimeout": "2h", "maxConcurrent": 3, "queueTimeout": "9s",
             "repeatable": ["read"], "trustAnnotations": true,
@@ -510,6 +523,7 @@ mod tests {
             "description": "notes", "pinIgnore": ["/_meta/at"], "tags": ["code"], "tools": { "a*": { "title": "A" } },
         });
         let program = Stdio::new("npx").args(["-y", "notes"]).env("MODE", "x").cwd("/srv").forward_env(["LANG"]);
+        let program = program.sandbox(Sandbox::on().read("/a").without_network());
         let restart = Restart { max_retries: 1, min_delay: seconds(1), max_delay: seconds(2) };
         let made = Server::new("notes", program).expect("a name");
         let made = made.sharing(Sharing::Profile).pool(3).lazy().idle_stop(seconds(5)).without_manifest().required();
@@ -550,7 +564,7 @@ mod tests {
             "listen": "127.0.0.1:9000", "startupWait": "1s", "heartbeat": "5s", "sessionLife": "6s", "insecureHttp": true,
             "allowedHosts": ["a"], "rates": { "principal": "3/minute", "view": "3/minute" }, "validate": "full",
             "allowedOrigins": ["https://b"], "sse": false, "paramHeaders": true, "tasks": false,
-            "inheritEnv": ["LANG"], "join": "never", "idleExit": "4s", "threads": 2, "naming": { "separator": "__", "maxLength": 64 },
+            "inheritEnv": ["LANG"], "sandbox": "default", "join": "never", "idleExit": "4s", "threads": 2, "naming": { "separator": "__", "maxLength": 64 },
             "limits": { "sessions": 3 },
         });
         let limits = Limits { sessions: 3, ..Limits::default() };
@@ -564,7 +578,8 @@ mod tests {
             .allow_origin("https://b")
             .without_sse()
             .param_headers();
-        let made = made.without_tasks().inherit_env(["LANG"]).join(Join::Never).idle_exit(seconds(4));
+        let made =
+            made.without_tasks().inherit_env(["LANG"]).sandbox(Sandbox::on()).join(Join::Never).idle_exit(seconds(4));
         let rate = crate::config::Rate::new(3, crate::config::Per::Minute);
         let made =
             made.validate(Validate::Full).rates(Rates { principal: Some(rate), view: Some(rate), ..Rates::default() });

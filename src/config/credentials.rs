@@ -64,7 +64,7 @@ impl Transport {
 
 impl Stdio {
     fn brings_credentials(&self) -> bool {
-        let Self { command: _, args, env, forward_env, cwd: _, package: _ } = self;
+        let Self { command: _, args, env, forward_env, cwd: _, package: _, sandbox: _ } = self;
         !env.is_empty() || !forward_env.is_empty() || hold_a_secret(args)
     }
 }

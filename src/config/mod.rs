@@ -39,6 +39,7 @@ mod published;
 mod rate;
 mod reach;
 mod report;
+mod sandbox;
 mod secret;
 mod selector;
 mod server;
@@ -93,6 +94,7 @@ pub use self::package::{Package, PackageKind};
 pub use self::project::{Approved, NOT_APPROVED, Project};
 pub use self::rate::{OnLimit, Per, Rate, Rates};
 pub use self::report::{Error, Excerpt, Note, Problem};
+pub use self::sandbox::{Sandbox, SandboxHome, SandboxLevel, SandboxNetwork};
 pub use self::secret::Secret;
 pub use self::selector::{Hint, Selector};
 pub use self::sign_in::{Auth, Enterprise, Grant, OAuth, Source as SecretSource};
@@ -331,13 +333,15 @@ pub struct Stdio {
     pub cwd: Option<PathBuf>,
     /// The package that the command starts. If its tree is locked, the tree is started instead.
     pub package: Option<Package>,
+    /// What the process may read, write, and reach; `None` means what the host says.
+    pub sandbox: Option<Sandbox>,
 }
 
 impl fmt::Debug for Stdio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // API keys are also passed as arguments, and a log line about a server must not reveal them.
         let args = format_args!("[{} arguments]", self.args.len());
-        let Self { command, args: _, env, forward_env, cwd, package } = self;
+        let Self { command, args: _, env, forward_env, cwd, package, sandbox } = self;
         f.debug_struct("Stdio")
             .field("command", command)
             .field("args", &args)
@@ -345,6 +349,7 @@ impl fmt::Debug for Stdio {
             .field("forward_env", forward_env)
             .field("cwd", cwd)
             .field("package", package)
+            .field("sandbox", sandbox)
             .finish()
     }
 }

@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::shape::Entry;
 use super::syntax::{Member, Node, Value, write};
-use super::{Contents, Locked, helper, locked, server};
+use super::{Contents, Locked, helper, locked, sandbox, server};
 use crate::hex;
 
 /// The reason shown for a project's server that is disabled because the user has not approved it.
@@ -216,6 +216,9 @@ fn risky(node: &Node, path: &str, lines: &mut Vec<String>) {
         }
         if !path.contains('.') && matches!(key.as_str(), "inheritEnv" | "env_vars" | "env_keys") {
             lines.push(format!("! {path}: these variables are passed on as you have them set"));
+        }
+        if path == sandbox::KEY && node.text() != Some("default") {
+            lines.push("! sandbox: changes what is kept from its program".to_owned());
         }
         if path.contains('.') && loads_code(key) {
             lines.push(format!("! {path}: changes which code programs load"));

@@ -19,7 +19,7 @@ pub(super) enum Reach {
 /// Keys in the [`Server`] table that other clients also have. All other keys in the table are ours alone.
 const SHARED: [&str; 5] = ["description", "disabled", "excludeTools", "includeTools", "tags"];
 /// Keys that are not in the [`Server`] table and that only this program has.
-const OWN: [&str; 4] = ["inheritEnv", "insecureHttp", "sanitizeResults", "tls"];
+const OWN: [&str; 5] = ["inheritEnv", "insecureHttp", "sandbox", "sanitizeResults", "tls"];
 /// Paths under `auth` that other clients use; all other keys under `auth` are ours.
 const FOREIGN_AUTH: [&str; 3] = ["auth.CLIENT_ID", "auth.CLIENT_SECRET", "auth.scopes"];
 

@@ -11,12 +11,12 @@ use super::secret::Secret;
 use super::shape::Flavor;
 use super::syntax::{Node, Origin, Value};
 use super::{Auth, Package, Remote, Stdio, Transport};
-use super::{auth, expand, habits, helper, inherit, place, tls, vars};
+use super::{auth, expand, habits, helper, inherit, place, sandbox, tls, vars};
 use crate::loopback::is_loopback;
 use crate::protocol::Theirs;
 
 /// Our own config keys for the transport.
-pub(super) const KEYS: [&str; 14] = [
+pub(super) const KEYS: [&str; 15] = [
     "args",
     "auth",
     "command",
@@ -28,6 +28,7 @@ pub(super) const KEYS: [&str; 14] = [
     "inheritEnv",
     "insecureHttp",
     "package",
+    "sandbox",
     "tls",
     "type",
     "url",
@@ -44,7 +45,7 @@ pub(super) fn endpoint(entry: &Node) -> Option<&str> {
 }
 
 /// Keys that only apply to a server that is a process.
-const STDIO_KEYS: [&str; 14] = [
+const STDIO_KEYS: [&str; 15] = [
     "command",
     "cmd",
     "args",
@@ -59,6 +60,7 @@ const STDIO_KEYS: [&str; 14] = [
     "workingDirectory",
     "bearer_token",
     "package",
+    "sandbox",
 ];
 /// Keys that only apply to a server with a URL.
 const REMOTE_KEYS: [&str; 20] = [
@@ -232,6 +234,10 @@ impl Reader<'_> {
         stdio.cwd = cwd.and_then(|field| field.text(self.report)).map(|path| self.scope.path(path));
         self.environment(fields, &mut stdio);
         stdio.package = fields.take(&["package"], self.report).and_then(|field| Package::read(&field, self.report));
+        if fields.peek(sandbox::KEY).is_some_and(|member| !sandbox::is_of_another(&member.node)) {
+            let field = fields.take(&[sandbox::KEY], self.report);
+            stdio.sandbox = field.and_then(|field| sandbox::read(&field, self.report));
+        }
         Some(stdio)
     }
 

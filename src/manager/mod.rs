@@ -415,7 +415,8 @@ impl Manager {
     ) -> (Self, News) {
         let (relay, news) = mpsc::channel(RELAYED);
         let (changes, changed) = mpsc::channel(CHANGES);
-        let world = World::new(keys.dialer(), relay, changes, nature);
+        let mut world = World::new(keys.dialer(), relay, changes, nature);
+        world.state = state.map(Arc::from);
         let known = Arc::new(Known::load(state));
         let presets = Learned::default();
         let servers = servers(config.servers, memory, &config.host, &known, &keys, &presets);
@@ -592,6 +593,7 @@ fn servers(
     let server = |mut config: config::Server| {
         let start = memory.get(&config.name).cloned();
         config.inherit(&host.inherit_env);
+        config.confine(host.sandbox.as_ref());
         Arc::new(Server::new(config, start, host, known, keys, presets))
     };
     configs.into_iter().map(server).collect()

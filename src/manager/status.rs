@@ -9,11 +9,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 use tokio::time::Instant;
 
 use super::{Manager, Server};
-use crate::config::{Fallback, ITSELF};
+use crate::config::{Fallback, ITSELF, Transport};
 use crate::counts::Count;
 use crate::name::ServerName;
 use crate::protocol::{ProtocolVersion, Raw, Theirs};
 use crate::registry::{Catalog, Entry, Kind};
+use crate::sandbox;
 use crate::upstream::{StateName, Upstream};
 
 /// One server as `mcp-host status` shows it.
@@ -112,6 +113,9 @@ pub struct ServerStatus {
     pub ready_after_ms: Option<u64>,
     /// The ids of its processes.
     pub pids: Vec<u32>,
+    /// What keeps its process: the level of its sandbox, and what this machine does not keep; `None` if nothing is to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
     /// How many of its messages were dropped: late responses, and notifications over the rate limit.
     pub dropped: u64,
     /// How many lines it printed on standard output that were no messages.
@@ -221,6 +225,12 @@ impl Manager {
             problems.extend(own);
         }
         problems
+    }
+
+    /// Says in words what keeps a server's process.
+    fn sandbox_of(&self, server: &Server) -> Option<String> {
+        let Transport::Stdio(stdio) = &server.config.transport else { return None };
+        sandbox::told(stdio.sandbox.as_ref()?, self.0.world.state.is_some())
     }
 
     /// Returns the status of all servers, in config order.
@@ -338,6 +348,7 @@ impl Manager {
             required: server.config.required,
             ready_after_ms: status.as_ref().and_then(|status| status.ready_after).map(milliseconds),
             pids: upstreams.iter().filter_map(|upstream| upstream.connection()?.pid()).collect(),
+            sandbox: self.sandbox_of(server),
             dropped: upstreams.iter().filter_map(|upstream| Some(upstream.connection()?.dropped())).sum(),
             noise: usize::try_from(server.counts().read(Count::DroppedNoise)).unwrap_or(usize::MAX),
         }

@@ -361,13 +361,14 @@ impl Life {
         }
     }
 
-    /// Opens the transport. Returns `None` if a locked tree has to be looked at first.
+    /// Opens the transport. Returns `None` if a locked tree has to be looked at first, or a sandbox prepared.
     fn open(&mut self) -> Option<Input> {
         self.cause = None;
         self.upstream.settings.announcer.counts().one(Count::Starts);
         match &self.upstream.settings.target {
-            Target::Stdio(stdio) if trees::is_locked(stdio) => {
-                self.work = Some(Work::Look(Box::pin(open::locked(stdio.clone()))));
+            Target::Stdio(stdio) if trees::is_locked(stdio) || stdio.is_confined() => {
+                let prepared = open::prepared(stdio.clone(), self.world.state.clone());
+                self.work = Some(Work::Look(Box::pin(prepared)));
                 None
             }
             _ => Some(self.start()),

@@ -47,6 +47,7 @@ mod work;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
@@ -182,6 +183,8 @@ pub(crate) struct World {
     pub(crate) generation: watch::Sender<u64>,
     pub(crate) nature: Nature,
     pub(crate) vigil: Arc<Vigil>,
+    /// The folder for what the host keeps, if it has one.
+    pub(crate) state: Option<Arc<Path>>,
     gate: Arc<gate::Gate>,
     /// Where leases live, whichever thread creates them: what serves a connection does not move to another thread.
     home: Handle,
@@ -205,6 +208,7 @@ impl World {
             generation: watch::Sender::new(0),
             nature,
             vigil,
+            state: None,
             gate,
             home: Handle::current(),
         }

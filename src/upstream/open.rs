@@ -1,5 +1,6 @@
 //! Opens the transport of a lease: a process, or requests to a URL.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,21 +13,34 @@ use crate::config;
 use crate::keep;
 use crate::lineage;
 use crate::protocol::meta;
-use crate::transport::{self, Error, Http, Ladder, Memory, Sse};
+use crate::sandbox;
+use crate::transport::{self, Error, Http, Ladder, Memory, Sse, Unstartable};
 use crate::trees;
 
-/// Returns the program that starts a server from its locked tree, after a look at each file of the tree.
+/// Returns the program that starts a server: from its locked tree, after a look at each file of the tree, and in its
+/// sandbox. `state` is the folder for what the host keeps.
 ///
 /// # Cancel safety
-/// A dropped future leaves nothing behind.
-pub(super) async fn locked(stdio: config::Stdio) -> Result<config::Stdio, Error> {
-    let locked = move || {
-        trees::program(&stdio).map_err(|error| {
-            let reason = format!("{error}; {}", error.help(&stdio));
-            Error::Spawn { command: stdio.command.clone(), reason }
-        })
+/// A dropped future leaves nothing behind but folders.
+pub(super) async fn prepared(stdio: config::Stdio, state: Option<Arc<Path>>) -> Result<config::Stdio, Error> {
+    let prepared = move || {
+        let command = stdio.command.clone();
+        let wrong = |reason: String| Error::Spawn { command: command.clone(), reason };
+        let ready = match trees::is_locked(&stdio) {
+            true => trees::program(&stdio).map_err(|error| wrong(format!("{error}; {}", error.help(&stdio))))?,
+            false => stdio,
+        };
+        if !ready.is_confined() {
+            return Ok(ready);
+        }
+        // The launcher can always be started, so what it would start is looked at here.
+        if let Some(found) = Unstartable::of(&ready) {
+            let reason = found.to_string();
+            return Err(Error::Spawn { command: found.command, reason });
+        }
+        sandbox::start(ready, state.as_deref()).map_err(|error| wrong(error.to_string()))
     };
-    keep::done(locked).await
+    keep::done(prepared).await
 }
 
 /// Opens the transport and starts its reader. `program` is what starts in place of the entry's command.

@@ -74,6 +74,8 @@ mod reload;
 mod resume;
 #[cfg(all(unix, feature = "cli"))]
 mod revival;
+#[cfg(all(target_os = "linux", feature = "cli", feature = "sandbox"))]
+mod sandbox;
 #[cfg(all(unix, feature = "cli", feature = "script"))]
 mod scripts;
 #[cfg(all(unix, feature = "cli"))]

@@ -45,6 +45,20 @@ pub(crate) fn mend(name: &str, cause: &str) -> Option<String> {
     None
 }
 
+/// Returns one line of help if the lines of a confined server speak of something that was refused to it. Nothing that the
+/// server says goes into the line: it must not ask for more by our mouth.
+pub(crate) fn denied<'a>(name: &str, mut lines: impl Iterator<Item = &'a str>) -> Option<String> {
+    let tells = |line: &str| {
+        let line = line.to_lowercase();
+        DENIED.iter().any(|word| line.contains(word))
+    };
+    lines.any(tells).then(|| {
+        format!(
+            "its sandbox may have refused that: if `{name}` is to have it, list it in its entry: \"sandbox\": {{ \"read\": [\"~/…\"], \"write\": [\"~/…\"] }}"
+        )
+    })
+}
+
 /// Splits a cause from the help that we appended to it, if we did. A server's own text is never taken for help.
 pub(crate) fn split(cause: &str) -> (&str, Option<&str>) {
     let both = |at: usize| (&cause[..at], Some(&cause[at + "; ".len()..]));
@@ -78,8 +92,21 @@ const OF_URLS: [&str; 4] = [
 ];
 
 /// How our help about commands begins, in each form.
-const MENDS: [&str; 6] =
-    ["; install it, or ", "; chmod +x ", "; begin ", "; write \"command\"", "; mkdir -p ", "; give its full path"];
+const MENDS: [&str; 10] = [
+    "; install it, or ",
+    "; chmod +x ",
+    "; begin ",
+    "; write \"command\"",
+    "; mkdir -p ",
+    "; give its full path",
+    "; write `weak = true`",
+    "; create it, or take it out of the list",
+    "; make it writable",
+    "; rename it",
+];
+
+/// How runtimes tell of a refusal, in lower case.
+const DENIED: [&str; 5] = ["eacces", "eperm", "permission denied", "operation not permitted", "permissionerror"];
 
 const CERTIFICATE: [&str; 6] = [
     "self-signed certificate",
@@ -141,6 +168,12 @@ mod tests {
             let mend = mend("s", &cause);
             assert!(mend.as_deref().is_some_and(|mend| mend.contains(part)), "{cause}: {mend:?}");
         }
+        let denied = |line| denied("s", [line].into_iter());
+        assert!(
+            denied("Error: EACCES: permission denied, open '/home/ada/.ssh/id'")
+                .is_some_and(|help| !help.contains("ssh"))
+        );
+        assert_eq!(denied("KeyError: 'KEY'"), None);
         // A server at a URL that mentions a certificate means one that this machine does not check.
         assert_eq!(mend("s", "https://a answered 400: self-signed certificate"), None);
         assert_eq!(mend("s", &ended("KeyError: 'KEY'")), None);

@@ -272,6 +272,10 @@ pub(crate) fn failure(server: &ServerStatus, again: &str) -> Option<Failure> {
             .help(
                 known
                     .map(str::to_owned)
+                    .or_else(|| {
+                        let lines = server.stderr.iter().map(String::as_str).chain(cause);
+                        server.sandbox.as_ref().and_then(|_| advice::denied(name, lines))
+                    })
                     .or_else(|| advice::mend(name, cause?))
                     .unwrap_or_else(|| look_closer(name, again)),
             ),

@@ -55,6 +55,7 @@ use super::fields::{Field, Fields};
 use super::inherit;
 use super::rate::{self, Rates};
 use super::report::Report;
+use super::sandbox::{self, Sandbox};
 use super::secret::Secret;
 use super::syntax::Node;
 use super::validate::Validate;
@@ -62,7 +63,7 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 36] = [
+const KEYS: [&str; 37] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
@@ -89,6 +90,7 @@ const KEYS: [&str; 36] = [
     "rates",
     "registry",
     "results",
+    "sandbox",
     "secrets",
     "sessionLife",
     "sse",
@@ -144,6 +146,9 @@ pub struct HostSettings {
     pub tasks: bool,
     /// Variables that the programs of all servers inherit from our environment if they are set: names and globs.
     pub inherit_env: Vec<String>,
+    /// What the processes of servers may do whose entries do not say it; `None` means that only those of a project's
+    /// config are confined, as far as this machine can.
+    pub sandbox: Option<Sandbox>,
     /// What happens when a server lists a definition that the user has not approved.
     pub approval: Approval,
     /// Whether definitions that are nearly certainly an attack or a mistake are withheld until a person approves them,
@@ -212,6 +217,7 @@ impl Default for HostSettings {
             param_headers: false,
             tasks: true,
             inherit_env: Vec::new(),
+            sandbox: None,
             approval: Approval::default(),
             approval_strict: false,
             lock: None,
@@ -324,6 +330,9 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     }
     if let Some(field) = fields.take(&[inherit::KEY], report) {
         settings.inherit_env = inherit::read(&field, report);
+    }
+    if let Some(field) = fields.take(&[sandbox::KEY], report) {
+        settings.sandbox = sandbox::read(&field, report);
     }
     if let Some(approval) = fields.take(&["approval"], report).and_then(|field| field.word(report)) {
         settings.approval = approval;

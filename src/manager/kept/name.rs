@@ -86,6 +86,9 @@ pub(in crate::manager) fn identity(server: &config::Server) -> Option<Identity> 
                 .collect();
             passed.sort();
             parts.add("passed", passed.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]));
+            if stdio.is_confined() {
+                parts.add("sandbox", [format!("{:?}", stdio.sandbox).as_str()]);
+            }
             parts.add("cwd", cwd(stdio).map(|cwd| cwd.to_string_lossy().into_owned()).as_deref());
         }
         Transport::Http(remote) => parts.remote("http", remote)?,

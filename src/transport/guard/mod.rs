@@ -30,6 +30,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 pub use self::orphans::{Orphan, orphans};
 use crate::hex;
 use crate::lock::lock;
+use crate::sandbox;
 #[cfg(feature = "script")]
 use crate::script;
 
@@ -72,7 +73,9 @@ pub(in crate::transport) struct Ward {
 /// with the first server that is a child process, it starts this program again in a hidden mode, and that process ends
 /// the servers and everything they started. In the hidden mode this function never returns; otherwise it returns at
 /// once. A program that does not call it has no guard: then servers that do not end when their input closes outlive a
-/// host that was killed. Nor can it run scripts (`host.catalog.mode = "code"`), which have a hidden mode, too. Outside of Linux the guard knows only process groups; outside of Unix there is no guard.
+/// host that was killed. Two more hidden modes run scripts (`host.catalog.mode = "code"`) and start servers whose entries have a
+/// `sandbox`, so a program that does not call this function can do neither. Outside of Linux the guard knows only process
+/// groups; outside of Unix there is no guard.
 ///
 /// ```no_run
 /// // The first line of `main`; arguments, logs, a runtime, and a `Host` come after it.
@@ -87,13 +90,17 @@ pub fn guard() {
         #[expect(clippy::disallowed_methods, clippy::exit, reason = "this process ran a script; no `main` follows")]
         std::process::exit(0);
     }
-    if first.is_some_and(|argument| argument == ARGUMENT) {
+    if first.as_ref().is_some_and(|argument| argument == ARGUMENT) {
         let mark = arguments.next().and_then(|mark| mark.into_string().ok()).unwrap_or_default();
         watch::run(&mark);
         #[expect(clippy::disallowed_methods, clippy::exit, reason = "this process is the guard; no `main` follows")]
         std::process::exit(0);
     }
+    if first.is_some_and(|argument| argument == sandbox::ARGUMENT) {
+        sandbox::become_server(arguments);
+    }
     CAN.store(true, Ordering::Relaxed);
+    sandbox::may_launch();
 }
 
 /// Reports whether this program can be started in its hidden modes.

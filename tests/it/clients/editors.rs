@@ -27,8 +27,8 @@ fn vs_code() {
     old (line 36): sse http://127.0.0.1:3002/sse
     socket (line 37): stdio  []
       unusable: url: "unix" is not an MCP transport and cannot be used; if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
-    note mcp.json:22: server "files": sandboxEnabled: this build has no sandbox, the server runs without one
-    note mcp.json:23: server "files": sandbox: this build has no sandbox, the server runs without one
+    note mcp.json:22: server "files": sandboxEnabled: the sandbox of that program is not taken over; write "sandbox": "default" for the one of this host
+    note mcp.json:23: server "files": sandbox: the sandbox of that program is not taken over; write "sandbox": "default" for the one of this host
     "#);
 }
 

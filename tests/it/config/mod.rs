@@ -111,7 +111,7 @@ fn vs_code() {
       unusable: env.PERPLEXITY_API_KEY: the input "perplexity-key" (Perplexity API key) has no value; set MCP_HOST_INPUT_PERPLEXITY_KEY
     github (line 17): http https://api.githubcopilot.com/mcp/
     regional (line 18): auto https://eu.example.com/mcp
-    note vscode.json:15: server "perplexity": sandboxEnabled: this build has no sandbox, the server runs without one
+    note vscode.json:15: server "perplexity": sandboxEnabled: the sandbox of that program is not taken over; write "sandbox": "default" for the one of this host
     "#);
 }
 
@@ -441,6 +441,16 @@ fn refused() {
       | args = ["a"
       |            ^
     not-yaml.yaml:4: not valid YAML: found unexpected end of stream at line 4 column 1, while scanning a quoted scalar at line 3 column 14
+    sandbox.toml:10: host.sandbox.level: "full" is no level of this version
+      this version has "off" and "default"
+    sandbox.toml:3: server "strict": sandbox: "strict" is no level of this version
+      this version has "off" and "default"
+    sandbox.toml:7: server "listed": sandbox.processes: this version cannot count the processes of one server
+      remove the key
+    sandbox.toml:7: server "listed": sandbox.read[0]: "notes" is not a whole path
+      write a path that begins with / or ~/
+    sandbox.toml:7: server "listed": sandbox.network: this version cannot tell hosts apart
+      write "open" or "none"
     wrong-types.json:5: server "files": args: expected a list, found a string
       write a list with each word in its own quotes: ["--root", "/srv"]
     wrong-types.json:6: server "files": env: expected an object, found a list

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::args::{Check, Common};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::Plan;
+use crate::servers::{Plan, state_directory};
 use crate::table::{Cell, Column, Table};
 use crate::text;
 use crate::{itself, mask};
@@ -103,7 +103,11 @@ pub(crate) fn unusable(config: &Config) -> Option<Failure> {
 
 /// Returns all servers that would not start, without running anything.
 fn broken(config: &Config) -> Vec<Broken<'_>> {
-    config.servers.iter().filter_map(|server| incomplete(server).or_else(|| unstartable(server))).collect()
+    config
+        .servers
+        .iter()
+        .filter_map(|server| incomplete(server).or_else(|| unstartable(server)).or_else(|| unconfined(server, config)))
+        .collect()
 }
 
 fn incomplete(server: &Server) -> Option<Broken<'_>> {
@@ -116,6 +120,15 @@ fn unstartable(server: &Server) -> Option<Broken<'_>> {
     let found = Unstartable::of(stdio).filter(|_| server.disabled.is_none())?;
     let why = format!("cannot start `{}`: {}", found.command, found.reason);
     Some(Broken { server, why, help: Some(found.help), found: Vec::new() })
+}
+
+/// Returns a server whose sandbox this machine cannot give.
+fn unconfined<'a>(server: &'a Server, config: &Config) -> Option<Broken<'a>> {
+    let sandbox = server.sandbox(config.host.sandbox.as_ref()).filter(|_| server.disabled.is_none())?;
+    let lacks = sandbox.lacks(state_directory().is_some());
+    let why = format!("cannot have its sandbox: {}", lacks.join(", "));
+    let help = "write \"weak\": true in its `sandbox` to take what there is, or \"level\": \"off\"".to_owned();
+    (!lacks.is_empty() && !sandbox.weak).then(|| Broken { server, why, help: Some(help), found: Vec::new() })
 }
 
 fn told(broken: &[Broken<'_>]) -> Option<Failure> {

@@ -106,6 +106,9 @@ fn lines(status: &[ServerStatus], output: &Output) -> Vec<String> {
     status.iter().for_each(|server| table.row(row(server)));
     let mut lines = output.drawn(table);
     for server in status {
+        if let Some(sandbox) = &server.sandbox {
+            lines.push(format!("{}: sandbox: {}", text::line(&server.name), text::line(sandbox)));
+        }
         for problem in &server.problems {
             lines.push(format!("{}: {}", text::line(&server.name), text::line(problem)));
         }

@@ -13,6 +13,7 @@ use tokio::process::Command;
 use super::finding::{COMMANDS, FILES, Finding, RUNTIMES, STATE, TLS, VARIABLES};
 use crate::commands::service;
 use crate::report::Failure;
+use crate::servers::state_directory;
 use crate::text::quoted;
 
 /// How long a runtime may take to tell its version.
@@ -93,6 +94,19 @@ pub(super) fn commands(config: &Config) -> Vec<Finding> {
             let what = format!("`{}` cannot start `{}`: {}", server.name, wrong.command, wrong.reason);
             found.push(Finding::fail(COMMANDS, what, wrong.help).of(&server.name));
         }
+    }
+    for server in config.servers.iter().filter(|server| server.disabled.is_none()) {
+        let Some(sandbox) = server.sandbox(config.host.sandbox.as_ref()) else { continue };
+        let lacks = sandbox.lacks(state_directory().is_some());
+        if lacks.is_empty() {
+            continue;
+        }
+        let what = format!("`{}` cannot have all of its sandbox: {}", server.name, lacks.join(", "));
+        let finding = match sandbox.weak {
+            true => Finding::warn(COMMANDS, what, "mcp-host status shows what it has"),
+            false => Finding::fail(COMMANDS, what, "write \"weak\": true in its `sandbox` to take what there is"),
+        };
+        found.push(finding.of(&server.name));
     }
     // A command that is missing here is told already.
     let mut fine = config.clone();

@@ -104,6 +104,8 @@ pub(super) struct Row {
     pub(super) ready_after_ms: Option<u64>,
     pub(super) pids: Vec<u32>,
     pub(super) dropped: u64,
+    /// What keeps its process.
+    pub(super) sandbox: Option<String>,
     /// The last lines of its standard error.
     pub(super) stderr: Vec<String>,
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::answer::{DaemonStatus, Row, ServerInfo};
 use super::quoted;
+use crate::advice;
 use crate::commands::asked::unknown;
 use crate::output::Output;
 use crate::paint::{Paint, Tone};
@@ -61,6 +62,7 @@ fn lines(row: &Row, paint: Paint) -> Vec<String> {
     say("leases", vec![leases(row)], Tone::Plain);
     say("sharing", row.sharing.clone(), Tone::Plain);
     say("not checked", row.unchecked.clone(), Tone::Plain);
+    say("sandbox", row.sandbox.iter().cloned().collect(), Tone::Plain);
     say("restarts", vec![row.restarts.to_string()], Tone::Plain);
     if row.dropped > 0 {
         let dropped = format!("{} (answers to no request, notifications over the rate limit)", row.dropped);
@@ -82,6 +84,9 @@ fn lines(row: &Row, paint: Paint) -> Vec<String> {
     }
     say("stderr", row.stderr.clone(), Tone::Plain);
     if row.error_stands() && row.last_error.is_some() {
+        let said = row.stderr.iter().chain(&row.last_error).map(String::as_str);
+        let denied = row.sandbox.as_ref().and_then(|_| advice::denied(&row.name, said));
+        say("perhaps", denied.into_iter().collect(), Tone::Plain);
         say("look closer", vec![format!("mcp-host check --connect {} -v", quoted(&row.name))], Tone::Plain);
     }
     lines

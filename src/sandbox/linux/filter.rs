@@ -1,0 +1,198 @@
+//! System calls: what seccomp refuses to a confined process.
+//!
+//! A list of what is refused, not of what is allowed: servers are any program, and a runtime that lacks a call dies at a
+//! place that tells nothing. Refused is what reaches around the rules for files, into other processes, or into the
+//! kernel itself, and what no server needs. A refusal is `EPERM`; `clone3`, whose flags lie in memory that a filter
+//! cannot see, does not exist (`ENOSYS`), and every C library then uses `clone`.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+
+use super::plan::Plan;
+
+/// Why the filter is not in force.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error("seccomp: {0}")]
+    Backend(#[from] BackendError),
+    #[error("seccomp: {0}")]
+    Kernel(#[from] seccompiler::Error),
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// Calls that are refused whatever their arguments.
+const REFUSED: [i64; 49] = [
+    // Other processes.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    // Another view of the file system, and files without a path.
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_mount_setattr,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    // Namespaces, in which a process has rights that it has not here.
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    // Keys of the user's session.
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    // Work that the kernel does on behalf of a process, past this filter.
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    // The kernel itself.
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_kexec_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_nfsservctl,
+    libc::SYS_lookup_dcookie,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+    // The machine.
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+];
+
+/// Calls with other numbers under the x32 interface of x86-64, which a filter for x86-64 does not recognize: ptrace,
+/// kexec_load, process_vm_readv, and process_vm_writev.
+#[cfg(target_arch = "x86_64")]
+const X32: [i64; 4] = [521, 528, 539, 540];
+/// The bit in numbers of calls under that interface.
+#[cfg(target_arch = "x86_64")]
+const X32_BIT: i64 = 0x4000_0000;
+
+/// The namespaces that `clone` can make.
+const NAMESPACES: [i32; 7] = [
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWCGROUP,
+];
+
+/// The kinds of sockets that see or make packets themselves.
+const RAW: [i32; 4] = [libc::SOCK_RAW, libc::SOCK_RDM, libc::SOCK_DCCP, OLD_PACKET];
+/// `SOCK_PACKET`, by which old programs see packets.
+const OLD_PACKET: i32 = 10;
+/// The bits of a socket's type that are its kind.
+const KIND: u64 = 0xf;
+/// `TIOCSTI` and `TIOCLINUX`, which put text into a terminal as if it were typed.
+const TYPING: [u64; 2] = [0x5412, 0x541c];
+
+/// Puts the filter in force for this process, for good.
+pub(super) fn enforce(plan: &Plan) -> Result<(), Error> {
+    for program in programs(plan)? {
+        seccompiler::apply_filter(&program)?;
+    }
+    Ok(())
+}
+
+/// Returns the filters of a plan. The one that hides `clone3` answers differently, so it is one of its own.
+pub(super) fn programs(plan: &Plan) -> Result<[BpfProgram; 2], BackendError> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+    let (refused, absent) = (errno(libc::EPERM), errno(libc::ENOSYS));
+    let hidden: Rules = both([(libc::SYS_clone3, Vec::new())]);
+    let refused = SeccompFilter::new(rules(plan)?, SeccompAction::Allow, refused, arch)?;
+    let hidden = SeccompFilter::new(hidden, SeccompAction::Allow, absent, arch)?;
+    Ok([hidden.try_into()?, refused.try_into()?])
+}
+
+fn errno(code: i32) -> SeccompAction {
+    SeccompAction::Errno(code.unsigned_abs())
+}
+
+fn rules(plan: &Plan) -> Result<Rules, BackendError> {
+    let mut calls: Vec<(i64, Vec<SeccompRule>)> = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+    let namespaces = NAMESPACES.iter().map(|flag| u64::from(flag.unsigned_abs()));
+    let namespaces = namespaces.map(|flag| rule([(0, SeccompCmpOp::MaskedEq(flag), flag)]));
+    calls.push((libc::SYS_clone, namespaces.collect::<Result<_, _>>()?));
+    let typing = TYPING.iter().map(|what| rule([(1, SeccompCmpOp::Eq, *what)]));
+    calls.push((libc::SYS_ioctl, typing.collect::<Result<_, _>>()?));
+    calls.push((libc::SYS_socket, sockets(plan)?));
+    #[cfg(target_arch = "x86_64")]
+    calls.extend([(libc::SYS_kexec_file_load, Vec::new())]);
+    Ok(both(calls))
+}
+
+/// Returns which sockets are refused: of families that the plan does not have, and of raw kinds. A pair of Unix sockets
+/// is another call.
+fn sockets(plan: &Plan) -> Result<Vec<SeccompRule>, BackendError> {
+    let mut families = Vec::new();
+    if plan.network {
+        families.extend([libc::AF_INET, libc::AF_INET6]);
+    }
+    if plan.unix {
+        families.push(libc::AF_UNIX);
+    }
+    let is_none = families.iter().map(|family| (0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs())));
+    let is_none: Vec<_> = is_none.collect();
+    if is_none.is_empty() {
+        // Without a condition the call is refused whatever its arguments.
+        return Ok(Vec::new());
+    }
+    let mut rules = vec![rule(is_none)?];
+    for kind in RAW {
+        rules.push(rule([(1, SeccompCmpOp::MaskedEq(KIND), u64::from(kind.unsigned_abs()))])?);
+    }
+    Ok(rules)
+}
+
+/// Returns a rule that holds if all these arguments do: each by its number, compared as 32 bits.
+fn rule(conditions: impl IntoIterator<Item = (u8, SeccompCmpOp, u64)>) -> Result<SeccompRule, BackendError> {
+    let conditions = conditions
+        .into_iter()
+        .map(|(number, operator, value)| SeccompCondition::new(number, SeccompCmpArgLen::Dword, operator, value));
+    SeccompRule::new(conditions.collect::<Result<_, _>>()?)
+}
+
+/// Returns the calls with the numbers that they have under every interface of this kind of processor.
+fn both(calls: impl IntoIterator<Item = (i64, Vec<SeccompRule>)>) -> Rules {
+    let rules: Rules = calls.into_iter().collect();
+    #[cfg(target_arch = "x86_64")]
+    let rules = {
+        let mut rules = rules;
+        let mut x32: Vec<_> = rules.iter().map(|(call, rule)| (call | X32_BIT, rule.clone())).collect();
+        x32.extend(X32.iter().map(|call| (call | X32_BIT, Vec::new())));
+        // Control of devices has another number there, too.
+        if let Some(ioctl) = rules.get(&libc::SYS_ioctl) {
+            x32.push((514 | X32_BIT, ioctl.clone()));
+        }
+        rules.extend(x32);
+        rules
+    };
+    rules
+}

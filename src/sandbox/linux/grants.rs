@@ -1,0 +1,190 @@
+//! What a confined server may read and write: the table of its level, for one command on this machine.
+//!
+//! A path that follows from the command (its tree, `cwd`, `args`) is granted only if it is not HOME, or above it, and
+//! holds no keys; a path that the entry lists is granted as it is. **Invariant:** every path here is without links, so
+//! that what was judged is what the launcher opens.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use super::places::{Own, Places};
+use super::programs::Programs;
+use crate::config::{Sandbox, SandboxHome, Stdio};
+use crate::sandbox::Error;
+
+/// What every program of a system reads.
+const SYSTEM: [&str; 17] = [
+    "/bin",
+    "/etc",
+    "/gnu/store",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix/store",
+    "/opt",
+    "/proc",
+    "/run/current-system",
+    "/sbin",
+    "/sys/devices/system",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm",
+    "/usr",
+    "/var/lib/ca-certificates",
+];
+/// Files of the system that are often links to somewhere else.
+const LINKED: [&str; 5] =
+    ["/etc/resolv.conf", "/etc/hosts", "/etc/localtime", "/etc/ssl/certs", "/etc/ssl/certs/ca-certificates.crt"];
+/// Devices without content of their own.
+const DEVICES: [&str; 6] = ["/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero"];
+/// Variables that name files of certificate authorities.
+const AUTHORITIES: [&str; 12] = [
+    "AWS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "DENO_CERT",
+    "GIT_SSL_CAINFO",
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+    "HTTPLIB2_CA_CERTS",
+    "NIX_SSL_CERT_FILE",
+    "NODE_EXTRA_CA_CERTS",
+    "PIP_CERT",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+];
+
+/// What one server may read and write.
+#[derive(Debug, Default)]
+pub(super) struct Grants {
+    pub(super) read: BTreeSet<PathBuf>,
+    pub(super) write: BTreeSet<PathBuf>,
+    /// Links from its own HOME to what is listed in the user's.
+    pub(super) links: Vec<(PathBuf, PathBuf)>,
+    /// Whether an argument is a path that starts in the working directory.
+    pub(super) is_relative: bool,
+}
+
+impl Grants {
+    /// Returns the grants of a command whose program is `file`, if there is one.
+    pub(super) fn of(
+        stdio: &Stdio,
+        sandbox: &Sandbox,
+        places: &Places,
+        own: &Own,
+        file: Option<&Path>,
+    ) -> Result<Self, Error> {
+        let mut grants = Self::default();
+        grants.system(stdio, places, own);
+        grants.write.extend([&own.home, &own.tmp, &own.cache].map(PathBuf::clone));
+        let base = stdio.cwd.clone().or_else(|| std::env::current_dir().ok()).unwrap_or_default();
+        let path = variable(stdio, "PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+        let mut programs = Programs::new(places, OsStr::new(&path), &base);
+        if let Some(file) = file {
+            programs.add(file);
+        }
+        if let Some(cwd) =
+            stdio.cwd.as_ref().and_then(|cwd| cwd.canonicalize().ok()).filter(|cwd| places.may_grant(cwd))
+        {
+            grants.write.insert(cwd);
+        }
+        for argument in &stdio.args {
+            grants.argument(argument, &base, places, &mut programs);
+        }
+        grants.read.extend(programs.found());
+        grants.listed("read", &sandbox.read, places)?;
+        grants.listed("write", &sandbox.write, places)?;
+        if sandbox.home == SandboxHome::Own {
+            grants.link(sandbox, places, own);
+        }
+        grants.shorten();
+        Ok(grants)
+    }
+
+    fn system(&mut self, stdio: &Stdio, places: &Places, own: &Own) {
+        let holds_ours =
+            |path: &Path| places.home.iter().any(|home| home.starts_with(path)) || own.home.starts_with(path);
+        for path in SYSTEM.iter().chain(&LINKED).filter_map(|path| Path::new(path).canonicalize().ok()) {
+            // Software may be where HOME or our state is; then its own tree has to do.
+            if !(path == Path::new("/opt") && holds_ours(&path)) {
+                self.read.insert(path);
+            }
+        }
+        self.write.extend(DEVICES.iter().map(PathBuf::from).filter(|path| path.exists()));
+        let named = AUTHORITIES.iter().filter_map(|name| variable(stdio, name));
+        let files = named.filter_map(|path| Path::new(&path).canonicalize().ok());
+        self.read.extend(files.filter(|path| places.may_grant(path)));
+    }
+
+    /// Grants what an argument names: a folder to write, a file to read. So does the value of `--option=PATH`.
+    fn argument(&mut self, argument: &str, base: &Path, places: &Places, programs: &mut Programs<'_>) {
+        let text = argument.split_once('=').filter(|_| argument.starts_with('-')).map_or(argument, |(_, value)| value);
+        if text.is_empty() || text.starts_with('-') {
+            return;
+        }
+        let named = base.join(text);
+        // A word may be the name of a folder by chance.
+        let is_path = text.contains('/') || text == "." || named.is_file();
+        let Some(path) = named.canonicalize().ok().filter(|_| is_path) else { return };
+        self.is_relative |= Path::new(text).is_relative();
+        if !places.may_grant(&path) {
+            return;
+        }
+        if path.is_dir() {
+            self.write.insert(path);
+        } else if path.is_file() {
+            programs.add_script(&path);
+            self.read.insert(path);
+        }
+    }
+
+    /// Grants what the entry lists.
+    fn listed(&mut self, key: &'static str, paths: &[PathBuf], places: &Places) -> Result<(), Error> {
+        for path in paths {
+            let meant = places.meant(path);
+            let Ok(whole) = meant.canonicalize() else {
+                let why = "does not exist, or cannot be reached; create it, or take it out of the list";
+                return Err(Error::Path { key, path: meant.display().to_string(), why });
+            };
+            if whole.to_str().is_none() {
+                return Err(Error::Path { key, path: whole.display().to_string(), why: "is not UTF-8; rename it" });
+            }
+            if key == "write" {
+                self.write.insert(whole)
+            } else {
+                self.read.insert(whole)
+            };
+        }
+        Ok(())
+    }
+
+    /// Makes what is listed in the user's HOME appear in the server's own.
+    fn link(&mut self, sandbox: &Sandbox, places: &Places, own: &Own) {
+        let Some(home) = &places.named_home else { return };
+        for path in sandbox.read.iter().chain(&sandbox.write) {
+            let meant = places.meant(path);
+            if let Ok(rest) = meant.strip_prefix(home)
+                && rest.components().next().is_some()
+            {
+                self.links.push((own.home.join(rest), meant.clone()));
+            }
+        }
+    }
+
+    /// Takes out what another path covers already, and what has a name that no plan can hold.
+    fn shorten(&mut self) {
+        let is_covered = |path: &Path, by: &BTreeSet<PathBuf>, from: usize| {
+            path.ancestors().skip(from).any(|above| by.contains(above))
+        };
+        let (reads, writes) = (self.read.clone(), self.write.clone());
+        self.read
+            .retain(|path| path.to_str().is_some() && !is_covered(path, &reads, 1) && !is_covered(path, &writes, 0));
+        self.write.retain(|path| path.to_str().is_some() && !is_covered(path, &writes, 1));
+    }
+}
+
+/// Returns the value of a variable as the server will have it.
+pub(super) fn variable(stdio: &Stdio, name: &str) -> Option<String> {
+    let own = stdio.env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.expose().to_owned());
+    own.or_else(|| std::env::var(name).ok())
+}

@@ -1,0 +1,81 @@
+//! The launcher: this program in a hidden mode, which gives up what its plan does not name, and becomes the server.
+//!
+//! It is the server's process from the start: its id, its group, its pipes, and its mark stay. **Invariant:** if anything
+//! of the plan cannot be done, it ends, and the server does not start.
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use super::plan::Plan;
+use super::{filter, rules};
+
+/// The exit code of a launcher that did not become the server.
+const FAILED: i32 = 126;
+
+/// Becomes the server: `PLAN -- PROGRAM ARGUMENTS..`.
+pub(in crate::sandbox) fn become_server(arguments: impl Iterator<Item = OsString>) {
+    let Err(why) = run(arguments);
+    // Nobody reads it if this fails.
+    let _ = writeln!(std::io::stderr(), "mcp-host: the server was not started, since it cannot be confined: {why}");
+    #[expect(clippy::disallowed_methods, clippy::exit, reason = "this process is the launcher; no `main` follows")]
+    std::process::exit(FAILED);
+}
+
+fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<Infallible, String> {
+    let plan = arguments.next().and_then(|plan| plan.into_string().ok()).ok_or("there is no plan")?;
+    let plan: Plan = serde_json::from_str(&plan).map_err(|error| format!("the plan is not one: {error}"))?;
+    let program = arguments.nth(1).ok_or("there is no program")?;
+    limit(Resource::Core, 0)?;
+    if plan.keeps_files {
+        rules::enforce(&plan).map_err(|error| error.to_string())?;
+    }
+    // From here on a link that the server planted leads nowhere that it could not reach itself.
+    for (from, to) in &plan.links {
+        link(from, to).map_err(|error| format!("{}: {error}", from.display()))?;
+    }
+    if plan.keeps_calls {
+        filter::enforce(&plan).map_err(|error| error.to_string())?;
+    }
+    let mut command = Command::new(&program);
+    command.args(arguments);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| plan.withholds(name)) {
+        command.env_remove(name);
+    }
+    command.envs(plan.set.iter().map(|(name, path)| (name, path)));
+    if let Some(cwd) = &plan.cwd {
+        command.current_dir(cwd);
+    }
+    if let Some(files) = plan.files {
+        limit(Resource::Nofile, files)?;
+    }
+    if let Some(memory) = plan.memory {
+        limit(Resource::Data, memory)?;
+    }
+    Err(format!("{}: {}", Path::new(&program).display(), command.exec()))
+}
+
+/// Sets a limit that the process cannot raise.
+fn limit(resource: Resource, most: u64) -> Result<(), String> {
+    let limit = Rlimit { current: Some(most), maximum: Some(most) };
+    setrlimit(resource, limit).map_err(|error| format!("the limit of {resource:?} cannot be {most}: {error}"))
+}
+
+/// Links a listed path into the HOME of the server. What is there already stays.
+fn link(from: &Path, to: &Path) -> std::io::Result<()> {
+    if from.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    if let Some(folder) = from.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    match std::os::unix::fs::symlink(to, from) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        done => done,
+    }
+}

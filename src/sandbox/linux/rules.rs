@@ -1,0 +1,81 @@
+//! Files and signals: what Landlock keeps from a confined process.
+//!
+//! A rule holds for a file or folder as it was opened, not for its name: links, renames, and `..` lead to the same
+//! answer. What no rule names is refused.
+
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
+    RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope,
+};
+
+use super::plan::Plan;
+
+/// The oldest version that keeps reads, writes, moves, and truncation.
+const OLDEST: ABI = ABI::V3;
+/// The version that also keeps control of devices.
+const DEVICES: ABI = ABI::V5;
+
+/// Why the rules are not in force.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error("{}: {why}", path.display())]
+    Path { path: PathBuf, why: String },
+    #[error("Landlock: {0}")]
+    Kernel(#[from] RulesetError),
+}
+
+/// Reports whether the kernel has what the level needs for files.
+pub(super) fn can_keep_files() -> bool {
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    ruleset.handle_access(AccessFs::from_all(OLDEST)).and_then(Ruleset::create).is_ok()
+}
+
+/// Reports whether the kernel keeps signals inside.
+pub(super) fn can_keep_signals() -> bool {
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    ruleset.scope(Scope::Signal).and_then(Ruleset::create).is_ok()
+}
+
+/// Puts the rules in force for this process, for good.
+pub(super) fn enforce(plan: &Plan) -> Result<(), Error> {
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(OLDEST))?
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::IoctlDev)?
+        .scope(Scope::Signal)?;
+    if !plan.unix {
+        ruleset = ruleset.scope(Scope::AbstractUnixSocket)?;
+    }
+    let mut created = ruleset.create()?;
+    for path in &plan.read {
+        created = allow(created, path, AccessFs::from_read(OLDEST))?;
+    }
+    for path in &plan.write {
+        created = allow(created, path, writing())?;
+    }
+    created.restrict_self()?;
+    Ok(())
+}
+
+/// Everything but making devices and controlling them.
+fn writing() -> BitFlags<AccessFs> {
+    AccessFs::from_all(DEVICES) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev)
+}
+
+fn allow(created: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, Error> {
+    let wrong = |why: String| Error::Path { path: path.to_owned(), why };
+    let opened = PathFd::new(path).map_err(|error| wrong(error.to_string()))?;
+    // The plan has the path without links. If a link has come since, it leads where nobody has judged.
+    let place = Path::new("/proc/self/fd").join(opened.as_fd().as_raw_fd().to_string());
+    let is = std::fs::read_link(&place).map_err(|error| wrong(error.to_string()))?;
+    if is != path {
+        return Err(wrong(format!("was moved to {}", is.display())));
+    }
+    let is_folder = std::fs::metadata(&place).map_err(|error| wrong(error.to_string()))?.is_dir();
+    let access = if is_folder { access } else { access & AccessFs::from_file(DEVICES) };
+    Ok(created.add_rule(PathBeneath::new(opened, access))?)
+}

@@ -1,0 +1,122 @@
+//! The sandbox of a server's process (`docs/hazards.md` H108): what a level gives on this machine, and how a server
+//! starts in it.
+//!
+//! In: the command of a server with its `sandbox`. Out: the command that starts it confined, which is this program in a
+//! hidden mode, or what this machine lacks. `linux/grants.rs` decides what the process may read and write, once, before the
+//! start; the launcher (`linux/launch.rs`) opens exactly that, gives up everything else, and becomes the server.
+//!
+//! **Invariant:** a server never starts with less than its level, unless its entry says `weak`; then its status says
+//! what is missing. A server without a sandbox costs nothing here. Start reading at [`start`].
+
+#[cfg(not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")))]
+mod elsewhere;
+#[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
+mod linux;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[cfg(not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")))]
+use self::elsewhere as on;
+#[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
+use self::linux as on;
+use crate::config::{Sandbox, Stdio};
+
+/// The argument that turns a program into the launcher of a confined server.
+pub(crate) const ARGUMENT: &str = "__confine";
+
+/// Whether `main` began with `guard()`, so that this program can be a launcher.
+static CAN: AtomicBool = AtomicBool::new(false);
+
+/// Why a server cannot start confined. `Display` is one line with what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Error {
+    /// This machine, or this program, cannot give the level.
+    #[error(
+        "this machine cannot give sandbox {level:?}: {}; write `weak = true` in its `sandbox` to take what there is, or {level:?} becomes \"off\"",
+        .lacks.join(", ")
+    )]
+    Lacks {
+        /// The level.
+        level: &'static str,
+        /// What is missing.
+        lacks: Vec<&'static str>,
+    },
+    /// A listed path cannot be granted.
+    #[error("sandbox.{key}: {path} {why}")]
+    Path {
+        /// The key that lists it.
+        key: &'static str,
+        /// The path.
+        path: String,
+        /// Why not, and what to do.
+        why: &'static str,
+    },
+    /// The folder with its own HOME cannot be made.
+    #[error("the folder for its own HOME, {path}, cannot be made: {why}; make it writable")]
+    Home {
+        /// The folder.
+        path: String,
+        /// The system's reason.
+        why: String,
+    },
+}
+
+/// Notes that this program can be a launcher.
+pub(crate) fn may_launch() {
+    CAN.store(true, Ordering::Relaxed);
+}
+
+fn can_launch() -> bool {
+    CAN.load(Ordering::Relaxed)
+}
+
+/// If these are the arguments of a launcher, becomes the confined server, and never returns.
+#[cfg(unix)]
+pub(crate) fn become_server(arguments: impl Iterator<Item = std::ffi::OsString>) {
+    on::become_server(arguments);
+}
+
+/// Returns the command that starts the server of `stdio` confined; `stdio` itself if it has no sandbox. `state` is the
+/// folder for what the host keeps. Reads files and makes folders, so it must not run on a runtime's thread.
+pub(crate) fn start(stdio: Stdio, state: Option<&Path>) -> Result<Stdio, Error> {
+    let Some(sandbox) = stdio.sandbox.clone().filter(Sandbox::is_on) else { return Ok(stdio) };
+    let lacks = on::lacks(&sandbox, state.is_some());
+    if !lacks.is_empty() && !sandbox.weak {
+        return Err(Error::Lacks { level: level(&sandbox), lacks });
+    }
+    on::start(stdio, &sandbox, state)
+}
+
+/// Says in words what keeps the server's process; `None` if nothing does, because nothing is to. `has_state` says
+/// whether the host has a folder for what it keeps.
+pub(crate) fn told(sandbox: &Sandbox, has_state: bool) -> Option<String> {
+    if !sandbox.is_on() {
+        return None;
+    }
+    let (level, lacks) = (level(sandbox), on::lacks(sandbox, has_state));
+    let how = match (lacks.is_empty(), sandbox.weak) {
+        (true, _) => level.to_owned(),
+        (false, false) => format!("{level} cannot be had: {}", lacks.join(", ")),
+        (false, true) if on::cannot_start(has_state) => {
+            format!("off, since {level} cannot be had: {}", lacks.join(", "))
+        }
+        (false, true) => format!("{level}, but {}", lacks.join(", ")),
+    };
+    let gaps = on::gaps();
+    Some(if gaps.is_empty() || !lacks.is_empty() { how } else { format!("{how}; {}", gaps.join(", ")) })
+}
+
+impl Sandbox {
+    /// Returns what the sandbox needs and this machine lacks, one sentence each. `has_state` says whether the host has a
+    /// state directory.
+    #[must_use]
+    pub fn lacks(&self, has_state: bool) -> Vec<&'static str> {
+        if self.is_on() { on::lacks(self, has_state) } else { Vec::new() }
+    }
+}
+
+fn level(sandbox: &Sandbox) -> &'static str {
+    use crate::config::Words as _;
+    sandbox.level.word()
+}
