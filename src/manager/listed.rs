@@ -19,6 +19,7 @@ use crate::protocol::Era;
 use crate::registry::own::{Form, Shown, is_always};
 use crate::registry::{Catalog, Entry, Kind, Ranker, hints};
 use crate::select::{Facts, matches};
+#[cfg(all(unix, feature = "script"))]
 use crate::transport::ScriptProgram;
 
 /// Whether a client searches, and when that changed last.

@@ -109,11 +109,10 @@ mod tests {
 
     #[test]
     fn mistakes_are_told_with_what_to_write() {
-        let error = read(r#"{ "code": { "tools": "some", "calls": 0, "memory": "1MiB", "scripst": 4 } }"#);
+        let error = read(r#"{ "code": { "tools": "some", "calls": 0, "memory": "1MiB" } }"#);
         insta::assert_snapshot!(error.unwrap_err(), @r#"
         f.json:2: host.catalog.code.tools: "some" is not one of read, all
         f.json:2: host.catalog.code.calls: must be more than zero
-        f.json:2: host.catalog.code.scripst: unknown key
         f.json:2: host.catalog.code.memory: is not between 2MiB and 1GiB
         "#);
     }

@@ -60,7 +60,7 @@ fn whatever_a_script_does_it_ends_and_nothing_of_it_is_left() {
         ),
         ("await Promise.all(Array.from({ length: 10000 }, () => call('s__act')))", "raise host.catalog.code.calls"),
         (
-            "await call('s__act', { text: 'x'.repeat(1 << 22) }); return 'x'.repeat(2000)",
+            "await call('s__act', { text: 'x'.repeat(1 << 20) }); return 'x'.repeat(2000)",
             "raise host.catalog.code.output",
         ),
         ("const { open } = await import('fs'); open('/etc/passwd')", "run_script: "),
