@@ -1,17 +1,21 @@
 //! Where a request comes from, as its span says: the trace that a header of its HTTP request names, a hash of its session,
 //! and its id. Nothing is read unless spans are made.
 
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
 
-use super::SESSION;
 use crate::observe::Observer;
 use crate::protocol::{RequestId, TraceParent};
 use crate::router::Mailbox;
 use crate::traced::{Origin, hashed};
 
 /// Notes it in the mailbox of the request.
-pub(super) fn note(observer: &Observer, headers: &HeaderMap, id: &RequestId, leg: &Mailbox) {
-    if let Some(origin) = of(observer, headers, headers.get(&SESSION).map(HeaderValue::as_bytes), id) {
+pub(super) fn note(
+    observer: &Observer,
+    headers: &HeaderMap,
+    (session, id): (Option<&[u8]>, &RequestId),
+    leg: &Mailbox,
+) {
+    if let Some(origin) = of(observer, headers, session, id) {
         leg.comes_from(origin);
     }
 }

@@ -221,7 +221,10 @@ async fn call(door: &Arc<Door>, in_use: Use, headers: &HeaderMap, request: Reque
 #[cfg_attr(not(feature = "otel"), allow(unused_variables, reason = "this build makes none"))]
 fn noted(door: &Door, headers: &HeaderMap, id: &RequestId, leg: &Mailbox) {
     #[cfg(feature = "otel")]
-    super::origin::note(door.router.observer(), headers, id, leg);
+    {
+        let session = headers.get(&SESSION).map(HeaderValue::as_bytes);
+        super::origin::note(door.router.observer(), headers, (session, id), leg);
+    }
 }
 
 /// Resolves to the answer to one request; `None` if none is due.
