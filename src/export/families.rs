@@ -388,5 +388,5 @@ fn doors(facts: &Facts, out: &mut Series<'_>) -> fmt::Result {
 
 fn definition_bytes(server: &ServerGauges) -> Option<usize> {
     let offer = server.offer.as_ref()?;
-    Some(offer.definitions(crate::registry::Kind::Tools).map(|definition| definition.as_bytes().len()).sum())
+    Some(offer.bytes(crate::registry::Kind::Tools))
 }
