@@ -29,6 +29,9 @@ pub(super) async fn locked(stdio: config::Stdio) -> Result<config::Stdio, Error>
     keep::done(locked).await
 }
 
+/// The host's own keys that the user's own daemon may use.
+const DAEMON: &[&str] = &[meta::HOST_ERROR, meta::HEARTBEAT, meta::CACHE, meta::FALLBACK, meta::HOST_ASKS];
+
 /// Opens the transport and starts its reader. `program` is what starts in place of the entry's command.
 pub(super) fn connect(
     upstream: &Upstream,
@@ -51,7 +54,7 @@ pub(super) fn connect(
         pending_cap: limits.pending_per_server,
         queue: limits.server_queue,
         depth: limits.depth,
-        stays: if settings.daemon { &[meta::HOST_ERROR, meta::HEARTBEAT, meta::CACHE, meta::FALLBACK] } else { &[] },
+        stays: if settings.daemon { DAEMON } else { &[] },
         users: upstream.users.clone(),
         tasks: tasks.clone(),
         stop: CancellationToken::new(),
