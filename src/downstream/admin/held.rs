@@ -15,9 +15,6 @@ use tokio::time::timeout;
 use super::reader::FeedReader;
 use super::{AskError, Refused, SignIn, SignInReply, replies, sign_in};
 
-/// How the request begins.
-#[cfg(unix)]
-pub(super) const HELD: &[u8] = br#"{"held""#;
 /// How long the daemon may take to begin a login: it asks an authorization server.
 const PATIENCE: Duration = Duration::from_secs(60);
 

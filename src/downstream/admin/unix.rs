@@ -16,8 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::at::At;
 use super::client::{Hello, Introduction};
-use super::feed::FEED;
-use super::held::HELD;
+use super::feed::{FEED, HELD};
 use super::{AskError, Error};
 use crate::keep;
 use crate::lineage;
