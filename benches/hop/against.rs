@@ -17,8 +17,8 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-use crate::Settings;
 use crate::call::Work;
+use crate::collector::Collector;
 use crate::hop::{Load, ROUND, Way, many_rules};
 use crate::host::{Host, Link, PROGRAM, Servers};
 use crate::load;
@@ -27,7 +27,8 @@ use crate::report::{cells, number, table};
 use crate::rows::{Callers, Kind, Row};
 use crate::state;
 #[cfg(unix)]
-use crate::watch::Watch;
+use crate::watch::{self, Watch};
+use crate::{Settings, Ways};
 
 /// Turns of each pair of processes.
 const TURNS: usize = 4;
@@ -58,9 +59,10 @@ pub(crate) async fn run(other: &Path, rows: &[&Row], settings: &Settings) -> Res
         anyhow::Ok(copy)
     };
     let programs = [copied(other, "other").context("--against")?, copied(Path::new(PROGRAM), "this")?];
-    let which = match settings.is_watched() {
-        true => "this build, watched, against itself".to_owned(),
-        false => format!("this build against {}", other.display()),
+    let which = match settings.ways {
+        Ways::Watched => "this build, watched, against itself".to_owned(),
+        Ways::Sampled => "this build, with a span of each call, against itself".to_owned(),
+        _ => format!("this build against {}", other.display()),
     };
     println!("hop: {which}, {} pairs of processes, medians", pairs_of(settings));
     let mut lines = vec![cells(["row", "unit", "other", "this", "this/other"])];
@@ -111,9 +113,15 @@ async fn measure(programs: &[PathBuf; 2], kind: Kind, settings: &Settings) -> Re
     let mut all = Measured::new();
     for pair in 0..pairs_of(settings) {
         let order = if pair % 2 == 0 { [0, 1] } else { [1, 0] };
+        let collector = match settings.ways {
+            Ways::Sampled => Some(Collector::start().await?),
+            _ => None,
+        };
+        let endpoint = collector.as_ref().map(|collector| collector.endpoint.as_str());
+        let of = [None, endpoint];
         let mut started = [None, None];
         for at in order {
-            started[at] = Some(start(&programs[at], kind).await.context(WHICH[at])?);
+            started[at] = Some(start(&programs[at], kind, of[at]).await.context(WHICH[at])?);
         }
         let [Some(theirs), Some(ours)] = started else { unreachable!("both are started") };
         #[cfg(unix)]
@@ -121,7 +129,14 @@ async fn measure(programs: &[PathBuf; 2], kind: Kind, settings: &Settings) -> Re
             true => Some(Watch::start(&ours).await.context("--watched")?),
             false => None,
         };
-        for (unit, mut pairs) in compare([&theirs, &ours], order, kind, settings).await? {
+        let mut measured = compare([&theirs, &ours], order, kind, settings).await?;
+        #[cfg(unix)]
+        if collector.is_some() {
+            // Spans that are dropped cost nothing, so they are told beside the figures.
+            let dropped = dropped(&watch::metrics(ours.port).await.context("--sampled")?);
+            measured.push(("spans dropped", vec![[0.0, dropped.context("the number of dropped spans is not told")?]]));
+        }
+        for (unit, mut pairs) in measured {
             match all.iter_mut().find(|(known, _)| *known == unit) {
                 Some((_, known)) => known.append(&mut pairs),
                 None => all.push((unit, pairs)),
@@ -135,11 +150,18 @@ async fn measure(programs: &[PathBuf; 2], kind: Kind, settings: &Settings) -> Re
     Ok(all)
 }
 
-/// Starts a build with the servers and settings that the row needs.
-async fn start(program: &Path, kind: Kind) -> Result<Host> {
+/// Returns how many spans were dropped, as metrics tell it.
+#[cfg(unix)]
+fn dropped(metrics: &str) -> Option<f64> {
+    let line = metrics.lines().find(|line| line.starts_with("mcp_host_otel_dropped_total{signal=\"traces\"}"))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+/// Starts a build with the servers and settings that the row needs. `endpoint` is where it sends spans to.
+async fn start(program: &Path, kind: Kind, endpoint: Option<&str>) -> Result<Host> {
     let one = Servers::one(Link::Http);
     let plain = json!({ "threads": 1 });
-    let (servers, host) = match kind {
+    let (servers, mut host) = match kind {
         Kind::Hop { servers, .. } | Kind::Memory { servers } | Kind::Start { servers } => (servers, plain),
         Kind::Ten { .. } => (Servers { count: 10, ..one }, plain),
         Kind::Rules { .. } => (one, many_rules()),
@@ -148,6 +170,9 @@ async fn start(program: &Path, kind: Kind) -> Result<Host> {
         Kind::Idle { sessions, .. } => (one, state::room(sessions)),
         Kind::Slow { link, .. } => (Servers::one(link), plain),
     };
+    if let Some(endpoint) = endpoint {
+        host["otel"] = json!({ "endpoint": endpoint, "metrics": false });
+    }
     Host::of(program, servers, &host).await
 }
 

@@ -5,12 +5,13 @@
 //! time of the program in the middle, the ratio of the host's CPU time to the floor's, and the bounds that this project
 //! sets itself. Slow results do not fail the run.
 //!
-//! `cargo bench --bench hop -- [--quick] [--floors | --against PROGRAM | --watched | --top] [--only TEXT]...`: `--quick`
-//! runs fewer rounds, `--floors` leaves out the host, and `--only` selects rows whose name contains the text.
+//! `cargo bench --bench hop -- [--quick] [--floors | --against PROGRAM | --watched | --sampled | --top] [--only TEXT]...`:
+//! `--quick` runs fewer rounds, `--floors` leaves out the host, and `--only` selects rows whose name contains the text.
 //!
 //! `--against PROGRAM` compares this build with another one in place of the floors: see [`against`]. On two cores, where
 //! the processes happen to run changes a figure by half, so run that on one. `--watched` compares this build with itself in
-//! the same way: one of the two is watched by a feed, and its metrics are read every five seconds. `--top` measures the
+//! the same way: one of the two is watched by a feed, and its metrics are read every five seconds. `--sampled` does so, too:
+//! one of the two sends a span of each call to a collector; both are built with the cargo feature `otel`. `--top` measures the
 //! share of a core that `mcp-host top` takes.
 //!
 //! Figures are only comparable within one run. `taskset -c 0 cargo bench --bench hop` keeps everything on one core: the
@@ -21,6 +22,7 @@
 
 mod against;
 mod call;
+mod collector;
 mod echo;
 mod floors;
 mod hop;
@@ -38,9 +40,7 @@ mod top;
 #[cfg(unix)]
 mod watch;
 
-#[cfg(unix)]
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -49,8 +49,7 @@ use crate::process::Role;
 use crate::report::Outcome;
 use crate::rows::{Kind, ROWS, Row};
 
-const USAGE: &str =
-    "usage: cargo bench --bench hop -- [--quick] [--floors | --against PROGRAM | --watched | --top] [--only TEXT]...";
+const USAGE: &str = "usage: cargo bench --bench hop -- [--quick] [--floors | --against PROGRAM | --watched | --sampled | --top] [--only TEXT]...";
 
 /// The command line.
 #[derive(Debug)]
@@ -74,6 +73,8 @@ enum Ways {
     /// The host, and the same build while somebody watches it.
     #[cfg_attr(not(unix), allow(dead_code, reason = "a feed needs the status socket"))]
     Watched,
+    /// The host, and the same build that sends a span of each call.
+    Sampled,
     /// `mcp-host top`.
     #[cfg_attr(not(unix), allow(dead_code, reason = "a terminal of its own needs Unix"))]
     Top,
@@ -94,6 +95,10 @@ impl Settings {
                 }
                 #[cfg(unix)]
                 "--watched" => settings.ways = Ways::Watched,
+                "--sampled" => {
+                    ensure!(cfg!(feature = "otel"), "--sampled needs `cargo bench --features otel --bench hop`");
+                    settings.ways = Ways::Sampled;
+                }
                 #[cfg(unix)]
                 "--top" => settings.ways = Ways::Top,
                 "--only" => settings.only.push(arguments.next().with_context(|| format!("--only what? {USAGE}"))?),
@@ -121,7 +126,8 @@ impl Settings {
         let asked = self.only.is_empty() || self.only.iter().any(|text| row.name.contains(text.as_str()));
         let possible = self.with_host()
             || !matches!(row.kind, Kind::Ten { .. } | Kind::Rules { .. } | Kind::Threads { .. } | Kind::Idle { .. });
-        asked && possible
+        // A host that is watched has started before.
+        asked && possible && !(self.is_watched() && matches!(row.kind, Kind::Start { .. }))
     }
 }
 
@@ -169,6 +175,7 @@ async fn bench(settings: &Settings) -> Result<ExitCode> {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     match &settings.ways {
         Ways::Against(other) => return against::run(other, &rows, settings).await,
+        Ways::Sampled => return against::run(Path::new(host::PROGRAM), &rows, settings).await,
         #[cfg(unix)]
         Ways::Watched => return against::run(Path::new(host::PROGRAM), &rows, settings).await,
         #[cfg(unix)]

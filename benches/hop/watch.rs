@@ -29,7 +29,7 @@ impl Watch {
             UnixStream::connect(&socket).await.with_context(|| format!("no feed at {}", socket.display()))?;
         feed.write_all(b"{\"feed\":{\"past\":100}}\n").await?;
         ensure!(feed.read(&mut [0; 4096]).await? > 0, "the feed ended");
-        scrape(host.port).await?;
+        metrics(host.port).await?;
         let (mut tasks, port) = (JoinSet::new(), host.port);
         tasks.spawn(async move {
             let mut events = vec![0; 64 * 1024];
@@ -40,7 +40,7 @@ impl Watch {
             let mut ticks = interval(SCRAPE);
             loop {
                 ticks.tick().await;
-                scrape(port).await?;
+                metrics(port).await?;
             }
         });
         Ok(Self { tasks })
@@ -59,7 +59,7 @@ impl Watch {
 }
 
 /// Reads the metrics once.
-async fn scrape(port: u16) -> Result<()> {
+pub(crate) async fn metrics(port: u16) -> Result<String> {
     let address = loopback(port);
     let mut stream = TcpStream::connect(address).await.context("a scrape")?;
     let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
@@ -67,5 +67,5 @@ async fn scrape(port: u16) -> Result<()> {
     let mut text = String::new();
     stream.read_to_string(&mut text).await?;
     ensure!(text.ends_with("# EOF\n") || text.contains("mcp_host_build_info"), "no metrics: {text:.200}");
-    Ok(())
+    Ok(text)
 }

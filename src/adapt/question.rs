@@ -91,7 +91,9 @@ fn cleaned(params: &Raw, to: ProtocolVersion) -> Raw {
     }
     if let Some(own) = params.value_of("_meta") {
         fn is_the_hops(key: &str) -> bool {
-            key == "progressToken" || key.starts_with(meta::PREFIX) || key.starts_with(meta::OURS)
+            // What the user's own daemon asks in its own words stays marked; a server cannot send that key (`ours.rs`).
+            let is_ours = key.starts_with(meta::OURS) && key != meta::HOST_ASKS;
+            key == "progressToken" || key.starts_with(meta::PREFIX) || is_ours
         }
         // A legacy client may be another host, which can ask its clients under the JSON key that the server wishes for.
         fn goes_to_legacy(key: &str) -> bool {

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::protocol::value::{array, text};
-use crate::protocol::{Address, Edits, ErrorObject, Raw, Theirs, code};
+use crate::protocol::{Address, Edits, ErrorObject, Raw, Theirs, code, ours};
 
 const ID: &str = "elicitationId";
 
@@ -38,7 +38,8 @@ pub(crate) fn required(error: &ErrorObject) -> Option<Vec<Raw>> {
     let wanted = data.value_of("elicitations").and_then(array)?;
     let with_url = wanted.into_iter().filter(|params| text(params, "url").is_some());
     let params: Vec<Raw> = with_url
-        .map(|params| Raw::part(data.bytes(), params).without_member(ID).with_member("mode", br#""url""#))
+        .map(|params| ours::head(Raw::part(data.bytes(), params), &[]))
+        .map(|params| params.without_member(ID).with_member("mode", br#""url""#))
         .collect();
     (!params.is_empty()).then_some(params)
 }
@@ -80,4 +81,17 @@ pub(crate) fn scoped_error(error: ErrorObject, alias: &str) -> ErrorObject {
     }
     let data = edits.apply();
     error.with_data(data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_required_page_has_no_mark_of_the_host() {
+        let data = r#"{"elicitations":[{"url":"https://a.example","message":"m","elicitationId":"e","_meta":{"mcp-host/asks":true,"k":1}}]}"#;
+        let error = ErrorObject::new(code::URL_ELICITATION_REQUIRED, "visit").with_data(Raw::trusted(data.into()));
+        let pages: Vec<String> = required(&error).unwrap().iter().map(|page| page.as_str().to_owned()).collect();
+        assert_eq!(pages, [r#"{"url":"https://a.example","message":"m","_meta":{"k":1},"mode":"url"}"#]);
+    }
 }

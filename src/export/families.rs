@@ -401,5 +401,5 @@ fn lists(facts: &Facts, out: &mut Series<'_>, number: fn(&Ledger) -> usize) -> f
 
 fn definition_bytes(server: &ServerGauges) -> Option<usize> {
     let offer = server.offer.as_ref()?;
-    Some(offer.definitions(crate::registry::Kind::Tools).map(|definition| definition.as_bytes().len()).sum())
+    Some(offer.bytes(crate::registry::Kind::Tools))
 }

@@ -10,11 +10,12 @@ use futures_util::future::BoxFuture;
 use serde_json::json;
 
 use super::conversation::{Conversation, Questions};
+use super::handler::Asker;
 use super::{CallResult, Host};
 use crate::answered::NoResult;
 use crate::error::{Error, ErrorKind};
 use crate::nearest::nearest;
-use crate::protocol::{ErrorObject, Message, Method, Notification, Raw, Request, RequestId, code};
+use crate::protocol::{ErrorObject, Message, Method, Notification, Raw, Request, RequestId, code, meta};
 use crate::registry::{Kind, Resolution};
 
 /// The progress of a call, as its server reports it.
@@ -160,7 +161,10 @@ impl Call {
         match message {
             Message::Notification(notice) if notice.method == Method::Progress => self.step(&notice),
             Message::Notification(notice) if notice.method == Method::Cancelled => questions.withdraw(&notice),
-            Message::Request(request) => questions.ask(request.id, self.server(), request.method, request.params),
+            Message::Request(request) => {
+                let asker = self.asker(&request);
+                questions.ask(request.id, asker, request.method, request.params);
+            }
             _ => {}
         }
     }
@@ -206,11 +210,19 @@ impl Call {
         }
     }
 
-    /// Returns the configured name of the server that the call goes to; `None` if no server has the tool, prompt or
-    /// resource.
-    fn server(&self) -> Option<String> {
-        let server = self.host.0.manager.server(self.target().found()?.server)?;
-        Some(server.config.name.clone())
+    /// Returns who asks a question of the call: the host itself, the user's own daemon in its own words, or the server that
+    /// the call goes to.
+    fn asker(&self, question: &Request) -> Asker {
+        let is_own = self.conversation.client.is_asked_by_host(&question.id) == Some(true);
+        let server = self.target().found().and_then(|found| self.host.0.manager.server(found.server));
+        let marked = || {
+            let own = question.params.as_ref().and_then(|params| params.member("_meta"));
+            own.is_some_and(|own| own.member(meta::HOST_ASKS).is_some())
+        };
+        if is_own || (server.as_ref().is_some_and(|server| server.config.daemon) && marked()) {
+            return Asker::Host;
+        }
+        Asker::Server(server.map(|server| server.config.name.clone()))
     }
 }
 

@@ -13,7 +13,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use super::handler::{self, Answers};
+use super::handler::{self, Answers, Asker};
 use super::lock;
 use crate::manager::Principal;
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, RequestId, Response};
@@ -144,7 +144,9 @@ impl Reader {
 
     fn hear(&mut self, message: Message) {
         match message {
-            Message::Request(request) => self.questions.ask(request.id, None, request.method, request.params),
+            Message::Request(request) => {
+                self.questions.ask(request.id, Asker::Server(None), request.method, request.params);
+            }
             Message::Notification(notice) => self.note(&notice),
             Message::Response(_) => {}
         }
@@ -182,12 +184,12 @@ impl Questions {
         Self { handler, running: FuturesUnordered::new(), aborts: HashMap::new() }
     }
 
-    /// Passes a question to the handler; `server` is the configured name of the server that asks.
-    pub(super) fn ask(&mut self, id: RequestId, server: Option<String>, method: Method, params: Option<Raw>) {
+    /// Passes a question to the handler.
+    pub(super) fn ask(&mut self, id: RequestId, asker: Asker, method: Method, params: Option<Raw>) {
         let (abort, registration) = AbortHandle::new_pair();
         let (handler, key) = (self.handler.clone(), id.clone());
         let work: BoxFuture<'static, _> =
-            Box::pin(async move { (id, handler::answer(handler.as_deref(), server, &method, params).await) });
+            Box::pin(async move { (id, handler::answer(handler.as_deref(), asker, &method, params).await) });
         self.running.push(Abortable::new(work, registration));
         self.aborts.insert(key, abort);
     }

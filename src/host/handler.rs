@@ -68,14 +68,23 @@ pub trait ClientHandler: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub struct Elicitation {
     server: Option<String>,
+    is_of_host: bool,
     params: Raw,
 }
 
 impl Elicitation {
-    /// Returns the configured name of the server that asks; `None` if the question belongs to no call.
+    /// Returns the configured name of the server that asks; `None` if the question belongs to no call, or if the host itself
+    /// asks.
     #[must_use]
     pub fn server(&self) -> Option<&str> {
         self.server.as_deref()
+    }
+
+    /// Reports whether the host itself asks, in its own words: a rule wants a person's permission for a call, or a server
+    /// wants a login. No server can ask such a question.
+    #[must_use]
+    pub fn is_of_host(&self) -> bool {
+        self.is_of_host
     }
 
     /// Returns the question's text for the person.
@@ -268,19 +277,33 @@ impl<H: ClientHandler> Answers for H {
     }
 }
 
-/// Answers a request from a server; `server` is its configured name, or `None` if the request belongs to no call.
+/// Who asks a question.
+#[derive(Clone, Debug)]
+pub(super) enum Asker {
+    /// The host itself.
+    Host,
+    /// A server, by its configured name; `None` if the question belongs to no call.
+    Server(Option<String>),
+}
+
+/// Answers a request from a server, or of the host itself.
 pub(super) async fn answer(
     handler: Option<&dyn Answers>,
-    server: Option<String>,
+    asker: Asker,
     method: &Method,
     params: Option<Raw>,
 ) -> Outcome {
     let unknown = || ErrorObject::method_not_found(method.as_str());
     let handler = handler.ok_or_else(unknown)?;
     let params = params.unwrap_or_else(Raw::empty_object);
+    let is_of_host = matches!(asker, Asker::Host);
+    let server = match asker {
+        Asker::Host => None,
+        Asker::Server(server) => server,
+    };
     match method {
         Method::Elicit => {
-            let question = Elicitation { server, params };
+            let question = Elicitation { server, is_of_host, params };
             let (params, is_page) = (question.params.clone(), question.url().is_some());
             let answer = handler.elicit(question).await;
             Ok(defaults::filled(&params, answer.result(is_page)))
@@ -331,7 +354,7 @@ mod tests {
     }
 
     async fn ask(handler: &dyn Answers, method: Method, params: serde_json::Value) -> String {
-        match answer(Some(handler), Some("s".to_owned()), &method, Some(params.into())).await {
+        match answer(Some(handler), Asker::Server(Some("s".to_owned())), &method, Some(params.into())).await {
             Ok(result) => result.to_string(),
             Err(error) => format!("{} {}", error.code, error.message),
         }
@@ -343,7 +366,7 @@ mod tests {
         assert!(ask(&Silent, Method::CreateMessage, json!({})).await.starts_with("-1 "));
         assert_eq!(ask(&Silent, Method::RootsList, json!({})).await, r#"{"roots":[]}"#);
         assert!(ask(&Silent, Method::ToolsList, json!({})).await.starts_with("-32601 "));
-        let nobody = answer(None, None, &Method::RootsList, None).await;
+        let nobody = answer(None, Asker::Server(None), &Method::RootsList, None).await;
         assert_eq!(nobody, Err(ErrorObject::method_not_found("roots/list")));
     }
 

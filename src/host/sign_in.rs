@@ -2,7 +2,8 @@
 //!
 //! A login by browser waits here for the URL to which the browser was redirected. A login by device code does not run
 //! by itself: the program that shows the code polls. **Invariant:** a login by code progresses only while it is polled,
-//! and a login is forgotten when it ends, is abandoned, or newer logins exceed the limit.
+//! and a login is forgotten when it ends, is abandoned, its connection ends (`admin/held.rs`), or newer logins exceed the
+//! limit.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -124,9 +125,11 @@ impl Host {
         done.map(SignInReply::signed_in).map_err(|error| failed(&error))
     }
 
-    /// Forgets a login by code, and reports whether it was under way.
+    /// Forgets a login, and reports whether it was under way.
     fn abandon(&self, number: u64) -> SignInReply {
-        SignInReply::abandoned(lock(&self.0.logins.0).by_code.remove(&number).is_some())
+        let begun = &mut *lock(&self.0.logins.0);
+        let (by_browser, by_code) = (begun.by_browser.remove(&number), begun.by_code.remove(&number));
+        SignInReply::abandoned(by_browser.is_some() || by_code.is_some())
     }
 
     async fn holdings(&self) -> SignInReply {

@@ -4,7 +4,7 @@
 //! see and call; this changes what a list says of it. **Invariant:** a client with a session keeps how its tools are listed,
 //! since it was told at the beginning how to find them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -15,8 +15,9 @@ use super::lease::{Chosen, Lists, Who};
 use super::{Manager, Principal, Server, lock};
 use crate::config::clients::tools_of;
 use crate::config::{CatalogMode, CatalogSettings, Compact, HostSettings, Layer as _, ToolSettings};
+use crate::name::ServerName;
 use crate::protocol::Era;
-use crate::registry::own::{Form, Shown, is_always};
+use crate::registry::own::{Form, Shown, hidden, is_always};
 use crate::registry::{Catalog, Entry, Kind, Ranker, hints};
 use crate::select::{Facts, matches};
 #[cfg(all(unix, feature = "script"))]
@@ -31,6 +32,8 @@ pub(super) struct Listed {
     /// What `auto` decided for clients without a session, and when that changed last.
     autos: Mutex<HashMap<(Principal, Chosen), Decided>>,
     made: Mutex<VecDeque<Made>>,
+    /// Which tools of servers the log has told of, since the host's own take their names: the server, and the tool.
+    told: Mutex<BTreeSet<(ServerName, Box<str>)>>,
     ranker: OnceLock<Arc<dyn Ranker>>,
     pub(super) found: super::twins::Found,
     pub(super) weighed: super::ledger::Weighed,
@@ -174,6 +177,10 @@ impl Manager {
         made.drain(..over);
         let (of, settings) = (Arc::downgrade(shown), catalog.clone());
         made.push_back(Made { of, settings, form, catalog: relisted.clone() });
+        drop(made);
+        if matches!(form.shown, Shown::Search { .. }) {
+            shown.tools().iter().for_each(|tool| listed.tell_hidden(tool));
+        }
         relisted
     }
 
@@ -253,6 +260,16 @@ impl Manager {
             }
         }
         text
+    }
+}
+
+impl Listed {
+    /// Logs once that clients who search do not get a tool, since the host's own has its name.
+    fn tell_hidden(&self, tool: &Entry) {
+        let Some(problem) = hidden(tool) else { return };
+        if lock(&self.told).insert((tool.server().clone(), tool.raw_name().into())) {
+            tracing::warn!(server = tool.server().as_str(), "{problem}");
+        }
     }
 }
 

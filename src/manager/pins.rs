@@ -438,6 +438,7 @@ fn tell(manager: &Manager, keeper: &Keeper, server: &Server, notices: Vec<Notice
         false => format!("approve {name}"),
     };
     tracing::warn!(
+        target: "mcp_host::unapproved",
         server = &*server.label,
         "it lists what was not approved: {}{end}; `mcp-host {see}` shows how it differs",
         lines.join("; ")

@@ -9,10 +9,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 use tokio::time::Instant;
 
 use super::{Manager, Server};
-use crate::config::{Fallback, ITSELF, Transport};
+use crate::config::{CatalogMode, Fallback, ITSELF, Transport};
 use crate::counts::Count;
 use crate::name::ServerName;
 use crate::protocol::{ProtocolVersion, Raw, Theirs};
+use crate::registry::own::hidden as hidden_by_own;
 use crate::registry::{Catalog, Entry, Kind};
 use crate::sandbox;
 use crate::upstream::{StateName, Upstream};
@@ -204,7 +205,29 @@ fn idle_fallbacks<'a>(
     own.filter_map(problem).collect()
 }
 
+/// Returns which tools of a server clients who search do not get, since the host's own have their names.
+fn hidden_tools(catalog: &Catalog, alias: &ServerName) -> impl Iterator<Item = String> {
+    catalog.each(Kind::Tools).filter(move |tool| tool.server() == alias).filter_map(hidden_by_own)
+}
+
 impl Manager {
+    /// Returns which tools of a server are left out of lists of clients who search.
+    fn search_problems(&self, server: &Server, catalog: &Catalog, views: &[(String, Arc<Catalog>)]) -> Vec<String> {
+        let (settings, alias) = (self.settings(), &server.config.alias);
+        let mut problems = Vec::new();
+        if settings.catalog.mode != CatalogMode::Full {
+            problems.extend(hidden_tools(catalog, alias));
+        }
+        for (name, catalog) in views {
+            if settings.catalog_of(name).mode != CatalogMode::Full {
+                let own = hidden_tools(catalog, alias).filter(|problem| !problems.contains(problem));
+                let own: Vec<String> = own.map(|problem| format!("view {name}: {problem}")).collect();
+                problems.extend(own);
+            }
+        }
+        problems
+    }
+
     /// Returns why fallbacks of a server's tools cannot be used, as far as that is known.
     fn fallback_problems(&self, server: &Server, catalog: &Catalog, views: &[(String, Arc<Catalog>)]) -> Vec<String> {
         if !self.answers().falls_back() || self.is_any_on_its_way() {
@@ -307,6 +330,7 @@ impl Manager {
         let mut problems = catalog.problems(&server.config.alias);
         add_views(&mut problems, views, &server.config.alias);
         problems.extend(self.fallback_problems(server, catalog, views));
+        problems.extend(self.search_problems(server, catalog, views));
         let count = |kind| catalog.count(kind, &server.config.alias);
         ServerStatus {
             name: server.config.name.clone(),

@@ -68,7 +68,7 @@ pub(crate) struct Passed {
     pub(crate) took: Duration,
     pub(crate) waits: Waits,
     pub(crate) over: Over,
-    /// The number of [`Passing::tell`].
+    /// The number by which the listener knows it that was told of it while it ran.
     pub(crate) number: Option<u64>,
 }
 
@@ -81,6 +81,7 @@ impl Passing {
 
     /// Tells of the call while it runs: what is noted of it, the server and the target. `told` returns the number by which the
     /// end of the call is told later. Nothing happens if the call does not run, or was told of before.
+    #[cfg(feature = "server")]
     pub(crate) fn tell(&self, told: impl FnOnce(&Noted, Option<&(Arc<Whose>, Arc<str>)>) -> u64) {
         let mut known = lock(&self.known);
         if let Known { noted: Some(noted), at, early: None, number: None, .. } = &*known {
@@ -89,6 +90,7 @@ impl Passing {
     }
 
     /// Reports whether the call runs, and nobody was told of it.
+    #[cfg(feature = "server")]
     pub(crate) fn is_untold(&self) -> bool {
         let is_untold = |known: &Known| known.noted.is_some() && known.early.is_none() && known.number.is_none();
         self.is_wanted.load(Ordering::Relaxed) && is_untold(&lock(&self.known))

@@ -38,7 +38,9 @@ pub(crate) const TOOL: &str = "mcp-host/tool";
 pub(crate) const CUT: &str = "mcp-host/cut";
 /// In a result: which tool answered in place of the called one, and why.
 pub(crate) const FALLBACK: &str = "mcp-host/fallback";
-/// The key that a server wants its question to have in `inputRequests`: the only key of ours that servers may send.
+/// The key that a server wants its question to have in `inputRequests`: the only key of ours that servers may send in one.
 pub(crate) const INPUT_KEY: &str = "mcp-host/inputKey";
+/// In the params of a question: the host itself asks, in its own words.
+pub(crate) const HOST_ASKS: &str = "mcp-host/asks";
 /// A word with which a client separates itself from other clients of the same person.
 pub(crate) const AFFINITY: &str = "mcp-host/affinity";

@@ -17,7 +17,9 @@ use super::passed::{Brief, USUAL};
 use crate::answered::Kind;
 use crate::counts::Waits;
 use crate::lock::lock;
-use crate::observe::{At, Begun, End, Ended, Noted, Passed, Subject};
+#[cfg(feature = "server")]
+use crate::observe::Noted;
+use crate::observe::{At, Begun, End, Ended, Passed, Subject};
 use crate::plain::{excerpt, plain};
 use crate::protocol::{Method, Raw, trace_of};
 use crate::redact::without_query;
@@ -227,11 +229,13 @@ impl Call {
     }
 
     /// Returns its number.
+    #[cfg(feature = "server")]
     pub(super) fn number(&self) -> u64 {
         self.id
     }
 
     /// Returns when it began.
+    #[cfg(feature = "server")]
     pub(super) fn began_at(&self) -> u64 {
         self.at
     }
@@ -432,6 +436,7 @@ impl Calls {
     }
 
     /// Adds a call that runs, and of whose beginning nobody was told. Nobody asked for its arguments, so they are not kept.
+    #[cfg(feature = "server")]
     pub(super) fn join(&mut self, noted: &Noted, at: u64, bytes_in: usize, subject: Arc<Subject>) -> Arc<Call> {
         self.last += 1;
         let call = Arc::new(Call {
@@ -453,7 +458,7 @@ impl Calls {
         call
     }
 
-    /// Takes the call of [`Calls::join`] that has ended.
+    /// Takes the call of `Calls::join` that has ended.
     pub(super) fn joined(&mut self, number: u64) -> Option<Arc<Call>> {
         self.joined.remove(&number)
     }

@@ -240,7 +240,7 @@ impl Record {
     /// Tells of a call that runs, and of whose beginning nobody was told: somebody looks at calls now. `subject` is what
     /// becomes known of it from now on.
     #[cfg(feature = "server")]
-    pub(crate) fn join(&self, passing: &Passing, tally: &Tally, subject: Arc<Subject>) {
+    pub(crate) fn join(&self, passing: &Passing, tally: &Tally, subject: &Arc<Subject>) {
         let ago = tally.begun().map(|begun| begun.elapsed()).unwrap_or_default();
         let at = unix_ms(self.now()).saturating_sub(u64::try_from(ago.as_millis()).unwrap_or(u64::MAX));
         let mut told = None;

@@ -174,8 +174,8 @@ fn a_call_that_began_before_anybody_looked_is_told_of_once() {
     watcher.look(SystemTime::now());
     // A second look tells nothing, and neither does one at a call that has ended.
     for _ in 0..2 {
-        record.join(passing, tally, Arc::default());
-        record.join(short_passing, short_tally, Arc::default());
+        record.join(passing, tally, &Arc::default());
+        record.join(short_passing, short_tally, &Arc::default());
     }
     let running: Vec<Value> =
         watcher.now().1.iter().map(|call| serde_json::to_value(call.running(str::to_owned)).unwrap()).collect();

@@ -57,6 +57,8 @@ pub(super) struct List {
     asked: bool,
     problems: Vec<String>,
     hash: u128,
+    /// How many bytes the definitions have.
+    bytes: usize,
     /// The tools that some clients are shown differently, for each group of revisions; found when such a client first
     /// lists.
     differing: [OnceLock<Box<[u32]>>; DIALECTS],
@@ -175,6 +177,12 @@ impl Offer {
         self.list(kind).definitions.iter().map(|definition| &definition.json)
     }
 
+    /// Returns how many bytes the definitions in a list have. That is counted when the list comes, not when somebody asks.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only metrics and feeds ask"))]
+    pub(crate) fn bytes(&self, kind: Kind) -> usize {
+        self.list(kind).bytes
+    }
+
     /// Returns the names in a list, each with its definition exactly as the server sent it.
     pub(crate) fn said(&self, kind: Kind) -> impl Iterator<Item = (&Arc<str>, &Raw)> {
         self.list(kind).definitions.iter().map(|definition| (&definition.name, definition.as_said()))
@@ -204,7 +212,7 @@ impl Offer {
 
     /// Returns the same offer, in which of what is said of these tools only this counts. Clients see no difference.
     pub(crate) fn with_hints(&self, less: &HashMap<Arc<str>, Hints>) -> Self {
-        let List { definitions, asked, problems, hash, .. } = &**self.list(Kind::Tools);
+        let List { definitions, asked, problems, hash, bytes, .. } = &**self.list(Kind::Tools);
         let mut mark = Sha256::new().chain_update(hash.to_be_bytes());
         let with = |definition: &Definition| {
             let counts = less.get(&definition.name).copied();
@@ -214,9 +222,10 @@ impl Offer {
             Definition { counts: counts.map(Box::new), ..definition.clone() }
         };
         let definitions = definitions.iter().map(with).collect();
-        let (asked, problems, differing) = (*asked, problems.clone(), Default::default());
+        let (asked, problems, bytes, differing) = (*asked, problems.clone(), *bytes, Default::default());
         let mut lists = self.lists.clone();
-        lists[Kind::Tools as usize] = Arc::new(List { definitions, asked, problems, hash: short(mark), differing });
+        let list = List { definitions, asked, problems, hash: short(mark), bytes, differing };
+        lists[Kind::Tools as usize] = Arc::new(list);
         Self::new(lists, self.failures.clone())
     }
 
@@ -547,7 +556,8 @@ impl List {
             hash.update(problem);
             hash.update([0]);
         }
-        Self { definitions, asked, problems, hash: short(hash), differing: Default::default() }
+        let bytes = definitions.iter().map(|definition| definition.json.as_bytes().len()).sum();
+        Self { definitions, asked, problems, hash: short(hash), bytes, differing: Default::default() }
     }
 
     /// Returns the indexes of the tools that clients of this revision are shown differently, in order.

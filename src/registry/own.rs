@@ -16,7 +16,7 @@ use super::{Caps, Catalog, Contribution, Entry, Kind, OfferBuilder, ParamHeaders
 use crate::config::{Compact, Prefix};
 use crate::exposed::Naming;
 use crate::name::ServerName;
-use crate::protocol::Raw;
+use crate::protocol::{Raw, Theirs};
 
 /// The definitions, as a page of a list. They stand in every prompt, so they are short.
 const DEFINITIONS: &str = r#"{"tools":[{"name":"find_tools","description":"Finds tools of the servers behind this endpoint. Returns their names, arguments and purposes; call one with call_tool. Without arguments: the servers.","inputSchema":{"type":"object","properties":{"query":{"type":"string","description":"What the tool should do, in a few words"},"server":{"type":"string","description":"Only of this server; alone: all its names"},"names":{"type":"array","items":{"type":"string"},"description":"Describe these tools"},"limit":{"type":"integer","minimum":1,"maximum":20,"default":5},"detail":{"type":"string","enum":["brief","signature","schema"],"default":"signature"},"after":{"type":"string","description":"The last name of the page before"}}},"annotations":{"readOnlyHint":true,"openWorldHint":false}},{"name":"call_tool","description":"Calls a tool that find_tools found.","inputSchema":{"type":"object","properties":{"name":{"type":"string"},"arguments":{"type":"object"}},"required":["name"]},"execution":{"taskSupport":"optional"}},{"name":"call_read_tool","description":"Calls a tool that only reads.","inputSchema":{"type":"object","properties":{"name":{"type":"string"},"arguments":{"type":"object"}},"required":["name"]},"annotations":{"readOnlyHint":true},"execution":{"taskSupport":"optional"}},{"name":"run_script","description":"Runs JavaScript that calls tools: for many calls, or to return only what matters of large results. `await call(name, arguments)` gives the structured content, parsed JSON or text of a result, and throws CallError {kind, tool, text}. Promise.all calls in parallel. `input` is a global. End with `return VALUE`; console.log is shown, too. There are no modules, timers, files or network.","inputSchema":{"type":"object","properties":{"script":{"type":"string","description":"The body of an async function"},"input":{"description":"Any JSON"}},"required":["script"]},"annotations":{"readOnlyHint":false}},{"name":"read_result","description":"Reads on in a result that was cut. Give one of page, match and pointer.","inputSchema":{"type":"object","properties":{"id":{"type":"string"},"page":{"type":"integer","minimum":1,"default":1},"match":{"type":"string","description":"Only the lines that have this text"},"pointer":{"type":"string","description":"A JSON pointer into structuredContent"}},"required":["id"]},"annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}}]}"#;
@@ -86,6 +86,18 @@ impl Catalog {
             }
         }
     }
+}
+
+/// Tells of a tool of a server that clients who search do not get, since one of the host's has its name; `None` for all others.
+pub(crate) fn hidden(tool: &Entry) -> Option<String> {
+    let told = |name: &str| {
+        let name = Theirs(name);
+        format!(
+            "tool {name} left out where clients search: the host has a tool of that name; `rename` in the server's entry \
+             gives it another one"
+        )
+    };
+    is_own(tool.name()).then(|| told(tool.raw_name()))
 }
 
 /// Reports whether a tool is to be listed in any case, by its own word: it has a user interface, or says so.

@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::asks::Decided;
 use super::client::Client;
 use super::forward::Forward;
 use super::judge::ToAsk;
 use super::limit::in_words;
-use crate::protocol::{Method, Raw, Theirs, escaped};
+use crate::protocol::{Method, Raw, Theirs, escaped, meta};
 
 /// How much of the arguments a question shows, in characters.
 const SHOWN: usize = 1024;
@@ -26,6 +26,13 @@ pub(super) fn arguments(forward: &Forward) -> String {
     forward.server.scrubber.scrub(shown.as_str()).into_owned()
 }
 
+/// Returns the params of a question of the host itself. They say so, for programs of the same user that show questions of
+/// servers and of the host side by side (`protocol/ours.rs`).
+pub(super) fn own(mut params: Value) -> Raw {
+    params["_meta"] = json!({ meta::HOST_ASKS: true });
+    Raw::from_value(&params)
+}
+
 /// Returns the params of the question.
 pub(super) fn form(client: &Client, forward: &Forward, to_ask: &ToAsk) -> Raw {
     let (wish, shown, rule) = (wish(client, forward), shown(forward), &to_ask.rule);
@@ -37,7 +44,7 @@ pub(super) fn form(client: &Client, forward: &Forward, to_ask: &ToAsk) -> Raw {
     if to_ask.script.is_some() {
         answers.insert(1, SCRIPT.to_owned());
     }
-    Raw::from_value(&json!({
+    own(json!({
         "message": message,
         "requestedSchema": {
             "type": "object",
@@ -104,7 +111,7 @@ pub(super) fn page(client: &Client, forward: &Forward, (to_ask, id): (&ToAsk, u6
         "mcp-host asks: {wish}. The rule {rule:?} wants a person at the host to decide: on the page of mcp-host, which \
          `mcp-host open` opens, or by `mcp-host asks {id}`.\n\n{shown}"
     );
-    Raw::from_value(&json!({ "mode": "url", "message": message, "url": url }))
+    own(json!({ "mode": "url", "message": message, "url": url }))
 }
 
 /// Reports whether the client's answer to that question says that its user does not want the request.

@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Mailbox;
 use super::answer::Failure;
+use super::asking;
 use super::beating::beating;
 use super::client::Client;
 use super::forward::{Course, Forward};
@@ -247,5 +248,5 @@ fn page(forward: &Forward, invitation: &Invitation) -> Raw {
         forward.server.config.alias.as_str(),
         Theirs(&invitation.host)
     );
-    Raw::from_value(&serde_json::json!({ "mode": "url", "message": message, "url": invitation.url }))
+    asking::own(serde_json::json!({ "mode": "url", "message": message, "url": invitation.url }))
 }

@@ -134,7 +134,7 @@ impl Clients {
         let mut legs: Vec<Arc<Mailbox>> = self.all().iter().flat_map(|client| client.legs(is_due)).collect();
         legs.sort_by_key(|leg| leg.tally().begun());
         for leg in legs.iter().take(most) {
-            self.record().join(leg.passing(), leg.tally(), leg.observed());
+            self.record().join(leg.passing(), leg.tally(), &leg.observed());
         }
     }
 }

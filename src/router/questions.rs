@@ -27,7 +27,6 @@ impl Client {
     }
 
     /// Reports whether the host itself asks a question, in its own words; `None` if the question is not open any more.
-    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the page asks"))]
     pub(crate) fn is_asked_by_host(&self, id: &RequestId) -> Option<bool> {
         let RequestId::Number(id) = id else { return None };
         Some(self.state().asked.get(&u64::try_from(*id).ok()?)?.is_of_host)

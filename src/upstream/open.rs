@@ -43,6 +43,9 @@ pub(super) async fn prepared(stdio: config::Stdio, state: Option<Arc<Path>>) -> 
     keep::done(prepared).await
 }
 
+/// The host's own keys that the user's own daemon may use.
+const DAEMON: &[&str] = &[meta::HOST_ERROR, meta::HEARTBEAT, meta::CACHE, meta::FALLBACK, meta::HOST_ASKS];
+
 /// Opens the transport and starts its reader. `program` is what starts in place of the entry's command.
 pub(super) fn connect(
     upstream: &Upstream,
@@ -65,7 +68,7 @@ pub(super) fn connect(
         pending_cap: limits.pending_per_server,
         queue: limits.server_queue,
         depth: limits.depth,
-        stays: if settings.daemon { &[meta::HOST_ERROR, meta::HEARTBEAT, meta::CACHE, meta::FALLBACK] } else { &[] },
+        stays: if settings.daemon { DAEMON } else { &[] },
         users: upstream.users.clone(),
         tasks: tasks.clone(),
         stop: CancellationToken::new(),

@@ -2,13 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
 
 use mcp_host::config::{Config, Syntax, Vars, parse_str};
 use mcp_host::{Host, InProcess, Raw};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use crate::daemon::{daemon, run};
+use crate::reload::program::mcp_host;
 use crate::views::clients::{Client, Transport, send};
 
 /// A client with a session, and one without.
@@ -228,4 +233,66 @@ async fn a_full_list_over_its_budget_is_told() {
         assert!(metrics.contains(&line), "{line}: {metrics}");
     }
     host.shutdown().await;
+}
+
+/// Lists `find_tools` and `read_result`, as its own.
+const NAMESAKE: &str = r#"
+reply() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
+while read -r line; do
+  id=$(printf %s "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([0-9]*\),.*/\1/p')
+  case $line in
+    *'"initialize"'*) reply '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
+    *'"tools/list"'*) reply '{"tools":[{"name":"find_tools","inputSchema":{"type":"object"}},{"name":"other","inputSchema":{"type":"object"}}]}' ;;
+    *'"id":'*) reply '{}' ;;
+  esac
+done"#;
+
+/// Returns what the tools of the daemon are to a client of that name, which joins it.
+fn listed_by(home: &Path, name: &str) -> Vec<String> {
+    let mut client = mcp_host(home, &["stdio", "--config", "mcp.json"]);
+    let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let info = json!({ "name": name, "version": "1" });
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info });
+    let (mut input, mut lines) = (client.stdin.take().unwrap(), BufReader::new(client.stdout.take().unwrap()).lines());
+    let mut ask = |id: u64, method: &str, params: &Value| {
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        writeln!(input, "{message}").unwrap();
+        let answers = lines.by_ref().map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+        answers.into_iter().find(|answer| answer["id"] == id).unwrap()
+    };
+    ask(1, "initialize", &params);
+    let answer = ask(2, "tools/list", &json!({}));
+    drop(input);
+    client.wait().unwrap();
+    let tools = answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("{answer}"));
+    tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_servers_tool_with_a_name_of_the_host_is_told_of_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path();
+    let mut config = json!({
+        "host": { "catalog": { "mode": "search" } },
+        "mcpServers": { "it": { "command": "/bin/sh", "args": ["-c", NAMESAKE], "prefix": "never" } },
+    });
+    let mut daemon = daemon(home, &config);
+    daemon.hears("✓ it");
+    let problem = "tool find_tools left out where clients search: the host has a tool of that name; `rename` in the \
+                   server's entry gives it another one";
+    let of_status = run(home, &["status", "it"]);
+    assert_eq!(of_status.matches(problem).count(), 1, "{of_status}");
+    let checked = run(home, &["check", "--connect", "--config", "mcp.json"]);
+    assert_eq!(checked.matches(problem).count(), 1, "{checked}");
+    // Two clients that search: the log tells it once.
+    for name in ["one", "two"] {
+        assert_eq!(listed_by(home, name), ["find_tools", "call_tool"]);
+    }
+    let said = daemon.end();
+    assert_eq!(said.iter().filter(|line| line.contains(problem) && line.contains("WARN")).count(), 1, "{said:#?}");
+    // With the other name it is there.
+    config["mcpServers"]["it"]["rename"] = json!({ "find_tools": "it_finds" });
+    std::fs::write(home.join("mcp.json"), config.to_string()).unwrap();
+    let checked = run(home, &["check", "--connect", "--config", "mcp.json"]);
+    assert!(checked.starts_with("exit 0\n") && !checked.contains("left out"), "{checked}");
 }

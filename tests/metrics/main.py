@@ -16,6 +16,7 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
+import many
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 # The most requests of one batch.
@@ -57,7 +58,7 @@ def free_port():
 class Host:
     """The program, with servers, an audit, and a token for its metrics."""
 
-    def __init__(self, binary, folder, here):
+    def __init__(self, binary, folder, here, servers=None):
         self.binary, self.folder, self.port = binary, folder, free_port()
         self.env = {"PATH": os.environ["PATH"], "HOME": str(folder), "XDG_RUNTIME_DIR": str(folder), "LANG": "C.UTF-8"}
         minted = json.loads(self.run("token", "--metrics", "--json").stdout)
@@ -66,14 +67,14 @@ class Host:
         self.audit = folder / "audit.jsonl"
         # A second server fails from the start.
         config = {
-            "mcpServers": {
+            "mcpServers": servers or {
                 "small": {"command": python, "args": ["-B", server]},
                 STRANGE: {"command": python, "args": ["-B", server]},
                 "broken": {"command": python, "args": ["-c", "raise SystemExit(1)"]},
             },
             "host": {
                 "audit": {"file": str(self.audit), "maxSize": "1GiB"},
-                "metrics": {"token": minted["hash"], "tools": ["small__*"]},
+                "metrics": {"token": minted["hash"], "tools": ["*" if servers else "small__*"]},
             },
         }
         self.config = folder / "mcp.json"
@@ -142,7 +143,7 @@ def exported(kinds):
     return {name + suffix for name, kind in kinds.items() for suffix in suffixes.get(kind, [""])}
 
 
-def calls(host, many):
+def calls(host, count):
     """Makes many calls, and compares what is counted with the audit."""
     session = Session(host)
     until(lambda: total(samples(host.metrics())[0], "mcp_host_server_up") == 2, 30, "two servers are up")
@@ -151,19 +152,19 @@ def calls(host, many):
     session.call(f"{alias}__echo")
     turn = ["small__echo"] * 97 + ["small__fail", "small__nothing", "nowhere__x"]
     begin = time.monotonic()
-    for _ in range(many // BATCH):
+    for _ in range(count // BATCH):
         session.call(*turn)
     spent = time.monotonic() - begin
-    print(f"       {many} calls in {spent:.1f} s", flush=True)
+    print(f"       {count} calls in {spent:.1f} s", flush=True)
     time.sleep(1.1)
     text = host.metrics()
     values, kinds = samples(text)
     lines = [json.loads(line) for line in host.audit.read_text().splitlines()]
-    until(lambda: len(host.audit.read_text().splitlines()) >= many + 1, 10, "the audit has all lines")
+    until(lambda: len(host.audit.read_text().splitlines()) >= count + 1, 10, "the audit has all lines")
     lines = [json.loads(line) for line in host.audit.read_text().splitlines()]
     check("the Python client reads the text", len(values) > 100, len(values))
     counted = total(values, "mcp_host_calls_total", method="tools/call")
-    check("calls equal the lines of the audit", counted == len(lines) == many + 1, (counted, len(lines)))
+    check("calls equal the lines of the audit", counted == len(lines) == count + 1, (counted, len(lines)))
     for outcome in {line["outcome"] for line in lines}:
         own = sum(line["outcome"] == outcome for line in lines)
         counted = total(values, "mcp_host_calls_total", method="tools/call", outcome=outcome)
@@ -177,13 +178,22 @@ def calls(host, many):
     tools = {dict(own)["tool"] for (name, own) in values if name == "mcp_host_tool_calls_total"}
     check("tools that are named and listed are counted one by one, and no others", tools == {"echo", "fail"}, tools)
     hop = total(values, "mcp_host_overhead_seconds_sum") / total(values, "mcp_host_overhead_seconds_count")
-    check("the host's part of a call is below what the client sees", 0 < hop < spent * BATCH / many, hop)
+    check("the host's part of a call is below what the client sees", 0 < hop < spent * BATCH / count, hop)
     check("resident memory is told", total(values, "process_resident_memory_bytes") > 1e6)
     small = host.run("metrics")
     again, _ = samples(small.stdout)
     check("mcp-host metrics prints the same", exported(samples(small.stdout)[1]) == exported(kinds), small.stderr)
-    check("with the same counts", total(again, "mcp_host_calls_total", method="tools/call") == many + 1)
+    check("with the same counts", total(again, "mcp_host_calls_total", method="tools/call") == count + 1)
     return kinds
+
+
+def few(host):
+    """Calls so many tools of some servers that all series of single tools are there."""
+    session = Session(host)
+    for server in range(5):
+        names = [f"server-{server:03}__tool_{number:04}" for number in range(200)]
+        for at in range(0, len(names), BATCH):
+            session.call(*names[at : at + BATCH])
 
 
 def names(root, kinds):
@@ -210,7 +220,7 @@ def queries(root):
             yield panel["title"], expr
 
 
-def prometheus(host, many, root, folder, here):
+def prometheus(host, count, root, folder, here):
     """Lets Prometheus itself scrape the host with the files in docs."""
     if not shutil.which("promtool"):
         print("       left out: Prometheus is not installed, and apt-get has no package of it", flush=True)
@@ -258,7 +268,7 @@ def prometheus(host, many, root, folder, here):
                 wrong = error.read().decode()
             check(f"Prometheus evaluates the panel {title}", not wrong, wrong)
         seen = value('sum(mcp_host_calls_total{server="small"})')
-        check("Prometheus has the calls", seen and float(seen[0]["value"][1]) > many * 0.9, seen)
+        check("Prometheus has the calls", seen and float(seen[0]["value"][1]) > count * 0.9, seen)
         rules = [rule for group in ask("rules")["groups"] for rule in group["rules"]]
         wrong = [(rule["name"], rule.get("lastError")) for rule in rules if rule["health"] != "ok"]
         check("Prometheus evaluates all eight alerts", len(rules) == 8 and not wrong, wrong)
@@ -275,13 +285,20 @@ def main():
     given.add_argument("--binary", required=True)
     given.add_argument("--root", required=True, type=Path)
     given.add_argument("--calls", type=int, default=100_000, help="how many; a multiple of the size of a batch")
+    given.add_argument("--many", action="store_true", help="only what a scrape of many servers with many tools costs")
     given = given.parse_args()
     here = Path(__file__).resolve().parent
     with tempfile.TemporaryDirectory(prefix="mcp-host-metrics-") as folder:
         folder = Path(folder)
-        host = Host(given.binary, folder, here)
+        host = Host(given.binary, folder, here, many.serve() if given.many else None)
         try:
             until(lambda: host.ask("/healthz")[0] == 200, 30, "the host serves")
+            if given.many:
+                up = lambda: total(samples(host.metrics())[0], "mcp_host_server_up") == many.SERVERS
+                until(up, 300, "all servers are up")
+                few(host)
+                many.measure(host, check)
+                return
             kinds = calls(host, given.calls)
             names(given.root, kinds)
             prometheus(host, given.calls, given.root, folder, here)
@@ -292,8 +309,8 @@ def main():
         finally:
             if host.process.poll() is None:
                 host.stop()
-    print(f"{passed} passed, {len(failed)} failed")
-    sys.exit(1 if failed else 0)
 
 
 main()
+print(f"{passed} passed, {len(failed)} failed")
+sys.exit(1 if failed else 0)

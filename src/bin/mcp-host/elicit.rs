@@ -31,10 +31,17 @@ impl ClientHandler for Terminal {
     }
 
     async fn elicit(&self, question: Elicitation) -> ElicitAnswer {
-        let server = question.server().map_or_else(|| "the server".to_owned(), |server| format!("server `{server}`"));
+        let message = question.message();
+        let asker = match question.server() {
+            _ if question.is_of_host() => "mcp-host".to_owned(),
+            Some(server) => format!("server `{server}`"),
+            None => "the server".to_owned(),
+        };
+        // Clients that cannot tell who asks read it in the host's own questions.
+        let message = if question.is_of_host() { message.strip_prefix(OWN).unwrap_or(&message) } else { &message };
         if !self.output.interactive() {
-            let asked = text::cut(&text::line(&question.message()), WIDTH);
-            self.output.remark(&format!("note: {server} asked \"{asked}\" and was declined: there is no terminal"));
+            let asked = text::cut(&text::line(message), WIDTH);
+            self.output.remark(&format!("note: {asker} asked \"{asked}\" and was declined: there is no terminal"));
             self.output.remark("help: run the command in a terminal to answer");
             return ElicitAnswer::Decline;
         }
@@ -42,7 +49,7 @@ impl ClientHandler for Terminal {
         let mut answers = self.answers.lock().await;
         // A moving bar would draw over the question.
         let _still = output.still();
-        output.talk(&format!("{server} asks: {}", question.message()));
+        output.talk(&format!("{asker} asks: {message}"));
         output.talk("(an empty answer takes the default or skips the field; Ctrl-D cancels)");
         match fill(output, &mut answers, &fields(question.params())).await {
             Some(content) => ElicitAnswer::accept(Value::Object(content)),
@@ -55,6 +62,8 @@ impl ClientHandler for Terminal {
     }
 }
 
+/// How the host's own questions begin.
+const OWN: &str = "mcp-host asks: ";
 /// How many characters of a question fit into a line.
 const WIDTH: usize = 60;
 

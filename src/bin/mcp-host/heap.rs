@@ -7,7 +7,8 @@
 //! The allocator of glibc keeps free memory below the last block in use. This program allocates and frees much at once,
 //! and some blocks always stay for a while. So it checks its memory four times a second, and twenty times a second in a
 //! burst: while it holds 16 MiB more than its minimum so far. In a burst, and for three seconds after it, the program
-//! trims the heap whenever 8 MiB of it are free. In a burst, allocations from 64 KiB on get mappings of their own.
+//! trims the heap whenever 8 MiB of it are free. To look at a heap of many free blocks takes milliseconds, so the next look
+//! waits a hundred times as long: looks take a hundredth of a processor at most. In a burst, allocations from 64 KiB on get mappings of their own.
 //! Blocks over 2 MiB, and bodies from 128 KiB on, have their own mappings anyway (`protocol/whole.rs`).
 
 use std::convert::Infallible;
@@ -22,6 +23,8 @@ use tokio::time::{Instant, sleep};
 const LOOK: Duration = Duration::from_millis(250);
 /// The interval during a burst: memory is returned before the next clients take as much again.
 const CLOSE_LOOK: Duration = Duration::from_millis(50);
+/// How much longer the program waits than a check took.
+const SHARE: u32 = 100;
 /// The least CPU time after which code pages are worth dropping.
 const WORK: Duration = Duration::from_millis(10);
 /// The most CPU time between two checks of a program that is quiet: its timers take less, and a call takes more.
@@ -57,15 +60,26 @@ pub(crate) async fn give_back() -> Infallible {
             crowded = !crowded;
             mcp_host_heap::map_from(if crowded { CROWDED } else { CALM });
         }
-        if pace.looks_on(crowded) && unused().is_some_and(|unused| pace.is_time(unused)) {
-            // The closure does not panic.
-            let _ = spawn_blocking(mcp_host_heap::trim).await;
-            pace.tried(unused().unwrap_or_default());
+        let mut took = Duration::ZERO;
+        if pace.looks_on(crowded) {
+            let begun = Instant::now();
+            let unused_now = unused();
+            took = begun.elapsed();
+            if unused_now.is_some_and(|unused| pace.is_time(unused)) {
+                // The closure does not panic.
+                let _ = spawn_blocking(mcp_host_heap::trim).await;
+                pace.tried(unused().unwrap_or_default());
+            }
         }
-        sleep(if crowded { CLOSE_LOOK } else { LOOK }).await;
+        sleep(pause(crowded, took)).await;
     }
     // Without `/proc` there is nothing to check.
     pending().await
+}
+
+/// Returns how long to wait after a check that took that long.
+fn pause(crowded: bool, took: Duration) -> Duration {
+    (if crowded { CLOSE_LOOK } else { LOOK }).max(took * SHARE)
 }
 
 /// Decides when to drop code pages.
@@ -196,6 +210,13 @@ mod tests {
         assert_eq!(drops(&[7, 7, 7, 7, 7, 7]), 1, "one rest");
         assert_eq!(drops(&[20, 20, 20]), 1, "the first calls do not wait for half a minute");
         assert_eq!(drops(&[20; 20]), 0, "from now on only work counts");
+    }
+
+    #[test]
+    fn a_look_at_a_large_heap_takes_a_hundredth_of_the_time() {
+        let paused = |took| pause(true, Duration::from_micros(took)).as_millis();
+        assert_eq!([0, 500, 5_000].map(paused), [50, 50, 500]);
+        assert_eq!(pause(false, Duration::ZERO), LOOK);
     }
 
     #[test]

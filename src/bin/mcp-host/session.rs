@@ -255,6 +255,8 @@ pub(crate) fn failure(server: &ServerStatus, again: &str) -> Option<Failure> {
     let because = cause.map_or_else(String::new, |cause| format!(": {cause}"));
     let failure = match server.state {
         StateName::Connected | StateName::Idle => return None,
+        // Its only connection belonged to a client that has left; the next call opens one.
+        StateName::Disconnecting | StateName::Disconnected if cause.is_none() => return None,
         StateName::Disabled if cause == Some(NOT_APPROVED) => not_approved(name),
         StateName::Disabled => {
             let because = cause.and_then(|cause| cause.strip_prefix("disabled")).unwrap_or(&because);

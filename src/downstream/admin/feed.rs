@@ -24,8 +24,10 @@ use crate::record::{At, Event, Read, Running, Wanted, Watcher, unix_ms};
 use crate::router::{OpenAsk, Router};
 
 /// How the request begins.
-#[cfg(unix)]
 pub(super) const FEED: &[u8] = br#"{"feed""#;
+/// How the other request begins whose connection stays: a login (`held.rs`).
+#[cfg(unix)]
+pub(super) const HELD: &[u8] = br#"{"held""#;
 /// The version of the form of events.
 const VERSION: u32 = 1;
 /// How often a feed that is open gets a sign of life.

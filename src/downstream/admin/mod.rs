@@ -15,6 +15,7 @@ mod client;
 mod elsewhere;
 mod feed;
 mod guests;
+mod held;
 #[cfg(unix)]
 mod joining;
 #[cfg(unix)]
@@ -45,6 +46,7 @@ use self::elsewhere as platform;
 pub use self::feed::FeedRequest;
 pub(crate) use self::feed::{BUSY, Feed};
 pub(crate) use self::guests::{Guests, receive};
+pub use self::held::{HeldLogin, begin_login};
 #[cfg(unix)]
 pub use self::joining::{Joined, NotJoined, join};
 #[cfg(unix)]
@@ -242,6 +244,9 @@ impl StatusSocket {
         };
         let feed = |request: Vec<u8>, asker: platform::Asker| async move {
             let (input, output) = asker.pipes();
+            if !request.starts_with(feed::FEED) {
+                return held::serve(sign_in, &request, input, output).await;
+            }
             feed::serve(router, self.run.hello(router), &request, input, output).await
         };
         self.inner.serve(answer, feed, guest, stop).await;
@@ -404,7 +409,7 @@ pub enum SignIn {
         /// The login's number.
         login: u64,
     },
-    /// Cancels a device-code login.
+    /// Cancels a login that was started.
     Abandon {
         /// The login's number.
         login: u64,
@@ -469,6 +474,8 @@ const FORGET: &[u8] = b"forget ";
 /// Why a process decides nothing.
 const BELOW: &str =
     "a server of a running mcp-host has started this process, and no server may allow or approve anything";
+/// How the answer to a request begins that a daemon does not know.
+const UNKNOWN_REQUEST: &str = "unknown request";
 const UNKNOWN: &str = "unknown request; expected status, metrics, owners, asks, approvals, reload, forget SERVER, needs JSON, tokens JSON, a feed, a decision, an approval, a restart, a link to the page, or a sign-in request";
 
 /// Makes a daemon forget which kinds of questions a server has asked its clients. Without a port, asks the only daemon.

@@ -36,13 +36,7 @@ pub struct FeedReader {
 /// # Errors
 /// When no daemon runs, several run and no port is given, or the daemon does not answer.
 pub async fn feed(port: Option<u16>, request: &FeedRequest) -> Result<Result<FeedReader, Refused>, AskError> {
-    let request = line(request);
-    let (path, stream) = platform::ask_for_feed(&platform::directories(), port, &request).await?;
-    let mut reader = FeedReader { path, lines: BufReader::new(stream), first: None, begun: Vec::new() };
-    let Some(first) = reader.read().await? else {
-        let source = std::io::ErrorKind::UnexpectedEof.into();
-        return Err(AskError::Silent { path: reader.path, source });
-    };
+    let (mut reader, first) = FeedReader::open(port, &line(request)).await?;
     if let Err(refused) = replies::read::<serde_json::Value>(&first).map_err(AskError::Strange)? {
         return Ok(Err(refused));
     }
@@ -51,6 +45,16 @@ pub async fn feed(port: Option<u16>, request: &FeedRequest) -> Result<Result<Fee
 }
 
 impl FeedReader {
+    /// Sends a request whose answer is lines. Returns the first line, too.
+    pub(super) async fn open(port: Option<u16>, request: &str) -> Result<(Self, String), AskError> {
+        let (path, stream) = platform::ask_for_feed(&platform::directories(), port, request).await?;
+        let mut reader = Self { path, lines: BufReader::new(stream), first: None, begun: Vec::new() };
+        match reader.read().await? {
+            Some(first) => Ok((reader, first)),
+            None => Err(AskError::Silent { path: reader.path, source: std::io::ErrorKind::UnexpectedEof.into() }),
+        }
+    }
+
     /// Returns the next event, a line of JSON; `None` once the daemon has ended.
     ///
     /// # Errors

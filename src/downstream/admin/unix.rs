@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::at::At;
 use super::client::{Hello, Introduction};
-use super::feed::FEED;
+use super::feed::{FEED, HELD};
 use super::{AskError, Error};
 use crate::keep;
 use crate::lineage;
@@ -35,7 +35,7 @@ const ASKERS: usize = 8;
 const WAITING: usize = 64;
 /// How long to stop accepting after `accept` failed.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How many feeds are served or refused at once. Feeds beyond that are dropped.
+/// How many feeds, and connections of logins, are served or refused at once. Those beyond that are dropped.
 const FEEDS: usize = 64;
 const REQUEST_BYTES: u64 = 16 * 1024;
 pub(super) const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
@@ -320,7 +320,7 @@ async fn come(mut stream: UnixStream) -> io::Result<Option<Came>> {
     let (request, rest) = line(&mut stream, Vec::new()).await?;
     Ok(Some(match serde_json::from_slice(&request) {
         Ok(Hello { client }) => Came::Guest(Arrival { introduction: client, stream, rest }),
-        Err(_) if request.starts_with(FEED) => Came::Feed(Asker(stream), request),
+        Err(_) if request.starts_with(FEED) || request.starts_with(HELD) => Came::Feed(Asker(stream), request),
         Err(_) => Came::Asker(stream, request),
     }))
 }

@@ -46,10 +46,7 @@ impl Watched<'_> {
         usage: &Usage,
     ) -> Map<String, Value> {
         let (timeline, lately) = record.lately(&status.name);
-        let bytes = gauges
-            .offer
-            .as_ref()
-            .map(|offer| offer.definitions(Kind::Tools).map(|definition| definition.as_bytes().len()).sum::<usize>());
+        let bytes = gauges.offer.as_ref().map(|offer| offer.bytes(Kind::Tools));
         let watched = Watched {
             status,
             timeline,

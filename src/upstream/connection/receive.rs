@@ -314,7 +314,10 @@ impl Connection {
 
     fn receive_request(self: &Arc<Self>, origin: Option<u64>, request: Request) {
         let Request { id, method, params } = request;
-        let params = params.map(|params| ours::head(params, &[meta::INPUT_KEY]));
+        // Only the user's own daemon asks in the host's words.
+        let own: &[&str] = if self.parts.stays.is_empty() { &[] } else { &[meta::HOST_ASKS] };
+        let stays = [&[meta::INPUT_KEY], own].concat();
+        let params = params.map(|params| ours::head(params, &stays));
         if self.is_modern() {
             // Modern servers ask in results, and clients answer no requests.
             tracing::warn!(server = &*self.parts.server, "a modern server sent a request, dropped: {method}");

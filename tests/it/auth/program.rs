@@ -16,7 +16,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::Notify;
 
 use super::site::Site;
-use super::world::{PATIENCE, agreed, protected};
+use super::world::{PATIENCE, agreed, gives_codes, protected};
 
 /// What a program prints, as it prints it.
 #[derive(Clone, Default)]
@@ -177,6 +177,37 @@ async fn a_login_is_told_to_begin_and_to_end() {
     }
     told.retain(|what| what != "needed");
     assert_eq!(told, ["begun", "failed", "begun", "done"]);
+}
+
+#[tokio::test]
+async fn a_login_ends_with_the_shell_that_began_it() {
+    let (issuing, issuer, site) = protected().await;
+    gives_codes(&issuing, &issuer);
+    let (home, said) = (tempfile::tempdir().unwrap(), Said::default());
+    let home = home.path();
+    let _daemon = daemon(home, &site, &said).await;
+    let listening = said.line(|line| line.starts_with("listening on ")).await;
+    let port = listening.rsplit(':').next().unwrap().trim_end_matches("/mcp").to_owned();
+    said.line(|line| line.contains("mcp-host login a")).await;
+    let mut feed = UnixStream::connect(home.join(format!("mcp-host/{port}.sock"))).await.unwrap();
+    feed.write_all(b"{\"feed\":{\"parts\":[\"logins\"]}}\n").await.unwrap();
+    let mut events = BufReader::new(feed).lines();
+    let begun = Said::default();
+    let mut by_code = spawn(mcp_host(home, &["login", "a", "--device", "--no-browser"]), &begun);
+    begun.line(|line| line.contains("WDJB-MJHT")).await;
+    let mut by_browser = spawn(mcp_host(home, &["login", "a", "--no-browser"]), &begun);
+    begun.line(|line| line.contains("/authorize?")).await;
+    for login in [&mut by_code, &mut by_browser] {
+        login.kill().await.unwrap();
+    }
+    let mut told = Vec::new();
+    while told.iter().filter(|what| *what == "failed").count() < 2 {
+        let line = tokio::time::timeout(PATIENCE, events.next_line()).await.unwrap().unwrap().unwrap();
+        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+        told.extend(event["login"]["what"].as_str().map(str::to_owned));
+    }
+    told.retain(|what| what != "needed");
+    assert_eq!(told, ["begun", "begun", "failed", "failed"]);
 }
 
 /// A browser that writes a file with the number of its arguments, and the arguments.

@@ -61,3 +61,55 @@ fn a_person_decides_on_calls_of_a_daemon() {
     let alone = run(home, &["call", "echo__echo", r#"{"text":"alone"}"#, "--config", "mcp.json"]);
     assert!(alone.starts_with("exit 6\n") && alone.contains("no person can be asked here"), "{alone}");
 }
+
+/// Runs a command at a terminal of its own, types lines there, and returns what the terminal shows.
+#[cfg(target_os = "linux")]
+fn at_terminal(home: &std::path::Path, line: &str, typed: &str) -> String {
+    use std::io::Write as _;
+    let mut script = std::process::Command::new("script");
+    script.args(["-qec", line, "/dev/null"]).current_dir(home);
+    script.envs(mcp_host(home, &[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
+    script.env("PROGRAM", env!("CARGO_BIN_EXE_mcp-host")).env("SHELL", "/bin/sh").env("NO_COLOR", "1");
+    let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    // It stays open: the terminal would go away with it.
+    let mut keys = script.stdin.take().unwrap();
+    keys.write_all(typed.as_bytes()).unwrap();
+    let mut shown = String::new();
+    script.stdout.take().unwrap().read_to_string(&mut shown).unwrap();
+    script.wait().unwrap();
+    shown.replace('\r', "")
+}
+
+#[test]
+fn a_question_of_the_host_is_not_one_of_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path();
+    let rules = json!([{ "name": "careful", "verdict": "ask", "tools": ["echo__echo"] }]);
+    let echo = json!({ "command": env!("CARGO_BIN_EXE_mcp-host"), "args": ["__demo-server"] });
+    let config = json!({ "host": { "policy": { "rules": rules } }, "mcpServers": { "echo": echo } });
+    let daemon = daemon(home, &config);
+    daemon.hears("✓ echo");
+    // Once beside a daemon, which asks, and once without one, where the command itself is the host.
+    let mut told = Vec::new();
+    for daemon in [Some(daemon), None] {
+        let calls = [&["echo__echo", "text=x"][..], &["echo__ask"]];
+        told.push(calls.map(|words| {
+            let said = run(home, &[&["call", "--config", "mcp.json"], words].concat());
+            let of_question = said.lines().filter(|line| line.contains("asked"));
+            of_question.collect::<Vec<_>>().join("\n")
+        }));
+        #[cfg(target_os = "linux")]
+        {
+            let shown = at_terminal(home, "exec \"$PROGRAM\" call --config mcp.json echo__echo text=x", "once\n");
+            assert!(shown.contains("mcp-host asks: mcp-host wants to call echo of the server \"echo\"."), "{shown}");
+            assert!(!shown.contains("server `"), "{shown}");
+            assert!(shown.contains("May it? (once / no):") && shown.trim_end().ends_with('x'), "{shown}");
+        }
+        drop(daemon);
+    }
+    insta::assert_snapshot!(told[0].join("\n"), @r#"
+    note: mcp-host asked "mcp-host wants to call echo of the server "echo". The rule…" and was declined: there is no terminal
+    note: server `echo` asked "Who are you?" and was declined: there is no terminal
+    "#);
+    assert_eq!(told[0], told[1]);
+}

@@ -1,13 +1,13 @@
-//! What a daemon holds of calls and lines: no arguments while nobody asks for them, and rings that are small when full.
+//! What a daemon holds of calls: no arguments while no feed asks for them.
 
 use std::fs::File;
-use std::io::{BufRead as _, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::FileExt as _;
 
 use serde_json::{Value, json};
 
-use super::{Feed, PATIENCE};
+use super::Feed;
 use crate::daemon::daemon;
 use crate::reload::program::Daemon;
 
@@ -90,49 +90,4 @@ fn arguments_are_in_memory_only_while_a_feed_asks_for_them() {
     let with = found(&daemon);
     // Freed memory keeps its bytes for a while, so some are always found.
     assert!(without < WORDS / 4 && with > without + 20, "{without} without, {with} with");
-}
-
-/// Returns the next event of a feed; that it holds against the schema is for other tests.
-fn line(feed: &mut Feed) -> Value {
-    let mut line = String::new();
-    feed.0.read_line(&mut line).unwrap();
-    serde_json::from_str(&line).unwrap()
-}
-
-/// Returns the memory of a process that no file has, in KiB.
-fn held(daemon: &Daemon) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.process())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
-#[test]
-fn full_rings_of_fifty_servers_take_less_than_20_mib() {
-    // Each writes more than its ring holds, and then says nothing.
-    let script = "yes \"$(printf '%1000s' | tr ' ' z)\" | head -n 300 >&2; echo done >&2; exec cat >/dev/null";
-    let servers: serde_json::Map<String, Value> = (0..50)
-        .map(|number| (format!("s{number:02}"), json!({ "command": "/bin/sh", "args": ["-c", script] })))
-        .collect();
-    let sizes = [(1, "1KiB", false), (1000, "256KiB", true)].map(|(calls, lines, is_full)| {
-        let folder = tempfile::tempdir().unwrap();
-        let home = folder.path();
-        let limits = json!({ "calls": calls, "lines": lines });
-        let host = json!({ "limits": limits, "startupWait": "1s" });
-        let daemon = daemon(home, &json!({ "mcpServers": servers, "host": host }));
-        let mut feed = Feed::open(home, &daemon, &json!({ "parts": ["lines"] }));
-        let (mut ended, begun) = (0, std::time::Instant::now());
-        while ended < 50 {
-            assert!(begun.elapsed() < PATIENCE);
-            ended += usize::from(line(&mut feed)["text"] == "done");
-        }
-        drop(feed);
-        // All that a feed may get of the past: some of it is left where there are no rings.
-        let mut past = Feed::open(home, &daemon, &json!({ "parts": ["lines"], "past": 10_000 }));
-        let told = std::iter::from_fn(|| Some(line(&mut past)).filter(|event| event["type"] != "snapshot"));
-        let lines = told.filter(|event| event["source"] == "stderr").count();
-        assert_eq!(lines > 9000, is_full, "{lines} lines");
-        held(&daemon)
-    });
-    let more = sizes[1].saturating_sub(sizes[0]);
-    assert!(more < 20 * 1024, "{more} KiB more: {sizes:?}");
 }

@@ -20,6 +20,7 @@ use prost::Message as _;
 use serde_json::{Value, json};
 
 use crate::canaries;
+use crate::daemon::run;
 use crate::reload::program::{Daemon, mcp_host};
 use crate::secrets::echo::request;
 

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mcp_host::admin::{self, AskError, Refused, SignIn};
+use mcp_host::admin::{self, AskError, HeldLogin, Refused, SignIn};
 use mcp_host::config::{NOT_APPROVED, Start};
 use mcp_host::{Host, Raw};
 use serde::Deserialize;
@@ -150,6 +150,14 @@ impl Desk {
             },
         };
         answer.map_err(|refused| self.refused(&refused))
+    }
+
+    /// Sends a request that begins a login. The login ends with this process, and when the returned value is dropped.
+    pub(super) async fn begin<T: DeserializeOwned>(&self, request: &SignIn) -> Result<(T, Option<HeldLogin>), Failure> {
+        let At::Daemon(listen) = &self.at else { return Ok((self.ask(request).await?, None)) };
+        let begun = admin::begin_login(listen.map(|listen| listen.port()), request).await;
+        let begun = begun.map_err(|error| self.silent(&error))?.map_err(|refused| self.refused(&refused));
+        begun.map(|(reply, held)| (reply, Some(held)))
     }
 
     /// Shuts down a host in this process. It has no servers, so this only waits for tokens in transit.

@@ -63,9 +63,9 @@ pub(super) async fn run(
 async fn sign_in(args: &Login, desk: &Desk, signals: &mut Signals, output: &Output) -> Result<String, Failure> {
     let interrupted = || Err(Failure::silent(Exit::Interrupted));
     let begin = SignIn::BeginByCode { server: args.server.clone() };
-    let begun: Begun = tokio::select! {
-        begun = desk.ask(&begin) => begun?,
-        // The login, if it has begun, expires when nobody polls it.
+    let (begun, _held) = tokio::select! {
+        begun = desk.begin::<Begun>(&begin) => begun?,
+        // The login, if it has begun, ends with this process.
         _ = signals.next() => return interrupted(),
     };
     tokio::select! {

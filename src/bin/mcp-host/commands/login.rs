@@ -60,7 +60,7 @@ async fn sign_in(args: &Login, desk: &Desk, output: &Output) -> Result<String, F
             .help(format!("mcp-host login {} --device needs none", quoted(&args.server)))
     })?;
     let begin = SignIn::Begin { server: args.server.clone(), redirect: redirect.url() };
-    let begun: Begun = desk.ask(&begin).await?;
+    let (begun, _held) = desk.begin::<Begun>(&begin).await?;
     let page = checked(&begun.page)?;
     announce(&args.server, &page, &begun.issuer, output);
     output.page(&page);
