@@ -147,6 +147,10 @@ impl Sandbox {
 
     /// Returns the name of the folder with the server's own HOME: its alias, and a hash of the file that has its entry, so
     /// that a project's server does not get the HOME of another one of its name.
+    #[cfg_attr(
+        not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
+        expect(dead_code, reason = "elsewhere there is no such folder")
+    )]
     pub(crate) fn whose(&self) -> &str {
         &self.whose
     }
@@ -326,7 +330,7 @@ mod tests {
                 "sandbox = { read = [\"src\"] }",
                 "mcp.toml:3: server \"a\": sandbox.read[0]: \"src\" is not a whole path; write a path that begins with / or ~/",
             ),
-            ("sandbox = { reads = [] }", "mcp.toml:3: server \"a\": sandbox.reads: unknown; did you mean `read`?"),
+            ("sandbox = { reads = [] }", "mcp.toml:3: server \"a\": sandbox.reads: unknown key; did you mean `read`?"),
         ] {
             let told = parsed(&format!("[mcpServers.a]\ncommand = \"x\"\n{text}\n")).unwrap_err();
             assert_eq!(told, expected);

@@ -23,12 +23,17 @@ use self::linux as on;
 use crate::config::{Sandbox, Stdio};
 
 /// The argument that turns a program into the launcher of a confined server.
+#[cfg(unix)]
 pub(crate) const ARGUMENT: &str = "__confine";
 
 /// Whether `main` began with `guard()`, so that this program can be a launcher.
 static CAN: AtomicBool = AtomicBool::new(false);
 
 /// Why a server cannot start confined. `Display` is one line with what to do.
+#[cfg_attr(
+    not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
+    expect(dead_code, reason = "elsewhere everything is lacking")
+)]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     /// This machine, or this program, cannot give the level.
@@ -63,6 +68,7 @@ pub(crate) enum Error {
 }
 
 /// Notes that this program can be a launcher.
+#[cfg(unix)]
 pub(crate) fn may_launch() {
     CAN.store(true, Ordering::Relaxed);
 }

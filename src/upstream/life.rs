@@ -230,11 +230,13 @@ impl Life {
     fn done(&mut self, done: Done) -> Option<Input> {
         self.work = None;
         match done {
-            Done::Looked(Ok(program)) => {
-                self.program = Some(program);
-                Some(self.start())
-            }
-            Done::Looked(Err(error)) => Some(self.lost(Some(error))),
+            Done::Looked(looked) => match *looked {
+                Ok(program) => {
+                    self.program = Some(program);
+                    Some(self.start())
+                }
+                Err(error) => Some(self.lost(Some(error))),
+            },
             Done::Shaken(Ok(listed)) => {
                 self.refreshes.done();
                 self.publish_offer(listed, true);

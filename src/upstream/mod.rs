@@ -44,16 +44,15 @@ mod terms;
 mod watching;
 mod whose;
 mod work;
+mod world;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -74,6 +73,7 @@ pub(crate) use nature::{Mark, Nature, Vigil};
 pub use state::StateName;
 pub(crate) use terms::{Owner, Terms};
 pub(crate) use watching::Unsubscribed;
+pub(crate) use world::World;
 
 use crate::auth;
 use crate::config;
@@ -169,50 +169,6 @@ pub(crate) struct Settings {
     /// Whether the server is the user's own daemon, whose error details are trusted.
     pub(crate) daemon: bool,
     pub(crate) memory: Memory,
-}
-
-/// The parts that all leases share.
-#[derive(Clone, Debug)]
-pub(crate) struct World {
-    pub(crate) dialer: Arc<crate::dial::Dialer>,
-    pub(crate) relay: mpsc::Sender<(u64, Arc<Connection>, Relayed)>,
-    pub(crate) changes: mpsc::Sender<Change>,
-    /// Cancelled when the host no longer waits for server processes to end: those that still run are killed.
-    pub(crate) kill: CancellationToken,
-    /// A counter that increases whenever the state or a list of any lease changes.
-    pub(crate) generation: watch::Sender<u64>,
-    pub(crate) nature: Nature,
-    pub(crate) vigil: Arc<Vigil>,
-    /// The folder for what the host keeps, if it has one.
-    pub(crate) state: Option<Arc<Path>>,
-    gate: Arc<gate::Gate>,
-    /// Where leases live, whichever thread creates them: what serves a connection does not move to another thread.
-    home: Handle,
-}
-
-impl World {
-    /// Creates the shared parts of leases that live on the current runtime; messages from servers go into `relay`, and state changes of leases into `changes`.
-    pub(crate) fn new(
-        dialer: Arc<crate::dial::Dialer>,
-        relay: mpsc::Sender<(u64, Arc<Connection>, Relayed)>,
-        changes: mpsc::Sender<Change>,
-        nature: Nature,
-    ) -> Self {
-        let vigil = Vigil::new(nature.clone());
-        let (kill, gate) = (CancellationToken::new(), gate::Gate::new());
-        Self {
-            dialer,
-            relay,
-            changes,
-            kill,
-            generation: watch::Sender::new(0),
-            nature,
-            vigil,
-            state: None,
-            gate,
-            home: Handle::current(),
-        }
-    }
 }
 
 /// One state change of one lease. If `from` equals `to`, its lists have changed instead.

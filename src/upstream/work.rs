@@ -23,7 +23,7 @@ pub(super) enum Work {
 
 /// How a piece of work ended.
 pub(super) enum Done {
-    Looked(Result<config::Stdio, Error>),
+    Looked(Box<Result<config::Stdio, Error>>),
     Shaken(Result<Listed, Error>),
     Refreshed(Result<Listed, Error>),
     Admitted(Option<Pass>),
@@ -33,7 +33,7 @@ pub(super) enum Done {
 /// Waits for the end of the work; forever if there is none.
 pub(super) async fn done(work: &mut Option<Work>) -> Done {
     match work {
-        Some(Work::Look(look)) => Done::Looked(look.await),
+        Some(Work::Look(look)) => Done::Looked(Box::new(look.await)),
         Some(Work::Shake(shake)) => Done::Shaken(shake.await),
         Some(Work::Refresh(refresh)) => Done::Refreshed(refresh.await),
         Some(Work::Queue(turn)) => Done::Admitted(turn.await),

@@ -41,7 +41,7 @@ def servers(folder, repository, port):
         "everything": (npm("everything@2026.8.31", "stdio"), "echo", {"message": "hello"}),
         "thinking": (npm("sequential-thinking"), "sequentialthinking", thought),
         "time": (pypi("time==2026.10.19", "--local-timezone=UTC"), "convert_time", times),
-        "fetch": (pypi("fetch==2026.10.24"), "fetch", {"url": f"http://127.0.0.1:{port}/page"}),
+        "fetch": (pypi("fetch==2026.10.24", "--allow-private-ips"), "fetch", {"url": f"http://127.0.0.1:{port}/page"}),
         "git": (pypi("git==2026.10.19", "--repository", repository), "git_log", {"repo_path": repository}),
     }
 

@@ -13,7 +13,7 @@ use std::process::Command;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::plan::Plan;
-use super::{filter, rules};
+use super::{filter, rights, rules};
 
 /// The exit code of a launcher that did not become the server.
 const FAILED: i32 = 126;
@@ -39,6 +39,7 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<Infallible, Stri
     for (from, to) in &plan.links {
         link(from, to).map_err(|error| format!("{}: {error}", from.display()))?;
     }
+    rights::give_up().map_err(|error| format!("the rights of root: {error}"))?;
     if plan.keeps_calls {
         filter::enforce(&plan).map_err(|error| error.to_string())?;
     }

@@ -10,6 +10,7 @@ mod machine;
 mod places;
 mod plan;
 mod programs;
+mod rights;
 mod rules;
 #[cfg(test)]
 mod tests;

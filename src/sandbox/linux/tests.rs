@@ -151,7 +151,7 @@ fn h108_the_tree_of_a_program_is_granted_but_not_what_lies_beside_it() {
         found.iter().map(|path| path.strip_prefix(&base).unwrap_or(path).display().to_string()).collect::<Vec<_>>()
     };
     assert_eq!(found("home/.local/bin/tool"), ["home/.local/bin", "home/.local/bin/tool", "home/.local/lib"]);
-    assert_eq!(found("home/app/dist/index.js"), ["home/app", "home/app/dist/index.js", "home/app/node_modules"]);
+    assert_eq!(found("home/app/dist/index.js"), ["home/app", "home/app/dist/index.js"]);
     assert_eq!(found("home/data/notes.db"), ["home/data/notes.db"]);
 }
 

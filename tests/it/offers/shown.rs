@@ -101,7 +101,12 @@ fn resources_are_listed_once_the_server_has_said_them() {
 #[test]
 fn h93_nothing_is_kept_or_shown_of_a_project_that_is_not_approved() {
     let home = Home::new(ACT);
-    let project = |more: &Value| home.put("mcp-host.json", &config(&home, more));
+    let project = |more: &Value| {
+        let mut more = more.clone();
+        // It looks at files beside the config, as no server in a sandbox does.
+        more["sandbox"] = json!("off");
+        home.put("mcp-host.json", &config(&home, &more));
+    };
     let tools = || {
         let mut client = Client::start(home.path(), &["stdio"]);
         client.hello();

@@ -274,6 +274,8 @@ async fn h93_a_new_lock_approves_no_server_that_is_disabled_or_has_changed_meanw
     // This server writes another entry for itself while it starts.
     let script = format!("cp \"$0/after.json\" \"$0/mcp-host.json\"\n{SERVER}");
     servers.insert("swap".to_owned(), json!({ "command": "sh", "args": ["-c", script, home] }));
+    // They read and write beside the config, as no server in a sandbox does.
+    servers.values_mut().for_each(|entry| entry["sandbox"] = json!("off"));
     world.put("mcp-host.json", &config.to_string());
     config["mcpServers"]["swap"]["env"] = json!({ "MORE": "1" });
     world.put("after.json", &config.to_string());

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use super::program::{Daemon, mcp_host};
 use super::support::{config, entry};
 
-/// A server of a project that leaves a trace when it is started.
+/// A server of a project that leaves a trace when it is started, which it could not from a sandbox.
 fn traced(word: &str) -> Value {
-    json!({ "command": "/bin/sh", "args": ["-c", format!("touch ran; exec \"$0\" {word}"), env!("CARGO_BIN_EXE_mcp-host"), "__demo-server"] })
+    json!({ "command": "/bin/sh", "sandbox": "off", "args": ["-c", format!("touch ran; exec \"$0\" {word}"), env!("CARGO_BIN_EXE_mcp-host"), "__demo-server"] })
 }
 
 struct Project(tempfile::TempDir);

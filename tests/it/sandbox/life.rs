@@ -84,6 +84,8 @@ fn h108_what_the_machine_lacks_fails_the_server_by_name() {
     let (code, said) = without(LANDLOCK, &home, &["call", "box__run", "code=r=1"]);
     assert_ne!(code, Some(0), "{said}");
     assert!(said.contains(&format!("this machine cannot give sandbox \"default\": {lack}")), "{said}");
+    let (_, said) = without(LANDLOCK, &home, &["doctor"]);
+    assert!(said.contains(&format!("D03  fail  commands: `box` cannot have all of its sandbox: {lack}\n")), "{said}");
     let (code, said) = without(LANDLOCK, &home, &["call", "other__run", "code=r=1"]);
     assert_eq!((code, said.as_str()), (Some(0), "1\n"), "another server is not affected");
 }

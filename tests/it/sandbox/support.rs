@@ -20,7 +20,7 @@ pub(super) struct Home(tempfile::TempDir);
 impl Home {
     pub(super) fn new() -> Self {
         let home = Self(tempfile::tempdir().unwrap());
-        for folder in [".ssh", "work", "tools", "other"] {
+        for folder in [".ssh", "desk", "tools"] {
             std::fs::create_dir(home.at(folder)).unwrap();
         }
         for (file, text) in [(".ssh/id", "a planted key"), ("note", "a note"), ("tools/server.py", SERVER)] {

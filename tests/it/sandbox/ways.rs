@@ -58,7 +58,7 @@ const WAYS: [(&str, &str); 38] = [
     ("the host's environment", "r = open(f'/proc/{os.getppid()}/environ').read()"),
     ("another process's environment", "r = open('/proc/PEER/environ').read()"),
     ("the host's memory", "open(f'/proc/{os.getppid()}/mem', 'rb').close()"),
-    ("the host's files", "r = os.listdir(f'/proc/{os.getppid()}/fd')"),
+    ("the host's files", "r = os.readlink(f'/proc/{os.getppid()}/fd/0')"),
     (
         "another process's calls",
         "child = os.fork()\nif child == 0: os._exit(libc.ptrace(0x4206, PEER, 0, 0) & 1)\nassert os.waitpid(child, 0)[1] == 0, 'refused'",
@@ -143,13 +143,13 @@ fn h108_each_way_out_works_without_a_sandbox_and_is_refused_with_one() {
 #[test]
 fn h108_a_confined_server_still_does_its_work() {
     let home = Home::new();
-    let sandbox = json!({ "write": [home.at("work")], "read": [home.at("note")] });
+    let sandbox = json!({ "write": [home.at("desk")], "read": [home.at("note")] });
     let mut program = home.start(&json!({ "box": home.entry(&sandbox) }));
     let mut says = |code: &str| program.run("box", code).unwrap_or_else(|error| panic!("{code}: {error}"));
-    assert_eq!(says("open(real + '/work/a', 'w').write('text'); r = open(real + '/work/a').read()"), "text");
+    assert_eq!(says("open(real + '/desk/a', 'w').write('text'); r = open(real + '/desk/a').read()"), "text");
     // What is listed of the user's HOME is in its own, too.
     assert_eq!(says("r = open(os.path.expanduser('~/note')).read()"), "a note");
-    assert_eq!(says("open(os.path.expanduser('~/work/b'), 'w').write('b'); r = open(real + '/work/b').read()"), "b");
+    assert_eq!(says("open(os.path.expanduser('~/desk/b'), 'w').write('b'); r = open(real + '/desk/b').read()"), "b");
     assert_eq!(says("r = os.environ['HOME'].startswith(real + '/.local/state/mcp-host/sandbox/box-')"), "True");
     assert_eq!(says("f = tempfile.NamedTemporaryFile(dir=tmp); f.write(b'x'); r = tmp.endswith('/tmp')"), "True");
     assert_eq!(
@@ -191,11 +191,11 @@ fn h108_what_the_entry_says_besides_counts() {
 fn h108_what_leads_to_home_or_keys_is_not_granted_by_the_way() {
     let home = Home::new();
     let mut entry = home.entry(&json!("default"));
-    entry["args"] = json!([home.at("tools/server.py"), home.at(""), home.at(".ssh"), "/", home.at("work")]);
+    entry["args"] = json!([home.at("tools/server.py"), home.at(""), home.at(".ssh"), "/", home.at("desk")]);
     entry["cwd"] = json!(home.at(""));
     let mut program = home.start(&json!({ "box": entry }));
     let mut says = |code: &str| program.run("box", code);
-    assert_eq!(says("open(real + '/work/a', 'w').close()").as_deref(), Ok("done"), "a folder in `args`");
+    assert_eq!(says("open(real + '/desk/a', 'w').close()").as_deref(), Ok("done"), "a folder in `args`");
     for code in ["open(real + '/note')", "open(real + '/.ssh/id')", "os.listdir('/')", "open('planted', 'w')"] {
         assert!(says(code).is_err_and(|error| error.starts_with("PermissionError: ")), "{code}");
     }

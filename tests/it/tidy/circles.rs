@@ -36,7 +36,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
             ],
             &["connection/"],
             // What is asked over a connection.
-            &["listing.rs", "resume.rs"],
+            &["listing.rs", "resume.rs", "world.rs"],
             &["renew.rs", "tell.rs", "work.rs"],
             &["drive.rs"],
             &["exchange.rs", "infer.rs", "open.rs"],

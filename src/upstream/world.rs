@@ -1,0 +1,58 @@
+//! What all leases share: the client for requests, the channels for what servers say on their own, the clock.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::connection::Connection;
+use super::gate::Gate;
+use super::nature::{Nature, Vigil};
+use super::{Change, Relayed};
+use crate::dial::Dialer;
+
+/// The parts that all leases share.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) dialer: Arc<Dialer>,
+    pub(crate) relay: mpsc::Sender<(u64, Arc<Connection>, Relayed)>,
+    pub(crate) changes: mpsc::Sender<Change>,
+    /// Cancelled when the host no longer waits for server processes to end: those that still run are killed.
+    pub(crate) kill: CancellationToken,
+    /// A counter that increases whenever the state or a list of any lease changes.
+    pub(crate) generation: watch::Sender<u64>,
+    pub(crate) nature: Nature,
+    pub(crate) vigil: Arc<Vigil>,
+    /// The folder for what the host keeps, if it has one.
+    pub(crate) state: Option<Arc<Path>>,
+    pub(super) gate: Arc<Gate>,
+    /// Where leases live, whichever thread creates them: what serves a connection does not move to another thread.
+    pub(super) home: Handle,
+}
+
+impl World {
+    /// Creates the shared parts of leases that live on the current runtime; messages from servers go into `relay`, and state changes of leases into `changes`.
+    pub(crate) fn new(
+        dialer: Arc<Dialer>,
+        relay: mpsc::Sender<(u64, Arc<Connection>, Relayed)>,
+        changes: mpsc::Sender<Change>,
+        nature: Nature,
+    ) -> Self {
+        let vigil = Vigil::new(nature.clone());
+        let (kill, gate) = (CancellationToken::new(), Gate::new());
+        Self {
+            dialer,
+            relay,
+            changes,
+            kill,
+            generation: watch::Sender::new(0),
+            nature,
+            vigil,
+            state: None,
+            gate,
+            home: Handle::current(),
+        }
+    }
+}
