@@ -175,9 +175,12 @@ async fn a_question_ends_with_its_call() {
     host.shutdown().await;
 }
 
-/// Notes of each question whether the host asks it, who asks, and whether it has a mark of the host.
+/// Whether the host asks a question, who asks it, and whether it has a mark of the host.
+type Seen = (bool, Option<String>, bool);
+
+/// Notes that of each question.
 #[derive(Clone, Default)]
-struct Suspicious(Arc<Mutex<Vec<(bool, Option<String>, bool)>>>);
+struct Suspicious(Arc<Mutex<Vec<Seen>>>);
 
 impl ClientHandler for Suspicious {
     fn profile(&self) -> Profile {
