@@ -47,6 +47,8 @@ pub struct Sandbox {
     pub weak: bool,
     /// The name of the server's own folder, once it is known whose sandbox this is.
     whose: String,
+    /// The folder of the project whose config has the entry; `None` for an entry of the user's own config.
+    folder: Option<PathBuf>,
 }
 
 words! {
@@ -107,6 +109,7 @@ impl Default for Sandbox {
             memory: None,
             weak: false,
             whose: String::new(),
+            folder: None,
         }
     }
 }
@@ -155,6 +158,21 @@ impl Sandbox {
         &self.whose
     }
 
+    /// Returns the folder of the project whose config has the entry. Its servers are there to work on it, so they may read and
+    /// write it, as they may their `cwd`.
+    #[cfg_attr(
+        not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
+        expect(dead_code, reason = "elsewhere nothing is granted")
+    )]
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// Makes this the sandbox of a server of the project in that folder.
+    pub(crate) fn of_project(self, folder: Option<&Path>) -> Self {
+        Self { folder: folder.map(Path::to_owned), ..self }
+    }
+
     /// Also starts the server where not all of the level can be had.
     #[must_use]
     pub fn weak(self) -> Self {
@@ -190,7 +208,8 @@ impl Server {
             let file = Sha256::digest(self.source.file.as_os_str().as_encoded_bytes());
             format!("{}-{}", self.alias, hex::encode(&file[..4]))
         };
-        let sandbox = sandbox.map(|sandbox| Sandbox { whose: whose(), ..sandbox });
+        let folder = self.project.as_ref().and_then(|_| self.source.file.parent());
+        let sandbox = sandbox.map(|sandbox| Sandbox { whose: whose(), ..sandbox }.of_project(folder));
         if let Transport::Stdio(stdio) = &mut self.transport {
             stdio.sandbox = sandbox;
         }

@@ -77,15 +77,14 @@ impl Grants {
         let mut grants = Self::default();
         grants.system(stdio, places, own);
         grants.write.extend([&own.home, &own.tmp, &own.cache].map(PathBuf::clone));
-        let base = stdio.cwd.clone().or_else(|| std::env::current_dir().ok()).unwrap_or_default();
+        let cwd = stdio.cwd.as_deref().or(sandbox.folder());
+        let base = cwd.map(Path::to_owned).or_else(|| std::env::current_dir().ok()).unwrap_or_default();
         let path = variable(stdio, "PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
         let mut programs = Programs::new(places, OsStr::new(&path), &base);
         if let Some(file) = file {
             programs.add(file);
         }
-        if let Some(cwd) =
-            stdio.cwd.as_ref().and_then(|cwd| cwd.canonicalize().ok()).filter(|cwd| places.may_grant(cwd))
-        {
+        if let Some(cwd) = cwd.and_then(|cwd| cwd.canonicalize().ok()).filter(|cwd| places.may_grant(cwd)) {
             grants.write.insert(cwd);
         }
         for argument in &stdio.args {

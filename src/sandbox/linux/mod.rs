@@ -99,7 +99,7 @@ fn plan(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: Grants) -> Plan {
         set: set.filter(|(name, _)| !own_names.contains(name)).collect(),
         own: own_names,
         // A server that names no file from the host's working directory has nothing to do there.
-        cwd: (stdio.cwd.is_none() && !grants.is_relative).then(|| own.home.clone()),
+        cwd: (stdio.cwd.is_none() && sandbox.folder().is_none() && !grants.is_relative).then(|| own.home.clone()),
         read: grants.read.into_iter().collect(),
         write: grants.write.into_iter().collect(),
         links: grants.links,

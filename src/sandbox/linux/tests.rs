@@ -117,6 +117,11 @@ fn h108_arguments_grant_what_they_name_and_no_keys() {
     assert_eq!(granted, (texts(&[]), texts(&[])), "a link to keys");
     let granted = account.granted(&Stdio::new("x").cwd(account.at("home/data")), &Sandbox::on());
     assert_eq!(granted, (texts(&[]), texts(&["home/data"])), "`cwd`");
+    let project = account.at("home/data");
+    let granted = account.granted(&Stdio::new("x"), &Sandbox::on().of_project(Some(&project)));
+    assert_eq!(granted, (texts(&[]), texts(&["home/data"])), "the folder of a project");
+    let granted = account.granted(&Stdio::new("x"), &Sandbox::on().of_project(Some(&account.at("home"))));
+    assert_eq!(granted, (texts(&[]), texts(&[])), "HOME as a project");
     let granted = account.granted(&Stdio::new("x").cwd(account.at("home")), &Sandbox::on());
     assert_eq!(granted, (texts(&[]), texts(&[])), "HOME as `cwd`");
 }
