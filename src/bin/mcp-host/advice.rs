@@ -168,12 +168,12 @@ mod tests {
             let mend = mend("s", &cause);
             assert!(mend.as_deref().is_some_and(|mend| mend.contains(part)), "{cause}: {mend:?}");
         }
-        let denied = |line| denied("s", [line].into_iter());
+        let refusal = |line| denied("s", [line].into_iter());
         assert!(
-            denied("Error: EACCES: permission denied, open '/home/ada/.ssh/id'")
+            refusal("Error: EACCES: permission denied, open '/home/ada/.ssh/id'")
                 .is_some_and(|help| !help.contains("ssh"))
         );
-        assert_eq!(denied("KeyError: 'KEY'"), None);
+        assert_eq!(refusal("KeyError: 'KEY'"), None);
         // A server at a URL that mentions a certificate means one that this machine does not check.
         assert_eq!(mend("s", "https://a answered 400: self-signed certificate"), None);
         assert_eq!(mend("s", &ended("KeyError: 'KEY'")), None);
