@@ -12,7 +12,9 @@ use super::attempt::Attempt;
 use super::authorizer::Authorizer;
 use super::desk::Desk;
 use super::progress::{Hint, Notice, Progress};
-use super::{Error, Keeping, Kept, keychain, lock, registration};
+#[cfg(feature = "server")]
+use super::registration;
+use super::{Error, Keeping, Kept, keychain, lock};
 use crate::config::Remote;
 use crate::dial;
 
@@ -107,6 +109,7 @@ impl Authorizer {
 
     /// Takes all steps of a login that change nothing at the server or its issuer, which is returned: what the server
     /// wants, who issues its tokens, and whether that issuer would know this client.
+    #[cfg(feature = "server")]
     pub(crate) async fn rehearse(self: &Arc<Self>) -> Result<String, Error> {
         let hint = self.wanted_of_a_login().await?;
         let (_, issuer) = self.chosen(&hint).await?;

@@ -121,6 +121,7 @@ pub(super) async fn client(
 }
 
 /// Reports whether [`client`] could return a client, as far as that is known without registering.
+#[cfg(feature = "server")]
 pub(super) fn is_possible(config: &config::OAuth, issuer: &Issuer) -> Result<(), Error> {
     let has_document = issuer.client_documents && config.client_metadata_url.is_some();
     if given(config, issuer)?.is_some() || has_document { Ok(()) } else { endpoint(issuer).map(drop) }

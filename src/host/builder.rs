@@ -223,7 +223,12 @@ impl HostBuilder {
     ///
     /// # Errors
     /// When the config is invalid. One error names every problem, and no server was started.
-    pub async fn start(mut self) -> Result<Host, Error> {
+    pub async fn start(self) -> Result<Host, Error> {
+        // It holds the whole config: callers need not.
+        Box::pin(self.start_all()).await
+    }
+
+    async fn start_all(mut self) -> Result<Host, Error> {
         let (mut config, lineage) = match self.entered.take() {
             Some(entered) => entered,
             None if self.bare => (self.configured()?, Lineage::default()),

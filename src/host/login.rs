@@ -33,6 +33,7 @@ impl Host {
     ///
     /// # Errors
     /// When there is no such server, it takes no tokens, or a login would fail.
+    #[cfg(feature = "server")]
     pub(super) async fn rehearse_login(&self, server: &str) -> Result<String, Error> {
         self.authorizer_of(server)?.rehearse().await.map_err(|error| no_token(server, &error))
     }
