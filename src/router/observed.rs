@@ -122,10 +122,10 @@ pub(super) async fn beside(
     Some(finish.written(&client, &request.method, answered))
 }
 
+#[cfg(feature = "server")]
 impl Clients {
     /// Tells the record, whose feeds somebody reads now, of calls in flight of which it was told nothing yet: of `most` that
     /// have run for that time, the oldest first. Calls pay nothing for that: their clients know them anyway.
-    #[cfg(feature = "server")]
     pub(crate) fn tell_of_running(&self, most: usize, age: Duration) {
         let is_due = |leg: &Mailbox| {
             let has_age = leg.tally().begun().is_some_and(|begun| begun.elapsed() >= age);
