@@ -112,6 +112,9 @@ fn a_call_begins_and_ends_in_the_feed() {
         let members = event.as_object_mut().unwrap();
         let host = members.remove("hostMs").map(|host| host.as_f64().unwrap());
         let whole = members.remove("ms").map(|ms| ms.as_f64().unwrap());
+        // The test takes some time itself.
+        let at = members.insert("at".to_owned(), json!(7000)).and_then(|at| at.as_u64()).unwrap();
+        assert!((7000..7000 + whole.map_or(1, |ms| ms as u64 + 2)).contains(&at), "{at}, {whole:?}");
         assert_eq!((host.is_some(), host <= whole), (event["phase"] == "end", true));
     }
     let common = |seq: u64, id: u64, tool: &str, phase: &str| {

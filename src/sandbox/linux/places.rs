@@ -69,11 +69,12 @@ impl Places {
     }
 
     /// Reports whether a path, without links, may be granted although nobody has listed it: it is not `/`, not HOME or above
-    /// it, and neither holds keys nor is held by a folder of keys.
+    /// it, and neither holds keys, of whomever, nor is held by a folder of keys.
     pub(super) fn may_grant(&self, path: &Path) -> bool {
         let is_above_home = self.home.iter().any(|home| home.starts_with(path));
         let has_keys = self.keys.iter().any(|key| key.starts_with(path) || path.starts_with(key));
-        let is_marked = MARKS.iter().any(|mark| path.join(mark).exists());
+        let is_in = |mark: &str| path.ancestors().any(|above| above.ends_with(mark));
+        let is_marked = MARKS.iter().any(|mark| path.join(mark).exists() || is_in(mark));
         path.parent().is_some() && !is_above_home && !has_keys && !is_marked
     }
 
