@@ -210,6 +210,7 @@ mod tests {
     use super::super::super::{Error, Syntax, Vars, parse_str};
     use super::*;
 
+    #[cfg(all(unix, feature = "script"))]
     #[test]
     fn views_whose_scripts_can_call_nothing_are_told() {
         let idle = |host: &str, server: &str| {
