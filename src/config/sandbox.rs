@@ -79,7 +79,7 @@ words! {
         /// One of its own, in the state directory.
         #[default]
         Own = "own",
-        /// The user's, of which it may read and write only what is listed.
+        /// The user's HOME. The server may read and write only those of its files that are listed.
         User = "user",
     }
 }

@@ -61,9 +61,9 @@ use usage::{Mistake, Misunderstood};
 /// and each poll reads as much as its turn allows: with the default, other servers would wait for megabytes from this
 /// one.
 const LOOK: u32 = 8;
-/// What is not logged, since commands print themselves why a server did not start.
+/// Targets that most commands do not log: these commands print themselves why a server did not start.
 const TOLD: &str = ",mcp_host::upstream=error,mcp_host::host=error,mcp_host::start=error,mcp_host::stderr=error";
-/// The same, and what a server lists that was not approved.
+/// The same targets, and the one for definitions that are not approved.
 const SHOWN: &str = ",mcp_host::upstream=error,mcp_host::host=error,mcp_host::start=error,mcp_host::stderr=error,mcp_host::unapproved=error";
 
 fn main() -> ExitCode {
@@ -106,7 +106,7 @@ fn start(cli: Cli, tried: bool) -> Exit {
     let told = match cli.command {
         Some(Command::Stdio(_) | Command::Daemon(_)) => ",mcp_host::host=error",
         Some(Command::Serve(_)) => ",mcp_host::upstream=error,mcp_host::host=error",
-        // These show how what a server lists differs from what was approved.
+        // These commands print themselves which definitions are not approved.
         Some(Command::Check(ref check)) if check.locked => SHOWN,
         Some(Command::Approve(_) | Command::Lock(_)) => SHOWN,
         _ => TOLD,

@@ -42,7 +42,7 @@ pub(super) async fn serve<F: Future<Output = Result<SignInReply, Refused>>>(
     };
     let begun = tokio::select! {
         begun = begun => begun,
-        // What has not begun when the other side goes never begins.
+        // A login that has not begun before the other side goes never begins.
         () = gone(&mut input) => return Ok(()),
     };
     let told = output.write_all(format!("{}\n", replies::line_of(&begun)).as_bytes()).await;

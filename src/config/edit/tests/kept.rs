@@ -178,7 +178,7 @@ fn lines_of(text: &str, name: &str, server: &str) -> Range<usize> {
     };
     let indent = |line: &str| line.len() - line.trim_start_matches([' ', '\t']).len();
     let first = indent(line(entry.at.line));
-    // What is indented more belongs to it, and so does the bracket that closes it.
+    // Lines that are indented more belong to the entry, and so does the bracket that closes it.
     while last < starts.len() {
         let next = line(last + 1);
         let mut below = (last + 1..=starts.len()).map(line).filter(|line| !line.trim().is_empty());
