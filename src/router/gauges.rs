@@ -84,8 +84,10 @@ pub(crate) struct DoorLoad {
 /// What people should know of the sessions of clients over HTTP.
 ///
 /// ```
+/// # #[cfg(feature = "server")] {
 /// let told: mcp_host::admin::SessionNotes = serde_json::from_str(r#"{"bound":1}"#)?;
 /// assert_eq!((told.why, told.bound), (None, 1));
+/// # }
 /// # Ok::<_, serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
