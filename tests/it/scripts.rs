@@ -5,6 +5,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use mcp_host::config::{Config, Syntax, Vars, parse_str};
 use mcp_host::{Host, InProcess, Raw};
 use serde_json::{Value, json};
@@ -213,13 +214,16 @@ async fn mistakes_in_a_script_are_told_with_their_line() {
 
 #[tokio::test]
 async fn a_script_that_takes_too_long_ends_with_its_calls() {
-    let stage = Stage::new(json!({ "tools": "all", "time": "300ms" })).await;
+    let stage = Stage::new(json!({ "tools": "all", "time": "1s" })).await;
     for each in EACH {
         let mut client = stage.client(each).await;
         let result = run(&mut client, "await call('s__wait')").await;
-        let text = "run_script: it ran for more than 300ms with its calls: do less, or raise host.catalog.code.time";
+        let text = "run_script: it ran for more than 1s with its calls: do less, or raise host.catalog.code.time";
         assert_eq!(wrong(&result), text);
-        stage.seen.gone.notified().await;
+        // On a slow machine, the script may not have come to its call.
+        if stage.seen.came.notified().now_or_never().is_some() {
+            stage.seen.gone.notified().await;
+        }
     }
     stage.host.shutdown().await;
 }
