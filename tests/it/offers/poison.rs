@@ -76,7 +76,7 @@ async fn a_file_that_is_cut_costs_a_wait_and_nothing_else() {
     let (file, text) = once(&home).await;
     home.put("hang", "");
     let text = text.as_bytes();
-    assert_eq!(shown(&home, &file, text).await.tools, 1);
+    assert_eq!(shown_within(&home, &file, text, "20s").await.tools, 1);
     // Every byte is tested in `manager/kept/listing.rs`.
     for length in (0..text.len()).rev().step_by(9) {
         assert_eq!(shown(&home, &file, &text[..length]).await.tools, 0, "{length}");

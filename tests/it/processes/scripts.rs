@@ -40,11 +40,11 @@ const ENDLESS: &str = "for (;;) {}";
 #[test]
 fn whatever_a_script_does_it_ends_and_nothing_of_it_is_left() {
     let code =
-        json!({ "tools": "all", "time": "20s", "cpu": "300ms", "memory": "16MiB", "calls": 50, "output": "1KiB" });
+        json!({ "tools": "all", "time": "60s", "cpu": "100ms", "memory": "16MiB", "calls": 50, "output": "1KiB" });
     let mut program = program("reply '{\"content\":[{\"type\":\"text\",\"text\":\"yes\"}]}'", &code);
     let host = program.child.id();
     for (id, (script, text)) in (100..).zip([
-        (ENDLESS, "it computed for more than 300ms: do less, or raise host.catalog.code.cpu"),
+        (ENDLESS, "it computed for more than 100ms: do less, or raise host.catalog.code.cpu"),
         ("const f = () => Promise.resolve().then(f); await f()", "run_script: "),
         ("try { for (;;) {} } catch {} finally { for (;;) {} }", "raise host.catalog.code.cpu"),
         ("/(a+)+$/.test('a'.repeat(40) + 'b')", "host.catalog.code.cpu"),

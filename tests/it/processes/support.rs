@@ -94,7 +94,7 @@ impl Program {
 
     pub(super) fn answer(&self, id: u64) -> Value {
         loop {
-            let line = self.lines.recv_timeout(Duration::from_secs(20)).unwrap();
+            let line = self.lines.recv_timeout(Duration::from_secs(60)).unwrap();
             let message: Value = serde_json::from_str(&line).unwrap();
             if message.get("id") == Some(&json!(id)) && message.get("method").is_none() {
                 return message;
