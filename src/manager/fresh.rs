@@ -45,7 +45,11 @@ impl Manager {
 
     /// Has the lists read again that a client with a session just got and whose time is over. Such a client gets no
     /// hints, but what a server changes without a word must not stay unseen because only such clients list.
-    pub(crate) fn renew_lists(&self, who: &Who, kind: Kind) {
+    pub(crate) fn renew_lists(&self, who: impl FnOnce() -> Who, kind: Kind) {
+        if !self.0.world.had_modern() {
+            return;
+        }
+        let who = &who();
         let is_modern = |server: &Server| server.upstreams().iter().any(|upstream| upstream.is_modern());
         for server in self.shown_to(who).iter().filter(|server| server.fixed.is_none() && is_modern(server)) {
             if let Some(connection) = Self::shown_by(server, who).and_then(|upstream| upstream.connection()) {

@@ -197,8 +197,8 @@ impl Clients {
     }
 
     /// Serves `logging/setLevel`.
-    pub(super) fn set_level(&self, client: &Client, params: &Raw) -> Outcome {
-        let name = params.text("level");
+    pub(super) fn set_level(&self, client: &Client, params: Option<&Raw>) -> Outcome {
+        let name = params.and_then(|params| params.text("level"));
         let known = name.as_deref().and_then(|name| LEVELS.iter().position(|level| *level == name));
         let Some(level) = known.and_then(|level| u8::try_from(level).ok()) else {
             return Err(ErrorObject::invalid_params(format!("`level` is none of {}", LEVELS.join(", "))));

@@ -97,9 +97,6 @@ impl Routes {
 
     /// Finds the route of a request in what the client sees now, without waiting for servers.
     pub(super) fn find_now(&self, client: &Client, what: What, name: &str) -> Result<Route, Astray> {
-        if what == What::Nothing {
-            return Ok(Route::Every);
-        }
         self.find_in(client, &client.view(&self.manager).callable, what, name)
     }
 

@@ -20,20 +20,26 @@ pub(super) struct Listings {
 }
 
 impl Listings {
-    pub(super) async fn list(&self, client: &Arc<Client>, method: &Method, params: &Raw, limits: &Limits) -> Outcome {
-        let outcome = self.listed(client, method, params, limits).await;
+    pub(super) async fn list(
+        &self,
+        client: &Arc<Client>,
+        method: Method,
+        params: Option<Raw>,
+        limits: &Limits,
+    ) -> Outcome {
+        let outcome = self.listed(client, &method, params.as_ref(), limits).await;
         self.manager.listed();
         outcome
     }
 
-    async fn listed(&self, client: &Arc<Client>, method: &Method, params: &Raw, limits: &Limits) -> Outcome {
+    async fn listed(&self, client: &Arc<Client>, method: &Method, params: Option<&Raw>, limits: &Limits) -> Outcome {
         let kind = match method {
             Method::ToolsList => Kind::Tools,
             Method::PromptsList => Kind::Prompts,
             Method::ResourcesList => Kind::Resources,
             _ => Kind::ResourceTemplates,
         };
-        let cursor = match params.member("cursor") {
+        let cursor = match params.and_then(|params| params.member("cursor")) {
             None => None,
             Some(cursor) => {
                 Some(cursor.read::<String>().map_err(|_| ErrorObject::invalid_params("`cursor` is not a string"))?)
@@ -69,7 +75,7 @@ impl Listings {
             let hints = self.manager.freshness(&client.who_now(), Some(kind));
             self.finish.completed(&page, Some(hints))
         } else {
-            self.manager.renew_lists(&client.who_now(), kind);
+            self.manager.renew_lists(|| client.who_now(), kind);
             page
         })
     }

@@ -361,11 +361,11 @@ impl Router {
             Method::PromptsGet => Wanted::prompt(params)?,
             Method::ResourcesRead | Method::ResourcesSubscribe => Wanted::resource(method, params, leg.limits())?,
             Method::Complete => Wanted::completion(params, leg.limits())?,
-            Method::ToolsList
-            | Method::PromptsList
-            | Method::ResourcesList
-            | Method::ResourceTemplatesList
-            | Method::SetLevel => Wanted::unnamed(method, params),
+            Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::ResourceTemplatesList => {
+                let listing = self.0.listings.list(client, method, params, leg.limits());
+                return Ok(Way::Other(Box::pin(async { Ok(listing.await?) })));
+            }
+            Method::SetLevel => return Ok(Way::Answered(self.0.clients.set_level(client, params.as_ref())?)),
             Method::Ping => return Ok(Way::Answered(Raw::empty_object())),
             Method::ResourcesUnsubscribe => return Ok(Way::Answered(resource::unsubscribe(client, params.as_ref())?)),
             Method::TasksGet | Method::TasksResult | Method::TasksList | Method::TasksCancel | Method::TasksUpdate => {
@@ -436,10 +436,6 @@ impl Router {
             Route::Own(_) if wanted.method == Method::ResourcesSubscribe => Err(oversized::never_changes()),
             Route::Own(tool) => tool.call(self, client, wanted.params, leg).await,
             Route::One(one) => self.to_one(client, one, wanted, leg).await,
-            Route::Every if wanted.method == Method::SetLevel => {
-                Ok(self.0.clients.set_level(client, &wanted.params)?)
-            }
-            Route::Every => Ok(self.0.listings.list(client, &wanted.method, &wanted.params, leg.limits()).await?),
         }
     }
 

@@ -1,5 +1,4 @@
-//! Decides where a request goes: reads what it names, and finds that among the host's own tools, at one server, or at
-//! every server. Pure: params and snapshots in, a [`Route`] or the error for the client out.
+//! Decides where a request goes: reads what it names, and finds that among the host's own tools, or at one server. Pure: params and snapshots in, a [`Route`] or the error for the client out.
 //!
 //! A request is routed once. The route holds what the request needs from then on: the server, and the tool as it is
 //! listed. `find.rs` decides which snapshots to look at, and waits for servers from one snapshot to the next.
@@ -30,7 +29,7 @@ pub(super) enum What {
     Resource,
     /// A URI template, or a URI that matches one.
     Template,
-    /// Nothing: list requests and settings concern every server.
+    /// Nothing that the host knows: the request is one of an extension.
     Nothing,
 }
 
@@ -159,8 +158,6 @@ pub(super) enum Route {
     /// To a tool of the host itself.
     Own(Arc<dyn OwnTool>),
     One(One),
-    /// To every server that the client sees.
-    Every,
 }
 
 /// A tool of the host itself.
@@ -278,7 +275,7 @@ impl Map<'_> {
             What::Prompt => self.callable.prompt(name),
             What::Resource => self.callable.resource(name),
             What::Template => self.callable.template(name),
-            What::Nothing => return Ok(Route::Every),
+            What::Nothing => return Err(Astray::Unknown),
         };
         let target = match found {
             Resolution::Found(target) => target,

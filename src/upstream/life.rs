@@ -431,7 +431,10 @@ impl Life {
             self.upstream.watch_again(&connection, &mut wanted);
         }
         // Set before any caller can get the connection.
-        self.upstream.was_modern.fetch_or(connection.is_modern(), Ordering::Relaxed);
+        if connection.is_modern() {
+            self.upstream.was_modern.store(true, Ordering::Relaxed);
+            self.world.note_modern();
+        }
         self.upstream.connection.store(Some(connection));
     }
 

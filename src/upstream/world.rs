@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
@@ -28,6 +29,8 @@ pub(crate) struct World {
     /// The folder for what the host keeps, if it has one.
     pub(crate) state: Option<Arc<Path>>,
     pub(super) gate: Arc<Gate>,
+    /// Whether any server of the host has been modern.
+    modern: Arc<AtomicBool>,
     /// Where leases live, whichever thread creates them: what serves a connection does not move to another thread.
     pub(super) home: Handle,
 }
@@ -52,7 +55,18 @@ impl World {
             vigil,
             state: None,
             gate,
+            modern: Arc::default(),
             home: Handle::current(),
         }
+    }
+
+    /// Notes that a server is modern.
+    pub(super) fn note_modern(&self) {
+        self.modern.store(true, Ordering::Relaxed);
+    }
+
+    /// Reports whether any server of the host has been modern, so that lists of others need not be looked through.
+    pub(crate) fn had_modern(&self) -> bool {
+        self.modern.load(Ordering::Relaxed)
     }
 }

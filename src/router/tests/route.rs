@@ -79,7 +79,7 @@ async fn a_route_has_the_server_and_the_tool_in_hand() {
     assert!(matches!(removed.find(What::Tool, "echo"), Err(Astray::Removed)));
     let nothing = Catalog::merge(&[], &Naming::default().into(), &mut Owners::default());
     assert!(matches!(Map { callable: &nothing, ..map }.find(What::Tool, "echo"), Err(Astray::Unknown)));
-    assert!(matches!(map.find(What::Nothing, ""), Ok(Route::Every)));
+    assert!(matches!(map.find(What::Nothing, ""), Err(Astray::Unknown)));
 }
 
 #[tokio::test(start_paused = true)]
