@@ -19,8 +19,12 @@ pub use self::pins::{Certificates, Changed};
 use self::sight::Judging;
 use crate::config::{Remote, Tls};
 
+#[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
+pub(crate) use self::address::is_public;
 pub(crate) use self::client::{Client, Response, SendError};
 pub(crate) use self::foreign::{Document, Error, Foreign};
+#[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
+pub(crate) use self::foreign::{Lookup, system};
 
 /// Makes and keeps the HTTP clients.
 #[derive(Debug, Default)]

@@ -14,12 +14,14 @@ mod elsewhere;
 mod linux;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[cfg(not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")))]
 use self::elsewhere as on;
 #[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
 use self::linux as on;
+pub(crate) use self::on::Door;
 use crate::config::{Sandbox, Stdio};
 
 /// The argument that turns a program into the launcher of a confined server.
@@ -45,7 +47,7 @@ pub(crate) enum Error {
         /// The level.
         level: &'static str,
         /// What is missing.
-        lacks: Vec<&'static str>,
+        lacks: Vec<String>,
     },
     /// A listed path cannot be granted.
     #[error("sandbox.{key}: {path} {why}")]
@@ -57,6 +59,14 @@ pub(crate) enum Error {
         /// Why not, and what to do.
         why: &'static str,
     },
+    /// The way out to its hosts cannot be made.
+    #[error("the way out to its hosts cannot be made in {path}: {why}; make it writable")]
+    Door {
+        /// The folder.
+        path: String,
+        /// The system's reason.
+        why: String,
+    },
     /// The folder with its own HOME cannot be made.
     #[error("the folder for its own HOME, {path}, cannot be made: {why}; make it writable")]
     Home {
@@ -65,6 +75,14 @@ pub(crate) enum Error {
         /// The system's reason.
         why: String,
     },
+}
+
+/// The command that starts a server as its entry says, and the way out of its sandbox.
+#[derive(Clone, Debug)]
+pub(crate) struct Ready {
+    pub(crate) stdio: Stdio,
+    /// Serves the server's connections to the hosts that its entry lists; `None` if it lists none.
+    pub(crate) door: Option<Arc<Door>>,
 }
 
 /// Notes that this program can be a launcher.
@@ -85,8 +103,8 @@ pub(crate) fn become_server(arguments: impl Iterator<Item = std::ffi::OsString>)
 
 /// Returns the command that starts the server of `stdio` confined; `stdio` itself if it has no sandbox. `state` is the
 /// folder for what the host keeps. Reads files and makes folders, so it must not run on a runtime's thread.
-pub(crate) fn start(stdio: Stdio, state: Option<&Path>) -> Result<Stdio, Error> {
-    let Some(sandbox) = stdio.sandbox.clone().filter(Sandbox::is_on) else { return Ok(stdio) };
+pub(crate) fn start(stdio: Stdio, state: Option<&Path>) -> Result<Ready, Error> {
+    let Some(sandbox) = stdio.sandbox.clone().filter(Sandbox::is_on) else { return Ok(Ready { stdio, door: None }) };
     let lacks = on::lacks(&sandbox, state.is_some());
     if !lacks.is_empty() && !sandbox.weak {
         return Err(Error::Lacks { level: level(&sandbox), lacks });
@@ -94,13 +112,13 @@ pub(crate) fn start(stdio: Stdio, state: Option<&Path>) -> Result<Stdio, Error> 
     on::start(stdio, &sandbox, state)
 }
 
-/// Says in words what keeps the server's process; `None` if nothing does, because nothing is to. `has_state` says
-/// whether the host has a folder for what it keeps.
+/// Says in words what keeps the server's process, as far as it is known without trying it; `None` if nothing does, because
+/// nothing is to. `has_state` says whether the host has a folder for what it keeps.
 pub(crate) fn told(sandbox: &Sandbox, has_state: bool) -> Option<String> {
     if !sandbox.is_on() {
         return None;
     }
-    let (level, lacks) = (level(sandbox), on::lacks(sandbox, has_state));
+    let (level, lacks) = (level(sandbox), on::known_lacks(sandbox, has_state));
     let how = match (lacks.is_empty(), sandbox.weak) {
         (true, _) => level.to_owned(),
         (false, false) => format!("{level} cannot be had: {}", lacks.join(", ")),
@@ -115,9 +133,9 @@ pub(crate) fn told(sandbox: &Sandbox, has_state: bool) -> Option<String> {
 
 impl Sandbox {
     /// Returns what the sandbox needs and this machine lacks, one sentence each. `has_state` says whether the host has a
-    /// state directory.
+    /// state directory. It may run bubblewrap once, which takes some milliseconds.
     #[must_use]
-    pub fn lacks(&self, has_state: bool) -> Vec<&'static str> {
+    pub fn lacks(&self, has_state: bool) -> Vec<String> {
         if self.is_on() { on::lacks(self, has_state) } else { Vec::new() }
     }
 }

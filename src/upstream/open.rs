@@ -13,7 +13,7 @@ use crate::config;
 use crate::keep;
 use crate::lineage;
 use crate::protocol::meta;
-use crate::sandbox;
+use crate::sandbox::{self, Ready};
 use crate::transport::{self, Error, Http, Ladder, Memory, Sse, Unstartable};
 use crate::trees;
 
@@ -22,7 +22,7 @@ use crate::trees;
 ///
 /// # Cancel safety
 /// A dropped future leaves nothing behind but folders.
-pub(super) async fn prepared(stdio: config::Stdio, state: Option<Arc<Path>>) -> Result<config::Stdio, Error> {
+pub(super) async fn prepared(stdio: config::Stdio, state: Option<Arc<Path>>) -> Result<Ready, Error> {
     let prepared = move || {
         let command = stdio.command.clone();
         let wrong = |reason: String| Error::Spawn { command: command.clone(), reason };
@@ -31,7 +31,7 @@ pub(super) async fn prepared(stdio: config::Stdio, state: Option<Arc<Path>>) -> 
             false => stdio,
         };
         if !ready.is_confined() {
-            return Ok(ready);
+            return Ok(Ready { stdio: ready, door: None });
         }
         // The launcher can always be started, so what it would start is looked at here.
         if let Some(found) = Unstartable::of(&ready) {
@@ -51,7 +51,7 @@ pub(super) fn connect(
     upstream: &Upstream,
     world: &World,
     tasks: &TaskTracker,
-    program: Option<&config::Stdio>,
+    program: Option<&Ready>,
 ) -> Result<Arc<Connection>, Error> {
     let settings = &upstream.settings;
     upstream.declares();
@@ -82,7 +82,14 @@ pub(super) fn connect(
     match &settings.target {
         Target::Stdio(stdio) => {
             let sizes = transport::Limits { message: limits.message, queue: limits.server_queue, depth: limits.depth };
-            let mut stdio = program.unwrap_or(stdio).clone();
+            let (mut stdio, door) = match program {
+                Some(ready) => (ready.stdio.clone(), ready.door.clone()),
+                None if stdio.is_confined() => {
+                    let reason = "its sandbox was not prepared".to_owned();
+                    return Err(Error::Spawn { command: stdio.command.clone(), reason });
+                }
+                None => (stdio.clone(), None),
+            };
             if let Some(chain) = world.nature.lineage.chain() {
                 // Added after the config's own variables, so that the config cannot override it by mistake.
                 stdio.env.push((lineage::VARIABLE.to_owned(), config::Secret::new(chain)));
@@ -90,6 +97,10 @@ pub(super) fn connect(
             let (pipe, reader) = transport::spawn(&stdio, &sizes, settings.server.clone(), upstream.new_tail(), tasks)?;
             upstream.ran.store(true, Ordering::Relaxed);
             let connection = Connection::new(parts(Link::Pipe(pipe)));
+            if let Some(door) = door {
+                let (server, counts) = (settings.server.clone(), settings.announcer.counts().clone());
+                tasks.spawn(door.serve(server, counts, connection.stop_token().clone()));
+            }
             let ladder = Ladder { close: limits.stop_close, terminate: limits.stop_term, kill: world.kill.clone() };
             tasks.spawn(read_pipe(connection.clone(), reader, ladder));
             Ok(connection)

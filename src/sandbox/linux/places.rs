@@ -90,6 +90,8 @@ impl Places {
 /// The folders of one server, made for it in the state directory.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
+    /// What holds the others. The server may not write into it.
+    pub(super) folder: PathBuf,
     pub(super) home: PathBuf,
     pub(super) tmp: PathBuf,
     pub(super) cache: PathBuf,
@@ -110,6 +112,6 @@ impl Own {
         let folder =
             make().map_err(|error| Error::Home { path: folder.display().to_string(), why: error.to_string() })?;
         let [home, tmp, cache] = ["home", "tmp", "cache"].map(|name| folder.join(name));
-        Ok(Self { home, tmp, cache })
+        Ok(Self { folder, home, tmp, cache })
     }
 }

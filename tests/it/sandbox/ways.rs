@@ -9,7 +9,7 @@ use serde_json::json;
 use super::support::Home;
 
 /// What a server tries; `PEER` is a process beside it, `ABSTRACT` the name of a socket without a path.
-const WAYS: [(&str, &str); 38] = [
+pub(super) const WAYS: [(&str, &str); 38] = [
     ("a key", "r = open(real + '/.ssh/id').read()"),
     ("a file in HOME", "r = open(real + '/note').read()"),
     ("a key by ..", "r = open('/usr/..' + real + '/.ssh/id').read()"),
@@ -73,7 +73,7 @@ const WAYS: [(&str, &str); 38] = [
 
 /// System calls that do nothing with these arguments, but answer `EPERM` in the sandbox: number on x86-64 and elsewhere,
 /// and arguments.
-const CALLS: [(&str, [i64; 2], [i64; 3]); 12] = [
+pub(super) const CALLS: [(&str, [i64; 2], [i64; 3]); 12] = [
     ("ptrace", [101, 117], [0x4206, -1, 0]),
     ("process_vm_readv", [310, 270], [-1, 0, 0]),
     ("keyctl", [250, 219], [99_999, 0, 0]),
@@ -89,7 +89,7 @@ const CALLS: [(&str, [i64; 2], [i64; 3]); 12] = [
 ];
 
 /// Of these, what only root may do without a sandbox.
-const OF_ROOT: [&str; 6] = [
+pub(super) const OF_ROOT: [&str; 6] = [
     "the host's memory",
     "another process's calls",
     "packets on the wire",
