@@ -49,5 +49,5 @@ pub(super) fn gaps() -> Vec<&'static str> {
 
 /// Starts the server as it is: its entry says `weak`.
 pub(super) fn start(stdio: Stdio, _: &Sandbox, _: Option<&Path>) -> Result<Ready, Error> {
-    Ok(Ready { stdio: Stdio { sandbox: None, ..stdio }, door: None })
+    Ok(Ready::plain(Stdio { sandbox: None, ..stdio }))
 }

@@ -13,7 +13,7 @@ mod elsewhere;
 #[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
 mod linux;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -67,6 +67,14 @@ pub(crate) enum Error {
         /// The system's reason.
         why: String,
     },
+    /// That its package was fetched cannot be noted.
+    #[error("its package is fetched, but {path} cannot be written: {why}; make its folder writable")]
+    Mark {
+        /// The file.
+        path: String,
+        /// The system's reason.
+        why: String,
+    },
     /// The folder with its own HOME cannot be made.
     #[error("the folder for its own HOME, {path}, cannot be made: {why}; make it writable")]
     Home {
@@ -83,6 +91,36 @@ pub(crate) struct Ready {
     pub(crate) stdio: Stdio,
     /// Serves the server's connections to the hosts that its entry lists; `None` if it lists none.
     pub(crate) door: Option<Arc<Door>>,
+    /// What has to be done once, before the server starts for the first time.
+    pub(crate) first: Option<First>,
+}
+
+/// What fetches the package of a server.
+#[cfg_attr(
+    not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
+    expect(dead_code, reason = "elsewhere nothing is fetched first")
+)]
+#[derive(Clone, Debug)]
+pub(crate) struct First {
+    pub(crate) stdio: Stdio,
+    pub(crate) door: Option<Arc<Door>>,
+    /// The file that says that it was done.
+    mark: PathBuf,
+}
+
+impl Ready {
+    /// Returns a command that starts as it is.
+    pub(crate) fn plain(stdio: Stdio) -> Self {
+        Self { stdio, door: None, first: None }
+    }
+}
+
+impl First {
+    /// Notes that it was done. Writes a file, so it must not run on a runtime's thread.
+    pub(crate) fn done(&self) -> Result<(), Error> {
+        let wrong = |error: std::io::Error| Error::Mark { path: self.mark.display().to_string(), why: error.to_string() };
+        std::fs::write(&self.mark, "").map_err(wrong)
+    }
 }
 
 /// Notes that this program can be a launcher.
@@ -104,7 +142,7 @@ pub(crate) fn become_server(arguments: impl Iterator<Item = std::ffi::OsString>)
 /// Returns the command that starts the server of `stdio` confined; `stdio` itself if it has no sandbox. `state` is the
 /// folder for what the host keeps. Reads files and makes folders, so it must not run on a runtime's thread.
 pub(crate) fn start(stdio: Stdio, state: Option<&Path>) -> Result<Ready, Error> {
-    let Some(sandbox) = stdio.sandbox.clone().filter(Sandbox::is_on) else { return Ok(Ready { stdio, door: None }) };
+    let Some(sandbox) = stdio.sandbox.clone().filter(Sandbox::is_on) else { return Ok(Ready::plain(stdio)) };
     let lacks = on::lacks(&sandbox, state.is_some());
     if !lacks.is_empty() && !sandbox.weak {
         return Err(Error::Lacks { level: level(&sandbox), lacks });

@@ -369,7 +369,7 @@ impl Life {
         self.upstream.settings.announcer.counts().one(Count::Starts);
         match &self.upstream.settings.target {
             Target::Stdio(stdio) if trees::is_locked(stdio) || stdio.is_confined() => {
-                let prepared = open::prepared(stdio.clone(), self.world.state.clone());
+                let prepared = open::prepared(self.upstream.clone(), stdio.clone(), self.world.state.clone());
                 self.work = Some(Work::Look(Box::pin(prepared)));
                 None
             }

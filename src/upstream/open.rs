@@ -18,11 +18,40 @@ use crate::transport::{self, Error, Http, Ladder, Memory, Sse, Unstartable};
 use crate::trees;
 
 /// Returns the program that starts a server: from its locked tree, after a look at each file of the tree, and in its
-/// sandbox. `state` is the folder for what the host keeps.
+/// sandbox. Its package is fetched before, if that is divided from its start. `state` is the folder for what the host
+/// keeps.
 ///
 /// # Cancel safety
-/// A dropped future leaves nothing behind but folders.
-pub(super) async fn prepared(stdio: config::Stdio, state: Option<Arc<Path>>) -> Result<Ready, Error> {
+/// A dropped future leaves nothing behind but folders, and what was fetched of a package.
+pub(super) async fn prepared(
+    upstream: Arc<Upstream>,
+    stdio: config::Stdio,
+    state: Option<Arc<Path>>,
+) -> Result<Ready, Error> {
+    let command = stdio.command.clone();
+    let ready = ready(stdio, state).await?;
+    let Some(first) = ready.first.clone() else { return Ok(ready) };
+    let settings = &upstream.settings;
+    let server = settings.server.clone();
+    tracing::info!(server = &*server, "its package is fetched before its first start");
+    let stop = CancellationToken::new();
+    let _stop = stop.clone().drop_guard();
+    let serving = async {
+        if let Some(door) = &first.door {
+            door.clone().serve(server.clone(), settings.announcer.counts().clone(), stop).await;
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        done = transport::run(&first.stdio, server.clone(), upstream.new_tail()) => done?,
+        () = serving => {}
+    }
+    let noted = keep::done(move || first.done()).await;
+    noted.map_err(|error| Error::Spawn { command, reason: error.to_string() })?;
+    Ok(ready)
+}
+
+async fn ready(stdio: config::Stdio, state: Option<Arc<Path>>) -> Result<Ready, Error> {
     let prepared = move || {
         let command = stdio.command.clone();
         let wrong = |reason: String| Error::Spawn { command: command.clone(), reason };
@@ -31,7 +60,7 @@ pub(super) async fn prepared(stdio: config::Stdio, state: Option<Arc<Path>>) -> 
             false => stdio,
         };
         if !ready.is_confined() {
-            return Ok(Ready { stdio: ready, door: None });
+            return Ok(Ready::plain(ready));
         }
         // The launcher can always be started, so what it would start is looked at here.
         if let Some(found) = Unstartable::of(&ready) {

@@ -63,11 +63,13 @@ pub(crate) fn denied<'a>(name: &str, mut lines: impl Iterator<Item = &'a str>) -
 
 /// Says which hosts the sandbox of a server refused; `None` if there are none. What to write has no name of them in it: a
 /// server must not ask for more by our mouth.
-pub(crate) fn refused(name: &str, hosts: &BTreeMap<String, u64>) -> Option<String> {
+pub(crate) fn refused(name: &str, hosts: &BTreeMap<String, u64>, cause: Option<&str>) -> Option<String> {
+    let is_fetched = cause.is_some_and(|cause| cause.contains("while its package was fetched"));
+    let key = if is_fetched { "install" } else { "network" };
     let told: Vec<&str> = hosts.keys().map(String::as_str).collect();
     (!told.is_empty()).then(|| {
         format!(
-            "its sandbox refused {}: if `{name}` is to reach that, list it in its entry: \"sandbox\": {{ \"network\": [\"…\"] }}",
+            "its sandbox refused {}: if `{name}` is to reach that, list it in its entry: \"sandbox\": {{ \"{key}\": [\"…\"] }}",
             told.join(", ")
         )
     })

@@ -42,6 +42,9 @@ pub struct Sandbox {
     pub write: Vec<PathBuf>,
     /// What it may connect to.
     pub network: SandboxNetwork,
+    /// The hosts that npx and uvx may reach to fetch the package, before the server starts; `None` means those of their
+    /// registries.
+    pub install: Option<Vec<SandboxHost>>,
     /// Whose home directory it has.
     pub home: SandboxHome,
     /// Whether it may reach Unix sockets of this machine.
@@ -105,6 +108,7 @@ impl Default for Sandbox {
             read: Vec::new(),
             write: Vec::new(),
             network: SandboxNetwork::Open,
+            install: None,
             home: SandboxHome::Own,
             unix: false,
             files: None,

@@ -4,18 +4,17 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Sandbox, SandboxLevel, SandboxNetwork};
+use super::{Sandbox, SandboxHost, SandboxLevel, SandboxNetwork};
 use crate::config::fields::{Field, Fields, refuse_rest};
 use crate::config::keys::Words as _;
 use crate::config::report::Report;
 use crate::config::syntax::{Origin, Value};
 
 /// The members of `sandbox`.
-const KEYS: [&str; 9] = ["files", "home", "level", "memory", "network", "read", "unix", "weak", "write"];
+const KEYS: [&str; 10] = ["files", "home", "install", "level", "memory", "network", "read", "unix", "weak", "write"];
 /// Members that later versions may have.
-const LATER: [(&str, &str); 3] = [
+const LATER: [(&str, &str); 2] = [
     ("cpu", "this version cannot limit processor time"),
-    ("install", "this version has no phase for installing"),
     ("processes", "this version cannot count the processes of one server"),
 ];
 const LEVELS: &str = "the levels are \"off\", \"default\", and \"strict\"";
@@ -44,6 +43,7 @@ pub(in crate::config) fn read(field: &Field<'_>, report: &mut Report) -> Option<
     if let Some(field) = fields.take(&["network"], report) {
         sandbox.network = network(&field, report)?;
     }
+    sandbox.install = fields.take(&["install"], report).and_then(|field| install(&field, report));
     if let Some(home) = fields.take(&["home"], report).and_then(|field| field.word(report)) {
         sandbox.home = home;
     }
@@ -76,8 +76,21 @@ fn network(field: &Field<'_>, report: &mut Report) -> Option<SandboxNetwork> {
             false => SandboxNetwork::Open,
         });
     };
-    let mut hosts = Vec::new();
-    for item in field.items(report) {
+    Some(SandboxNetwork::Hosts(hosts(field, report)?))
+}
+
+/// Reads `install`: `auto`, or the hosts of packages.
+fn install(field: &Field<'_>, report: &mut Report) -> Option<Vec<SandboxHost>> {
+    match &field.node.value {
+        Value::List(_) => hosts(field, report),
+        _ => field.choice(&[("auto", ())], report).and(None),
+    }
+}
+
+/// Reads a list of hosts.
+fn hosts(field: &Field<'_>, report: &mut Report) -> Option<Vec<SandboxHost>> {
+    let (items, mut hosts) = (field.items(report), Vec::new());
+    for item in &items {
         let Some(text) = item.text(report).filter(|_| item.node.origin != Origin::Missing) else { continue };
         match text.parse() {
             Ok(host) => hosts.push(host),
@@ -87,13 +100,10 @@ fn network(field: &Field<'_>, report: &mut Report) -> Option<SandboxNetwork> {
             }
         }
     }
-    if hosts.is_empty() {
-        if field.node.origin != Origin::Missing && field.items(report).is_empty() {
-            report.problem(field.at, &field.path, "the list names no host").help("write \"none\", or name a host");
-        }
-        return None;
+    if items.is_empty() {
+        report.problem(field.at, &field.path, "the list names no host").help("write \"none\", or name a host");
     }
-    Some(SandboxNetwork::Hosts(hosts))
+    (!hosts.is_empty()).then_some(hosts)
 }
 
 /// The fewest open files with which a runtime starts.

@@ -93,6 +93,11 @@ fn a_strict_server_has_no_network_unless_its_entry_says_so() {
         ("{ level = \"strict\", network = [\"a.example\", \"*.b.example:22\"] }", Sandbox::strict().hosts(hosts.clone())),
         ("{ network = [\"a.example\", \"*.b.example:22\"] }", Sandbox::on().hosts(hosts)),
         ("{ network = \"none\" }", Sandbox::on().without_network()),
+        ("{ level = \"strict\", install = \"auto\" }", Sandbox::strict()),
+        (
+            "{ level = \"strict\", install = [\"a.example\"] }",
+            Sandbox { install: Some(vec!["a.example".parse().unwrap()]), ..Sandbox::strict() },
+        ),
     ] {
         let config = parsed(&format!("[mcpServers.a]\ncommand = \"x\"\nsandbox = {text}\n")).unwrap();
         assert_eq!(of(&config), Some(expected), "{text}");

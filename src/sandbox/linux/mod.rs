@@ -12,6 +12,7 @@ mod grants;
 mod launch;
 mod machine;
 mod namespaces;
+mod phases;
 mod places;
 mod plan;
 mod programs;
@@ -33,8 +34,8 @@ use self::machine::Kernel;
 use self::places::{Own, Places};
 use self::plan::Plan;
 use self::programs::Programs;
-use super::{ARGUMENT, Error, Ready, can_launch};
-use crate::config::{Sandbox, SandboxHome, SandboxLevel, SandboxNetwork, Stdio};
+use super::{ARGUMENT, Error, First, Ready, can_launch};
+use crate::config::{Sandbox, SandboxHome, SandboxHost, SandboxLevel, SandboxNetwork, Stdio};
 
 /// This program, even if its file has been replaced.
 const OURSELVES: &str = "/proc/self/exe";
@@ -80,30 +81,71 @@ pub(super) fn gaps() -> Vec<&'static str> {
 /// Returns the command of the launcher. With `weak`, keeps what can be kept.
 pub(super) fn start(stdio: Stdio, sandbox: &Sandbox, state: Option<&Path>) -> Result<Ready, Error> {
     let Some(state) = state.filter(|_| can_launch()) else {
-        return Ok(Ready { stdio: Stdio { sandbox: None, ..stdio }, door: None });
+        return Ok(Ready::plain(Stdio { sandbox: None, ..stdio }));
     };
     let own = Own::make(state, sandbox.whose())?;
     let state = state.canonicalize().unwrap_or_else(|_| state.to_owned());
     let places = Places::here(&state);
-    let file = program(&stdio, &places);
-    let grants = Grants::of(&stdio, sandbox, &places, &own, file.as_deref())?;
-    let namespaces = needs_namespaces(sandbox).then(namespaces::here).and_then(|found| found.as_ref().ok());
-    let door = match (&sandbox.network, namespaces) {
-        (SandboxNetwork::Hosts(hosts), Some(_)) => Some(Arc::new(Door::make(&own.folder, hosts).map_err(|error| Error::Door {
-            path: own.folder.display().to_string(),
-            why: error.to_string(),
-        })?)),
-        _ => None,
-    };
-    let bubble = namespaces.map(|program| bubble(program, sandbox, &own, &grants, door.as_ref()));
-    let plan = Plan { bubble, ..plan(&stdio, sandbox, &own, grants) };
-    // An object of texts and numbers can always be written.
-    let plan = serde_json::to_string(&plan).unwrap_or_default();
-    let program = file.and_then(|file| file.to_str().map(str::to_owned)).unwrap_or_else(|| stdio.command.clone());
-    let mut args = vec![ARGUMENT.to_owned(), plan, "--".to_owned(), program];
-    args.extend(stdio.args);
-    let stdio = Stdio { command: OURSELVES.to_owned(), args, sandbox: None, package: None, ..stdio };
-    Ok(Ready { stdio, door })
+    let namespaces = needs_namespaces(sandbox).then(namespaces::here).and_then(|found| found.as_deref().ok());
+    let machine = Machine { places, own, namespaces };
+    let phases = namespaces.and_then(|_| phases::of(&stdio, sandbox, &machine.places, &machine.own));
+    let mut set = Vec::new();
+    let mut first = None;
+    if let Some(phases) = phases {
+        set.push(phases.offline);
+        if !phases.mark.exists() {
+            let own_env = stdio.env.iter().filter(|(name, _)| phases::of_runner(name)).cloned().collect();
+            let fetch = Stdio { args: phases.fetch, env: own_env, forward_env: Vec::new(), ..stdio.clone() };
+            let hosts = Sandbox { network: SandboxNetwork::Hosts(phases.hosts), ..sandbox.clone() };
+            let (stdio, door) = machine.launcher(fetch, &hosts, &[])?;
+            first = Some(First { stdio, door, mark: phases.mark });
+        }
+    }
+    let (stdio, door) = machine.launcher(stdio, sandbox, &set)?;
+    Ok(Ready { stdio, door, first })
+}
+
+/// What there is for one server on this machine.
+struct Machine {
+    places: Places,
+    own: Own,
+    /// The program that makes namespaces.
+    namespaces: Option<&'static Path>,
+}
+
+impl Machine {
+    /// Returns the launcher of a command, and the way out to the hosts of its sandbox. `set` are variables besides.
+    fn launcher(
+        &self,
+        stdio: Stdio,
+        sandbox: &Sandbox,
+        set: &[(&str, &str)],
+    ) -> Result<(Stdio, Option<Arc<Door>>), Error> {
+        let Self { places, own, namespaces } = self;
+        let file = program(&stdio, places);
+        let grants = Grants::of(&stdio, sandbox, places, own, file.as_deref())?;
+        let door = match (&sandbox.network, namespaces) {
+            (SandboxNetwork::Hosts(hosts), Some(_)) => Some(door(own, hosts)?),
+            _ => None,
+        };
+        let bubble = namespaces.map(|program| bubble(program, sandbox, own, &grants, door.as_deref()));
+        let mut plan = Plan { bubble, ..plan(&stdio, sandbox, own, grants) };
+        let set = set.iter().filter(|(name, _)| !plan.own.iter().any(|own| own == name));
+        let set: Vec<_> = set.map(|(name, value)| ((*name).to_owned(), PathBuf::from(value))).collect();
+        plan.set.extend(set);
+        // An object of texts and numbers can always be written.
+        let plan = serde_json::to_string(&plan).unwrap_or_default();
+        let program = file.and_then(|file| file.to_str().map(str::to_owned)).unwrap_or_else(|| stdio.command.clone());
+        let mut args = vec![ARGUMENT.to_owned(), plan, "--".to_owned(), program];
+        args.extend(stdio.args);
+        let stdio = Stdio { command: OURSELVES.to_owned(), args, sandbox: None, package: None, ..stdio };
+        Ok((stdio, door))
+    }
+}
+
+fn door(own: &Own, hosts: &[SandboxHost]) -> Result<Arc<Door>, Error> {
+    let wrong = |error: std::io::Error| Error::Door { path: own.folder.display().to_string(), why: error.to_string() };
+    Door::make(&own.folder, hosts).map(Arc::new).map_err(wrong)
 }
 
 /// Returns the namespaces of a server.

@@ -3,6 +3,7 @@
 
 mod hosts;
 mod life;
+mod phases;
 mod strict;
 mod support;
 mod walk;

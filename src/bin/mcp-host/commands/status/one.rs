@@ -87,7 +87,7 @@ fn lines(row: &Row, paint: Paint) -> Vec<String> {
     if row.error_stands() && row.last_error.is_some() {
         let said = row.stderr.iter().chain(&row.last_error).map(String::as_str);
         let denied = row.sandbox.as_ref().and_then(|_| advice::denied(&row.name, said));
-        let denied = advice::refused(&row.name, &row.refused_hosts).or(denied);
+        let denied = advice::refused(&row.name, &row.refused_hosts, row.last_error.as_deref()).or(denied);
         say("perhaps", denied.into_iter().collect(), Tone::Plain);
         say("look closer", vec![format!("mcp-host check --connect {} -v", quoted(&row.name))], Tone::Plain);
     }
