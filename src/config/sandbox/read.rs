@@ -101,7 +101,7 @@ fn hosts(field: &Field<'_>, report: &mut Report) -> Option<Vec<SandboxHost>> {
         }
     }
     if items.is_empty() {
-        report.problem(field.at, &field.path, "the list names no host").help("write \"none\", or name a host");
+        report.problem(field.at, &field.path, "the list names no host").help("name at least one");
     }
     (!hosts.is_empty()).then_some(hosts)
 }

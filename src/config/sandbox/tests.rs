@@ -30,7 +30,7 @@ fn a_level_that_this_version_lacks_is_refused_by_the_name_of_its_server() {
         ),
         (
             "sandbox = { network = [] }",
-            "mcp.toml:3: server \"a\": sandbox.network: the list names no host; write \"none\", or name a host",
+            "mcp.toml:3: server \"a\": sandbox.network: the list names no host; name at least one",
         ),
         (
             "sandbox = { network = \"some\" }",

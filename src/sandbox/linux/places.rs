@@ -8,23 +8,32 @@ use std::path::{Path, PathBuf};
 use crate::sandbox::Error;
 
 /// What holds keys, below HOME.
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 35] = [
     ".aws",
     ".azure",
     ".cargo/credentials.toml",
+    ".claude/.credentials.json",
+    ".codex/auth.json",
+    ".config/BraveSoftware",
     ".config/chromium",
     ".config/gcloud",
     ".config/gh",
+    ".config/git/credentials",
     ".config/google-chrome",
     ".config/mcp-host",
+    ".config/microsoft-edge",
     ".config/op",
+    ".config/rclone",
     ".docker",
+    ".gem/credentials",
+    ".gemini/oauth_creds.json",
     ".git-credentials",
     ".gnupg",
     ".kube",
     ".local/share/keyrings",
     ".local/share/mcp-host/credentials",
     ".local/state/mcp-host",
+    ".m2/settings.xml",
     ".mozilla",
     ".netrc",
     ".npmrc",
@@ -33,6 +42,7 @@ const KEYS: [&str; 25] = [
     ".pypirc",
     ".ssh",
     ".terraform.d",
+    ".thunderbird",
     ".vault-token",
 ];
 /// What marks a folder as somebody's HOME, or as one with keys.

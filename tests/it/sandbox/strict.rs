@@ -2,7 +2,7 @@
 
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::process::{Command, Stdio};
 
 use serde_json::json;
@@ -68,6 +68,7 @@ fn h108_each_way_out_works_without_a_sandbox_and_is_shut_by_strict() {
     }
     std::fs::create_dir_all(home.at(".local/state/mcp-host/sandbox/other-00000000/cache")).unwrap();
     let _path = UnixListener::bind(home.at("socket")).unwrap();
+    let _datagrams = UnixDatagram::bind(home.at("datagrams")).unwrap();
     let name = format!("mcp-host-strict-{}", std::process::id());
     let _abstract = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
     let (tcp, udp) = (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
