@@ -24,7 +24,8 @@ pub(crate) use self::address::is_public;
 pub(crate) use self::client::{Client, Response, SendError};
 pub(crate) use self::foreign::{Document, Error, Foreign};
 #[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
-pub(crate) use self::foreign::{Lookup, system};
+pub(crate) use self::foreign::Lookup;
+pub(crate) use self::foreign::system;
 
 /// Makes and keeps the HTTP clients.
 #[derive(Debug, Default)]
@@ -68,7 +69,7 @@ impl Dialer {
 
     /// Returns a client for URLs that the server at `configured` named. Each request times out after `patience`.
     pub(crate) fn foreign(&self, configured: &url::Url, patience: Duration) -> Result<Foreign, String> {
-        Foreign::new(configured, patience, foreign::system())
+        Foreign::new(configured, patience, system())
     }
 }
 

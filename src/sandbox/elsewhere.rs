@@ -47,6 +47,11 @@ pub(super) fn gaps() -> Vec<&'static str> {
     Vec::new()
 }
 
+/// Nothing is watched here.
+pub(super) fn watched(_: Ready, _: &Sandbox) -> Result<Ready, Error> {
+    Err(Error::Unwatched)
+}
+
 /// Starts the server as it is: its entry says `weak`.
 pub(super) fn start(stdio: Stdio, _: &Sandbox, _: Option<&Path>) -> Result<Ready, Error> {
     Ok(Ready::plain(Stdio { sandbox: None, ..stdio }))

@@ -59,6 +59,11 @@ pub(crate) enum Error {
         /// Why not, and what to do.
         why: &'static str,
     },
+    /// There is no strace to watch it.
+    #[error(
+        "there is no strace (the program `strace`, in the package `strace`), so the server cannot be watched; install it"
+    )]
+    Unwatched,
     /// The way out to its hosts cannot be made.
     #[error("the way out to its hosts cannot be made in {path}: {why}; make it writable")]
     Door {
@@ -118,7 +123,8 @@ impl Ready {
 impl First {
     /// Notes that it was done. Writes a file, so it must not run on a runtime's thread.
     pub(crate) fn done(&self) -> Result<(), Error> {
-        let wrong = |error: std::io::Error| Error::Mark { path: self.mark.display().to_string(), why: error.to_string() };
+        let wrong =
+            |error: std::io::Error| Error::Mark { path: self.mark.display().to_string(), why: error.to_string() };
         std::fs::write(&self.mark, "").map_err(wrong)
     }
 }
@@ -142,12 +148,15 @@ pub(crate) fn become_server(arguments: impl Iterator<Item = std::ffi::OsString>)
 /// Returns the command that starts the server of `stdio` confined; `stdio` itself if it has no sandbox. `state` is the
 /// folder for what the host keeps. Reads files and makes folders, so it must not run on a runtime's thread.
 pub(crate) fn start(stdio: Stdio, state: Option<&Path>) -> Result<Ready, Error> {
-    let Some(sandbox) = stdio.sandbox.clone().filter(Sandbox::is_on) else { return Ok(Ready::plain(stdio)) };
+    let Some(sandbox) = stdio.sandbox.clone() else { return Ok(Ready::plain(stdio)) };
+    if !sandbox.is_on() {
+        return on::watched(Ready::plain(stdio), &sandbox);
+    }
     let lacks = on::lacks(&sandbox, state.is_some());
     if !lacks.is_empty() && !sandbox.weak {
         return Err(Error::Lacks { level: level(&sandbox), lacks });
     }
-    on::start(stdio, &sandbox, state)
+    on::watched(on::start(stdio, &sandbox, state)?, &sandbox)
 }
 
 /// Says in words what keeps the server's process, as far as it is known without trying it; `None` if nothing does, because

@@ -55,6 +55,8 @@ pub struct Sandbox {
     pub memory: Option<usize>,
     /// Whether the server also starts on a machine that cannot give all of the level.
     pub weak: bool,
+    /// The file into which strace writes what the process does; `None` means that it is not watched.
+    trace: Option<PathBuf>,
     /// The name of the server's own folder, once it is known whose sandbox this is.
     whose: String,
     /// The folder of the project whose config has the entry; `None` for an entry of the user's own config.
@@ -98,6 +100,9 @@ words! {
     }
 }
 
+/// The file that the launcher looks for, in vain, before a watched server begins.
+pub const BEGINS: &str = "/mcp-host: the server begins";
+
 /// The key, both in a server's entry and under `host`.
 pub(super) const KEY: &str = "sandbox";
 
@@ -114,6 +119,7 @@ impl Default for Sandbox {
             files: None,
             memory: None,
             weak: false,
+            trace: None,
             whose: String::new(),
             folder: None,
         }
@@ -179,6 +185,21 @@ impl Sandbox {
         Self { network: SandboxNetwork::Hosts(hosts.into_iter().collect()), ..self }
     }
 
+    /// Starts the process under strace, which writes into this file what it opens, connects to, and is refused.
+    #[must_use]
+    pub fn traced(self, file: impl Into<PathBuf>) -> Self {
+        Self { trace: Some(file.into()), ..self }
+    }
+
+    /// Returns the file into which strace writes what the process does.
+    #[cfg_attr(
+        not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
+        expect(dead_code, reason = "elsewhere nothing is watched")
+    )]
+    pub(crate) fn trace(&self) -> Option<&Path> {
+        self.trace.as_deref()
+    }
+
     /// Returns the name of the folder with the server's own HOME: its alias, and a hash of the file that has its entry, so
     /// that a project's server does not get the HOME of another one of its name.
     #[cfg_attr(
@@ -212,9 +233,9 @@ impl Sandbox {
 }
 
 impl Stdio {
-    /// Reports whether anything is kept from the process.
+    /// Reports whether anything is kept from the process, or it is watched: then another command starts in its place.
     pub(crate) fn is_confined(&self) -> bool {
-        self.sandbox.as_ref().is_some_and(Sandbox::is_on)
+        self.sandbox.as_ref().is_some_and(|sandbox| sandbox.is_on() || sandbox.trace.is_some())
     }
 }
 
@@ -229,7 +250,7 @@ impl Server {
         }
         let of_project = || self.project.is_some().then(|| Sandbox::on().weak());
         let sandbox = stdio.sandbox.clone().or_else(|| host.cloned()).or_else(of_project)?;
-        sandbox.is_on().then_some(sandbox)
+        (sandbox.is_on() || sandbox.trace.is_some()).then_some(sandbox)
     }
 
     /// Settles which sandbox the server's process has.

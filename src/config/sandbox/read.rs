@@ -134,4 +134,3 @@ fn paths(fields: &mut Fields<'_>, key: &str, report: &mut Report) -> Vec<PathBuf
     }
     paths
 }
-

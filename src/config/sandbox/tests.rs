@@ -90,7 +90,10 @@ fn a_strict_server_has_no_network_unless_its_entry_says_so() {
         ("{ level = \"strict\" }", Sandbox::strict()),
         ("{ network = \"none\", level = \"strict\" }", Sandbox::strict()),
         ("{ level = \"strict\", network = \"open\" }", Sandbox { network: SandboxNetwork::Open, ..Sandbox::strict() }),
-        ("{ level = \"strict\", network = [\"a.example\", \"*.b.example:22\"] }", Sandbox::strict().hosts(hosts.clone())),
+        (
+            "{ level = \"strict\", network = [\"a.example\", \"*.b.example:22\"] }",
+            Sandbox::strict().hosts(hosts.clone()),
+        ),
         ("{ network = [\"a.example\", \"*.b.example:22\"] }", Sandbox::on().hosts(hosts)),
         ("{ network = \"none\" }", Sandbox::on().without_network()),
         ("{ level = \"strict\", install = \"auto\" }", Sandbox::strict()),

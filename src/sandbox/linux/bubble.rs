@@ -202,7 +202,8 @@ mod tests {
         let mut found = BTreeMap::new();
         links(&root.join("current/bin/tool"), &mut found);
         links(&root.join("loop/x"), &mut found);
-        let found: Vec<_> = found.iter().map(|(place, target)| (place.strip_prefix(&root).expect("below"), &**target)).collect();
+        let found: Vec<_> =
+            found.iter().map(|(place, target)| (place.strip_prefix(&root).expect("below"), &**target)).collect();
         let expected = [
             ("current", "versions/1"),
             ("loop", "versions/loop"),

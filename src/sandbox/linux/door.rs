@@ -56,7 +56,7 @@ impl Door {
         let mut name = [0; 8];
         getrandom::fill(&mut name).map_err(io::Error::other)?;
         let name = format!("{PREFIX}{}", hex::encode(&name));
-        let listener = near(folder, &name, |path| UnixListener::bind(path))?;
+        let listener = near(folder, &name, UnixListener::bind)?;
         listener.set_nonblocking(true)?;
         Ok(Self { listener, path: folder.join(name), hosts: hosts.to_owned() })
     }
@@ -132,7 +132,7 @@ async fn accept(inside: &tokio::net::TcpListener, proxy: &Arc<Proxy>) -> io::Res
 fn clear(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
-        let is_left = || near(folder, &name, |path| UnixStream::connect(path)).is_err();
+        let is_left = || near(folder, &name, UnixStream::connect).is_err();
         if name.starts_with(PREFIX) && is_left() {
             let _ = fs::remove_file(folder.join(name));
         }
@@ -171,7 +171,7 @@ pub(super) fn connect(path: &Path) -> io::Result<i32> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let host = near(folder, name, |path| UnixStream::connect(path))?;
+    let host = near(folder, name, UnixStream::connect)?;
     host.set_read_timeout(Some(PATIENCE))?;
     rustix::io::fcntl_setfd(&host, FdFlags::empty())?;
     // `hand_over` takes it up, or it closes with this process.
@@ -235,7 +235,8 @@ mod tests {
         drop(UnixListener::bind(folder.path().join("door-0")).expect("a socket"));
         let living = Door::make(folder.path(), &[]).expect("a door");
         let other = Door::make(folder.path(), &[]).expect("a door");
-        let mut names: Vec<_> = fs::read_dir(folder.path()).expect("a folder").flatten().map(|entry| entry.path()).collect();
+        let mut names: Vec<_> =
+            fs::read_dir(folder.path()).expect("a folder").flatten().map(|entry| entry.path()).collect();
         names.sort();
         let mut expected = vec![living.path().to_owned(), other.path().to_owned()];
         expected.sort();

@@ -13,7 +13,7 @@ use std::process::Command;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::plan::Plan;
-use super::{bubble, door, filter, rights, rules};
+use super::{bubble, door, filter, rights, rules, trace};
 
 /// The exit code of a launcher that did not become the server.
 const FAILED: i32 = 126;
@@ -67,6 +67,9 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<Infallible, Stri
     }
     if let Some(memory) = plan.memory {
         limit(Resource::Data, memory)?;
+    }
+    if plan.is_watched {
+        trace::mark();
     }
     Err(format!("{}: {}", Path::new(&program).display(), command.exec()))
 }

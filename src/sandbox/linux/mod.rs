@@ -21,6 +21,7 @@ mod rights;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,7 @@ use self::machine::Kernel;
 use self::places::{Own, Places};
 use self::plan::Plan;
 use self::programs::Programs;
+pub(super) use self::trace::watched;
 use super::{ARGUMENT, Error, First, Ready, can_launch};
 use crate::config::{Sandbox, SandboxHome, SandboxHost, SandboxLevel, SandboxNetwork, Stdio};
 
@@ -96,7 +98,7 @@ pub(super) fn start(stdio: Stdio, sandbox: &Sandbox, state: Option<&Path>) -> Re
         if !phases.mark.exists() {
             let own_env = stdio.env.iter().filter(|(name, _)| phases::of_runner(name)).cloned().collect();
             let fetch = Stdio { args: phases.fetch, env: own_env, forward_env: Vec::new(), ..stdio.clone() };
-            let hosts = Sandbox { network: SandboxNetwork::Hosts(phases.hosts), ..sandbox.clone() };
+            let hosts = sandbox.clone().hosts(phases.hosts);
             let (stdio, door) = machine.launcher(fetch, &hosts, &[])?;
             first = Some(First { stdio, door, mark: phases.mark });
         }
@@ -200,6 +202,7 @@ fn plan(stdio: &Stdio, sandbox: &Sandbox, own: &Own, grants: Grants) -> Plan {
         keeps_calls: kernel.calls,
         network: sandbox.network != SandboxNetwork::None,
         unix: sandbox.unix,
+        is_watched: sandbox.trace().is_some(),
         files: count(sandbox.files),
         memory: count(sandbox.memory),
         set: set.filter(|(name, _)| !own_names.contains(name)).collect(),

@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 
 /// The program.
 const PROGRAM: &str = "bwrap";
-const ABSENT: &str = "there is no bubblewrap (the program `bwrap`, in the package `bubblewrap`), so there are no namespaces";
+const ABSENT: &str =
+    "there is no bubblewrap (the program `bwrap`, in the package `bubblewrap`), so there are no namespaces";
 /// What `strict` needs of bubblewrap.
 const TRIED: [&str; 14] = [
     "--unshare-user",

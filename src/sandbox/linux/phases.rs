@@ -193,7 +193,10 @@ mod tests {
             ("npx -c whatever", None),
             ("uvx a==1 --root /srv", Some("--from a==1 python -c ")),
             ("uvx --from a[b]==1 c d", Some("--from a[b]==1 python -c ")),
-            ("uvx --with d -p 3.12 --index=https://i.example a", Some("--with d -p 3.12 --index=https://i.example --from a python -c ")),
+            (
+                "uvx --with d -p 3.12 --index=https://i.example a",
+                Some("--with d -p 3.12 --index=https://i.example --from a python -c "),
+            ),
             ("uvx --with-editable . a", None),
             ("uvx --from a", None),
         ] {
@@ -204,7 +207,8 @@ mod tests {
     #[test]
     fn h108_registries_are_named_by_variables_and_by_npmrc() {
         let text = "; a comment\nregistry = \"https://r.example:8443/npm/\"\n@a:registry=http://s.example\n//r.example/:_authToken=x\n";
-        let hosts: Vec<String> = registries(text).filter_map(|url| host_of(&url)).map(|host| host.to_string()).collect();
+        let hosts: Vec<String> =
+            registries(text).filter_map(|url| host_of(&url)).map(|host| host.to_string()).collect();
         assert_eq!(hosts, ["r.example:8443", "s.example:80"]);
         assert_eq!(of_index("inner=https://i.example/simple?a=b"), "https://i.example/simple?a=b");
         assert_eq!(of_index("https://i.example/simple?a=b"), "https://i.example/simple?a=b");

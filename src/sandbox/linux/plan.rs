@@ -18,6 +18,8 @@ pub(super) struct Plan {
     pub(super) is_inside: bool,
     /// What each path was before the namespaces were made.
     pub(super) seen: BTreeMap<PathBuf, Seen>,
+    /// Whether it is told where the server begins.
+    pub(super) is_watched: bool,
     /// The number of the connection that takes the way out to the host.
     pub(super) door: Option<i32>,
     /// Whether only what is listed can be opened.

@@ -28,7 +28,10 @@ impl Home {
             "mcpServers": { "mine": { "command": "true" } },
         });
         home.write("mcp-host/config.json", &format!("{config:#}\n"));
-        home.program("bin/npx", "#!/bin/sh\nprintf '%s|' \"$@\" >> \"$HOME/npx.log\"\nexec \"${0%/*}/demo\" __demo-server\n");
+        home.program(
+            "bin/npx",
+            "#!/bin/sh\nprintf '%s|' \"$@\" >> \"$HOME/npx.log\"\nexec \"${0%/*}/demo\" __demo-server\n",
+        );
         // From a sandbox, a runner reaches what lies beside it.
         let (demo, program) = (home.file("bin/demo"), env!("CARGO_BIN_EXE_mcp-host"));
         if std::fs::hard_link(program, &demo).is_err() {

@@ -41,7 +41,11 @@ fn h108_listed_hosts_are_reached_and_others_are_told() {
         let mut program = home.start(&servers);
         assert_eq!(program.run("box", &fetch(listed)).as_deref(), Ok("b'a page'"), "{level}");
         assert_eq!(program.run("off", &fetch(other)).as_deref(), Ok("b'a page'"));
-        assert_eq!(program.run("box", &fetch(other)), Err("HTTPError: HTTP Error 403: Forbidden".to_owned()), "{level}");
+        assert_eq!(
+            program.run("box", &fetch(other)),
+            Err("HTTPError: HTTP Error 403: Forbidden".to_owned()),
+            "{level}"
+        );
         // Past the proxy there is nobody.
         for port in [listed, other] {
             let past = program.run("box", &format!("socket.create_connection(('127.0.0.1', {port}), 5)"));
@@ -86,7 +90,8 @@ fn h108_refused_hosts_are_told_with_their_count() {
     let output = home.run(&["check", "--connect"]);
     let told = String::from_utf8(output.stdout).unwrap();
     let told: Vec<&str> = told.lines().filter(|line| line.contains("refused")).collect();
-    let expected = ["box: its sandbox refused one.example:80 (2 times)", "box: its sandbox refused two.example:8443 (1 time)"];
+    let expected =
+        ["box: its sandbox refused one.example:80 (2 times)", "box: its sandbox refused two.example:8443 (1 time)"];
     assert_eq!(told, expected);
     let output = home.run(&["doctor"]);
     let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();

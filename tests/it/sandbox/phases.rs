@@ -48,7 +48,7 @@ fn entry(home: &Home, port: u16, sandbox: &Value) -> Value {
     let npx = home.at("bin/npx");
     std::fs::create_dir_all(home.at("bin")).unwrap();
     std::fs::write(&npx, NPX.replace("PORT", &port.to_string())).unwrap();
-    std::fs::set_permissions(&npx, PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(&npx, std::fs::Permissions::from_mode(0o755)).unwrap();
     let mut entry = home.entry(sandbox);
     entry["command"] = json!(npx);
     entry["args"] = json!(["-y", "files@1", home.at("tools/server.py")]);
@@ -83,7 +83,9 @@ fn h108_a_package_that_cannot_be_fetched_fails_the_server() {
     let output = home.run(&["check", "--connect"]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("the process ended (exit code 1, while its package was fetched): "), "{said}");
-    let help = format!("help: its sandbox refused 127.0.0.1:{port}: if `box` is to reach that, list it in its entry: \"sandbox\": {{ \"install\": ");
+    let help = format!(
+        "help: its sandbox refused 127.0.0.1:{port}: if `box` is to reach that, list it in its entry: \"sandbox\": {{ \"install\": "
+    );
     assert!(said.contains(&help), "{said}");
     assert_eq!(asked.load(Ordering::SeqCst), 0);
 }

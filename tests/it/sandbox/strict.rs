@@ -42,7 +42,7 @@ const MORE: [(&str, &str); 11] = [
 /// Of these, what only root may do without a sandbox.
 const MORE_OF_ROOT: [&str; 1] = ["another account"];
 
-const LOOSE: &str = r#"{"bubble":null,"is_inside":false,"seen":{},"door":null,"keeps_files":false,"keeps_calls":false,"read":[],"write":[],"links":[],"network":true,"unix":true,"files":null,"memory":null,"set":[],"own":[],"cwd":null}"#;
+const LOOSE: &str = r#"{"bubble":null,"is_inside":false,"seen":{},"is_watched":false,"door":null,"keeps_files":false,"keeps_calls":false,"read":[],"write":[],"links":[],"network":true,"unix":true,"files":null,"memory":null,"set":[],"own":[],"cwd":null}"#;
 
 /// How a refusal begins: what is not there cannot be asked for.
 const REFUSALS: [&str; 8] = [
@@ -73,13 +73,14 @@ fn h108_each_way_out_works_without_a_sandbox_and_is_shut_by_strict() {
     let _abstract = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
     let (tcp, udp) = (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     let (tcp_port, udp_port) = (tcp.local_addr().unwrap().port(), udp.local_addr().unwrap().port());
-    std::thread::spawn(move || while udp.recv_from(&mut [0; 9]).and_then(|(_, from)| udp.send_to(b"y", from)).is_ok() {});
+    std::thread::spawn(
+        move || while udp.recv_from(&mut [0; 9]).and_then(|(_, from)| udp.send_to(b"y", from)).is_ok() {},
+    );
     let mut peer = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
     // Listed, so that the launcher can be started again inside.
     let strict = json!({ "level": "strict", "network": ["a.example"], "read": [env!("CARGO_BIN_EXE_mcp-host")] });
     let none = json!({ "level": "strict", "read": [env!("CARGO_BIN_EXE_mcp-host")] });
-    let servers =
-        json!({ "off": home.entry(&json!("off")), "box": home.entry(&strict), "alone": home.entry(&none) });
+    let servers = json!({ "off": home.entry(&json!("off")), "box": home.entry(&strict), "alone": home.entry(&none) });
     let mut program = home.start(&servers);
     let is_root = rustix::process::geteuid().is_root();
     let may = |way: &str| is_root || !OF_ROOT.contains(&way) && !MORE_OF_ROOT.contains(&way);
@@ -91,8 +92,7 @@ fn h108_each_way_out_works_without_a_sandbox_and_is_shut_by_strict() {
         let off = program.run("off", &code);
         for server in ["box", "alone"] {
             let boxed = program.run(server, &code);
-            let refused =
-                boxed.as_ref().is_err_and(|error| REFUSALS.iter().any(|refusal| error.starts_with(refusal)));
+            let refused = boxed.as_ref().is_err_and(|error| REFUSALS.iter().any(|refusal| error.starts_with(refusal)));
             if off.is_err() || !refused {
                 wrong.push(format!("{way}: {off:?} without, {boxed:?} with {server}"));
             }
@@ -133,12 +133,23 @@ fn h108_a_strict_server_still_does_its_work() {
     assert_eq!(says("r = open(os.path.expanduser('~/note')).read()"), "a note");
     assert_eq!(says("r = open(real + '/given/text').read()"), "given", "a folder in `args` is there to read");
     assert_eq!(says("try: open(real + '/given/new', 'w'); r = 'written'\nexcept OSError: r = 'refused'"), "refused");
-    assert_eq!(says("try: open('new', 'w'); r = 'written'\nexcept OSError: r = 'refused'"), "refused", "its `cwd`, too");
+    assert_eq!(
+        says("try: open('new', 'w'); r = 'written'\nexcept OSError: r = 'refused'"),
+        "refused",
+        "its `cwd`, too"
+    );
     assert_eq!(says("f = tempfile.NamedTemporaryFile(dir=tmp); f.write(b'x'); r = tmp.endswith('/tmp')"), "True");
-    assert_eq!(says("open(os.path.expanduser('~/own'), 'w').write('x'); r = 'own' in os.listdir(os.path.expanduser('~'))"), "True");
+    assert_eq!(
+        says("open(os.path.expanduser('~/own'), 'w').write('x'); r = 'own' in os.listdir(os.path.expanduser('~'))"),
+        "True"
+    );
     assert_eq!(says("r = subprocess.run(['sh', '-c', 'echo $((1 + 1))'], capture_output=True).stdout"), "b'2\\n'");
     assert_eq!(says("import threading\nt = threading.Thread(target=lambda: None); t.start(); t.join()"), "done");
-    assert_eq!(says("r = len([name for name in os.listdir('/proc') if name.isdigit()]) < 9"), "True", "its own processes");
+    assert_eq!(
+        says("r = len([name for name in os.listdir('/proc') if name.isdigit()]) < 9"),
+        "True",
+        "its own processes"
+    );
     assert_eq!(says("r = sorted(os.listdir('/proc/self/fd'))"), "['0', '1', '2', '3']", "its pipes, and the folder");
     assert_eq!(says("r = open('/proc/self/status').read().split('CapBnd:')[1].split()[0]"), "0000000000000000");
     assert_eq!(says("r = '_MCP_HOST_GUARD' in os.environ and 'HTTP_PROXY' not in os.environ"), "True");
@@ -166,9 +177,18 @@ fn h108_nothing_of_a_strict_server_outlives_it() {
     // A reload ends it.
     home.write(&json!({ "off": home.entry(&json!("off")) }));
     wait(|| (!of_it.iter().any(|pid| is_alive(*pid))).then_some(()));
-    let doors = || std::fs::read_dir(home.at(".local/state/mcp-host/sandbox")).unwrap().flatten().flat_map(|own| {
-        std::fs::read_dir(own.path()).unwrap().flatten().filter(|file| file.file_name().to_string_lossy().starts_with("door-"))
-    }).count();
+    let doors = || {
+        std::fs::read_dir(home.at(".local/state/mcp-host/sandbox"))
+            .unwrap()
+            .flatten()
+            .flat_map(|own| {
+                std::fs::read_dir(own.path())
+                    .unwrap()
+                    .flatten()
+                    .filter(|file| file.file_name().to_string_lossy().starts_with("door-"))
+            })
+            .count()
+    };
     wait(|| (doors() == 0).then_some(()));
     // So does the end of a host that was killed.
     home.write(&json!({ "box": home.entry(&sandbox) }));

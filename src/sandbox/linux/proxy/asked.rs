@@ -108,7 +108,11 @@ mod tests {
             ("CONNECT 0x7f.1:9 HTTP/1.1\r\n\r\n", Ok(("127.0.0.1", 9, None))),
             (
                 "GET http://A.example/x?y HTTP/1.1\r\nHost: b.example\r\nProxy-Authorization: x\r\nAccept: */*\r\nConnection: keep-alive\r\n\r\n",
-                Ok(("a.example", 80, Some("GET /x?y HTTP/1.1\r\nHost: a.example\r\nAccept: */*\r\nConnection: close\r\n\r\n"))),
+                Ok((
+                    "a.example",
+                    80,
+                    Some("GET /x?y HTTP/1.1\r\nHost: a.example\r\nAccept: */*\r\nConnection: close\r\n\r\n"),
+                )),
             ),
             (
                 "POST http://u:p@a.example:81 HTTP/1.0\r\nContent-Length: 1\r\n\r\n",
@@ -138,7 +142,8 @@ mod tests {
 
     #[test]
     fn h108_socks_names_a_host_or_an_address() {
-        let read = |kind, address: &[u8]| socks(kind, address, [1, 187]).map(|asked| (asked.host.to_string(), asked.port));
+        let read =
+            |kind, address: &[u8]| socks(kind, address, [1, 187]).map(|asked| (asked.host.to_string(), asked.port));
         assert_eq!(read(3, b"A.example"), Ok(("a.example".to_owned(), 443)));
         assert_eq!(read(3, b"127.1"), Ok(("127.0.0.1".to_owned(), 443)));
         assert_eq!(read(1, &[127, 0, 0, 1]), Ok(("127.0.0.1".to_owned(), 443)));

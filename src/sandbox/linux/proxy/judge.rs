@@ -39,11 +39,11 @@ impl Rules {
 
     /// Returns the addresses of a host, if it may be reached.
     pub(super) async fn judge(&self, host: &Host<String>, port: u16) -> Result<Vec<SocketAddr>, Refusal> {
-        let mut listed = self.hosts.iter().filter(|listed| listed.admits_host(host, port)).peekable();
-        if listed.peek().is_none() {
+        let is_named = |listed: &SandboxHost| listed.admits_host(host, port);
+        if !self.hosts.iter().any(is_named) {
             return Err(Refusal::Unlisted);
         }
-        let names_this_machine = listed.any(SandboxHost::is_loopback);
+        let names_this_machine = self.hosts.iter().any(|listed| is_named(listed) && listed.is_loopback());
         let found: Vec<IpAddr> = match host {
             Host::Ipv4(address) => vec![(*address).into()],
             Host::Ipv6(address) => vec![(*address).into()],
@@ -78,12 +78,18 @@ mod tests {
     /// Resolves every name to these addresses.
     fn leads_to(addresses: &'static [&'static str]) -> Lookup {
         Arc::new(move |_| {
-            let found = addresses.iter().map(|address| SocketAddr::new(address.parse().expect("an address"), 0)).collect();
+            let found =
+                addresses.iter().map(|address| SocketAddr::new(address.parse().expect("an address"), 0)).collect();
             Box::pin(async move { Ok(found) })
         })
     }
 
-    async fn judged(listed: &[&str], addresses: &'static [&'static str], host: &str, port: u16) -> Result<usize, Refusal> {
+    async fn judged(
+        listed: &[&str],
+        addresses: &'static [&'static str],
+        host: &str,
+        port: u16,
+    ) -> Result<usize, Refusal> {
         let hosts = listed.iter().map(|host| host.parse().expect("a host")).collect();
         let rules = Rules::new(hosts, leads_to(addresses));
         rules.judge(&parse_host(host).expect("a host"), port).await.map(|found| found.len())

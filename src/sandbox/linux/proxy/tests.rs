@@ -43,10 +43,14 @@ async fn h108_a_listed_host_is_reached_by_all_three_ways() {
     let port = host(b"end").await;
     let listed = [format!("127.0.0.1:{port}")];
     let (got, refused) = said(&listed, format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\nthe end").as_bytes()).await;
-    assert_eq!((String::from_utf8_lossy(&got).as_ref(), refused), ("HTTP/1.1 200 Connection established\r\n\r\nthe end", vec![]));
+    assert_eq!(
+        (String::from_utf8_lossy(&got).as_ref(), refused),
+        ("HTTP/1.1 200 Connection established\r\n\r\nthe end", vec![])
+    );
     let plain = format!("POST http://127.0.0.1:{port}/x HTTP/1.1\r\nContent-Length: 3\r\n\r\nend");
     let (got, _) = said(&listed, plain.as_bytes()).await;
-    let expected = format!("POST /x HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 3\r\nConnection: close\r\n\r\nend");
+    let expected =
+        format!("POST /x HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 3\r\nConnection: close\r\n\r\nend");
     assert_eq!(String::from_utf8_lossy(&got), expected);
     let [high, low] = port.to_be_bytes();
     let socks = [&[5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, high, low][..], b"the end"].concat();

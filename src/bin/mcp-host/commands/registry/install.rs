@@ -295,7 +295,9 @@ impl Newcomer<'_> {
         }
         match unconfined {
             Some(lack) => add("sandbox", &format!("none: {lack}")),
-            None if server.confined => add("sandbox", "default: it reads and writes what its entry names, and its own folders"),
+            None if server.confined => {
+                add("sandbox", "default: it reads and writes what its entry names, and its own folders")
+            }
             None => {}
         }
         for (name, value) in server.env.iter().chain(&server.headers) {
