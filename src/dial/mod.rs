@@ -22,10 +22,10 @@ use crate::config::{Remote, Tls};
 #[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use self::address::is_public;
 pub(crate) use self::client::{Client, Response, SendError};
-pub(crate) use self::foreign::{Document, Error, Foreign};
 #[cfg(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use self::foreign::Lookup;
 pub(crate) use self::foreign::system;
+pub(crate) use self::foreign::{Document, Error, Foreign};
 
 /// Makes and keeps the HTTP clients.
 #[derive(Debug, Default)]
