@@ -1,5 +1,6 @@
 """Starts each server without a sandbox, with `default`, and with `strict`, and compares what they list and answer."""
 
+import functools
 import http.server
 import ipaddress
 import json
@@ -9,19 +10,28 @@ import subprocess
 import sys
 import tempfile
 import threading
+import urllib.parse
 from pathlib import Path
 
 LEVELS = ["off", "box", "strict"]
-REGISTRIES = ["registry.npmjs.org", "pypi.org", "files.pythonhosted.org"]
 PATIENCE = 300
+
+
+@functools.cache
+def registries():
+    """Returns the hosts of npm's registry and of PyPI, as npm and pip know them."""
+    from pip._internal.models.index import PyPI
+
+    npm = subprocess.run(["npm", "config", "get", "registry"], check=True, capture_output=True, text=True).stdout
+    return [urllib.parse.urlparse(npm.strip()).hostname, PyPI.netloc, PyPI.file_storage_domain]
 
 
 def sandbox(level, network):
     """Returns the sandbox of a server at a level. `network` is what it reaches with `strict`."""
     if level != "strict":
         return {"off": "off", "box": "default"}[level]
-    hosts = list(REGISTRIES)
-    for name in REGISTRIES:
+    hosts = list(registries())
+    for name in registries():
         # A mirror in a private network has to be listed by its address, too.
         found = {entry[4][0] for entry in socket.getaddrinfo(name, 443, socket.AF_INET)}
         hosts += [f"{address}:443" for address in found if not ipaddress.ip_address(address).is_global]

@@ -18,32 +18,10 @@ use std::process::Command;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::FdFlags;
-use serde::{Deserialize, Serialize};
 
 use super::door;
-use super::plan::Plan;
+use super::plan::{Bubble, Plan, Seen};
 use crate::sandbox::ARGUMENT;
-
-/// The namespaces around a launcher.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Bubble {
-    /// The program that makes them.
-    pub(super) program: PathBuf,
-    /// Whether it is all of them with a file system of their own, and not the network alone.
-    pub(super) is_whole: bool,
-    /// Whether the network is another one.
-    pub(super) has_network: bool,
-    /// Where the host waits for the socket of the network.
-    pub(super) door: Option<PathBuf>,
-    /// Links to make in the file system: where, and what they say.
-    pub(super) links: Vec<(PathBuf, PathBuf)>,
-    /// The folder that becomes `/tmp`.
-    pub(super) tmp: Option<PathBuf>,
-}
-
-/// What a path was when it was looked at: its device, and its number there.
-pub(super) type Seen = (u64, u64);
 
 /// Folders that bubblewrap makes itself.
 const MADE: [&str; 2] = ["/dev", "/proc"];

@@ -27,13 +27,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::bubble::Bubble;
 pub(crate) use self::door::Door;
 use self::grants::{Grants, variable};
 pub(super) use self::launch::become_server;
 use self::machine::Kernel;
 use self::places::{Own, Places};
-use self::plan::Plan;
+use self::plan::{Bubble, Plan};
 use self::programs::Programs;
 pub(super) use self::trace::watched;
 use super::{ARGUMENT, Error, First, Ready, can_launch};

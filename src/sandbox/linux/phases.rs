@@ -2,9 +2,11 @@
 //! server, offline.
 //!
 //! So a server reaches no registry, and what it runs stays what was fetched. There is nothing to divide where the server
-//! may reach every host. A command line that is not understood is not divided either: it has the hosts of its entry.
+//! may reach every host. A command line that is not understood is not divided either, nor one whose registry is not
+//! known: it has the hosts of its entry.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio as Stream};
 
 use sha2::{Digest as _, Sha256};
 use url::Url;
@@ -19,7 +21,7 @@ use crate::hex;
 pub(super) struct Phases {
     /// The arguments that fetch what the command starts, and start nothing of it.
     pub(super) fetch: Vec<String>,
-    /// The hosts that are reached for that.
+    /// The hosts that are reached for that; none if it was done.
     pub(super) hosts: Vec<SandboxHost>,
     /// The variable that keeps the runner offline.
     pub(super) offline: (&'static str, &'static str),
@@ -32,8 +34,8 @@ struct Runner {
     name: &'static str,
     fetch: fn(&[String]) -> Option<Vec<String>>,
     offline: (&'static str, &'static str),
-    /// The hosts of its registry.
-    hosts: &'static [&'static str],
+    /// Asks it for its registry, if no variable names one.
+    registry: fn() -> Option<String>,
     /// Variables that name other registries.
     registries: &'static [&'static str],
 }
@@ -43,14 +45,15 @@ const RUNNERS: [Runner; 2] = [
         name: "npx",
         fetch: npx,
         offline: ("npm_config_offline", "true"),
-        hosts: &["registry.npmjs.org"],
+        registry: npm_registry,
         registries: &["npm_config_registry", "NPM_CONFIG_REGISTRY"],
     },
     Runner {
         name: "uvx",
         fetch: uvx,
         offline: ("UV_OFFLINE", "1"),
-        hosts: &["pypi.org", "files.pythonhosted.org"],
+        // uv does not tell.
+        registry: || None,
         registries: &["UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL"],
     },
 ];
@@ -63,14 +66,20 @@ pub(super) fn of(stdio: &Stdio, sandbox: &Sandbox, places: &Places, own: &Own) -
         return None;
     }
     let fetch = (runner.fetch)(&stdio.args)?;
-    let hosts = sandbox.install.clone().unwrap_or_else(|| runner.all_hosts(stdio, sandbox, places));
     let line = fetch.iter().fold(Sha256::new(), |hash, word| hash.chain_update(word).chain_update([0]));
     let mark = own.folder.join(format!("fetched-{}", hex::encode(&line.finalize()[..8])));
+    let mut hosts = Vec::new();
+    if !mark.exists() {
+        hosts = sandbox.install.clone().unwrap_or_else(|| runner.all_hosts(stdio, sandbox, places));
+        if hosts.is_empty() {
+            return None;
+        }
+    }
     Some(Phases { fetch, hosts, offline: runner.offline, mark })
 }
 
 impl Runner {
-    /// Returns the hosts of its registry, and of those that the entry's variables and a listed `.npmrc` name.
+    /// Returns the hosts of the registries that the entry's variables and a listed `.npmrc` name, or of its own.
     fn all_hosts(&self, stdio: &Stdio, sandbox: &Sandbox, places: &Places) -> Vec<SandboxHost> {
         let named = self.registries.iter().filter_map(|name| variable(stdio, name));
         let mut urls: Vec<String> = named.flat_map(|text| text.split(' ').map(of_index).collect::<Vec<_>>()).collect();
@@ -79,9 +88,19 @@ impl Runner {
             let text = std::fs::read_to_string(places.meant(npmrc)).unwrap_or_default();
             urls.extend(registries(&text));
         }
-        let own = self.hosts.iter().filter_map(|host| host.parse().ok());
-        own.chain(urls.iter().filter_map(|url| host_of(url))).collect()
+        if urls.iter().all(|url| host_of(url).is_none()) {
+            urls.extend((self.registry)());
+        }
+        urls.iter().filter_map(|url| host_of(url)).collect()
     }
+}
+
+/// Asks npm for the registry that it uses without a config of the user.
+fn npm_registry() -> Option<String> {
+    let mut command = Command::new("npm");
+    command.args(["config", "get", "registry", "--userconfig=/dev/null"]).current_dir("/").stdin(Stream::null());
+    let said = command.output().ok().filter(|output| output.status.success())?.stdout;
+    String::from_utf8(said).ok().map(|url| url.trim().to_owned())
 }
 
 /// Returns the URL of an index, which may have a name before it.

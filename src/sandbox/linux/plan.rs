@@ -6,8 +6,6 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::bubble::{Bubble, Seen};
-
 /// The orders for one start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,6 +45,27 @@ pub(super) struct Plan {
     /// The working directory; `None` means the launcher's.
     pub(super) cwd: Option<PathBuf>,
 }
+
+/// The namespaces around a launcher.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Bubble {
+    /// The program that makes them.
+    pub(super) program: PathBuf,
+    /// Whether it is all of them with a file system of their own, and not the network alone.
+    pub(super) is_whole: bool,
+    /// Whether the network is another one.
+    pub(super) has_network: bool,
+    /// Where the host waits for the socket of the network.
+    pub(super) door: Option<PathBuf>,
+    /// Links to make in the file system: where, and what they say.
+    pub(super) links: Vec<(PathBuf, PathBuf)>,
+    /// The folder that becomes `/tmp`.
+    pub(super) tmp: Option<PathBuf>,
+}
+
+/// What a path was when it was looked at: its device, and its number there.
+pub(super) type Seen = (u64, u64);
 
 impl Plan {
     /// Reports whether a variable that the process has inherited stays behind: it leads to folders, sockets, or agents of

@@ -12,8 +12,7 @@ use landlock::{
     RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope,
 };
 
-use super::bubble::Seen;
-use super::plan::Plan;
+use super::plan::{Plan, Seen};
 
 /// The oldest version that keeps reads, writes, moves, and truncation.
 const OLDEST: ABI = ABI::V3;

@@ -63,7 +63,7 @@ impl Home {
 
     /// Returns what programs in place of runners noted in their HOME, which is one of their own if they are confined.
     fn log(&self, name: &str) -> String {
-        let own = std::fs::read_dir(self.file(".local/state/mcp-host/sandbox")).into_iter().flatten().flatten();
+        let own = std::fs::read_dir(self.file("mcp-host/sandbox")).into_iter().flatten().flatten();
         let logs = own.map(|own| own.path().join("home").join(name)).chain([self.file(name)]);
         logs.filter_map(|log| std::fs::read_to_string(log).ok()).collect()
     }
