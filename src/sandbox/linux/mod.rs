@@ -96,7 +96,8 @@ pub(super) fn start(stdio: Stdio, sandbox: &Sandbox, state: Option<&Path>) -> Re
         set.push(phases.offline);
         if !phases.mark.exists() {
             let own_env = stdio.env.iter().filter(|(name, _)| phases::of_runner(name)).cloned().collect();
-            let fetch = Stdio { args: phases.fetch, env: own_env, forward_env: Vec::new(), ..stdio.clone() };
+            let forward_env = stdio.forward_env.iter().filter(|name| phases::of_runner(name)).cloned().collect();
+            let fetch = Stdio { args: phases.fetch, env: own_env, forward_env, ..stdio.clone() };
             let hosts = sandbox.clone().hosts(phases.hosts);
             let (stdio, door) = machine.launcher(fetch, &hosts, &[])?;
             first = Some(First { stdio, door, mark: phases.mark });

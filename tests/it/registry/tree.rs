@@ -113,6 +113,7 @@ async fn a_tree_is_locked_started_from_and_refused_after_a_change() {
         exit 4
         SERVER STATE REVISION TOOLS RESOURCES TEMPLATES PROMPTS TIME
         notes failed - - - - - -
+        notes: sandbox: default
         error: server `notes` did not start: cannot start `npx`: the installed tree of @ada/notes@1.0.0 is another one than its lock's: its files were changed since it was installed; mcp-host install --locked installs it from its lock
         help: mcp-host check --connect notes -v
         ");
@@ -140,6 +141,8 @@ async fn the_same_tree_is_installed_elsewhere_and_another_lock_is_refused() {
         };
         let tree = told(&said)["tree"].clone();
         copy(&home.file("mcp-host"), &other.file("mcp-host"));
+        // The state of programs is in the same folder here, and stays behind.
+        std::fs::remove_dir_all(other.file("mcp-host/sandbox")).unwrap();
         assert_snapshot!(other.run(&["check", "notes"]), @"
         exit 2
         ~/mcp-host/config.json: 1 of 1 server cannot start
