@@ -101,10 +101,6 @@ pub(crate) struct Ready {
 }
 
 /// What fetches the package of a server.
-#[cfg_attr(
-    not(all(feature = "sandbox", target_os = "linux", target_pointer_width = "64")),
-    expect(dead_code, reason = "elsewhere nothing is fetched first")
-)]
 #[derive(Clone, Debug)]
 pub(crate) struct First {
     pub(crate) stdio: Stdio,
